@@ -1,0 +1,6 @@
+use crate::{scsi::Lun, Bhs, Cid, CmdSn, DecodeError, StatSn};
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AsyncEvent { ScsiAsyncEvent, LogoutRequest { time: u16 }, ConnectionDropped { cid: Cid, time2wait: u16, time2retain: u16 }, SessionDropped { time2wait: u16, time2retain: u16 }, NegotiationRequest { time: u16 }, TaskTermination, Vendor { event: u8, code: u8 }, Other(u8) }
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AsyncMessage { pub lun: Lun, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub event: AsyncEvent }
+impl AsyncMessage { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { let p = |a| b.u16_at(a); let event = match b.u8_at(36) { 0 => AsyncEvent::ScsiAsyncEvent, 1 => AsyncEvent::LogoutRequest { time: p(42) }, 2 => AsyncEvent::ConnectionDropped { cid: Cid(p(38)), time2wait: p(40), time2retain: p(42) }, 3 => AsyncEvent::SessionDropped { time2wait: p(40), time2retain: p(42) }, 4 => AsyncEvent::NegotiationRequest { time: p(42) }, 5 => AsyncEvent::TaskTermination, e @ 248.. => AsyncEvent::Vendor { event: e, code: b.u8_at(37) }, e => AsyncEvent::Other(e) }; Ok(Self { lun: Lun::from_bytes(b.array_at(8)), stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), event }) } }

@@ -1,0 +1,35 @@
+//! Why bytes from the other side are not a PDU.
+
+use thiserror::Error;
+
+/// A PDU that breaks the format of RFC 7143 §11 in a way that must not be ignored.
+///
+/// Reserved fields are ignored on receipt and never lead here.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The opcode is not one of RFC 7143 §11.2.1.2, or is of the wrong direction.
+    #[error("opcode {0:#04x} is not a PDU of this direction")]
+    Opcode(u8),
+    /// A field holds a reserved or contradictory value.
+    #[error("{pdu}: {field} must not be {value:#x}")]
+    Field {
+        /// The PDU's name in RFC 7143 §11.
+        pdu: &'static str,
+        /// The field's name in RFC 7143 §11.
+        field: &'static str,
+        /// What was found.
+        value: u64,
+    },
+    /// An additional header segment is cut short or has an impossible length.
+    #[error("additional header segment: {0}")]
+    Ahs(&'static str),
+    /// A data segment is shorter than the format it must hold.
+    #[error("{pdu}: data segment of {len} bytes is too short")]
+    DataSegment {
+        /// The PDU's name in RFC 7143 §11.
+        pdu: &'static str,
+        /// The length of the data segment, bytes.
+        len: usize,
+    },
+}

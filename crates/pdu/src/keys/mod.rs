@@ -1,0 +1,128 @@
+//! Text keys: the `key=value` pairs of Login and Text PDUs (RFC 7143 §6.1) and the table of all
+//! keys (RFC 7143 §12, §13).
+//!
+//! | File | Noun |
+//! |---|---|
+//! | `mod` | the list of pairs: [`decode_pairs`], [`TextBuilder`] |
+//! | `value` | what a value may look like: numbers, booleans, lists, binary items |
+//! | `table` | [`Key`]: each key with its [`Definition`], the one place for defaults and ranges |
+//! | `kind` | [`Kind`]: how a result comes out of an offer and an answer |
+//!
+//! ```
+//! use iscsi_pdu::keys::{Key, TextBuilder, decode_pairs};
+//!
+//! let mut text = TextBuilder::new();
+//! text.pair(Key::SessionType.name(), "Discovery").pair("HeaderDigest", "CRC32C,None");
+//! let text = text.finish();
+//! assert_eq!(&text[..22], b"SessionType=Discovery\0");
+//! assert_eq!(decode_pairs(&text)?[1], ("HeaderDigest", "CRC32C,None"));
+//! # Ok::<(), iscsi_pdu::keys::TextError>(())
+//! ```
+
+mod error;
+mod kind;
+mod table;
+mod value;
+
+pub use error::TextError;
+pub use kind::Kind;
+pub use table::{Definition, Key, Scope, Sender, Use};
+pub use value::{
+    IRRELEVANT, NONE, NOT_UNDERSTOOD, REJECT, decode_binary, encode_base64, encode_hex,
+    format_boolean, list_values, parse_boolean, parse_number,
+};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use std::fmt;
+
+/// The longest text that [`decode_pairs`] takes, bytes: what a receiver must accept where a key
+/// may hold a long authentication item (RFC 7143 §6.1).
+pub const MAX_TEXT_LEN: usize = 64 * 1024;
+
+/// The longest key name, bytes (RFC 7143 §6.1, standard-label).
+pub const MAX_KEY_LEN: usize = 63;
+
+/// Splits a whole text, all its PDUs joined, into its pairs in the order they came.
+///
+/// Each pair ends in a NUL and splits at its first `=`; further NULs at the very end are padding
+/// that some targets count into the data segment, and are ignored. Values may be empty and of any
+/// length; the limits of a value belong to its key.
+///
+/// # Errors
+///
+/// A text over [`MAX_TEXT_LEN`], a last pair without its NUL, a pair without `=`, a key that is
+/// not a standard-label (1 to 63 letters, digits or `.-+@_#`, a capital first), or a value that is
+/// not UTF-8.
+pub fn decode_pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
+    if text.len() > MAX_TEXT_LEN {
+        return Err(TextError::TooLong { len: text.len() });
+    }
+    if text.last().is_some_and(|&last| last != 0) {
+        return Err(TextError::MissingNul);
+    }
+    let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    match text.get(..end) {
+        Some(pairs) if !pairs.is_empty() => pairs.split(|&byte| byte == 0).map(decode_pair).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn decode_pair(pair: &[u8]) -> Result<(&str, &str), TextError> {
+    let pair = str::from_utf8(pair).map_err(|_| TextError::NotUtf8)?;
+    let (key, value) = pair.split_once('=').ok_or(TextError::MissingEquals)?;
+    if !is_standard_label(key) {
+        return Err(TextError::key_name(key));
+    }
+    Ok((key, value))
+}
+
+/// The rule for key names of RFC 7143 §6.1, and `#`, which stands in the registered names of
+/// RFC 7143 §13.26.
+fn is_standard_label(key: &str) -> bool {
+    let capital_first = key.as_bytes().first().is_some_and(u8::is_ascii_uppercase);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte);
+    capital_first && key.len() <= MAX_KEY_LEN && key.bytes().all(allowed)
+}
+
+/// Writes pairs one after the other, each with its NUL (RFC 7143 §6.1).
+#[derive(Clone, Default)]
+pub struct TextBuilder {
+    text: BytesMut,
+}
+
+impl TextBuilder {
+    /// An empty text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a pair. A NUL inside `key` or `value` would start another pair, so NULs are left out.
+    pub fn pair(&mut self, key: &str, value: &str) -> &mut Self {
+        self.put(key);
+        self.text.put_u8(b'=');
+        self.put(value);
+        self.text.put_u8(0);
+        self
+    }
+
+    /// Whether there is no pair yet.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The text, ready to be a data segment or several.
+    pub fn finish(self) -> Bytes {
+        self.text.freeze()
+    }
+
+    fn put(&mut self, part: &str) {
+        part.split('\0').for_each(|piece| self.text.put_slice(piece.as_bytes()));
+    }
+}
+
+impl fmt::Debug for TextBuilder {
+    /// Only the length: the text may hold an answer to a CHAP challenge.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextBuilder").field("len", &self.text.len()).finish_non_exhaustive()
+    }
+}

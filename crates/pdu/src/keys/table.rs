@@ -1,0 +1,251 @@
+//! The table of all keys: who may say what, when, and what comes of it (RFC 7143 §12, §13;
+//! RFC 7144).
+
+use super::Kind;
+use std::fmt;
+
+/// When a key may be used (RFC 7143 §13: IO, LO, FFPO, ALL).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Use {
+    /// LO: the login of the session's first connection.
+    LeadingLogin,
+    /// IO: the login of any connection.
+    Login,
+    /// FFPO: text requests of the full feature phase.
+    FullFeature,
+    /// ALL: login and full feature phase.
+    Any,
+}
+
+/// How far a key's value reaches (RFC 7143 §13: SW, CO).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// SW: the session with all its connections.
+    Session,
+    /// CO: the connection it was agreed on.
+    Connection,
+}
+
+/// Who may send a key first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sender {
+    /// Only the initiator.
+    Initiator,
+    /// Only the target.
+    Target,
+    /// Both.
+    Either,
+}
+
+impl Sender {
+    /// Whether a target may send the key unasked.
+    pub const fn is_target_allowed(self) -> bool {
+        matches!(self, Self::Target | Self::Either)
+    }
+}
+
+/// What RFC 7143 says of a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Definition {
+    /// The key this is about.
+    pub key: Key,
+    /// The name on the wire; case matters.
+    pub name: &'static str,
+    /// How the result comes about, with default and range.
+    pub kind: Kind,
+    /// When the key may be used.
+    pub phase: Use,
+    /// How far the value reaches.
+    pub scope: Scope,
+    /// Who may send the key first.
+    pub sender: Sender,
+    /// Whether the key may stand in the SecurityNegotiation stage (RFC 7143 §6.3.2).
+    pub security_stage: bool,
+    /// Whether the key means nothing in a Discovery session.
+    pub irrelevant_in_discovery: bool,
+    /// Where the standard defines the key.
+    pub section: &'static str,
+}
+
+/// The greatest length of a data segment or burst that a key can carry, bytes.
+const MAX_LENGTH: u32 = 0x00ff_ffff;
+/// The range of the length keys begins here, bytes.
+const MIN_LENGTH: u32 = 512;
+
+const HEADER_OR_DATA_DIGEST: &str = "RFC 7143 §13.1";
+const CHAP: &str = "RFC 7143 §12.1.3";
+const OBSOLETED: &str = "RFC 7143 §13.25";
+
+/// Turns rows into the enum and its lookups, so that a key cannot be in one and not in another.
+macro_rules! keys {
+    ($(
+        $(#[$doc:meta])+
+        $key:ident $name:literal $kind:ident $({ $($field:ident: $value:expr),+ })?
+        $phase:ident $scope:ident $sender:ident $security:literal $irrelevant:literal
+        $section:expr;
+    )+) => {
+        /// A key of RFC 7143 or RFC 7144.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum Key {
+            $($(#[$doc])+ $key,)+
+        }
+
+        impl Key {
+            /// All keys, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$key,)+];
+
+            /// The key of a name on the wire, `None` for a name that neither standard knows. Case
+            /// matters.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$key),)+
+                    _ => None,
+                }
+            }
+
+            /// What the standard says of the key.
+            pub const fn definition(self) -> &'static Definition {
+                match self {
+                    $(Self::$key => &Definition {
+                        key: Self::$key,
+                        name: $name,
+                        kind: Kind::$kind $({ $($field: $value),+ })?,
+                        phase: Use::$phase,
+                        scope: Scope::$scope,
+                        sender: Sender::$sender,
+                        security_stage: $security,
+                        irrelevant_in_discovery: $irrelevant,
+                        section: $section,
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+// Columns of a row's second part:
+// use, scope, sender, allowed in the security stage, irrelevant in Discovery, where defined.
+keys! {
+    /// Which checksum follows each header.
+    HeaderDigest "HeaderDigest" List
+        Login Connection Either false false HEADER_OR_DATA_DIGEST;
+    /// Which checksum follows each data segment.
+    DataDigest "DataDigest" List
+        Login Connection Either false false HEADER_OR_DATA_DIGEST;
+    /// How many connections the session may have.
+    MaxConnections "MaxConnections" Minimum { default: 1, min: 1, max: 65_535 }
+        LeadingLogin Session Either false true "RFC 7143 §13.2";
+    /// Asks for the names and addresses of targets.
+    SendTargets "SendTargets" Declaration
+        FullFeature Session Initiator false false "RFC 7143 §13.3";
+    /// The target that a session is for, or one that a target reports.
+    TargetName "TargetName" Declaration
+        Any Session Either true false "RFC 7143 §13.4";
+    /// Who the initiator is.
+    InitiatorName "InitiatorName" Declaration
+        Login Session Initiator true false "RFC 7143 §13.5";
+    /// What people call the target.
+    TargetAlias "TargetAlias" Declaration
+        Any Session Target true false "RFC 7143 §13.6";
+    /// What people call the initiator.
+    InitiatorAlias "InitiatorAlias" Declaration
+        Any Session Initiator true false "RFC 7143 §13.7";
+    /// Where a target is: host, port and portal group.
+    TargetAddress "TargetAddress" Declaration
+        Any Session Target true false "RFC 7143 §13.8";
+    /// The portal group that the connection has reached.
+    TargetPortalGroupTag "TargetPortalGroupTag" DeclaredNumber { default: 0, min: 0, max: 65_535 }
+        Login Session Target true false "RFC 7143 §13.9";
+    /// Whether a write waits for the first R2T.
+    InitialR2T "InitialR2T" Or { default: true }
+        LeadingLogin Session Either false true "RFC 7143 §13.10";
+    /// Whether a command may carry write data.
+    ImmediateData "ImmediateData" And { default: true }
+        LeadingLogin Session Either false true "RFC 7143 §13.11";
+    /// The most bytes in a data segment that the declaring side takes.
+    MaxRecvDataSegmentLength "MaxRecvDataSegmentLength"
+        DeclaredNumber { default: 8192, min: MIN_LENGTH, max: MAX_LENGTH }
+        Any Connection Either false false "RFC 7143 §13.12";
+    /// The most bytes in a solicited or a Data-In sequence.
+    MaxBurstLength "MaxBurstLength"
+        Minimum { default: 262_144, min: MIN_LENGTH, max: MAX_LENGTH }
+        LeadingLogin Session Either false true "RFC 7143 §13.13";
+    /// The most unsolicited bytes of a write, immediate data included.
+    FirstBurstLength "FirstBurstLength"
+        Minimum { default: 65_536, min: MIN_LENGTH, max: MAX_LENGTH }
+        LeadingLogin Session Either false true "RFC 7143 §13.14";
+    /// Seconds to wait after a connection broke before it is tried again.
+    DefaultTime2Wait "DefaultTime2Wait" Maximum { default: 2, min: 0, max: 3600 }
+        LeadingLogin Session Either false false "RFC 7143 §13.15";
+    /// Seconds, after that wait, for which the target keeps the tasks.
+    DefaultTime2Retain "DefaultTime2Retain" Minimum { default: 20, min: 0, max: 3600 }
+        LeadingLogin Session Either false false "RFC 7143 §13.16";
+    /// How many R2Ts a task may have open.
+    MaxOutstandingR2T "MaxOutstandingR2T" Minimum { default: 1, min: 1, max: 65_535 }
+        LeadingLogin Session Either false true "RFC 7143 §13.17";
+    /// Whether the data PDUs of a sequence come at rising offsets.
+    DataPDUInOrder "DataPDUInOrder" Or { default: true }
+        LeadingLogin Session Either false true "RFC 7143 §13.18";
+    /// Whether the sequences of a task come at rising offsets.
+    DataSequenceInOrder "DataSequenceInOrder" Or { default: true }
+        LeadingLogin Session Either false true "RFC 7143 §13.19";
+    /// How much is recovered without ending the session.
+    ErrorRecoveryLevel "ErrorRecoveryLevel" Minimum { default: 0, min: 0, max: 2 }
+        LeadingLogin Session Either false false "RFC 7143 §13.20";
+    /// Normal, or only to discover targets.
+    SessionType "SessionType" Declaration
+        LeadingLogin Session Initiator true false "RFC 7143 §13.21";
+    /// How the target reports tasks that end in a multi-task abort.
+    TaskReporting "TaskReporting" List
+        LeadingLogin Session Either false true "RFC 7143 §13.23";
+    /// 1 for RFC 7143, 2 for the SCSI features of RFC 7144.
+    ISCSIProtocolLevel "iSCSIProtocolLevel" Minimum { default: 1, min: 0, max: 31 }
+        LeadingLogin Session Either false true "RFC 7143 §13.24";
+    /// Which authentication comes next.
+    AuthMethod "AuthMethod" List
+        Login Connection Either true false "RFC 7143 §12.1";
+    /// What the declaring side runs on; for statistics only.
+    NodeArchitecture "X#NodeArchitecture" Declaration
+        LeadingLogin Session Either false false "RFC 7143 §13.26.1";
+    /// Markers from target to initiator.
+    IFMarker "IFMarker" Obsolete { reply: "No" }
+        Login Connection Either false false OBSOLETED;
+    /// Markers from initiator to target.
+    OFMarker "OFMarker" Obsolete { reply: "No" }
+        Login Connection Either false false OBSOLETED;
+    /// The interval of markers from target to initiator.
+    IFMarkInt "IFMarkInt" Obsolete { reply: "Reject" }
+        Login Connection Either false false OBSOLETED;
+    /// The interval of markers from initiator to target.
+    OFMarkInt "OFMarkInt" Obsolete { reply: "Reject" }
+        Login Connection Either false false OBSOLETED;
+    /// The hash algorithms of CHAP, by their numbers.
+    ChapA "CHAP_A" Authentication
+        Login Connection Either true false CHAP;
+    /// The identifier of a challenge.
+    ChapI "CHAP_I" Authentication
+        Login Connection Either true false CHAP;
+    /// A challenge.
+    ChapC "CHAP_C" Authentication
+        Login Connection Either true false CHAP;
+    /// The name that a response is for.
+    ChapN "CHAP_N" Authentication
+        Login Connection Either true false CHAP;
+    /// The response to a challenge.
+    ChapR "CHAP_R" Authentication
+        Login Connection Either true false CHAP;
+}
+
+impl Key {
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        self.definition().name
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

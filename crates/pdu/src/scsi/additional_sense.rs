@@ -1,0 +1,86 @@
+//! Additional sense codes: the exact reason behind a sense key (SPC-4 §4.5.6, Annex F).
+
+use super::additional_sense_names::{NAMES, PER_COMPONENT};
+use std::fmt;
+
+/// The exact reason of a condition: code and qualifier (SPC-4 §4.5.6).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct AdditionalSense {
+    /// ADDITIONAL SENSE CODE.
+    pub asc: u8,
+    /// ADDITIONAL SENSE CODE QUALIFIER.
+    pub ascq: u8,
+}
+
+impl AdditionalSense {
+    /// 00/00: nothing to add.
+    pub const NONE: Self = Self::new(0x00, 0x00);
+    /// 04/01: the unit starts by itself; try again.
+    pub const BECOMING_READY: Self = Self::new(0x04, 0x01);
+    /// 04/0A: the path to the unit changes its state; try again.
+    pub const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self::new(0x04, 0x0a);
+    /// 20/00: the device does not know the command.
+    pub const INVALID_COMMAND_OPERATION_CODE: Self = Self::new(0x20, 0x00);
+    /// 21/00: blocks past the end of the medium.
+    pub const LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE: Self = Self::new(0x21, 0x00);
+    /// 24/00: a field of the CDB holds a value that the device does not take.
+    pub const INVALID_FIELD_IN_CDB: Self = Self::new(0x24, 0x00);
+    /// 25/00: no such logical unit.
+    pub const LOGICAL_UNIT_NOT_SUPPORTED: Self = Self::new(0x25, 0x00);
+    /// 26/00: a field of the parameter list holds a value that the device does not take.
+    pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self::new(0x26, 0x00);
+    /// 27/00: the unit takes no writes.
+    pub const WRITE_PROTECTED: Self = Self::new(0x27, 0x00);
+    /// 27/07: a thin unit found no space to write to.
+    pub const SPACE_ALLOCATION_FAILED: Self = Self::new(0x27, 0x07);
+    /// 29/00: the unit was reset.
+    pub const POWER_ON_OR_RESET: Self = Self::new(0x29, 0x00);
+    /// 2A/09: the unit has another size now.
+    pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(0x2a, 0x09);
+    /// 3F/0E: there are other logical units now.
+    pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x0e);
+
+    /// A code with its qualifier.
+    pub const fn new(asc: u8, ascq: u8) -> Self {
+        Self { asc, ascq }
+    }
+
+    /// The name that SPC-4 gives the pair, `None` for vendor specific, reserved and rare ones.
+    pub fn name(self) -> Option<&'static str> {
+        let pair = u16::from_be_bytes([self.asc, self.ascq]);
+        let exact = find(NAMES, pair);
+        exact.or_else(|| find(PER_COMPONENT, self.asc))
+    }
+
+    /// Both codes in hexadecimal, as the standard writes them: `11/00`.
+    pub(super) fn codes(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| write!(f, "{:02X}/{:02X}", self.asc, self.ascq))
+    }
+}
+
+/// Invariant: the table is sorted by its codes.
+fn find<C: Ord + Copy>(table: &[(C, &'static str)], code: C) -> Option<&'static str> {
+    let at = table.binary_search_by_key(&code, |entry| entry.0).ok()?;
+    table.get(at).map(|entry| entry.1)
+}
+
+impl fmt::Display for AdditionalSense {
+    /// The name, if there is one, and both codes: `UNRECOVERED READ ERROR (11/00)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{name} ({})", self.codes()),
+            None => self.codes().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMES, PER_COMPONENT};
+
+    #[test]
+    fn tables_are_sorted_without_repetition() {
+        assert!(NAMES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(PER_COMPONENT.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

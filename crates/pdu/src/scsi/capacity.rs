@@ -1,0 +1,110 @@
+//! READ CAPACITY parameter data: how many blocks of which size (SBC-3).
+
+use super::{FormatError, fields::Fields};
+
+/// The answer to READ CAPACITY (10) (SBC-3).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ReadCapacity10 {
+    /// The address of the last block, or 0xffffffff if it does not fit into 32 bits.
+    pub last_lba: u32,
+    /// The length of a block, bytes; never 0.
+    pub block_length: u32,
+}
+
+impl ReadCapacity10 {
+    /// Length of the parameter data, bytes.
+    pub const LEN: usize = 8;
+
+    /// Reads the parameter data.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below eight bytes, [`FormatError::Field`] for blocks of no bytes.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        const FORMAT: &str = "READ CAPACITY (10) data";
+        let fields = Fields::new(data, FORMAT, Self::LEN)?;
+        let block_length = checked_block_length(FORMAT, fields.u32(4))?;
+        Ok(Self { last_lba: fields.u32(0), block_length })
+    }
+
+    /// Whether the unit has more blocks than this answer can tell, so that READ CAPACITY (16) must
+    /// be asked.
+    pub const fn needs_16(&self) -> bool {
+        self.last_lba == u32::MAX
+    }
+
+    /// The number of blocks, if the answer can tell.
+    pub const fn blocks(&self) -> Option<u64> {
+        if self.needs_16() { None } else { Some(self.last_lba as u64 + 1) }
+    }
+}
+
+/// The answer to READ CAPACITY (16) (SBC-3).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ReadCapacity16 {
+    /// The address of the last block.
+    pub last_lba: u64,
+    /// The length of a block, bytes, without protection information; never 0.
+    pub block_length: u32,
+    /// P_TYPE + 1 if PROT_EN is set: blocks carry protection information of this type, 1 to 8.
+    pub protection_type: Option<u8>,
+    /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: a physical block is 2^n blocks, n 0 to 15.
+    pub physical_block_exponent: u8,
+    /// LBPME: blocks can be deallocated, by the ways that VPD page B2 tells.
+    pub provisioning_management: bool,
+    /// LBPRZ: deallocated blocks read as zeros.
+    pub unmapped_reads_zeros: bool,
+    /// The first block that begins a physical block, 0 to 16383.
+    pub lowest_aligned_lba: u16,
+}
+
+impl ReadCapacity16 {
+    /// Length of the parameter data, bytes.
+    pub const LEN: usize = 32;
+
+    /// Reads the parameter data; behind the first 12 bytes it may be cut short.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below 12 bytes, [`FormatError::Field`] for blocks of no bytes.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        const FORMAT: &str = "READ CAPACITY (16) data";
+        let fields = Fields::new(data, FORMAT, 12)?;
+        let protection_type = ((fields.u8(12) >> 1) & 0x07) + 1;
+        Ok(Self {
+            last_lba: fields.u64(0),
+            block_length: checked_block_length(FORMAT, fields.u32(8))?,
+            protection_type: fields.bit(12, 0x01).then_some(protection_type),
+            physical_block_exponent: fields.u8(13) & 0x0f,
+            provisioning_management: fields.bit(14, 0x80),
+            unmapped_reads_zeros: fields.bit(14, 0x40),
+            lowest_aligned_lba: fields.u16(14) & 0x3fff,
+        })
+    }
+
+    /// The number of blocks; 2^64 of them count as one less.
+    pub const fn blocks(&self) -> u64 {
+        self.last_lba.saturating_add(1)
+    }
+
+    /// The capacity in bytes, `None` from 2^64 on.
+    pub fn bytes(&self) -> Option<u64> {
+        self.blocks().checked_mul(u64::from(self.block_length))
+    }
+
+    /// The length of a physical block, bytes: writes that cover whole ones are not turned into
+    /// reads and writes by the device.
+    pub fn physical_block_length(&self) -> u64 {
+        u64::from(self.block_length) << self.physical_block_exponent
+    }
+}
+
+/// A unit with blocks of no bytes cannot be addressed by anybody.
+fn checked_block_length(format: &'static str, length: u32) -> Result<u32, FormatError> {
+    if length == 0 {
+        return Err(FormatError::Field { format, field: "LOGICAL BLOCK LENGTH IN BYTES", value: 0 });
+    }
+    Ok(length)
+}

@@ -1,0 +1,268 @@
+//! Command Descriptor Block: what a command asks for (SPC-4 §4.3).
+//!
+//! The constructors cover the commands a disk user sends; any other block goes through
+//! [`Cdb::new`].
+
+use super::{FormatError, operation};
+use bytes::Bytes;
+use std::fmt;
+
+/// Command Descriptor Block: what a command asks for (SPC-4 §4.3).
+///
+/// Blocks of up to 16 bytes, all but the rarest, are held without an allocation.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Cdb(Form);
+
+#[derive(Clone, Eq, PartialEq)]
+enum Form {
+    /// Invariant: `len` is 1 to 16 and the bytes behind it are zero.
+    Short { bytes: [u8; Cdb::SHORT_LEN], len: u8 },
+    /// Invariant: 17 to 260 bytes.
+    Long(Bytes),
+}
+
+/// The options of WRITE SAME (SBC-3).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct WriteSameFlags {
+    /// UNMAP: the device may deallocate the blocks if they then read back as asked.
+    pub unmap: bool,
+    /// NDOB: no data-out buffer, the blocks become zeros. WRITE SAME (16) only; WRITE SAME (10)
+    /// has no such bit and leaves it out.
+    pub ndob: bool,
+    /// ANCHOR: deallocated blocks keep their place, so that a later write cannot run out of space.
+    pub anchor: bool,
+}
+
+impl WriteSameFlags {
+    fn bits(self) -> u8 {
+        (u8::from(self.anchor) << 4) | (u8::from(self.unmap) << 3)
+    }
+}
+
+/// FUA in byte 1 of READ and WRITE (10, 12 and 16).
+const FORCE_UNIT_ACCESS: u8 = 0x08;
+
+impl Cdb {
+    /// The most bytes that fit into the CDB field of a SCSI Command PDU; longer blocks take an
+    /// additional header segment (RFC 7143 §11.3.5).
+    pub const SHORT_LEN: usize = 16;
+
+    /// The longest block there is: a variable length CDB of 252 additional bytes (SPC-4 §4.3.3).
+    pub const MAX_LEN: usize = 260;
+
+    /// Takes any block of 1 to 260 bytes as it is; nothing in it is checked.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] for an empty block, [`FormatError::TooLong`] above 260 bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self, FormatError> {
+        match bytes.len() {
+            0 => Err(FormatError::TooShort { format: "CDB", len: 0, needed: 1 }),
+            1..=Self::SHORT_LEN => Ok(Self::short(bytes)),
+            17..=Self::MAX_LEN => Ok(Self(Form::Long(Bytes::copy_from_slice(bytes)))),
+            len => Err(FormatError::TooLong { format: "CDB", len, limit: Self::MAX_LEN }),
+        }
+    }
+
+    /// Takes the block out of the CDB field of a SCSI Command PDU, whose 16 bytes end in padding
+    /// (RFC 7143 §11.3.5): the operation code gives the length, all 16 bytes where it does not.
+    pub fn from_field(field: &[u8; Self::SHORT_LEN]) -> Self {
+        let len = operation::cdb_len(field[0]).unwrap_or(Self::SHORT_LEN);
+        Self::short(field.get(..len).unwrap_or(field))
+    }
+
+    /// Invariant: at most 16 bytes; `zip` makes longer ones a cut, not a panic.
+    fn short(source: &[u8]) -> Self {
+        let mut bytes = [0; Self::SHORT_LEN];
+        let mut len = 0;
+        for (to, from) in bytes.iter_mut().zip(source) {
+            *to = *from;
+            len += 1;
+        }
+        Self(Form::Short { bytes, len })
+    }
+
+    /// The block as it goes on the wire, 1 to 260 bytes, without padding.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Form::Short { bytes, len } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Form::Long(bytes) => bytes,
+        }
+    }
+
+    /// Byte 0: which command this is.
+    pub fn operation_code(&self) -> u8 {
+        self.as_bytes().first().copied().unwrap_or_default()
+    }
+
+    /// The command's name in the standard, such as "READ (16)"; "unknown command" for an
+    /// operation code, or a service action of one that is shared, outside the table.
+    pub fn operation_name(&self) -> &'static str {
+        operation::name(self.as_bytes())
+    }
+
+    /// READ (10): `blocks` from `lba` on (SBC-3). Zero blocks is a legal request for nothing.
+    pub fn read_10(lba: u32, blocks: u16) -> Self {
+        Self::of_10(operation::READ_10, 0, lba, blocks)
+    }
+
+    /// READ (16): `blocks` from `lba` on (SBC-3).
+    pub fn read_16(lba: u64, blocks: u32) -> Self {
+        Self::of_16(operation::READ_16, 0, lba, blocks)
+    }
+
+    /// WRITE (10): `blocks` from `lba` on (SBC-3).
+    pub fn write_10(lba: u32, blocks: u16) -> Self {
+        Self::of_10(operation::WRITE_10, 0, lba, blocks)
+    }
+
+    /// WRITE (16): `blocks` from `lba` on (SBC-3).
+    pub fn write_16(lba: u64, blocks: u32) -> Self {
+        Self::of_16(operation::WRITE_16, 0, lba, blocks)
+    }
+
+    /// The same READ or WRITE with FUA set: the data is on the medium before the status comes.
+    /// Use it only if MODE SENSE reports DPOFUA. Other commands are returned as they are.
+    #[must_use]
+    pub fn with_fua(mut self) -> Self {
+        if let Form::Short { bytes, .. } = &mut self.0
+            && operation::has_force_unit_access(bytes[0])
+        {
+            bytes[1] |= FORCE_UNIT_ACCESS;
+        }
+        self
+    }
+
+    /// SYNCHRONIZE CACHE (10): brings written blocks to the medium (SBC-3). Zero `blocks`
+    /// means all from `lba` to the end, so (0, 0) is the whole medium.
+    pub fn synchronize_cache_10(lba: u32, blocks: u16) -> Self {
+        Self::of_10(operation::SYNCHRONIZE_CACHE_10, 0, lba, blocks)
+    }
+
+    /// SYNCHRONIZE CACHE (16): the same with a 64-bit address (SBC-3).
+    pub fn synchronize_cache_16(lba: u64, blocks: u32) -> Self {
+        Self::of_16(operation::SYNCHRONIZE_CACHE_16, 0, lba, blocks)
+    }
+
+    /// WRITE SAME (10): one block of data written to `blocks` addresses (SBC-3). Zero
+    /// `blocks` means to the end of the medium, or nothing where VPD page B0 sets WSNZ.
+    pub fn write_same_10(lba: u32, blocks: u16, flags: WriteSameFlags) -> Self {
+        Self::of_10(operation::WRITE_SAME_10, flags.bits(), lba, blocks)
+    }
+
+    /// WRITE SAME (16): the same with a 64-bit address, or without data (SBC-3).
+    pub fn write_same_16(lba: u64, blocks: u32, flags: WriteSameFlags) -> Self {
+        Self::of_16(operation::WRITE_SAME_16, flags.bits() | u8::from(flags.ndob), lba, blocks)
+    }
+
+    /// UNMAP: deallocates the extents of an [`UnmapList`](super::UnmapList), whose length in bytes
+    /// is given here (SBC-3).
+    pub fn unmap(parameter_list_length: u16) -> Self {
+        let [h, l] = parameter_list_length.to_be_bytes();
+        Self::short(&[operation::UNMAP, 0, 0, 0, 0, 0, 0, h, l, 0])
+    }
+
+    /// GET LBA STATUS: which blocks from `lba` on are mapped (SBC-3). The allocation length,
+    /// in bytes, is at least 24 to hold one descriptor.
+    pub fn get_lba_status(lba: u64, allocation_length: u32) -> Self {
+        Self::service_action_in_16(operation::GET_LBA_STATUS, lba, allocation_length)
+    }
+
+    /// TEST UNIT READY: no data, the status alone answers (SPC-4).
+    pub fn test_unit_ready() -> Self {
+        Self::short(&[operation::TEST_UNIT_READY, 0, 0, 0, 0, 0])
+    }
+
+    /// INQUIRY for the standard data (SPC-4). Ask for at least 36 bytes.
+    pub fn inquiry(allocation_length: u16) -> Self {
+        let [h, l] = allocation_length.to_be_bytes();
+        Self::short(&[operation::INQUIRY, 0, 0, h, l, 0])
+    }
+
+    /// INQUIRY for a vital product data page (SPC-4).
+    pub fn inquiry_vpd(page: u8, allocation_length: u16) -> Self {
+        let [h, l] = allocation_length.to_be_bytes();
+        Self::short(&[operation::INQUIRY, 0x01, page, h, l, 0])
+    }
+
+    /// READ CAPACITY (10): eight bytes for units of up to 2^32 blocks (SBC-3).
+    pub fn read_capacity_10() -> Self {
+        Self::of_10(operation::READ_CAPACITY_10, 0, 0, 0)
+    }
+
+    /// READ CAPACITY (16): capacity and provisioning in 32 bytes (SBC-3).
+    pub fn read_capacity_16(allocation_length: u32) -> Self {
+        Self::service_action_in_16(operation::READ_CAPACITY_16, 0, allocation_length)
+    }
+
+    /// REPORT LUNS (SPC-4). `select_report` 0 asks for the units behind this port, 1 for the
+    /// well known units, 2 for both. The allocation length, in bytes, is at least 16.
+    pub fn report_luns(select_report: u8, allocation_length: u32) -> Self {
+        let [a, b, c, d] = allocation_length.to_be_bytes();
+        Self::short(&[operation::REPORT_LUNS, 0, select_report, 0, 0, 0, a, b, c, d, 0, 0])
+    }
+
+    /// MODE SENSE (6) for the current values of a page, block descriptors left out (SPC-4).
+    /// Page 3Fh asks for all pages.
+    pub fn mode_sense_6(page: u8, allocation_length: u8) -> Self {
+        let page = page & PAGE_CODE;
+        Self::short(&[operation::MODE_SENSE_6, NO_BLOCK_DESCRIPTORS, page, 0, allocation_length, 0])
+    }
+
+    /// MODE SENSE (10): the same with a longer answer (SPC-4).
+    pub fn mode_sense_10(page: u8, allocation_length: u16) -> Self {
+        let [h, l] = allocation_length.to_be_bytes();
+        let page = page & PAGE_CODE;
+        Self::short(&[operation::MODE_SENSE_10, NO_BLOCK_DESCRIPTORS, page, 0, 0, 0, 0, h, l, 0])
+    }
+
+    /// REQUEST SENSE in the descriptor or the fixed format (SPC-4). Ask for 252 bytes.
+    pub fn request_sense(descriptor: bool, allocation_length: u8) -> Self {
+        let desc = u8::from(descriptor);
+        Self::short(&[operation::REQUEST_SENSE, desc, 0, 0, allocation_length, 0])
+    }
+
+    /// A block of ten bytes with address and length where READ (10) has them.
+    fn of_10(code: u8, flags: u8, lba: u32, blocks: u16) -> Self {
+        let [a, b, c, d] = lba.to_be_bytes();
+        let [h, l] = blocks.to_be_bytes();
+        Self::short(&[code, flags, a, b, c, d, 0, h, l, 0])
+    }
+
+    /// A block of sixteen bytes with address and length where READ (16) has them.
+    fn of_16(code: u8, flags: u8, lba: u64, blocks: u32) -> Self {
+        let [a, b, c, d, e, f, g, h] = lba.to_be_bytes();
+        let [m, n, o, p] = blocks.to_be_bytes();
+        Self::short(&[code, flags, a, b, c, d, e, f, g, h, m, n, o, p, 0, 0])
+    }
+
+    fn service_action_in_16(action: u8, lba: u64, allocation_length: u32) -> Self {
+        Self::of_16(operation::SERVICE_ACTION_IN_16, action, lba, allocation_length)
+    }
+}
+
+/// DBD of MODE SENSE: the block descriptors say nothing that READ CAPACITY does not.
+const NO_BLOCK_DESCRIPTORS: u8 = 0x08;
+/// The page code of MODE SENSE; the two bits above it choose current values when they are zero.
+const PAGE_CODE: u8 = 0x3f;
+
+impl fmt::Debug for Cdb {
+    /// The bytes in hexadecimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cdb(")?;
+        for (at, byte) in self.as_bytes().iter().enumerate() {
+            write!(f, "{}{byte:02x}", if at == 0 { "" } else { " " })?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Display for Cdb {
+    /// The command's name, or its operation code where it has none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.operation_name() {
+            operation::UNKNOWN => write!(f, "command {:#04x}", self.operation_code()),
+            name => f.pad(name),
+        }
+    }
+}

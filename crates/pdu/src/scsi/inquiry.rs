@@ -1,0 +1,116 @@
+//! Standard INQUIRY data: what kind of device it is (SPC-4).
+
+use super::{FormatError, fields::Fields};
+use std::fmt;
+
+/// What kind of device a logical unit is, 0 to 31 (SPC-4, PERIPHERAL DEVICE TYPE).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct DeviceType(pub u8);
+
+impl DeviceType {
+    /// A disk.
+    pub const DIRECT_ACCESS_BLOCK: Self = Self(0x00);
+    /// A tape.
+    pub const SEQUENTIAL_ACCESS: Self = Self(0x01);
+    /// A CD or DVD drive.
+    pub const CD_DVD: Self = Self(0x05);
+    /// A medium changer.
+    pub const MEDIA_CHANGER: Self = Self(0x08);
+    /// A controller of storage, such as an array's unit 0.
+    pub const STORAGE_ARRAY_CONTROLLER: Self = Self(0x0c);
+    /// A disk that speaks only a part of the commands.
+    pub const SIMPLIFIED_DIRECT_ACCESS: Self = Self(0x0e);
+    /// A disk of zones.
+    pub const HOST_MANAGED_ZONED_BLOCK: Self = Self(0x14);
+    /// A unit that is there for its commands alone, such as REPORT LUNS.
+    pub const WELL_KNOWN_LOGICAL_UNIT: Self = Self(0x1e);
+    /// No device, or none that can be told.
+    pub const UNKNOWN: Self = Self(0x1f);
+
+    /// What the type is called, `None` for a reserved or rare one.
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::DIRECT_ACCESS_BLOCK => "disk",
+            Self::SEQUENTIAL_ACCESS => "tape",
+            Self::CD_DVD => "CD/DVD",
+            Self::MEDIA_CHANGER => "medium changer",
+            Self::STORAGE_ARRAY_CONTROLLER => "storage array controller",
+            Self::SIMPLIFIED_DIRECT_ACCESS => "simplified disk",
+            Self::HOST_MANAGED_ZONED_BLOCK => "host managed zoned disk",
+            Self::WELL_KNOWN_LOGICAL_UNIT => "well known logical unit",
+            Self::UNKNOWN => "no device",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for DeviceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => write!(f, "device type {:#04x}", self.0),
+        }
+    }
+}
+
+/// Standard INQUIRY data (SPC-4).
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct StandardInquiry {
+    /// PERIPHERAL QUALIFIER: 0 if a device is there, 1 if it could be, 3 if it cannot.
+    pub qualifier: u8,
+    /// What kind of device.
+    pub device_type: DeviceType,
+    /// RMB: the medium can be taken out.
+    pub removable: bool,
+    /// VERSION: which SPC the device claims; 5 is SPC-3, 6 SPC-4, 7 SPC-5.
+    pub version: u8,
+    /// TPGS: asymmetric access is 0 not supported, 1 implicit, 2 explicit, 3 both.
+    pub target_port_group_support: u8,
+    /// 3PC: the device copies by itself.
+    pub third_party_copy: bool,
+    /// PROTECT: the device supports protection information.
+    pub protect: bool,
+    /// CMDQUE: the device takes more than one command at a time.
+    pub command_queuing: bool,
+    /// T10 VENDOR IDENTIFICATION, up to 8 characters.
+    pub vendor: String,
+    /// PRODUCT IDENTIFICATION, up to 16 characters.
+    pub product: String,
+    /// PRODUCT REVISION LEVEL, up to 4 characters.
+    pub revision: String,
+}
+
+impl StandardInquiry {
+    /// The allocation length that fetches every field here, bytes.
+    pub const LEN: u16 = 36;
+
+    /// Reads the data; behind the first five bytes it may be cut short.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below five bytes.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        let fields = Fields::new(data, "standard INQUIRY data", 5)?;
+        let fields = fields.cut(5 + usize::from(fields.u8(4)));
+        Ok(Self {
+            qualifier: fields.u8(0) >> 5,
+            device_type: DeviceType(fields.u8(0) & 0x1f),
+            removable: fields.bit(1, 0x80),
+            version: fields.u8(2),
+            target_port_group_support: (fields.u8(5) >> 4) & 0x03,
+            third_party_copy: fields.bit(5, 0x08),
+            protect: fields.bit(5, 0x01),
+            command_queuing: fields.bit(7, 0x02),
+            vendor: fields.text(8, 8),
+            product: fields.text(16, 16),
+            revision: fields.text(32, 4),
+        })
+    }
+
+    /// Whether a device stands behind this logical unit number; targets answer INQUIRY for units
+    /// that they do not have.
+    pub const fn is_present(&self) -> bool {
+        self.qualifier == 0 && self.device_type.0 != DeviceType::UNKNOWN.0
+    }
+}

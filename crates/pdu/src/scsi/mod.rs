@@ -1,0 +1,54 @@
+//! SCSI formats that travel inside iSCSI: commands, statuses, sense data and the parameter data
+//! a disk user needs (SAM-5, SPC-4, SBC-3).
+//!
+//! | File | Noun | Standard |
+//! |---|---|---|
+//! | `lun` | [`Lun`]: which logical unit | SAM-5 §4.7 |
+//! | `status` | [`Status`]: how a command ended | SAM-5 §5.3 |
+//! | `cdb`, `operation` | [`Cdb`]: what a command asks for | SPC-4 §4.3 |
+//! | `sense`, `sense_key` | [`Sense`]: why a command did not do it | SPC-4 §4.5 |
+//! | `additional_sense` | [`AdditionalSense`]: the exact reason, with its name | SPC-4 §4.5 |
+//! | `inquiry` | [`StandardInquiry`]: what kind of device it is | SPC-4, INQUIRY |
+//! | `vpd` | [`vpd`]: identity and limits of the device | SPC-4 §7.8, SBC-3 §6.5 |
+//! | `capacity` | [`ReadCapacity10`], [`ReadCapacity16`]: how many blocks of which size | SBC-3 |
+//! | `report_luns` | [`ReportLuns`]: which logical units there are | SPC-4 |
+//! | `mode_sense` | [`ModeParameters`]: write protection, cache, mode pages | SPC-4 §7.5 |
+//! | `unmap` | [`UnmapList`]: which blocks to deallocate | SBC-3, UNMAP |
+//! | `lba_status` | [`LbaStatus`]: which blocks are mapped | SBC-3, GET LBA STATUS |
+//!
+//! Decoders take what a target sent and trust nothing in it. A device server cuts parameter data
+//! at the allocation length without a word, and older ones send less than the standard says, so
+//! bytes that are missing at the end read as zero, which in these formats means "not reported".
+//! Only data too short to mean anything, or of another format, is an error.
+
+mod additional_sense;
+mod additional_sense_names;
+mod capacity;
+mod cdb;
+mod error;
+mod fields;
+mod inquiry;
+mod lba_status;
+mod lun;
+mod mode_sense;
+mod operation;
+mod report_luns;
+mod sense;
+mod sense_key;
+mod status;
+mod unmap;
+pub mod vpd;
+
+pub use additional_sense::AdditionalSense;
+pub use capacity::{ReadCapacity10, ReadCapacity16};
+pub use cdb::{Cdb, WriteSameFlags};
+pub use error::FormatError;
+pub use inquiry::{DeviceType, StandardInquiry};
+pub use lba_status::{LbaExtent, LbaStatus, ProvisioningStatus};
+pub use lun::Lun;
+pub use mode_sense::{ModePage, ModePages, ModeParameters};
+pub use report_luns::ReportLuns;
+pub use sense::{Sense, SenseKeySpecific};
+pub use sense_key::SenseKey;
+pub use status::Status;
+pub use unmap::UnmapList;

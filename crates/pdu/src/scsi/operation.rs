@@ -1,0 +1,218 @@
+//! Operation codes: which command byte 0 of a CDB stands for (SPC-4, annex "Numeric order codes").
+
+pub(super) const TEST_UNIT_READY: u8 = 0x00;
+pub(super) const REQUEST_SENSE: u8 = 0x03;
+pub(super) const INQUIRY: u8 = 0x12;
+pub(super) const MODE_SENSE_6: u8 = 0x1a;
+pub(super) const READ_CAPACITY_10: u8 = 0x25;
+pub(super) const READ_10: u8 = 0x28;
+pub(super) const WRITE_10: u8 = 0x2a;
+pub(super) const SYNCHRONIZE_CACHE_10: u8 = 0x35;
+pub(super) const WRITE_SAME_10: u8 = 0x41;
+pub(super) const UNMAP: u8 = 0x42;
+pub(super) const MODE_SENSE_10: u8 = 0x5a;
+pub(super) const READ_16: u8 = 0x88;
+pub(super) const WRITE_16: u8 = 0x8a;
+pub(super) const SYNCHRONIZE_CACHE_16: u8 = 0x91;
+pub(super) const WRITE_SAME_16: u8 = 0x93;
+/// SERVICE ACTION IN (16): byte 1 tells which command it is.
+pub(super) const SERVICE_ACTION_IN_16: u8 = 0x9e;
+pub(super) const REPORT_LUNS: u8 = 0xa0;
+
+/// Service action of SERVICE ACTION IN (16).
+pub(super) const READ_CAPACITY_16: u8 = 0x10;
+/// Service action of SERVICE ACTION IN (16).
+pub(super) const GET_LBA_STATUS: u8 = 0x12;
+
+const READ_12: u8 = 0xa8;
+const WRITE_12: u8 = 0xaa;
+
+/// The name of a command that the table does not have.
+pub(super) const UNKNOWN: &str = "unknown command";
+
+/// The length of a CDB, bytes, by the group its operation code is in (SPC-4); `None` for
+/// the variable length, reserved and vendor specific groups.
+pub(super) const fn cdb_len(code: u8) -> Option<usize> {
+    match code >> 5 {
+        0 => Some(6),
+        1 | 2 => Some(10),
+        4 => Some(16),
+        5 => Some(12),
+        _ => None,
+    }
+}
+
+/// Whether byte 1 of the command has a FUA bit at the place READ (10) has it.
+pub(super) const fn has_force_unit_access(code: u8) -> bool {
+    matches!(code, READ_10 | READ_12 | READ_16 | WRITE_10 | WRITE_12 | WRITE_16)
+}
+
+/// The name of the command a CDB asks for, or [`UNKNOWN`].
+pub(super) fn name(cdb: &[u8]) -> &'static str {
+    let Some(&code) = cdb.first() else { return UNKNOWN };
+    let action = cdb.get(1).map_or(0, |byte| byte & 0x1f);
+    match code {
+        0x5e => reservation_in(action),
+        0x5f => reservation_out(action),
+        SERVICE_ACTION_IN_16 => service_action_in_16(action),
+        0xa3 => maintenance_in(action),
+        0xa4 => maintenance_out(action),
+        _ => plain_name(code),
+    }
+}
+
+/// The name of a command whose operation code says everything.
+const fn plain_name(code: u8) -> &'static str {
+    match code {
+        0x00..=0x1f => group_0(code),
+        0x20..=0x5f => groups_1_and_2(code),
+        0x7f => "variable length command",
+        0x80..=0x9f => group_4(code),
+        0xa0..=0xbf => group_5(code),
+        _ => UNKNOWN,
+    }
+}
+
+const fn group_0(code: u8) -> &'static str {
+    match code {
+        TEST_UNIT_READY => "TEST UNIT READY",
+        0x01 => "REZERO UNIT",
+        REQUEST_SENSE => "REQUEST SENSE",
+        0x04 => "FORMAT UNIT",
+        0x07 => "REASSIGN BLOCKS",
+        0x08 => "READ (6)",
+        0x0a => "WRITE (6)",
+        INQUIRY => "INQUIRY",
+        0x15 => "MODE SELECT (6)",
+        0x16 => "RESERVE (6)",
+        0x17 => "RELEASE (6)",
+        MODE_SENSE_6 => "MODE SENSE (6)",
+        0x1b => "START STOP UNIT",
+        0x1c => "RECEIVE DIAGNOSTIC RESULTS",
+        0x1d => "SEND DIAGNOSTIC",
+        0x1e => "PREVENT ALLOW MEDIUM REMOVAL",
+        _ => UNKNOWN,
+    }
+}
+
+const fn groups_1_and_2(code: u8) -> &'static str {
+    match code {
+        READ_CAPACITY_10 => "READ CAPACITY (10)",
+        READ_10 => "READ (10)",
+        WRITE_10 => "WRITE (10)",
+        0x2e => "WRITE AND VERIFY (10)",
+        0x2f => "VERIFY (10)",
+        0x34 => "PRE-FETCH (10)",
+        SYNCHRONIZE_CACHE_10 => "SYNCHRONIZE CACHE (10)",
+        0x37 => "READ DEFECT DATA (10)",
+        0x3b => "WRITE BUFFER",
+        0x3c => "READ BUFFER",
+        WRITE_SAME_10 => "WRITE SAME (10)",
+        UNMAP => "UNMAP",
+        0x48 => "SANITIZE",
+        0x4c => "LOG SELECT",
+        0x4d => "LOG SENSE",
+        0x55 => "MODE SELECT (10)",
+        0x56 => "RESERVE (10)",
+        0x57 => "RELEASE (10)",
+        MODE_SENSE_10 => "MODE SENSE (10)",
+        _ => UNKNOWN,
+    }
+}
+
+const fn group_4(code: u8) -> &'static str {
+    match code {
+        0x83 => "THIRD-PARTY COPY OUT",
+        0x84 => "THIRD-PARTY COPY IN",
+        0x85 => "ATA PASS-THROUGH (16)",
+        READ_16 => "READ (16)",
+        0x89 => "COMPARE AND WRITE",
+        WRITE_16 => "WRITE (16)",
+        0x8b => "ORWRITE (16)",
+        0x8e => "WRITE AND VERIFY (16)",
+        0x8f => "VERIFY (16)",
+        0x90 => "PRE-FETCH (16)",
+        SYNCHRONIZE_CACHE_16 => "SYNCHRONIZE CACHE (16)",
+        WRITE_SAME_16 => "WRITE SAME (16)",
+        0x9b => "READ BUFFER (16)",
+        0x9c => "WRITE ATOMIC (16)",
+        0x9f => "SERVICE ACTION OUT (16)",
+        _ => UNKNOWN,
+    }
+}
+
+const fn group_5(code: u8) -> &'static str {
+    match code {
+        REPORT_LUNS => "REPORT LUNS",
+        0xa1 => "ATA PASS-THROUGH (12)",
+        0xa2 => "SECURITY PROTOCOL IN",
+        READ_12 => "READ (12)",
+        WRITE_12 => "WRITE (12)",
+        0xae => "WRITE AND VERIFY (12)",
+        0xaf => "VERIFY (12)",
+        0xb5 => "SECURITY PROTOCOL OUT",
+        0xb7 => "READ DEFECT DATA (12)",
+        _ => UNKNOWN,
+    }
+}
+
+const fn service_action_in_16(action: u8) -> &'static str {
+    match action {
+        READ_CAPACITY_16 => "READ CAPACITY (16)",
+        0x11 => "READ LONG (16)",
+        GET_LBA_STATUS => "GET LBA STATUS",
+        0x13 => "REPORT REFERRALS",
+        0x14 => "STREAM CONTROL",
+        0x15 => "BACKGROUND CONTROL",
+        0x16 => "GET STREAM STATUS",
+        _ => "SERVICE ACTION IN (16)",
+    }
+}
+
+const fn reservation_in(action: u8) -> &'static str {
+    match action {
+        0x00 => "PERSISTENT RESERVE IN: READ KEYS",
+        0x01 => "PERSISTENT RESERVE IN: READ RESERVATION",
+        0x02 => "PERSISTENT RESERVE IN: REPORT CAPABILITIES",
+        0x03 => "PERSISTENT RESERVE IN: READ FULL STATUS",
+        _ => "PERSISTENT RESERVE IN",
+    }
+}
+
+const fn reservation_out(action: u8) -> &'static str {
+    match action {
+        0x00 => "PERSISTENT RESERVE OUT: REGISTER",
+        0x01 => "PERSISTENT RESERVE OUT: RESERVE",
+        0x02 => "PERSISTENT RESERVE OUT: RELEASE",
+        0x03 => "PERSISTENT RESERVE OUT: CLEAR",
+        0x04 => "PERSISTENT RESERVE OUT: PREEMPT",
+        0x05 => "PERSISTENT RESERVE OUT: PREEMPT AND ABORT",
+        0x06 => "PERSISTENT RESERVE OUT: REGISTER AND IGNORE EXISTING KEY",
+        0x07 => "PERSISTENT RESERVE OUT: REGISTER AND MOVE",
+        _ => "PERSISTENT RESERVE OUT",
+    }
+}
+
+const fn maintenance_in(action: u8) -> &'static str {
+    match action {
+        0x05 => "REPORT IDENTIFYING INFORMATION",
+        0x0a => "REPORT TARGET PORT GROUPS",
+        0x0b => "REPORT ALIASES",
+        0x0c => "REPORT SUPPORTED OPERATION CODES",
+        0x0d => "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
+        0x0e => "REPORT PRIORITY",
+        0x0f => "REPORT TIMESTAMP",
+        _ => "MAINTENANCE IN",
+    }
+}
+
+const fn maintenance_out(action: u8) -> &'static str {
+    match action {
+        0x06 => "SET IDENTIFYING INFORMATION",
+        0x0a => "SET TARGET PORT GROUPS",
+        0x0b => "CHANGE ALIASES",
+        0x0e => "SET PRIORITY",
+        0x0f => "SET TIMESTAMP",
+        _ => "MAINTENANCE OUT",
+    }
+}

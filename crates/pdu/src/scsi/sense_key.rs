@@ -1,0 +1,98 @@
+//! Sense keys: the kind of condition, in four bits (SPC-4 §4.5.6).
+
+use std::fmt;
+
+/// What kind of condition sense data reports (SPC-4 §4.5.6).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum SenseKey {
+    /// Nothing went wrong; there is something to know.
+    NoSense = 0x0,
+    /// The command succeeded after the device recovered by itself.
+    RecoveredError = 0x1,
+    /// The logical unit cannot be accessed.
+    NotReady = 0x2,
+    /// The medium, or the data on it, is at fault.
+    MediumError = 0x3,
+    /// The device is at fault and could not recover.
+    HardwareError = 0x4,
+    /// The command, or its parameter data, is not acceptable.
+    IllegalRequest = 0x5,
+    /// Something changed behind our back; the command was not executed.
+    UnitAttention = 0x6,
+    /// The blocks are protected.
+    DataProtect = 0x7,
+    /// Blank or non-blank medium where the other was expected.
+    BlankCheck = 0x8,
+    /// A condition of the vendor's own.
+    VendorSpecific = 0x9,
+    /// A third-party copy did not finish.
+    CopyAborted = 0xa,
+    /// The device aborted the command; trying again may help.
+    AbortedCommand = 0xb,
+    /// Reserved; EQUAL in older standards.
+    Reserved = 0xc,
+    /// Data is left in a buffer of a medium that is full.
+    VolumeOverflow = 0xd,
+    /// The data did not compare equal.
+    Miscompare = 0xe,
+    /// The command completed; the sense data is for information.
+    Completed = 0xf,
+}
+
+impl SenseKey {
+    /// The key of the low four bits of `nibble`; the others are ignored.
+    pub const fn from_nibble(nibble: u8) -> Self {
+        match nibble & 0x0f {
+            0x0 => Self::NoSense,
+            0x1 => Self::RecoveredError,
+            0x2 => Self::NotReady,
+            0x3 => Self::MediumError,
+            0x4 => Self::HardwareError,
+            0x5 => Self::IllegalRequest,
+            0x6 => Self::UnitAttention,
+            0x7 => Self::DataProtect,
+            0x8 => Self::BlankCheck,
+            0x9 => Self::VendorSpecific,
+            0xa => Self::CopyAborted,
+            0xb => Self::AbortedCommand,
+            0xd => Self::VolumeOverflow,
+            0xe => Self::Miscompare,
+            0xf => Self::Completed,
+            _ => Self::Reserved,
+        }
+    }
+
+    /// The key as it stands on the wire, 0 to 15.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The key's name in SPC-4.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoSense => "NO SENSE",
+            Self::RecoveredError => "RECOVERED ERROR",
+            Self::NotReady => "NOT READY",
+            Self::MediumError => "MEDIUM ERROR",
+            Self::HardwareError => "HARDWARE ERROR",
+            Self::IllegalRequest => "ILLEGAL REQUEST",
+            Self::UnitAttention => "UNIT ATTENTION",
+            Self::DataProtect => "DATA PROTECT",
+            Self::BlankCheck => "BLANK CHECK",
+            Self::VendorSpecific => "VENDOR SPECIFIC",
+            Self::CopyAborted => "COPY ABORTED",
+            Self::AbortedCommand => "ABORTED COMMAND",
+            Self::Reserved => "RESERVED SENSE KEY",
+            Self::VolumeOverflow => "VOLUME OVERFLOW",
+            Self::Miscompare => "MISCOMPARE",
+            Self::Completed => "COMPLETED",
+        }
+    }
+}
+
+impl fmt::Display for SenseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

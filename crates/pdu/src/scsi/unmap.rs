@@ -1,0 +1,86 @@
+//! UNMAP parameter list: which blocks to deallocate (SBC-3).
+
+use super::FormatError;
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// The parameter list of UNMAP: extents to deallocate (SBC-3).
+///
+/// ```
+/// use iscsi_pdu::scsi::{Cdb, UnmapList};
+///
+/// let mut list = UnmapList::new();
+/// list.push(2048, 1024)?;
+/// let cdb = Cdb::unmap(list.parameter_list_length());
+/// assert_eq!(list.encode().len(), 24);
+/// # assert_eq!(cdb.as_bytes()[8], 24);
+/// # Ok::<(), iscsi_pdu::scsi::FormatError>(())
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct UnmapList {
+    /// Invariant: at most [`Self::MAX_EXTENTS`].
+    extents: Vec<(u64, u32)>,
+}
+
+impl UnmapList {
+    /// How many extents the 16-bit lengths of the format allow. A device may allow fewer: see
+    /// [`BlockLimits`](super::vpd::BlockLimits).
+    pub const MAX_EXTENTS: usize = 4095;
+
+    const HEADER_LEN: u16 = 8;
+    const EXTENT_LEN: u16 = 16;
+
+    /// An empty list, which UNMAP takes and does nothing for.
+    pub const fn new() -> Self {
+        Self { extents: Vec::new() }
+    }
+
+    /// Adds the `blocks` from `lba` on.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooLong`] if there are [`MAX_EXTENTS`](Self::MAX_EXTENTS) already.
+    pub fn push(&mut self, lba: u64, blocks: u32) -> Result<(), FormatError> {
+        if self.extents.len() >= Self::MAX_EXTENTS {
+            let len = self.extents.len() + 1;
+            let format = "UNMAP parameter list";
+            return Err(FormatError::TooLong { format, len, limit: Self::MAX_EXTENTS });
+        }
+        self.extents.push((lba, blocks));
+        Ok(())
+    }
+
+    /// How many extents there are.
+    pub const fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// Whether there is no extent.
+    pub const fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// The length of the encoded list, bytes, as [`Cdb::unmap`](super::Cdb::unmap) wants it.
+    pub fn parameter_list_length(&self) -> u16 {
+        Self::HEADER_LEN + self.descriptors_length()
+    }
+
+    /// The list as it goes on the wire.
+    pub fn encode(&self) -> Bytes {
+        let mut list = BytesMut::with_capacity(usize::from(self.parameter_list_length()));
+        // UNMAP DATA LENGTH does not count itself.
+        list.put_u16(self.parameter_list_length() - 2);
+        list.put_u16(self.descriptors_length());
+        list.put_u32(0);
+        for &(lba, blocks) in &self.extents {
+            list.put_u64(lba);
+            list.put_u32(blocks);
+            list.put_u32(0);
+        }
+        list.freeze()
+    }
+
+    fn descriptors_length(&self) -> u16 {
+        let count = u16::try_from(self.extents.len()).unwrap_or_default();
+        count * Self::EXTENT_LEN
+    }
+}

@@ -1,0 +1,68 @@
+//! Page B0: how much one command may do (SBC-3 §6.5).
+
+use super::page;
+use crate::scsi::FormatError;
+
+/// Block Limits (SBC-3 §6.5). Lengths and counts are in logical blocks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct BlockLimits {
+    /// WSNZ: WRITE SAME of zero blocks does not mean "to the end" but is refused.
+    pub write_same_needs_length: bool,
+    /// The most blocks of COMPARE AND WRITE; 0 if the device has no such command.
+    pub maximum_compare_and_write_length: u8,
+    /// Transfers of a multiple of this are fast.
+    pub optimal_transfer_length_granularity: Option<u16>,
+    /// The most blocks that READ, WRITE and their kin may transfer; `None` for no limit reported.
+    pub maximum_transfer_length: Option<u32>,
+    /// Transfers of more than this are slower.
+    pub optimal_transfer_length: Option<u32>,
+    /// The most blocks of one UNMAP over all its extents: 0 if the device has no such command,
+    /// 0xffffffff for no limit.
+    pub maximum_unmap_lba_count: u32,
+    /// The most extents of one UNMAP: 0 if the device has no such command, 0xffffffff for no
+    /// limit.
+    pub maximum_unmap_block_descriptor_count: u32,
+    /// UNMAP of a multiple of this deallocates everything it names.
+    pub optimal_unmap_granularity: Option<u32>,
+    /// The first block of such a multiple, modulo the granularity; `None` if not valid.
+    pub unmap_granularity_alignment: Option<u32>,
+    /// The most blocks of one WRITE SAME; `None` for no limit reported.
+    pub maximum_write_same_length: Option<u64>,
+}
+
+impl BlockLimits {
+    /// The page's code.
+    pub const PAGE: u8 = 0xb0;
+
+    /// Reads the page; devices of the time before thin provisioning send 16 bytes of it.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below four bytes, [`FormatError::Field`] for another page.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        let page = page(data, Self::PAGE, "block limits page")?;
+        let alignment = page.u32(32);
+        let granularity = Some(page.u16(6)).filter(|&blocks| blocks != 0);
+        Ok(Self {
+            write_same_needs_length: page.bit(4, 0x01),
+            maximum_compare_and_write_length: page.u8(5),
+            optimal_transfer_length_granularity: granularity,
+            maximum_transfer_length: reported(page.u32(8)),
+            optimal_transfer_length: reported(page.u32(12)),
+            maximum_unmap_lba_count: page.u32(20),
+            maximum_unmap_block_descriptor_count: page.u32(24),
+            optimal_unmap_granularity: reported(page.u32(28)),
+            unmap_granularity_alignment: (alignment & UGAVALID != 0)
+                .then_some(alignment & !UGAVALID),
+            maximum_write_same_length: Some(page.u64(36)).filter(|&blocks| blocks != 0),
+        })
+    }
+}
+
+/// The bit before UNMAP GRANULARITY ALIGNMENT that says it is valid.
+const UGAVALID: u32 = 0x8000_0000;
+
+fn reported(blocks: u32) -> Option<u32> {
+    Some(blocks).filter(|&blocks| blocks != 0)
+}

@@ -1,0 +1,261 @@
+//! Page 83: world wide names of unit, port and target (SPC-4 §7.8).
+
+use super::{HEADER_LEN, page};
+use crate::scsi::{FormatError, fields::text_of};
+use std::fmt;
+
+/// Device Identification: every name that leads to the unit (SPC-4 §7.8).
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceIdentification {
+    /// The names in the order they came.
+    pub designators: Vec<Designator>,
+}
+
+/// One name (SPC-4 §7.8, designation descriptor).
+///
+/// Displays as administrators write it: `naa.6001405...`, `eui.0025...`, `t10.LIO-ORG ...`, a SCSI
+/// name string as it is, and a word with a number for the rest.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Designator {
+    /// What is named.
+    pub association: Association,
+    /// Who makes sure that the name is the only one of its kind.
+    pub designator_type: DesignatorType,
+    /// How the bytes are to be read.
+    pub code_set: CodeSet,
+    /// The name itself.
+    pub bytes: Vec<u8>,
+}
+
+/// What a designator names.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Association {
+    /// The logical unit, the same through every port.
+    LogicalUnit,
+    /// The target port that the answer came through.
+    TargetPort,
+    /// The target device with all its ports.
+    TargetDevice,
+    /// The reserved code 3.
+    Reserved,
+}
+
+/// How the bytes of a designator are to be read.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum CodeSet {
+    /// Binary values.
+    Binary,
+    /// Printable ASCII.
+    Ascii,
+    /// UTF-8.
+    Utf8,
+    /// A reserved code, 0 or 4 to 15.
+    Reserved(u8),
+}
+
+/// The format of a designator, and with it who makes it unique.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum DesignatorType {
+    /// The vendor alone; two devices may share one.
+    VendorSpecific,
+    /// T10's list of vendors, then the vendor.
+    T10VendorId,
+    /// EUI-64 in 8, 12 or 16 bytes.
+    Eui64,
+    /// NAA in 8 or 16 bytes.
+    Naa,
+    /// The number of a port, relative to the target.
+    RelativeTargetPort,
+    /// The number of a group of ports.
+    TargetPortGroup,
+    /// The number of a group of logical units.
+    LogicalUnitGroup,
+    /// A hash, where nothing better is known.
+    Md5LogicalUnit,
+    /// A text such as an iSCSI name.
+    ScsiNameString,
+    /// What the transport protocol defines.
+    ProtocolSpecificPort,
+    /// A UUID (SPC-5).
+    Uuid,
+    /// A reserved code, 11 to 15.
+    Reserved(u8),
+}
+
+impl DeviceIdentification {
+    /// The page's code.
+    pub const PAGE: u8 = 0x83;
+
+    /// Reads the page; a designator that is cut short is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below four bytes, [`FormatError::Field`] for another page.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        let page = page(data, Self::PAGE, "device identification page")?;
+        let mut designators = Vec::new();
+        let mut rest = page.tail(HEADER_LEN);
+        while let Some((designator, next)) = Designator::decode(rest) {
+            designators.push(designator);
+            rest = next;
+        }
+        Ok(Self { designators })
+    }
+
+    /// The best name of the logical unit: the one by which two paths are known to lead to the same
+    /// unit, or a unit to be the same after a reconnect.
+    ///
+    /// Names that are unique in the world come first (NAA, EUI-64, UUID, SCSI name string, T10
+    /// vendor identification), then locally assigned NAA and the vendor's own; of equals the
+    /// longer, then the earlier.
+    pub fn logical_unit_name(&self) -> Option<&Designator> {
+        let names = self.designators.iter().filter_map(|name| Some((name.rank()?, name)));
+        let best = names.min_by_key(|(rank, name)| (*rank, usize::MAX - name.bytes.len()));
+        best.map(|(_, name)| name)
+    }
+}
+
+impl Designator {
+    /// The first designator of a list and what lies behind it.
+    fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[code_set, kind, _, len], rest) = list.split_first_chunk()?;
+        let (bytes, rest) = rest.split_at_checked(usize::from(len))?;
+        let designator = Self {
+            association: Association::from_code(kind >> 4),
+            designator_type: DesignatorType::from_code(kind),
+            code_set: CodeSet::from_code(code_set),
+            bytes: bytes.to_vec(),
+        };
+        Some((designator, rest))
+    }
+
+    /// How far down the list of preferences a name of the logical unit is; `None` for a name of
+    /// something else, and for one that tells units of a group not apart.
+    fn rank(&self) -> Option<u8> {
+        if self.association != Association::LogicalUnit || self.bytes.is_empty() {
+            return None;
+        }
+        match self.designator_type {
+            DesignatorType::Naa if self.is_locally_assigned_naa() => Some(6),
+            DesignatorType::Naa => Some(0),
+            DesignatorType::Eui64 => Some(1),
+            DesignatorType::Uuid => Some(2),
+            DesignatorType::ScsiNameString => Some(3),
+            DesignatorType::T10VendorId => Some(4),
+            DesignatorType::Md5LogicalUnit => Some(5),
+            DesignatorType::VendorSpecific => Some(7),
+            DesignatorType::RelativeTargetPort
+            | DesignatorType::TargetPortGroup
+            | DesignatorType::LogicalUnitGroup
+            | DesignatorType::ProtocolSpecificPort
+            | DesignatorType::Reserved(_) => None,
+        }
+    }
+
+    /// NAA 3h: unique only where one administrator rules.
+    fn is_locally_assigned_naa(&self) -> bool {
+        self.bytes.first().is_some_and(|first| first >> 4 == 3)
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self.code_set, CodeSet::Ascii | CodeSet::Utf8)
+    }
+
+    /// The bytes as text if they are text, otherwise in hexadecimal.
+    fn value(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| match self.code_set {
+            CodeSet::Ascii => f.write_str(&text_of(&self.bytes)),
+            CodeSet::Utf8 => {
+                let text = String::from_utf8_lossy(&self.bytes);
+                write!(f, "{}", text.trim_matches(['\0', ' ']).escape_debug())
+            }
+            CodeSet::Binary | CodeSet::Reserved(_) => write_hex(f, &self.bytes),
+        })
+    }
+
+    /// A number that ends the four bytes of a port or group designator.
+    fn number(&self) -> u16 {
+        match self.bytes.as_slice() {
+            [.., high, low] => u16::from_be_bytes([*high, *low]),
+            [..] => 0,
+        }
+    }
+
+    /// The 16 bytes behind the two of the header, in groups (SPC-5, RFC 9562).
+    fn write_uuid(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("uuid.")?;
+        let uuid = self.bytes.get(2..).unwrap_or_default();
+        for (at, byte) in uuid.iter().enumerate() {
+            let hyphen = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{hyphen}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Designator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.designator_type {
+            DesignatorType::Naa => write!(f, "naa.{}", self.value()),
+            DesignatorType::Eui64 => write!(f, "eui.{}", self.value()),
+            DesignatorType::T10VendorId => write!(f, "t10.{}", self.value()),
+            DesignatorType::ScsiNameString if self.is_text() => self.value().fmt(f),
+            DesignatorType::ScsiNameString => write!(f, "name.{}", self.value()),
+            DesignatorType::Uuid => self.write_uuid(f),
+            DesignatorType::VendorSpecific => write!(f, "vendor.{}", self.value()),
+            DesignatorType::Md5LogicalUnit => write!(f, "md5.{}", self.value()),
+            DesignatorType::RelativeTargetPort => write!(f, "port {}", self.number()),
+            DesignatorType::TargetPortGroup => write!(f, "port group {}", self.number()),
+            DesignatorType::LogicalUnitGroup => write!(f, "unit group {}", self.number()),
+            DesignatorType::ProtocolSpecificPort => write!(f, "port {}", self.value()),
+            DesignatorType::Reserved(code) => write!(f, "type {code}: {}", self.value()),
+        }
+    }
+}
+
+fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl Association {
+    const fn from_code(code: u8) -> Self {
+        match code & 0x03 {
+            0 => Self::LogicalUnit,
+            1 => Self::TargetPort,
+            2 => Self::TargetDevice,
+            _ => Self::Reserved,
+        }
+    }
+}
+
+impl CodeSet {
+    const fn from_code(code: u8) -> Self {
+        match code & 0x0f {
+            1 => Self::Binary,
+            2 => Self::Ascii,
+            3 => Self::Utf8,
+            other => Self::Reserved(other),
+        }
+    }
+}
+
+impl DesignatorType {
+    const fn from_code(code: u8) -> Self {
+        match code & 0x0f {
+            0x0 => Self::VendorSpecific,
+            0x1 => Self::T10VendorId,
+            0x2 => Self::Eui64,
+            0x3 => Self::Naa,
+            0x4 => Self::RelativeTargetPort,
+            0x5 => Self::TargetPortGroup,
+            0x6 => Self::LogicalUnitGroup,
+            0x7 => Self::Md5LogicalUnit,
+            0x8 => Self::ScsiNameString,
+            0x9 => Self::ProtocolSpecificPort,
+            0xa => Self::Uuid,
+            other => Self::Reserved(other),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Where the next bytes from the target go, and the PDUs they make up.
+
+use std::io::IoSliceMut;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::{Bhs, Crc32c, Digest, FrameLayout, Header, Itt, TargetPdu};
+
+use super::outbox::Digests;
+use crate::error::ProtocolError;
+use crate::task::set::TaskSet;
+
+/// Room for headers read ahead behind a data segment, and for many small PDUs at once.
+const READ_AHEAD: usize = 64 * 1024;
+
+/// Cuts the incoming stream into PDUs, at whatever byte boundaries it arrives.
+///
+/// The rest of a Data-In lands straight in the buffer of its task; everything else passes through
+/// the read-ahead buffer.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    buffer: Box<[u8]>,
+    /// Bytes of `buffer` that have been used.
+    start: usize,
+    /// Bytes of `buffer` that hold input.
+    end: usize,
+    /// Length of the destination that was offered to the last read.
+    offered: usize,
+    segment: Option<Segment>,
+}
+
+/// A PDU whose header is complete and whose data segment is arriving.
+#[derive(Debug)]
+struct Segment {
+    pdu: TargetPdu,
+    layout: FrameLayout,
+    place: Place,
+    landed: usize,
+}
+
+/// Where a data segment goes.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Into the buffer of a read, at this offset.
+    Read {
+        itt: Itt,
+        offset: usize,
+    },
+    /// Into memory of its own: text, sense and the like.
+    Own(BytesMut),
+    /// Nowhere: it belongs to a task that was aborted.
+    Discard,
+}
+
+/// A complete PDU.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) pdu: TargetPdu,
+    /// The data segment, unless it has landed in the buffer of a read or was discarded.
+    pub(crate) data: Bytes,
+    /// Length of the data segment, wherever it went.
+    pub(crate) data_len: usize,
+    /// Whether the data digest matches, or there is none.
+    pub(crate) intact: bool,
+    /// Whether the data was discarded, because its task was aborted.
+    pub(crate) discarded: bool,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self {
+            buffer: vec![0; READ_AHEAD].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            offered: 0,
+            segment: None,
+        }
+    }
+}
+
+impl Inbox {
+    /// The places for the next bytes, in order: the rest of a data segment, then read-ahead.
+    pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
+        self.compact();
+        let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
+        self.offered = rest.len();
+        let ahead = self.buffer.get_mut(self.end..).unwrap_or_default();
+        [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
+    }
+
+    /// Counts bytes that were read into the slices.
+    pub(crate) fn filled(&mut self, count: usize) {
+        let direct = count.min(self.offered);
+        if let Some(segment) = &mut self.segment {
+            segment.landed += direct;
+        }
+        self.end = (self.end + count - direct).min(self.buffer.len());
+        self.offered = 0;
+    }
+
+    /// The next complete PDU. `admit` sees each header before a byte of its data lands.
+    pub(crate) fn next(
+        &mut self,
+        tasks: &mut TaskSet,
+        digests: Digests,
+        admit: impl FnOnce(&TargetPdu, usize, &TaskSet) -> Result<Place, ProtocolError>,
+    ) -> Result<Option<Received>, ProtocolError> {
+        if self.segment.is_none() {
+            let Some((header, layout)) = self.next_header(digests)? else { return Ok(None) };
+            let pdu = TargetPdu::decode(&header)?;
+            let place = admit(&pdu, layout.data_len, tasks)?;
+            self.segment = Some(Segment { pdu, layout, place, landed: 0 });
+        }
+        self.move_read_ahead(tasks);
+        let unread = self.end - self.start;
+        let complete = |segment: &mut Segment| {
+            segment.landed == segment.layout.data_len && segment.layout.trailer_len() <= unread
+        };
+        let Some(mut segment) = self.segment.take_if(complete) else { return Ok(None) };
+        let trailer = self.take(segment.layout.trailer_len()).unwrap_or_default();
+        let intact = segment.check(trailer, tasks);
+        Ok(Some(segment.into_received(intact)))
+    }
+
+    fn unread(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The next `len` bytes of read-ahead, used up; `None` while there are fewer.
+    fn take(&mut self, len: usize) -> Option<&[u8]> {
+        let range = self.start..self.start + len;
+        if range.end > self.end {
+            return None;
+        }
+        self.start = range.end;
+        self.buffer.get(range)
+    }
+
+    fn next_header(&mut self, digests: Digests) -> Result<Option<(Header, FrameLayout)>, ProtocolError> {
+        let Some(bhs) = self.unread().first_chunk::<{ Bhs::LEN }>() else { return Ok(None) };
+        let bhs = Bhs::from_bytes(*bhs);
+        let layout = FrameLayout::of(&bhs, digests.header, digests.data);
+        let header_len = Bhs::LEN + layout.ahs_len;
+        let Some(bytes) = self.take(header_len + layout.header_digest_len) else { return Ok(None) };
+        let (header, digest) = bytes.split_at_checked(header_len).unwrap_or_default();
+        if digests.header == Digest::Crc32c && checksum([header]) != digest {
+            return Err(ProtocolError::HeaderDigest);
+        }
+        let ahs = Bytes::copy_from_slice(header.get(Bhs::LEN..).unwrap_or_default());
+        Ok(Some((Header { bhs, ahs }, layout)))
+    }
+
+    /// Moves what was read ahead of a data segment to where it belongs.
+    fn move_read_ahead(&mut self, tasks: &mut TaskSet) {
+        let Some(segment) = &mut self.segment else { return };
+        let left = segment.layout.data_len - segment.landed;
+        let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let moved = left.min(unread.len());
+        // The destination is missing when its task has ended since; then the bytes are dropped.
+        for (to, from) in segment.rest(tasks).iter_mut().zip(unread) {
+            *to = *from;
+        }
+        segment.landed += moved;
+        self.start += moved;
+    }
+
+    /// Makes room for reading ahead; what is left over is never more than part of a header.
+    fn compact(&mut self) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+    }
+}
+
+impl Segment {
+    /// Where the rest of the data segment goes; empty when it goes nowhere.
+    fn rest<'a>(&'a mut self, tasks: &'a mut TaskSet) -> &'a mut [u8] {
+        let (landed, left) = (self.landed, self.layout.data_len - self.landed);
+        match &mut self.place {
+            Place::Own(own) => own.get_mut(landed..).unwrap_or_default(),
+            Place::Read { itt, offset } => buffer_of(tasks, *itt, *offset + landed, left),
+            Place::Discard => &mut [],
+        }
+    }
+
+    fn check(&mut self, trailer: &[u8], tasks: &mut TaskSet) -> bool {
+        if self.layout.data_digest_len == 0 {
+            return true;
+        }
+        let (padding, digest) = trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
+        let data: &[u8] = match &self.place {
+            Place::Own(own) => own,
+            Place::Read { itt, offset } => buffer_of(tasks, *itt, *offset, self.layout.data_len),
+            Place::Discard => return true,
+        };
+        checksum([data, padding]) == digest
+    }
+
+    fn into_received(self, intact: bool) -> Received {
+        let discarded = matches!(self.place, Place::Discard);
+        let data = match self.place {
+            Place::Own(own) => own.freeze(),
+            Place::Read { .. } | Place::Discard => Bytes::new(),
+        };
+        Received { pdu: self.pdu, data, data_len: self.layout.data_len, intact, discarded }
+    }
+}
+
+/// The part of a read's buffer for `len` bytes at `offset`; empty when the task is gone.
+fn buffer_of(tasks: &mut TaskSet, itt: Itt, offset: usize, len: usize) -> &mut [u8] {
+    tasks
+        .get_mut(itt)
+        .and_then(|task| task.as_scsi_mut()?.read.as_mut())
+        .map_or(&mut [], |read| read.place(offset, len))
+}
+
+fn checksum<const N: usize>(parts: [&[u8]; N]) -> [u8; 4] {
+    let mut crc = Crc32c::new();
+    parts.iter().for_each(|part| crc.update(part));
+    crc.finish()
+}

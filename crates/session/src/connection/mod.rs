@@ -1,0 +1,110 @@
+//! One TCP connection of a session.
+
+pub(crate) mod inbox;
+pub(crate) mod outbox;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, Itt, StatSn, Ttt};
+
+use crate::error::ProtocolError;
+use crate::login::Login;
+use crate::params::Negotiated;
+use crate::state::ConnectionState;
+use inbox::Inbox;
+use outbox::{Digests, Outbox};
+
+/// A StatSN this far from the expected one is no loss or repetition but nonsense.
+const MAX_STAT_SN_DISTANCE: u32 = 1 << 20;
+
+/// A connection, its place in the protocol, and its bytes on the way in and out.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) cid: Cid,
+    pub(crate) state: ConnectionState,
+    pub(crate) login: Option<Login>,
+    /// What was agreed; present from full feature phase on.
+    pub(crate) agreed: Option<Negotiated>,
+    pub(crate) exp_stat_sn: StatSn,
+    pub(crate) digests: Digests,
+    pub(crate) inbox: Inbox,
+    pub(crate) outbox: Outbox,
+    /// What goes out before anything else and uses no CmdSN up.
+    pub(crate) urgent: VecDeque<Urgent>,
+    /// Writes whose first burst is not complete, in the order of their commands.
+    pub(crate) unsolicited: VecDeque<Itt>,
+    /// One entry for each R2T, in the order in which they came.
+    pub(crate) solicited: VecDeque<Itt>,
+    /// Whether new commands have their turn after the Data-Out that was just queued.
+    pub(crate) commands_first: bool,
+    /// When bytes last moved in either direction.
+    pub(crate) last_progress: Instant,
+    /// The session's own NOP-Out that has not been answered.
+    pub(crate) ping: Option<Itt>,
+}
+
+/// A PDU that does not wait for the command window.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Urgent {
+    /// The first PDU of an immediate task.
+    Task(Itt),
+    /// The answer to a NOP-In of the target.
+    PingReply { ttt: Ttt, lun: Lun },
+    /// A NOP-Out that asks for no answer and acknowledges what has come.
+    Acknowledgement { lun: Lun },
+}
+
+impl Connection {
+    pub(crate) fn new(cid: Cid, now: Instant) -> Self {
+        Self {
+            cid,
+            state: ConnectionState::XptWait,
+            login: None,
+            agreed: None,
+            exp_stat_sn: StatSn::default(),
+            digests: Digests::default(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            urgent: VecDeque::new(),
+            unsolicited: VecDeque::new(),
+            solicited: VecDeque::new(),
+            commands_first: true,
+            last_progress: now,
+            ping: None,
+        }
+    }
+
+    /// Counts the StatSN of a PDU that uses one up; `false` for one that was counted before.
+    pub(crate) fn take_stat_sn(&mut self, found: StatSn) -> Result<bool, ProtocolError> {
+        let expected = self.exp_stat_sn;
+        if found == expected {
+            self.exp_stat_sn = found.next();
+            return Ok(true);
+        }
+        let distance = found.distance_from(expected);
+        if distance < 0 && distance.unsigned_abs() <= MAX_STAT_SN_DISTANCE {
+            return Ok(false);
+        }
+        Err(ProtocolError::StatSn { expected, found })
+    }
+
+    /// Checks the StatSN of a NOP-In that uses none up but names the next one.
+    pub(crate) fn check_next_stat_sn(&self, found: StatSn) -> Result<(), ProtocolError> {
+        let expected = self.exp_stat_sn;
+        if found.is_after(expected) {
+            return Err(ProtocolError::StatSn { expected, found });
+        }
+        Ok(())
+    }
+
+    /// Forgets what a task still had to send here; says whether data was taken back from the
+    /// outbox.
+    pub(crate) fn forget(&mut self, itt: Itt) -> bool {
+        self.unsolicited.retain(|queued| *queued != itt);
+        self.solicited.retain(|queued| *queued != itt);
+        self.urgent.retain(|queued| *queued != Urgent::Task(itt));
+        self.outbox.withdraw_data_of(itt)
+    }
+}

@@ -1,0 +1,68 @@
+//! An iSCSI session without IO (RFC 7143): bytes, events and time go in; bytes and outputs come
+//! out.
+//!
+//! The crate has no socket, no clock, no runtime and no randomness of its own. A driver owns a
+//! [`Session`], the transport connections it asks for, and a clock, and keeps one rule:
+//!
+//! > After any call that takes `&mut self` and `now`, drain [`Session::poll_output`], then
+//! > [`Session::poll_transmit`] for each connection, before waiting.
+//!
+//! | what happened | call |
+//! |---|---|
+//! | a transport connection stands, failed, or ended | [`Session::handle_connected`], [`Session::handle_disconnected`] |
+//! | bytes were read into [`Session::receive_slices`] | [`Session::handle_received`] |
+//! | the time of [`Session::poll_timeout`] has come | [`Session::handle_timeout`] |
+//! | the application wants something | [`Session::submit`], [`Session::abort`], [`Session::manage`], [`Session::send_targets`], [`Session::ping`], [`Session::logout`] |
+//!
+//! Sequence numbers are stamped when a PDU is put in wire order, never before, so nothing that is
+//! taken back earlier leaves a hole in CmdSN. Write data goes out from the caller's own pages and
+//! read data lands in the caller's own buffer; the crate copies only what was read ahead.
+//!
+//! Every task ends exactly once, in one [`Output`]; status GOOD is passed on only if the bytes it
+//! vouches for have moved.
+//!
+//! # Where things are
+//!
+//! | file | holds |
+//! |---|---|
+//! | `session.rs` | [`Session`]: the calls above, and the session's life |
+//! | `transmit/` | what to send next, one file a kind of PDU |
+//! | `receive/` | what each PDU of the target means, one file each |
+//! | `login/` | the login phase: stages, negotiation, CHAP |
+//! | `task/` | commands in flight and their transfers |
+//! | `connection/` | the bytes of one connection: [`Inbox`](connection), outbox |
+//! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states, the time limits |
+#![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
+
+mod config;
+mod connection;
+mod discovery;
+mod error;
+mod login;
+mod output;
+mod params;
+mod receive;
+mod session;
+mod state;
+mod stats;
+mod task;
+mod timer;
+mod transmit;
+mod window;
+
+pub use config::{
+    Chap, Config, DigestOffer, Entropy, Offer, SessionKind, TargetCredentials, Timeouts,
+};
+pub use discovery::{DiscoveredTarget, decode_send_targets};
+pub use error::{ProtocolError, SessionError, SubmitError, TaskError, TransportError};
+pub use login::chap::{ChapAlgorithm, IssuedChallenges, Secret};
+pub use login::{AuthenticationError, LoginError};
+pub use output::{Notice, Output};
+pub use params::Negotiated;
+pub use session::Session;
+pub use stats::Stats;
+pub use task::command::{Command, Completion};
+pub use task::payload::Payload;
+pub use timer::Timer;
+pub use transmit::Transmit;

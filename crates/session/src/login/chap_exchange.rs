@@ -1,0 +1,304 @@
+//! The steps of a CHAP authentication (RFC 7143 §12.1.3).
+//!
+//! ```text
+//!   initiator                                 target
+//!   AuthMethod=CHAP                     ──►
+//!                                       ◄──   AuthMethod=CHAP
+//!   CHAP_A=8,7,6,5                      ──►
+//!                                       ◄──   CHAP_A=7 CHAP_I=… CHAP_C=…
+//!   CHAP_N=… CHAP_R=… [CHAP_I=… CHAP_C=…] ──►                               T=1
+//!                                       ◄──   [CHAP_N=… CHAP_R=…]           T=1
+//! ```
+//! What stands in brackets belongs to mutual CHAP. Each step has exactly these keys; anything
+//! more, less or repeated ends the login.
+
+use std::fmt;
+
+use iscsi_pdu::LoginStatus;
+use iscsi_pdu::keys::{Key, REJECT, TextBuilder, decode_binary, encode_hex, parse_number};
+
+use super::chap::{
+    ChapAlgorithm, IssuedChallenge, IssuedChallenges, LONGEST_NAME, check, equal,
+};
+use super::error::{AuthenticationError, LoginError};
+use crate::config::{Chap, Entropy, TargetCredentials};
+
+/// The AuthMethod that stands for CHAP (RFC 7143 §12.1).
+const METHOD: &str = "CHAP";
+
+/// The longest challenge a target may send, bytes (RFC 7143 §12.1.3).
+const LONGEST_CHALLENGE: usize = 1024;
+
+/// The authentication keys that came in one step of the target.
+#[derive(Default)]
+pub(super) struct AuthenticationKeys<'a>(Vec<(Key, &'a str)>);
+
+impl<'a> AuthenticationKeys<'a> {
+    pub(super) fn push(&mut self, key: Key, value: &'a str) {
+        self.0.push((key, value));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The values of exactly these keys; any other set of keys is an error.
+    fn exactly<const N: usize>(self, keys: [Key; N]) -> Result<[&'a str; N], AuthenticationError> {
+        if let Some((foreign, _)) = self.0.iter().find(|(key, _)| !keys.contains(key)) {
+            return Err(AuthenticationError::Unexpected(foreign.name()));
+        }
+        let mut values = [""; N];
+        for (value, key) in values.iter_mut().zip(keys) {
+            let found = self.0.iter().find(|(present, _)| *present == key);
+            *value = found.ok_or_else(|| AuthenticationError::Missing(key.name()))?.1;
+        }
+        Ok(values)
+    }
+}
+
+/// What the target asks for.
+struct Challenge {
+    algorithm: ChapAlgorithm,
+    identifier: u8,
+    bytes: Vec<u8>,
+}
+
+/// What this side asks for, in mutual CHAP.
+struct OwnChallenge {
+    identifier: u8,
+    challenge: IssuedChallenge,
+}
+
+/// What this side says next, or has said and waits for the answer to.
+enum Step {
+    /// AuthMethod.
+    Method,
+    /// The list of algorithms.
+    Algorithms,
+    /// The response, and in mutual CHAP, once written, the own challenge.
+    Response { theirs: Challenge, own: Option<OwnChallenge> },
+    /// Nothing: both sides have proved what they had to.
+    Complete,
+}
+
+/// One authentication.
+pub(super) struct ChapExchange {
+    step: Step,
+    offered: Vec<ChapAlgorithm>,
+    issued: IssuedChallenges,
+}
+
+impl ChapExchange {
+    /// `single` offers MD5 alone, if it is configured at all: some targets take CHAP_A for one
+    /// number.
+    pub(super) fn new(chap: &Chap, issued: &IssuedChallenges, single: bool) -> Self {
+        let single = single && chap.algorithms.contains(&ChapAlgorithm::Md5);
+        let offered = if single { vec![ChapAlgorithm::Md5] } else { distinct(&chap.algorithms) };
+        Self { step: Step::Method, offered, issued: issued.clone() }
+    }
+
+    /// Whether the next request proposes to leave the security stage.
+    pub(super) const fn wants_transit(&self) -> bool {
+        matches!(self.step, Step::Response { .. } | Step::Complete)
+    }
+
+    /// Whether nothing is left to prove.
+    pub(super) const fn is_complete(&self) -> bool {
+        matches!(self.step, Step::Complete)
+    }
+
+    /// Whether the target may have failed over a list of algorithms that it does not understand.
+    pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
+        let offers_more = self.offered.len() > 1 && self.offered.contains(&ChapAlgorithm::Md5);
+        let LoginError::Status(LoginStatus { class: 2, detail: 0 | 1 })
+        | LoginError::Authentication(AuthenticationError::AlgorithmRefused) = error
+        else {
+            return false;
+        };
+        offers_more && matches!(self.step, Step::Algorithms)
+    }
+
+    /// Writes the keys of this step.
+    pub(super) fn write(&mut self, chap: &Chap, entropy: &mut dyn Entropy, text: &mut TextBuilder) {
+        match &mut self.step {
+            Step::Method => {
+                text.pair(Key::AuthMethod.name(), METHOD);
+            }
+            Step::Algorithms => {
+                let numbers = self.offered.iter().map(|algorithm| algorithm.number().to_string());
+                text.pair(Key::ChapA.name(), &numbers.collect::<Vec<_>>().join(","));
+            }
+            Step::Response { theirs, own } => {
+                write_response(chap, theirs, text);
+                if chap.target.is_some() {
+                    *own = Some(write_challenge(&self.issued, theirs, entropy, text));
+                }
+            }
+            Step::Complete => {}
+        }
+    }
+
+    /// Takes the target's keys of this step.
+    pub(super) fn receive(
+        &mut self,
+        chap: &Chap,
+        keys: AuthenticationKeys<'_>,
+    ) -> Result<(), AuthenticationError> {
+        self.step = match &self.step {
+            Step::Method => receive_method(chap, keys)?,
+            Step::Algorithms => self.receive_challenge(keys)?,
+            Step::Response { theirs, own } => receive_proof(chap, theirs, own.as_ref(), keys)?,
+            Step::Complete => {
+                keys.exactly([])?;
+                Step::Complete
+            }
+        };
+        Ok(())
+    }
+
+    fn receive_challenge(&self, keys: AuthenticationKeys<'_>) -> Result<Step, AuthenticationError> {
+        if keys.0 == [(Key::ChapA, REJECT)] {
+            return Err(AuthenticationError::AlgorithmRefused);
+        }
+        let [algorithm, identifier, challenge] =
+            keys.exactly([Key::ChapA, Key::ChapI, Key::ChapC])?;
+        let theirs = Challenge {
+            algorithm: self.offered_algorithm(algorithm)?,
+            identifier: decode_identifier(identifier)?,
+            bytes: decode_challenge(challenge)?,
+        };
+        if self.issued.contains(&theirs.bytes) {
+            return Err(AuthenticationError::ReflectedChallenge);
+        }
+        Ok(Step::Response { theirs, own: None })
+    }
+
+    fn offered_algorithm(&self, value: &str) -> Result<ChapAlgorithm, AuthenticationError> {
+        let number = parse_number(value).map_err(|_| malformed(Key::ChapA))?;
+        let mut offered = self.offered.iter();
+        let picked = offered.find(|algorithm| u64::from(algorithm.number()) == number);
+        picked.copied().ok_or(AuthenticationError::AlgorithmNotOffered)
+    }
+}
+
+impl fmt::Debug for ChapExchange {
+    /// The progress alone: challenges and responses stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let step = match self.step {
+            Step::Method => "Method",
+            Step::Algorithms => "Algorithms",
+            Step::Response { .. } => "Response",
+            Step::Complete => "Complete",
+        };
+        f.debug_struct("ChapExchange").field("step", &step).finish_non_exhaustive()
+    }
+}
+
+fn distinct(algorithms: &[ChapAlgorithm]) -> Vec<ChapAlgorithm> {
+    let mut distinct = Vec::with_capacity(algorithms.len());
+    for algorithm in algorithms {
+        if !distinct.contains(algorithm) {
+            distinct.push(*algorithm);
+        }
+    }
+    distinct
+}
+
+fn write_response(chap: &Chap, theirs: &Challenge, text: &mut TextBuilder) {
+    let response = theirs.algorithm.response(theirs.identifier, &chap.secret, &theirs.bytes);
+    text.pair(Key::ChapN.name(), &chap.user);
+    text.pair(Key::ChapR.name(), &encode_hex(&response));
+}
+
+fn write_challenge(
+    issued: &IssuedChallenges,
+    theirs: &Challenge,
+    entropy: &mut dyn Entropy,
+    text: &mut TextBuilder,
+) -> OwnChallenge {
+    let mut identifier = [0];
+    entropy.fill(&mut identifier);
+    let [identifier] = identifier;
+    let challenge = issued.issue(theirs.algorithm, &theirs.bytes, entropy);
+    text.pair(Key::ChapI.name(), &identifier.to_string());
+    text.pair(Key::ChapC.name(), &encode_hex(challenge.as_bytes()));
+    OwnChallenge { identifier, challenge }
+}
+
+/// The configuration decides that there is CHAP; any other method is a downgrade.
+fn receive_method(chap: &Chap, keys: AuthenticationKeys<'_>) -> Result<Step, AuthenticationError> {
+    check(chap)?;
+    match keys.exactly([Key::AuthMethod])? {
+        [METHOD] => Ok(Step::Algorithms),
+        [_] => Err(AuthenticationError::MethodRefused),
+    }
+}
+
+fn receive_proof(
+    chap: &Chap,
+    theirs: &Challenge,
+    own: Option<&OwnChallenge>,
+    keys: AuthenticationKeys<'_>,
+) -> Result<Step, AuthenticationError> {
+    match (&chap.target, own) {
+        (None, _) => {
+            keys.exactly([])?;
+        }
+        (Some(_), _) if keys.is_empty() => return Err(AuthenticationError::Incomplete),
+        (Some(_), None) => return Err(AuthenticationError::Incomplete),
+        (Some(target), Some(own)) => {
+            let [name, response] = keys.exactly([Key::ChapN, Key::ChapR])?;
+            check_name(target, name)?;
+            check_response(chap, target, theirs.algorithm, own, response)?;
+        }
+    }
+    Ok(Step::Complete)
+}
+
+fn check_name(target: &TargetCredentials, name: &str) -> Result<(), AuthenticationError> {
+    if !(1..=LONGEST_NAME).contains(&name.len()) {
+        return Err(malformed(Key::ChapN));
+    }
+    match &target.user {
+        Some(user) if user != name => Err(AuthenticationError::WrongName),
+        _ => Ok(()),
+    }
+}
+
+/// A response that this side would give itself proves nothing: it may have been got from this
+/// side on another connection (RFC 7143 §9.2.1).
+fn check_response(
+    chap: &Chap,
+    target: &TargetCredentials,
+    algorithm: ChapAlgorithm,
+    own: &OwnChallenge,
+    response: &str,
+) -> Result<(), AuthenticationError> {
+    let response = decode_binary(response).map_err(|_| malformed(Key::ChapR))?;
+    if response.len() != algorithm.digest_len() {
+        return Err(malformed(Key::ChapR));
+    }
+    let expected = |secret| algorithm.response(own.identifier, secret, own.challenge.as_bytes());
+    if equal(&response, &expected(&chap.secret)) {
+        return Err(AuthenticationError::ReflectedResponse);
+    }
+    if !equal(&response, &expected(&target.secret)) {
+        return Err(AuthenticationError::WrongResponse);
+    }
+    Ok(())
+}
+
+fn decode_identifier(value: &str) -> Result<u8, AuthenticationError> {
+    let number = parse_number(value).ok().and_then(|number| u8::try_from(number).ok());
+    number.ok_or_else(|| malformed(Key::ChapI))
+}
+
+fn decode_challenge(value: &str) -> Result<Vec<u8>, AuthenticationError> {
+    let bytes = decode_binary(value).map_err(|_| malformed(Key::ChapC))?;
+    let legal = (1..=LONGEST_CHALLENGE).contains(&bytes.len());
+    legal.then_some(bytes).ok_or_else(|| malformed(Key::ChapC))
+}
+
+const fn malformed(key: Key) -> AuthenticationError {
+    AuthenticationError::Malformed(key.name())
+}

@@ -1,0 +1,208 @@
+//! Why a login failed.
+
+use iscsi_pdu::keys::TextError;
+use iscsi_pdu::{LoginStatus, StatSn};
+use thiserror::Error;
+
+/// Why a login failed. The connection must be closed (RFC 7143 §6.3).
+///
+/// No variant holds a secret, a challenge or a response to one.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum LoginError {
+    /// The target refused, and says why (RFC 7143 §11.13.5).
+    #[error("the target refused the login: {0}")]
+    Status(LoginStatus),
+    /// One side could not prove itself, or is not configured to (RFC 7143 §12.1).
+    #[error("authentication failed: {0}")]
+    Authentication(#[from] AuthenticationError),
+    /// A key of the target that breaks the rules of its negotiation (RFC 7143 §6.2, §13).
+    #[error("negotiation of {key} failed: {why}")]
+    Negotiation {
+        /// The key's name.
+        key: String,
+        /// What is wrong with it.
+        why: NegotiationFault,
+    },
+    /// A text that is no list of `key=value` pairs (RFC 7143 §6.1).
+    #[error("the target's text is malformed: {0}")]
+    Text(#[from] TextError),
+    /// A Login Response that does not fit its request (RFC 7143 §11.13).
+    #[error("the target broke the login protocol: {0}")]
+    Protocol(#[from] LoginViolation),
+    /// The target keeps the login going without an end.
+    #[error("no end of the login after {0} exchanges")]
+    TooManyExchanges(u32),
+    /// The portal belongs to another portal group than the configuration wants (RFC 7143 §13.9).
+    #[error("the portal belongs to portal group {found}, not to {expected} as configured")]
+    PortalGroup {
+        /// The tag of the configuration.
+        expected: u16,
+        /// The tag that the target declared.
+        found: u16,
+    },
+}
+
+impl LoginError {
+    /// Whether credentials are the cause: wrong, missing, or not good enough for either side.
+    pub const fn is_authentication(&self) -> bool {
+        match self {
+            Self::Authentication(_) => true,
+            Self::Status(status) => status.class == 2 && matches!(status.detail, 1 | 2),
+            Self::Negotiation { .. }
+            | Self::Text(_)
+            | Self::Protocol(_)
+            | Self::TooManyExchanges(_)
+            | Self::PortalGroup { .. } => false,
+        }
+    }
+
+    /// Whether the portal knows no such target, or knows it no longer (status 0203, 0204).
+    pub const fn is_target_not_found(&self) -> bool {
+        matches!(self, Self::Status(status) if status.class == 2 && matches!(status.detail, 3 | 4))
+    }
+
+    /// Whether the same login may succeed later: the fault is the target's and may pass (status
+    /// class 3). Any other login should not be tried again unchanged.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::Status(status) if status.class == 3)
+    }
+
+    pub(super) fn negotiation(key: &str, why: impl Into<NegotiationFault>) -> Self {
+        Self::Negotiation { key: key.chars().take(64).collect(), why: why.into() }
+    }
+}
+
+/// What is wrong with a key of the target (RFC 7143 §6.2).
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum NegotiationFault {
+    /// The value has the wrong form or is out of its range.
+    #[error(transparent)]
+    Value(#[from] TextError),
+    /// The value is longer than 255 bytes (RFC 7143 §6.1).
+    #[error("a value of {0} bytes is too long")]
+    TooLong(usize),
+    /// The answer is no result that the proposal allows.
+    #[error("the target answered {answered}, which {proposed} does not allow")]
+    NotOffered {
+        /// The value proposed.
+        proposed: String,
+        /// The value answered.
+        answered: String,
+    },
+    /// The target does not know a key that it has to know.
+    #[error("the target must understand this key")]
+    NotUnderstood,
+    /// `Reject`, `Irrelevant` or `NotUnderstood` without a proposal to answer.
+    #[error("an answer without a proposal")]
+    AnswerWithoutProposal,
+    /// The key came a second time in one login (RFC 7143 §6.4).
+    #[error("the key came twice")]
+    Repeated,
+    /// Only an initiator sends the key.
+    #[error("a target must not send this key")]
+    WrongDirection,
+    /// The key belongs in another phase or stage.
+    #[error("the key does not belong in this stage of the login")]
+    WrongStage,
+    /// No value is left that the configuration accepts.
+    #[error("the configuration insists on {0}")]
+    Required(&'static str),
+    /// FirstBurstLength exceeds MaxBurstLength (RFC 7143 §13.14).
+    #[error("{first} bytes exceed MaxBurstLength, {longest} bytes")]
+    ExceedsMaxBurstLength {
+        /// FirstBurstLength, bytes.
+        first: u32,
+        /// MaxBurstLength, bytes.
+        longest: u32,
+    },
+}
+
+/// Why the two sides could not prove themselves to each other (RFC 7143 §12.1.3, §9.2.1).
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum AuthenticationError {
+    /// The target wants no CHAP, but the configuration does; going on would be a downgrade.
+    #[error("CHAP is configured, but the target does not use it")]
+    MethodRefused,
+    /// The target supports none of the proposed algorithms.
+    #[error("the target supports none of the CHAP algorithms proposed")]
+    AlgorithmRefused,
+    /// The target picked an algorithm that was not proposed.
+    #[error("the target picked a CHAP algorithm that was not proposed")]
+    AlgorithmNotOffered,
+    /// A key of this step is missing.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A key that belongs to another step.
+    #[error("{0} came out of its order")]
+    Unexpected(&'static str),
+    /// A key whose value is malformed or has an illegal length.
+    #[error("the value of {0} is not acceptable")]
+    Malformed(&'static str),
+    /// The target sent back a challenge that this process issued: a reflection attack.
+    #[error("the target sent one of this initiator's own challenges")]
+    ReflectedChallenge,
+    /// The target answered with what this initiator would answer: a reflection attack, or the
+    /// same secret in both directions.
+    #[error("the target answered with this initiator's own secret")]
+    ReflectedResponse,
+    /// The target does not know its secret.
+    #[error("the target could not prove that it knows its secret")]
+    WrongResponse,
+    /// The target goes by another name than the configuration wants.
+    #[error("the target's CHAP name is not the configured one")]
+    WrongName,
+    /// The target ended the security stage too early.
+    #[error("the target ended the security stage before the authentication was complete")]
+    Incomplete,
+    /// The configured user name is empty, longer than 255 bytes, or holds a NUL.
+    #[error("the CHAP user name must have 1 to 255 bytes and no NUL")]
+    UserName,
+    /// No algorithm is configured.
+    #[error("no CHAP algorithm is configured")]
+    NoAlgorithm,
+    /// A configured secret is shorter than 96 bits, and the configuration forbids that
+    /// (RFC 7143 §9.2.1), or it is empty.
+    #[error("a CHAP secret is shorter than 12 bytes")]
+    ShortSecret,
+    /// The same secret is configured in both directions (RFC 7143 §9.2.1).
+    #[error("the CHAP secrets of initiator and target must differ")]
+    SameSecret,
+}
+
+/// What a Login Response got wrong (RFC 7143 §11.13).
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum LoginViolation {
+    /// A response while no request was outstanding.
+    #[error("a response without a request")]
+    Unsolicited,
+    /// A field that must repeat the request does not.
+    #[error("{0} is not the one of the request")]
+    Mismatch(&'static str),
+    /// A protocol version that was not proposed.
+    #[error("protocol version {0} was not proposed")]
+    Version(u8),
+    /// StatSN does not follow the response before.
+    #[error("StatSN {found} came where {expected} was due")]
+    StatSn {
+        /// The next StatSN by our count.
+        expected: StatSn,
+        /// What the target sent.
+        found: StatSn,
+    },
+    /// A transition that was not proposed.
+    #[error("a transition that was not proposed")]
+    Transition,
+    /// Text in the middle of a request that has not come to its end.
+    #[error("an answer to a text that was not complete")]
+    Interruption,
+    /// The end of the login without a session handle (RFC 7143 §11.13.3).
+    #[error("no TSIH was assigned")]
+    NoTsih,
+    /// A redirection without a TargetAddress that can be understood (RFC 7143 §11.13.5).
+    #[error("a redirection without a usable TargetAddress")]
+    Redirection,
+}

@@ -1,0 +1,351 @@
+//! The login phase of one connection (RFC 7143 §6.3): requests and responses in turn, through
+//! SecurityNegotiation (only with credentials) and OperationalNegotiation, to full feature phase.
+//!
+//! ```text
+//!             with credentials                    without
+//!                    │                               │
+//!                    ▼                               │
+//!          SecurityNegotiation ── T=1 NSG=1 ──►      ▼
+//!            chap_exchange.rs             OperationalNegotiation ── T=1 NSG=3 ──► full feature
+//!                                             negotiate.rs
+//! ```
+//! Without credentials the login starts in the second stage and so takes a single round trip.
+
+pub(crate) mod chap;
+mod chap_exchange;
+mod error;
+mod negotiate;
+mod parameter;
+mod response;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use error::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
+
+use bytes::Bytes;
+use iscsi_pdu::keys::{Key, Kind, NONE, TextBuilder, decode_pairs};
+use iscsi_pdu::{
+    Cid, CmdSn, Isid, Itt, LoginRequest, LoginResponse, Stage, StatSn, TargetAddress, Tsih,
+};
+
+use crate::config::{Config, Entropy, SessionKind};
+use crate::params::Negotiated;
+use chap_exchange::{AuthenticationKeys, ChapExchange};
+use negotiate::Negotiation;
+use response::{Expected, VERSION, check_identity, next_stage};
+use text::{Incoming, Outgoing, SeenKeys};
+
+/// The longest data segment of a login request before the target declares less, bytes
+/// (RFC 7143 §13.12).
+const LONGEST_SEGMENT: u32 = 8192;
+
+/// How many exchanges a login may take. The longest that makes sense has some ten.
+const MAX_EXCHANGES: u32 = 64;
+
+/// The longest InitiatorAlias, bytes (RFC 7143 §6.1).
+const LONGEST_ALIAS: usize = 255;
+
+/// What tells one login from another, the same in all its requests (RFC 7143 §11.12).
+#[derive(Clone, Debug)]
+pub(crate) struct LoginIdentity {
+    pub(crate) isid: Isid,
+    pub(crate) cid: Cid,
+    /// Zero for a new session; the session's for an added connection.
+    pub(crate) tsih: Tsih,
+    pub(crate) itt: Itt,
+    pub(crate) cmd_sn: CmdSn,
+    /// What the session has agreed on, for a connection that is added to it.
+    pub(crate) session: Option<Negotiated>,
+    /// Offer one CHAP algorithm alone.
+    pub(crate) single_chap_algorithm: bool,
+}
+
+/// What a response has brought about.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// The next request is due.
+    Pending,
+    /// The target is to be found elsewhere; the connection must be closed.
+    Redirected(Redirect),
+    /// The login is complete.
+    FullFeature(Box<LoggedIn>),
+}
+
+/// Where the target is to be found (RFC 7143 §11.13.5, status class 1).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Redirect {
+    pub(crate) address: TargetAddress,
+    /// Whether the new address also holds for later logins.
+    pub(crate) permanent: bool,
+}
+
+/// What a complete login leaves behind.
+#[derive(Debug)]
+pub(crate) struct LoggedIn {
+    pub(crate) tsih: Tsih,
+    pub(crate) negotiated: Negotiated,
+    pub(crate) exp_stat_sn: StatSn,
+    pub(crate) exp_cmd_sn: CmdSn,
+    pub(crate) max_cmd_sn: CmdSn,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// The text of this side's next step is to be written.
+    Write,
+    /// It is written; the rest of it, or nothing more of it, is to be sent.
+    Send,
+    /// A request is outstanding.
+    Await(Sent),
+}
+
+/// The bits of the outstanding request that decide what its response may be.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    transit: bool,
+    continued: bool,
+}
+
+/// One login, request by request.
+#[derive(Debug)]
+pub(crate) struct Login {
+    identity: LoginIdentity,
+    stage: Stage,
+    turn: Turn,
+    /// Whether the names are still to be said.
+    introduces: bool,
+    /// Whether the operational keys are still to be proposed.
+    proposes: bool,
+    /// Whether the text of this step ends with a proposal to go to the next stage.
+    transit: bool,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    exp_stat_sn: Option<StatSn>,
+    exchanges: u32,
+    seen: SeenKeys,
+    chap: Option<ChapExchange>,
+    negotiation: Negotiation,
+}
+
+impl Login {
+    pub(crate) fn new(config: &Config, identity: LoginIdentity) -> Self {
+        let single = identity.single_chap_algorithm;
+        let chap = config.chap.as_ref();
+        let chap = chap.map(|chap| ChapExchange::new(chap, &config.issued_challenges, single));
+        let stage = match chap {
+            Some(_) => Stage::SecurityNegotiation,
+            None => Stage::OperationalNegotiation,
+        };
+        Self {
+            negotiation: Negotiation::new(config, identity.session.as_ref()),
+            identity,
+            stage,
+            turn: Turn::Write,
+            introduces: true,
+            proposes: true,
+            transit: false,
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            exp_stat_sn: None,
+            exchanges: 0,
+            seen: SeenKeys::default(),
+            chap,
+        }
+    }
+
+    /// The next request with its data segment, unless a response is awaited.
+    pub(crate) fn poll_request(
+        &mut self,
+        config: &Config,
+        entropy: &mut dyn Entropy,
+    ) -> Option<(LoginRequest, Bytes)> {
+        match self.turn {
+            Turn::Write => self.write_step(config, entropy),
+            Turn::Send => {}
+            Turn::Await(_) => return None,
+        }
+        let declared = self.negotiation.target_max_recv_data_segment_length();
+        let limit = usize::try_from(declared.min(LONGEST_SEGMENT)).unwrap_or(usize::MAX);
+        let (segment, continued) = self.outgoing.next(limit);
+        let sent = Sent { transit: self.transit && !continued, continued };
+        self.turn = Turn::Await(sent);
+        Some((self.request(sent), segment))
+    }
+
+    /// Takes the response to the outstanding request, `data` being its data segment.
+    ///
+    /// # Errors
+    ///
+    /// The login has failed and the connection must be closed.
+    pub(crate) fn handle_response(
+        &mut self,
+        config: &Config,
+        response: &LoginResponse,
+        data: &[u8],
+    ) -> Result<Progress, LoginError> {
+        let Turn::Await(sent) = self.turn else { return Err(LoginViolation::Unsolicited.into()) };
+        match response.status.class {
+            0 => self.check_header(sent, response)?,
+            1 => return Ok(Progress::Redirected(response::redirect(response.status.detail, data)?)),
+            _ => return Err(LoginError::Status(response.status)),
+        }
+        self.turn = Turn::Send;
+        if sent.continued {
+            let interrupts = response.is_continued || !data.is_empty();
+            return if interrupts { Err(LoginViolation::Interruption.into()) } else { Ok(Progress::Pending) };
+        }
+        self.incoming.push(data)?;
+        if response.is_continued {
+            return Ok(Progress::Pending);
+        }
+        self.receive_step(config)?;
+        if response.transit { self.leave_stage(response) } else { Ok(Progress::Pending) }
+    }
+
+    /// Whether a failed login is worth one more try with
+    /// [`single_chap_algorithm`](LoginIdentity::single_chap_algorithm).
+    pub(crate) fn may_retry_with_single_algorithm(&self, error: &LoginError) -> bool {
+        self.chap.as_ref().is_some_and(|chap| chap.may_have_stumbled_over_list(error))
+    }
+
+    fn request(&self, sent: Sent) -> LoginRequest {
+        LoginRequest {
+            transit: sent.transit,
+            is_continued: sent.continued,
+            current_stage: self.stage,
+            next_stage: next_stage(self.stage),
+            version_max: VERSION,
+            version_min: VERSION,
+            isid: self.identity.isid,
+            tsih: self.identity.tsih,
+            itt: self.identity.itt,
+            cid: self.identity.cid,
+            cmd_sn: self.identity.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn.unwrap_or_default(),
+        }
+    }
+
+    fn write_step(&mut self, config: &Config, entropy: &mut dyn Entropy) {
+        let mut text = TextBuilder::new();
+        if std::mem::take(&mut self.introduces) {
+            write_names(config, self.identity.session.is_none(), &mut text);
+        }
+        self.transit = true;
+        if self.stage == Stage::SecurityNegotiation {
+            if let (Some(exchange), Some(chap)) = (&mut self.chap, &config.chap) {
+                self.transit = exchange.wants_transit();
+                exchange.write(chap, entropy, &mut text);
+            }
+        } else if std::mem::take(&mut self.proposes) {
+            self.negotiation.write_proposals(&mut text);
+        }
+        self.negotiation.write_replies(&mut text);
+        self.outgoing = Outgoing::new(text.finish());
+    }
+
+    fn check_header(&mut self, sent: Sent, response: &LoginResponse) -> Result<(), LoginError> {
+        check_identity(&self.identity, response)?;
+        let expected =
+            Expected { stage: self.stage, transit: sent.transit, stat_sn: self.exp_stat_sn };
+        expected.check(response)?;
+        self.exp_stat_sn = Some(response.stat_sn.next());
+        self.exchanges += 1;
+        if self.exchanges > MAX_EXCHANGES {
+            return Err(LoginError::TooManyExchanges(MAX_EXCHANGES));
+        }
+        Ok(())
+    }
+
+    /// Takes the target's whole text of one step.
+    fn receive_step(&mut self, config: &Config) -> Result<(), LoginError> {
+        let text = self.incoming.take();
+        let mut authentication = AuthenticationKeys::default();
+        for (name, value) in decode_pairs(&text)? {
+            self.seen.note(name)?;
+            match Key::from_name(name) {
+                None => self.negotiation.receive_unknown(name, value)?,
+                Some(key) if is_authentication(key) => authentication.push(key, value),
+                Some(key) => self.negotiation.receive(self.stage, key, value)?,
+            }
+        }
+        self.receive_authentication(config, authentication)?;
+        self.turn = Turn::Write;
+        Ok(())
+    }
+
+    fn receive_authentication(
+        &mut self,
+        config: &Config,
+        keys: AuthenticationKeys<'_>,
+    ) -> Result<(), LoginError> {
+        match (&mut self.chap, &config.chap) {
+            (Some(exchange), Some(chap)) if self.stage == Stage::SecurityNegotiation => {
+                exchange.receive(chap, keys)?;
+            }
+            _ => keys.check_idle(self.chap.is_none())?,
+        }
+        Ok(())
+    }
+
+    fn leave_stage(&mut self, response: &LoginResponse) -> Result<Progress, LoginError> {
+        if self.stage != Stage::SecurityNegotiation {
+            return self.finish(response);
+        }
+        if !self.chap.as_ref().is_some_and(ChapExchange::is_complete) {
+            return Err(AuthenticationError::Incomplete.into());
+        }
+        self.stage = Stage::OperationalNegotiation;
+        Ok(Progress::Pending)
+    }
+
+    fn finish(&mut self, response: &LoginResponse) -> Result<Progress, LoginError> {
+        self.check_tsih(response.tsih)?;
+        Ok(Progress::FullFeature(Box::new(LoggedIn {
+            tsih: response.tsih,
+            negotiated: self.negotiation.finish()?,
+            exp_stat_sn: response.stat_sn.next(),
+            exp_cmd_sn: response.exp_cmd_sn,
+            max_cmd_sn: response.max_cmd_sn,
+        })))
+    }
+
+    /// The last response assigns the handle of a new session, or repeats that of an old one. In
+    /// the responses before it the field means nothing (RFC 7143 §11.13.3).
+    fn check_tsih(&self, tsih: Tsih) -> Result<(), LoginViolation> {
+        if tsih == Tsih::NEW_SESSION {
+            return Err(LoginViolation::NoTsih);
+        }
+        if self.identity.tsih != Tsih::NEW_SESSION && self.identity.tsih != tsih {
+            return Err(LoginViolation::Mismatch("TSIH"));
+        }
+        Ok(())
+    }
+}
+
+fn is_authentication(key: Key) -> bool {
+    key == Key::AuthMethod || key.definition().kind == Kind::Authentication
+}
+
+/// Says who is there and what for; only in the first request (RFC 7143 §6.3, §13.4-13.7, §13.21).
+fn write_names(config: &Config, leading: bool, text: &mut TextBuilder) {
+    text.pair(Key::InitiatorName.name(), config.initiator_name.as_str());
+    let session_type = match &config.kind {
+        SessionKind::Discovery => "Discovery",
+        SessionKind::Normal { target_name } => {
+            text.pair(Key::TargetName.name(), target_name.as_str());
+            "Normal"
+        }
+    };
+    if leading {
+        text.pair(Key::SessionType.name(), session_type);
+    }
+    match &config.initiator_alias {
+        Some(alias) if alias.len() <= LONGEST_ALIAS => {
+            text.pair(Key::InitiatorAlias.name(), alias);
+        }
+        Some(_) => tracing::warn!("InitiatorAlias is longer than 255 bytes and is not sent"),
+        None => {}
+    }
+}

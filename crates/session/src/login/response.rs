@@ -1,0 +1,79 @@
+//! What a Login Response says besides its text (RFC 7143 §11.13).
+
+use iscsi_pdu::keys::{Key, decode_pairs};
+use iscsi_pdu::{LoginResponse, Stage, StatSn, TargetAddress};
+
+use super::error::LoginViolation;
+use super::{LoginIdentity, Redirect};
+
+/// The only protocol version there is (RFC 7143 §11.12.4).
+pub(super) const VERSION: u8 = 0;
+
+/// What the header of a response is checked against.
+#[derive(Debug)]
+pub(super) struct Expected {
+    pub(super) stage: Stage,
+    /// Whether the request proposed the next stage.
+    pub(super) transit: bool,
+    /// `None` before the first response: any StatSN may begin.
+    pub(super) stat_sn: Option<StatSn>,
+}
+
+impl Expected {
+    /// Checks a response of status class 0. Fields of others are not to be relied on.
+    pub(super) fn check(&self, response: &LoginResponse) -> Result<(), LoginViolation> {
+        if response.version_active != VERSION {
+            return Err(LoginViolation::Version(response.version_active));
+        }
+        if response.current_stage != self.stage {
+            return Err(LoginViolation::Mismatch("CSG"));
+        }
+        self.check_transit(response)?;
+        match self.stat_sn {
+            Some(expected) if expected != response.stat_sn => {
+                Err(LoginViolation::StatSn { expected, found: response.stat_sn })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_transit(&self, response: &LoginResponse) -> Result<(), LoginViolation> {
+        let proposed = self.transit && response.next_stage == Some(next_stage(self.stage));
+        if response.transit && (response.is_continued || !proposed) {
+            return Err(LoginViolation::Transition);
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a response belongs to this login at all.
+pub(super) fn check_identity(
+    identity: &LoginIdentity,
+    response: &LoginResponse,
+) -> Result<(), LoginViolation> {
+    if response.itt != identity.itt {
+        return Err(LoginViolation::Mismatch("Initiator Task Tag"));
+    }
+    if response.isid != identity.isid {
+        return Err(LoginViolation::Mismatch("ISID"));
+    }
+    Ok(())
+}
+
+/// The stage that a request proposes to go to.
+pub(super) const fn next_stage(stage: Stage) -> Stage {
+    match stage {
+        Stage::SecurityNegotiation => Stage::OperationalNegotiation,
+        Stage::OperationalNegotiation | Stage::FullFeature => Stage::FullFeature,
+    }
+}
+
+/// Reads where a redirection leads (RFC 7143 §11.13.5, status class 1). A detail that the
+/// standard does not know counts as temporary.
+pub(super) fn redirect(detail: u8, text: &[u8]) -> Result<Redirect, LoginViolation> {
+    let pairs = decode_pairs(text).map_err(|_| LoginViolation::Redirection)?;
+    let mut values = pairs.iter().filter(|(key, _)| *key == Key::TargetAddress.name());
+    let address = values.find_map(|(_, value)| TargetAddress::parse(value).ok());
+    let address = address.ok_or(LoginViolation::Redirection)?;
+    Ok(Redirect { address, permanent: detail == 2 })
+}

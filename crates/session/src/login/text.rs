@@ -1,0 +1,84 @@
+//! Text on its way through the data segments of several PDUs (RFC 7143 §6.1, §11.12.2).
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use iscsi_pdu::keys::{Key, MAX_TEXT_LEN, TextError};
+
+use super::error::{LoginError, NegotiationFault};
+
+/// The text of one step of the initiator, as far as it has not been sent.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing(Bytes);
+
+impl Outgoing {
+    pub(super) const fn new(text: Bytes) -> Self {
+        Self(text)
+    }
+
+    /// The next data segment of at most `limit` bytes, and whether more must follow (the C bit).
+    pub(super) fn next(&mut self, limit: usize) -> (Bytes, bool) {
+        let segment = self.0.split_to(self.0.len().min(limit));
+        (segment, !self.0.is_empty())
+    }
+}
+
+/// The text of one step of the target, as far as it has come.
+#[derive(Debug, Default)]
+pub(super) struct Incoming(Vec<u8>);
+
+impl Incoming {
+    /// Joins a data segment; a pair may be cut anywhere.
+    pub(super) fn push(&mut self, segment: &[u8]) -> Result<(), TextError> {
+        let len = self.0.len() + segment.len();
+        if len > MAX_TEXT_LEN {
+            return Err(TextError::TooLong { len });
+        }
+        self.0.extend_from_slice(segment);
+        Ok(())
+    }
+
+    /// The whole text; the next step starts with none.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// The keys that the target has sent in this login: none may come twice (RFC 7143 §6.4).
+#[derive(Debug, Default)]
+pub(super) struct SeenKeys(HashSet<String>);
+
+impl SeenKeys {
+    pub(super) fn note(&mut self, name: &str) -> Result<(), LoginError> {
+        // A target may have many addresses (RFC 7143 §13.8).
+        if name == Key::TargetAddress.name() || self.0.insert(name.to_owned()) {
+            return Ok(());
+        }
+        Err(LoginError::negotiation(name, NegotiationFault::Repeated))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LOG-29: no data segment exceeds the limit, and only the last one ends the text.
+    #[test]
+    fn log_29_outgoing_text_is_cut_at_the_limit() {
+        let mut text = Outgoing::new(Bytes::from_static(b"A=1\0B=2\0C"));
+        assert_eq!(text.next(4), (Bytes::from_static(b"A=1\0"), true));
+        assert_eq!(text.next(4), (Bytes::from_static(b"B=2\0"), true));
+        assert_eq!(text.next(4), (Bytes::from_static(b"C"), false));
+        assert_eq!(text.next(4), (Bytes::new(), false));
+    }
+
+    /// TXT-04: 64 KiB are taken, not a byte more.
+    #[test]
+    fn txt_04_incoming_text_is_bounded() {
+        let mut text = Incoming::default();
+        text.push(&vec![b'x'; MAX_TEXT_LEN]).unwrap();
+        assert_eq!(text.push(b"y"), Err(TextError::TooLong { len: MAX_TEXT_LEN + 1 }));
+        assert_eq!(text.take().len(), MAX_TEXT_LEN);
+        assert_eq!(text.take(), b"");
+    }
+}

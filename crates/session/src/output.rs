@@ -1,0 +1,101 @@
+//! What a session wants done, and what it has to tell.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{AsyncEvent, Cid, FunctionResponse, Itt, RejectReason, TargetAddress};
+
+use crate::error::{SessionError, TaskError};
+use crate::task::command::Completion;
+
+/// One thing to do or to pass on. Each is handed out once, in the order in which it came about.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// Open a transport connection, then call `handle_connected` or `handle_disconnected`.
+    Connect {
+        /// The connection it will be.
+        cid: Cid,
+        /// Where to, after a redirection; `None` is the portal the caller knows.
+        address: Option<TargetAddress>,
+    },
+    /// Close the transport connection of this CID; nothing more is read from or written to it.
+    Disconnect {
+        /// The connection to close.
+        cid: Cid,
+        /// Whether to reset it, so that nothing that is still buffered reaches the target.
+        abortive: bool,
+    },
+    /// The connection has reached full feature phase; `Session::negotiated` says on what terms.
+    LoggedIn {
+        /// The connection.
+        cid: Cid,
+    },
+    /// A SCSI command has ended.
+    Completed {
+        /// The task's tag, as `submit` gave it.
+        itt: Itt,
+        /// How it ended.
+        result: Result<Completion, TaskError>,
+    },
+    /// A task management function has ended.
+    Managed {
+        /// The tag that `manage` gave.
+        itt: Itt,
+        /// The target's response.
+        result: Result<FunctionResponse, TaskError>,
+    },
+    /// A SendTargets exchange has ended; the text of all its responses is joined.
+    Discovered {
+        /// The tag that `send_targets` gave.
+        itt: Itt,
+        /// The records, for [`crate::decode_send_targets`].
+        result: Result<Bytes, TaskError>,
+    },
+    /// A NOP-Out of the caller has been answered.
+    Ponged {
+        /// The tag that `ping` gave.
+        itt: Itt,
+        /// From the moment it was put in wire order to its answer.
+        result: Result<Duration, TaskError>,
+    },
+    /// Something worth knowing that asks for no action.
+    Notice(Notice),
+    /// The session is over: every task has been completed, every connection closed.
+    Ended(Result<(), SessionError>),
+}
+
+/// Something worth knowing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The login was redirected (RFC 7143 §11.13.5).
+    Redirected {
+        /// Where to.
+        address: TargetAddress,
+        /// Whether the target says that it moved for good.
+        permanent: bool,
+    },
+    /// The target refused the list of CHAP algorithms; the login is tried again with MD5 alone.
+    SingleChapAlgorithm,
+    /// An asynchronous message (RFC 7143 §11.9).
+    AsyncMessage {
+        /// The logical unit, for events that concern one.
+        lun: Lun,
+        /// What happened.
+        event: AsyncEvent,
+        /// Sense data of a SCSI event; otherwise empty.
+        sense: Bytes,
+    },
+    /// The target rejected a PDU that no task waits for (RFC 7143 §11.17).
+    Rejected {
+        /// Why, by its own account.
+        reason: RejectReason,
+    },
+    /// The target answered a logout with a failure; the connection is closed all the same.
+    LogoutFailed {
+        /// The response code (RFC 7143 §11.15.1).
+        response: u8,
+    },
+}

@@ -1,0 +1,63 @@
+//! Whether a header is in order, and where its data segment goes, before a byte of it lands.
+
+use bytes::BytesMut;
+use iscsi_pdu::{Cid, DataIn, TargetPdu};
+
+use super::name_of;
+use crate::connection::inbox::Place;
+use crate::error::ProtocolError;
+use crate::params::Negotiated;
+use crate::task::Task;
+use crate::task::set::TaskSet;
+
+/// MaxRecvDataSegmentLength until another is declared (RFC 7143 §13.12).
+const LOGIN_SEGMENT_LIMIT: usize = 8192;
+
+/// Finds the place for a data segment of `len` bytes. `agreed` is absent in the login phase, in
+/// which only Login Responses may come (RFC 7143 §6.3).
+pub(crate) fn place(
+    pdu: &TargetPdu,
+    len: usize,
+    cid: Cid,
+    tasks: &TaskSet,
+    agreed: Option<&Negotiated>,
+) -> Result<Place, ProtocolError> {
+    if matches!(pdu, TargetPdu::LoginResponse(_)) != agreed.is_none() {
+        return Err(ProtocolError::Unexpected { pdu: name_of(pdu) });
+    }
+    let limit = agreed.map_or(LOGIN_SEGMENT_LIMIT, |agreed| {
+        agreed.initiator_max_recv_data_segment_length as usize
+    });
+    if len > limit {
+        return Err(ProtocolError::DataSegmentLength { len, limit });
+    }
+    match (pdu, agreed) {
+        (TargetPdu::DataIn(data_in), Some(agreed)) => place_data_in(data_in, len, cid, tasks, agreed),
+        _ => Ok(Place::Own(BytesMut::zeroed(len))),
+    }
+}
+
+fn place_data_in(
+    data_in: &DataIn,
+    len: usize,
+    cid: Cid,
+    tasks: &TaskSet,
+    agreed: &Negotiated,
+) -> Result<Place, ProtocolError> {
+    let itt = data_in.itt;
+    let fits = |task: &&Task| task.allegiance == Some(cid);
+    let Some(task) = tasks.get(itt).filter(fits).and_then(Task::as_scsi) else {
+        if tasks.was_aborted(itt) {
+            return Ok(Place::Discard);
+        }
+        return Err(ProtocolError::Task { pdu: "SCSI Data-In", itt });
+    };
+    let Some(read) = &task.read else {
+        return Err(ProtocolError::Task { pdu: "SCSI Data-In", itt });
+    };
+    if task.is_damaged() {
+        return Ok(Place::Discard);
+    }
+    read.admit(data_in, len, task.next_data_sn(), agreed)?;
+    Ok(Place::Read { itt, offset: data_in.buffer_offset as usize })
+}

@@ -1,0 +1,88 @@
+//! Asynchronous Messages (RFC 7143 §11.9).
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use iscsi_pdu::{AsyncEvent, AsyncMessage, Cid};
+
+use crate::Session;
+use crate::connection::Urgent;
+use crate::error::{SessionError, TaskError};
+use crate::output::{Notice, Output};
+use crate::state::SessionState;
+use crate::task::Task;
+
+impl Session {
+    pub(super) fn receive_async_message(
+        &mut self,
+        cid: Cid,
+        message: &AsyncMessage,
+        data: &Bytes,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        if !self.take_stat_sn(cid, message.stat_sn)? {
+            return Ok(());
+        }
+        self.notice_async(message, data);
+        match message.event {
+            AsyncEvent::LogoutRequest { .. } => self.logout_requested(now),
+            AsyncEvent::ConnectionDropped { cid: dropped, time2wait, time2retain } => {
+                if self.position(dropped).is_some() {
+                    return Err(SessionError::DroppedByTarget { time2wait, time2retain });
+                }
+            }
+            AsyncEvent::SessionDropped { time2wait, time2retain } => {
+                return Err(SessionError::DroppedByTarget { time2wait, time2retain });
+            }
+            AsyncEvent::NegotiationRequest { .. } => self.answer_negotiation_request(),
+            AsyncEvent::TaskTermination => self.tasks_terminated(cid, message),
+            AsyncEvent::ScsiAsyncEvent | AsyncEvent::Vendor { .. } | AsyncEvent::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    fn notice_async(&mut self, message: &AsyncMessage, data: &Bytes) {
+        let sense = match message.event {
+            AsyncEvent::ScsiAsyncEvent => iscsi_pdu::sense_of(data).unwrap_or_default(),
+            AsyncEvent::LogoutRequest { .. }
+            | AsyncEvent::ConnectionDropped { .. }
+            | AsyncEvent::SessionDropped { .. }
+            | AsyncEvent::NegotiationRequest { .. }
+            | AsyncEvent::TaskTermination
+            | AsyncEvent::Vendor { .. }
+            | AsyncEvent::Other(_) => Bytes::new(),
+        };
+        let notice = Notice::AsyncMessage { lun: message.lun, event: message.event, sense };
+        self.outputs.push_back(Output::Notice(notice));
+    }
+
+    /// The logout goes out at once: it does not wait for tasks, nor for the command window.
+    pub(super) fn logout_requested(&mut self, now: Instant) {
+        if self.state == SessionState::Ended || self.ending.is_some() {
+            return;
+        }
+        self.state = SessionState::Closing;
+        self.ending = Some(SessionError::LogoutRequested);
+        for itt in std::mem::take(&mut self.waiting) {
+            let why = TaskError::Session { cause: SessionError::LogoutRequested, sent: false };
+            self.end_task(itt, why);
+        }
+        self.follow_up(now);
+    }
+
+    /// The target gave up every task of a logical unit: no more data for them, and a NOP-Out says
+    /// that this was understood (RFC 7143 §4.2.3.4).
+    fn tasks_terminated(&mut self, cid: Cid, message: &AsyncMessage) {
+        let concerned = |task: &Task| {
+            task.is_sent() && task.as_scsi().is_some_and(|scsi| scsi.lun == message.lun)
+        };
+        let ended: Vec<_> =
+            self.tasks.iter().filter(|(_, task)| concerned(task)).map(|(itt, _)| itt).collect();
+        for itt in ended {
+            self.end_task(itt, TaskError::Aborted);
+        }
+        if let Some(connection) = self.connection_mut(cid) {
+            connection.urgent.push_back(Urgent::Acknowledgement { lun: message.lun });
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Data-In, with and without status (RFC 7143 §11.7).
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use iscsi_pdu::{Cid, DataIn, DataInStatus, Residual, TargetPdu};
+
+use crate::Session;
+use crate::error::{SessionError, TaskError};
+use crate::output::Output;
+use crate::task::scsi::{Conclusion, ScsiTask};
+
+impl Session {
+    pub(super) fn receive_data_in(
+        &mut self,
+        cid: Cid,
+        data_in: &DataIn,
+        len: usize,
+    ) -> Result<(), SessionError> {
+        if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
+            task.landed(data_in, len);
+        }
+        self.stats.data_in_bytes += len as u64;
+        match &data_in.status {
+            Some(status) => self.receive_data_in_status(cid, data_in, status),
+            None => Ok(()),
+        }
+    }
+
+    fn receive_data_in_status(
+        &mut self,
+        cid: Cid,
+        data_in: &DataIn,
+        status: &DataInStatus,
+    ) -> Result<(), SessionError> {
+        if !self.take_stat_sn(cid, status.stat_sn)? {
+            return Ok(());
+        }
+        let Some((task, withdrawn)) = self.conclude_scsi(cid, data_in.itt, "SCSI Data-In")? else {
+            return Ok(());
+        };
+        let exp_data_sn = task.next_data_sn();
+        let result = task.conclude(Conclusion {
+            status: status.status,
+            status_qualifier: 0,
+            sense: Bytes::new(),
+            residual: status.residual,
+            bidirectional_residual: Residual::None,
+            exp_data_sn,
+            withdrawn,
+        });
+        self.outputs.push_back(Output::Completed { itt: data_in.itt, result });
+        Ok(())
+    }
+
+    /// Data for a task that was aborted is dropped, but a StatSN in it counts, and ends a task that
+    /// still waits for the answer to its abort.
+    pub(super) fn receive_late_data(&mut self, cid: Cid, pdu: &TargetPdu) -> Result<(), SessionError> {
+        let TargetPdu::DataIn(data_in) = pdu else { return Ok(()) };
+        let Some(status) = &data_in.status else { return Ok(()) };
+        if self.take_stat_sn(cid, status.stat_sn)? && self.tasks.get(data_in.itt).is_some() {
+            self.end_task(data_in.itt, TaskError::DataDigest);
+        }
+        Ok(())
+    }
+
+    /// The bytes in the buffer cannot be trusted, so the task can only be given up.
+    pub(super) fn data_in_damaged(&mut self, _cid: Cid, data_in: &DataIn, now: Instant) {
+        self.abort_for(data_in.itt, TaskError::DataDigest, now);
+        if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
+            task.aborting = Some(TaskError::DataDigest);
+        }
+    }
+}
+
+impl ScsiTask {
+    /// Counts a Data-In whose data has landed.
+    fn landed(&mut self, data_in: &DataIn, len: usize) {
+        self.count_sn();
+        if let Some(read) = &mut self.read {
+            read.landed(data_in, len);
+        }
+    }
+
+    /// Whether data of the task was lost, so that no status can make it good.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.aborting == Some(TaskError::DataDigest)
+    }
+}

@@ -1,0 +1,94 @@
+//! Login Responses (RFC 7143 §11.13).
+
+use bytes::Bytes;
+use iscsi_pdu::{Cid, LoginResponse};
+
+use crate::Session;
+use crate::connection::Connection;
+use crate::connection::outbox::Digests;
+use crate::error::{ProtocolError, SessionError};
+use crate::login::{LoggedIn, Progress, Redirect};
+use crate::output::{Notice, Output};
+use crate::session::LEADING;
+use crate::state::{ConnectionState, SessionState};
+use crate::window::CommandWindow;
+
+impl Session {
+    pub(super) fn receive_login(
+        &mut self,
+        cid: Cid,
+        response: &LoginResponse,
+        text: &Bytes,
+    ) -> Result<(), SessionError> {
+        let Some(at) = self.position(cid) else { return Ok(()) };
+        let Some(login) = self.connections.get_mut(at).and_then(|c| c.login.as_mut()) else {
+            return Err(ProtocolError::Unexpected { pdu: "Login Response" }.into());
+        };
+        match login.handle_response(&self.config, response, text) {
+            Ok(Progress::Pending) => Ok(()),
+            Ok(Progress::FullFeature(outcome)) => {
+                self.logged_in(at, *outcome);
+                Ok(())
+            }
+            Ok(Progress::Redirected(redirect)) => self.redirected(at, redirect),
+            Err(error) if login.may_retry_with_single_algorithm(&error) => {
+                self.single_chap_algorithm = true;
+                self.outputs.push_back(Output::Notice(Notice::SingleChapAlgorithm));
+                self.connect_again(at, None);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn logged_in(&mut self, at: usize, outcome: LoggedIn) {
+        let Some(connection) = self.connections.get_mut(at) else { return };
+        let cid = connection.cid;
+        connection.login = None;
+        connection.state = ConnectionState::LoggedIn;
+        connection.exp_stat_sn = outcome.exp_stat_sn;
+        connection.digests = Digests {
+            header: outcome.negotiated.header_digest,
+            data: outcome.negotiated.data_digest,
+        };
+        connection.agreed = Some(outcome.negotiated);
+        if self.state == SessionState::Free {
+            self.state = SessionState::LoggedIn;
+            self.tsih = outcome.tsih;
+            self.window.begin(outcome.exp_cmd_sn, outcome.max_cmd_sn);
+        } else {
+            self.window.update(outcome.exp_cmd_sn, outcome.max_cmd_sn);
+        }
+        let in_login = |c: &Connection| matches!(c.state, ConnectionState::XptWait | ConnectionState::InLogin);
+        if !self.connections.iter().any(in_login) {
+            self.login_deadline = None;
+        }
+        self.outputs.push_back(Output::LoggedIn { cid });
+    }
+
+    fn redirected(&mut self, at: usize, redirect: Redirect) -> Result<(), SessionError> {
+        if self.redirects >= self.config.max_redirects {
+            return Err(SessionError::RedirectLoop);
+        }
+        self.redirects += 1;
+        let Redirect { address, permanent } = redirect;
+        let notice = Notice::Redirected { address: address.clone(), permanent };
+        self.outputs.push_back(Output::Notice(notice));
+        self.connect_again(at, Some(address));
+        Ok(())
+    }
+
+    /// Starts a login over on a fresh transport connection.
+    fn connect_again(&mut self, at: usize, address: Option<iscsi_pdu::TargetAddress>) {
+        let Some(connection) = self.connections.get_mut(at) else { return };
+        let cid = connection.cid;
+        let urgent = std::mem::take(&mut connection.urgent);
+        *connection = Connection::new(cid, connection.last_progress);
+        connection.urgent = urgent;
+        if cid == LEADING {
+            self.window = CommandWindow::new(self.config.first_cmd_sn);
+        }
+        self.outputs.push_back(Output::Disconnect { cid, abortive: false });
+        self.outputs.push_back(Output::Connect { cid, address });
+    }
+}

@@ -1,0 +1,137 @@
+//! What each PDU of the target means: one small file each, and the one place that tells them
+//! apart.
+
+pub(crate) mod admit;
+mod async_message;
+mod data_in;
+mod login;
+mod logout;
+mod nop_in;
+mod r2t;
+mod reject;
+mod scsi_response;
+mod task_management;
+mod text;
+
+use std::time::Instant;
+
+use iscsi_pdu::{Cid, CmdSn, Itt, StatSn, TargetPdu};
+
+use crate::Session;
+use crate::error::{ProtocolError, SessionError};
+use crate::task::{Task, TaskKind};
+
+pub(crate) use crate::connection::inbox::Received;
+
+impl Session {
+    /// Acts on a complete PDU.
+    pub(crate) fn receive(
+        &mut self,
+        cid: Cid,
+        received: Received,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        if let Some(window) = window_of(&received.pdu) {
+            self.window.update(window.0, window.1);
+        }
+        if !received.intact {
+            return self.receive_damaged(cid, &received.pdu, now);
+        }
+        let data = received.data;
+        match &received.pdu {
+            TargetPdu::LoginResponse(pdu) => self.receive_login(cid, pdu, &data),
+            TargetPdu::ScsiResponse(pdu) => self.receive_scsi_response(cid, pdu, &data),
+            TargetPdu::DataIn(_) if received.discarded => self.receive_late_data(cid, &received.pdu),
+            TargetPdu::DataIn(pdu) => self.receive_data_in(cid, pdu, received.data_len),
+            TargetPdu::R2t(pdu) => self.receive_r2t(cid, pdu),
+            TargetPdu::TaskManagementResponse(pdu) => self.receive_task_management(cid, pdu),
+            TargetPdu::TextResponse(pdu) => self.receive_text(cid, pdu, &data),
+            TargetPdu::LogoutResponse(pdu) => self.receive_logout(cid, pdu),
+            TargetPdu::NopIn(pdu) => self.receive_nop_in(cid, pdu, now),
+            TargetPdu::AsyncMessage(pdu) => self.receive_async_message(cid, pdu, &data, now),
+            TargetPdu::Reject(pdu) => self.receive_reject(cid, pdu, &data, now),
+        }
+    }
+
+    /// A PDU whose data digest is wrong is dropped. A Data-In without status can be lived with:
+    /// its task is given up. With anything else a status is lost (RFC 7143 §7.8).
+    fn receive_damaged(&mut self, cid: Cid, pdu: &TargetPdu, now: Instant) -> Result<(), SessionError> {
+        match pdu {
+            TargetPdu::DataIn(data_in) if data_in.status.is_none() => {
+                self.data_in_damaged(cid, data_in, now);
+                Ok(())
+            }
+            TargetPdu::NopIn(_)
+            | TargetPdu::ScsiResponse(_)
+            | TargetPdu::TaskManagementResponse(_)
+            | TargetPdu::LoginResponse(_)
+            | TargetPdu::TextResponse(_)
+            | TargetPdu::DataIn(_)
+            | TargetPdu::LogoutResponse(_)
+            | TargetPdu::R2t(_)
+            | TargetPdu::AsyncMessage(_)
+            | TargetPdu::Reject(_) => Err(ProtocolError::DataDigest { pdu: name_of(pdu) }.into()),
+        }
+    }
+
+    /// Counts a StatSN that this PDU uses up; `false` if the PDU was seen before.
+    fn take_stat_sn(&mut self, cid: Cid, found: StatSn) -> Result<bool, SessionError> {
+        match self.connection_mut(cid) {
+            Some(connection) => Ok(connection.take_stat_sn(found)?),
+            None => Ok(false),
+        }
+    }
+
+    /// The task a response ends, taken out of the set; `None` when it was aborted before.
+    ///
+    /// `fits` says whether the response is of the right kind for the task.
+    fn take_task(
+        &mut self,
+        cid: Cid,
+        itt: Itt,
+        pdu: &'static str,
+        fits: impl Fn(&TaskKind) -> bool,
+    ) -> Result<Option<Task>, ProtocolError> {
+        match self.tasks.get(itt) {
+            Some(task) if task.allegiance == Some(cid) && fits(&task.kind) => {
+                self.stats.tasks_ended += 1;
+                Ok(self.tasks.remove(itt))
+            }
+            None if self.tasks.was_aborted(itt) => Ok(None),
+            Some(_) | None => Err(ProtocolError::Task { pdu, itt }),
+        }
+    }
+}
+
+/// ExpCmdSN and MaxCmdSN, which every PDU of full feature phase carries (RFC 7143 §4.2.2.1).
+const fn window_of(pdu: &TargetPdu) -> Option<(CmdSn, CmdSn)> {
+    Some(match pdu {
+        TargetPdu::NopIn(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::ScsiResponse(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::TaskManagementResponse(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::TextResponse(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::DataIn(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::LogoutResponse(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::R2t(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::AsyncMessage(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        TargetPdu::Reject(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
+        // Only the last one of a login counts, and the login passes it on.
+        TargetPdu::LoginResponse(_) => return None,
+    })
+}
+
+/// The PDU's name in RFC 7143 §11.
+pub(crate) const fn name_of(pdu: &TargetPdu) -> &'static str {
+    match pdu {
+        TargetPdu::NopIn(_) => "NOP-In",
+        TargetPdu::ScsiResponse(_) => "SCSI Response",
+        TargetPdu::TaskManagementResponse(_) => "Task Management Function Response",
+        TargetPdu::LoginResponse(_) => "Login Response",
+        TargetPdu::TextResponse(_) => "Text Response",
+        TargetPdu::DataIn(_) => "SCSI Data-In",
+        TargetPdu::LogoutResponse(_) => "Logout Response",
+        TargetPdu::R2t(_) => "Ready To Transfer",
+        TargetPdu::AsyncMessage(_) => "Asynchronous Message",
+        TargetPdu::Reject(_) => "Reject",
+    }
+}

@@ -1,0 +1,48 @@
+//! NOP-In: pings of the target, answers to ours (RFC 7143 §11.19).
+
+use std::time::Instant;
+
+use iscsi_pdu::{Cid, Itt, NopIn};
+
+use crate::Session;
+use crate::connection::Urgent;
+use crate::error::SessionError;
+use crate::output::Output;
+use crate::task::TaskKind;
+
+impl Session {
+    pub(super) fn receive_nop_in(
+        &mut self,
+        cid: Cid,
+        nop: &NopIn,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        if let Some(itt) = nop.itt {
+            return self.receive_pong(cid, itt, nop, now);
+        }
+        let Some(connection) = self.connection_mut(cid) else { return Ok(()) };
+        connection.check_next_stat_sn(nop.stat_sn)?;
+        if let Some(ttt) = nop.ttt {
+            connection.urgent.push_back(Urgent::PingReply { ttt, lun: nop.lun });
+        }
+        Ok(())
+    }
+
+    fn receive_pong(&mut self, cid: Cid, itt: Itt, nop: &NopIn, now: Instant) -> Result<(), SessionError> {
+        if !self.take_stat_sn(cid, nop.stat_sn)? {
+            return Ok(());
+        }
+        let is_ping = |kind: &TaskKind| matches!(kind, TaskKind::Ping(_));
+        let Some(task) = self.take_task(cid, itt, "NOP-In", is_ping)? else { return Ok(()) };
+        if let Some(connection) = self.connection_mut(cid) {
+            connection.ping = connection.ping.filter(|ping| *ping != itt);
+        }
+        if let TaskKind::Ping(ping) = task.kind
+            && !ping.internal
+        {
+            let sent_at = ping.sent_at.unwrap_or(now);
+            self.outputs.push_back(Output::Ponged { itt, result: Ok(now.duration_since(sent_at)) });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! Ready To Transfer (RFC 7143 §11.8). It carries the next StatSN and uses none up.
+
+use iscsi_pdu::{Cid, R2t};
+
+use crate::Session;
+use crate::error::{ProtocolError, SessionError};
+use crate::task::write::Accepted;
+
+impl Session {
+    pub(super) fn receive_r2t(&mut self, cid: Cid, r2t: &R2t) -> Result<(), SessionError> {
+        let itt = r2t.itt;
+        if self.tasks.was_aborted(itt) {
+            return Ok(());
+        }
+        let error = ProtocolError::Task { pdu: "Ready To Transfer", itt };
+        let Some(connection) = self.connections.iter_mut().find(|c| c.cid == cid) else {
+            return Ok(());
+        };
+        let Some(task) = self.tasks.get_mut(itt).filter(|task| task.allegiance == Some(cid)) else {
+            return Err(error.into());
+        };
+        let Some(task) = task.as_scsi_mut().filter(|task| task.lun == r2t.lun) else {
+            return Err(error.into());
+        };
+        let expected = task.next_r2t_sn();
+        let (Some(write), Some(agreed)) = (&mut task.write, &connection.agreed) else {
+            return Err(error.into());
+        };
+        if write.solicit(r2t, expected, agreed)? == Accepted::Queued {
+            task.count_sn();
+            connection.solicited.push_back(itt);
+            self.stats.r2ts += 1;
+        }
+        Ok(())
+    }
+}

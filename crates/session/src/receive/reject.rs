@@ -1,0 +1,65 @@
+//! Rejects (RFC 7143 §11.17): the target refused a PDU and returns its header.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use iscsi_pdu::{Cid, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
+
+use crate::Session;
+use crate::error::{SessionError, TaskError};
+use crate::output::{Notice, Output};
+use crate::task::TaskKind;
+use crate::timer::Timer;
+
+impl Session {
+    pub(super) fn receive_reject(
+        &mut self,
+        cid: Cid,
+        reject: &Reject,
+        data: &Bytes,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        if !self.take_stat_sn(cid, reject.stat_sn)? {
+            return Ok(());
+        }
+        let reason = reject.reason;
+        let why = TaskError::Rejected { reason, header: data.clone() };
+        match rejected_header(data).and_then(task_of) {
+            Some(itt) => self.request_rejected(itt, why, now)?,
+            // Rejected data is sent again only if the target asks; the task's status follows.
+            None => self.outputs.push_back(Output::Notice(Notice::Rejected { reason })),
+        }
+        if reason == RejectReason::WAITING_FOR_LOGOUT {
+            self.logout_requested(now);
+        }
+        Ok(())
+    }
+
+    fn request_rejected(&mut self, itt: Itt, why: TaskError, now: Instant) -> Result<(), SessionError> {
+        match self.tasks.get(itt).map(|task| &task.kind) {
+            // The ABORT TASK fills the gap that the refused command may have left in CmdSN.
+            Some(TaskKind::Scsi(_)) => self.abort_for(itt, why, now),
+            Some(TaskKind::Management(management)) if management.internal => {
+                return Err(SessionError::TimedOut(Timer::TaskManagement));
+            }
+            Some(TaskKind::Ping(_) | TaskKind::Text(_) | TaskKind::Management(_)) => {
+                self.end_task(itt, why);
+            }
+            Some(TaskKind::Logout) => self.logged_out(),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// The task whose first PDU was rejected; `None` for data and for what names no task.
+fn task_of(bhs: iscsi_pdu::Bhs) -> Option<Itt> {
+    match InitiatorPdu::decode(&Header::from(bhs)).ok()? {
+        InitiatorPdu::ScsiCommand(pdu) => Some(pdu.itt),
+        InitiatorPdu::TaskManagementRequest(pdu) => Some(pdu.itt),
+        InitiatorPdu::TextRequest(pdu) => Some(pdu.itt),
+        InitiatorPdu::LogoutRequest(pdu) => Some(pdu.itt),
+        InitiatorPdu::NopOut(pdu) => pdu.itt,
+        InitiatorPdu::DataOut(_) | InitiatorPdu::LoginRequest(_) | InitiatorPdu::SnackRequest(_) => None,
+    }
+}

@@ -1,0 +1,84 @@
+//! Task Management Function Responses (RFC 7143 §11.6).
+
+use iscsi_pdu::{Cid, CmdSn, FunctionResponse, Itt, TaskFunction, TaskManagementResponse};
+
+use crate::Session;
+use crate::error::{SessionError, TaskError};
+use crate::output::Output;
+use crate::task::{Management, Task, TaskKind};
+use crate::timer::Timer;
+
+impl Session {
+    pub(super) fn receive_task_management(
+        &mut self,
+        cid: Cid,
+        response: &TaskManagementResponse,
+    ) -> Result<(), SessionError> {
+        if !self.take_stat_sn(cid, response.stat_sn)? {
+            return Ok(());
+        }
+        let is_management = |kind: &TaskKind| matches!(kind, TaskKind::Management(_));
+        let pdu = "Task Management Function Response";
+        let Some(task) = self.take_task(cid, response.itt, pdu, is_management)? else {
+            return Ok(());
+        };
+        let issued_at = task.cmd_sn.unwrap_or_default();
+        let TaskKind::Management(management) = task.kind else { return Ok(()) };
+        let code = response.response;
+        if ends_tasks(management.function, code) {
+            self.conclude_managed(&management, issued_at);
+        } else if let Some(itt) = management.referenced.filter(|_| management.internal) {
+            self.abort_refused(itt)?;
+        }
+        if !management.internal {
+            self.outputs.push_back(Output::Managed { itt: response.itt, result: Ok(code) });
+        }
+        Ok(())
+    }
+
+    /// Ends the tasks that the function concerned and that were sent before it.
+    fn conclude_managed(&mut self, management: &Management, issued_at: CmdSn) {
+        let concerned = |(itt, task): (Itt, &Task)| {
+            let scsi = task.as_scsi()?;
+            let before = task.cmd_sn.is_some_and(|sn| !sn.is_after(issued_at)) && task.is_sent();
+            let meant = match management.function {
+                TaskFunction::AbortTask => management.referenced == Some(itt),
+                TaskFunction::AbortTaskSet
+                | TaskFunction::ClearTaskSet
+                | TaskFunction::LogicalUnitReset => before && scsi.lun == management.lun,
+                TaskFunction::TargetWarmReset
+                | TaskFunction::TargetColdReset
+                | TaskFunction::ItNexusReset => before,
+                TaskFunction::ClearAca
+                | TaskFunction::TaskReassign
+                | TaskFunction::QueryTask
+                | TaskFunction::QueryTaskSet
+                | TaskFunction::QueryAsynchronousEvent => false,
+            };
+            meant.then(|| (itt, scsi.aborting.clone().unwrap_or(TaskError::Aborted)))
+        };
+        for (itt, why) in self.tasks.iter().filter_map(concerned).collect::<Vec<_>>() {
+            self.end_task(itt, why);
+        }
+    }
+
+    /// The target did not abort the task, so it may still end by itself. A caller that gave it up
+    /// gets its status; one that waited too long, or got damaged data, must not wait for ever.
+    fn abort_refused(&mut self, itt: Itt) -> Result<(), SessionError> {
+        let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else {
+            return Ok(());
+        };
+        if task.aborting == Some(TaskError::Aborted) {
+            task.aborting = None;
+            return Ok(());
+        }
+        Err(SessionError::TimedOut(Timer::Command))
+    }
+}
+
+/// Whether the target has given up the tasks that the function concerns. A task that "does not
+/// exist" has ended, and its response came before this one or was lost (RFC 7143 §11.6.1).
+fn ends_tasks(function: TaskFunction, code: FunctionResponse) -> bool {
+    let gone = function == TaskFunction::AbortTask && code == FunctionResponse::TASK_DOES_NOT_EXIST;
+    code == FunctionResponse::COMPLETE || gone
+}

@@ -1,0 +1,42 @@
+//! Text Responses (RFC 7143 §11.11).
+
+use bytes::Bytes;
+use iscsi_pdu::{Cid, TextResponse};
+
+use crate::Session;
+use crate::error::{ProtocolError, SessionError};
+use crate::output::Output;
+use crate::task::TaskKind;
+use crate::task::text::TextStep;
+
+impl Session {
+    pub(super) fn receive_text(
+        &mut self,
+        cid: Cid,
+        response: &TextResponse,
+        data: &Bytes,
+    ) -> Result<(), SessionError> {
+        if !self.take_stat_sn(cid, response.stat_sn)? {
+            return Ok(());
+        }
+        let itt = response.itt;
+        let error = ProtocolError::Task { pdu: "Text Response", itt };
+        let task = self.tasks.get_mut(itt).filter(|task| task.allegiance == Some(cid));
+        let Some(TaskKind::Text(text)) = task.map(|task| &mut task.kind) else {
+            return if self.tasks.was_aborted(itt) { Ok(()) } else { Err(error.into()) };
+        };
+        let internal = text.internal;
+        match text.answered(response, data)? {
+            // The tag stays; each request of an exchange uses up a CmdSN of its own.
+            TextStep::Continue => self.waiting.push_back(itt),
+            TextStep::Done(answer) => {
+                self.tasks.remove(itt);
+                self.stats.tasks_ended += 1;
+                if !internal {
+                    self.outputs.push_back(Output::Discovered { itt, result: Ok(answer) });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,263 @@
+//! The session: one machine, many small rooms.
+
+mod end;
+mod requests;
+mod timeouts;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::IoSliceMut;
+use std::time::Instant;
+
+use iscsi_pdu::{Cid, CmdSn, Isid, Itt, StatSn, Tsih};
+
+use crate::config::{Config, Entropy};
+use crate::connection::Connection;
+use crate::error::{ProtocolError, SessionError, TransportError};
+use crate::login::{Login, LoginIdentity};
+use crate::output::Output;
+use crate::params::Negotiated;
+use crate::receive;
+use crate::state::{ConnectionState, SessionState};
+use crate::stats::Stats;
+use crate::task::set::TaskSet;
+use crate::task::{Task, TaskKind};
+use crate::window::CommandWindow;
+
+/// The connection a session begins with.
+pub(crate) const LEADING: Cid = Cid(0);
+
+/// An iSCSI session: an I_T nexus, its connections and its tasks (RFC 7143 §4.2).
+///
+/// See the [crate documentation](crate) for the order of calls.
+pub struct Session {
+    pub(crate) config: Config,
+    pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) state: SessionState,
+    /// Why the session is being logged out, when the caller did not ask for it.
+    pub(crate) ending: Option<SessionError>,
+    pub(crate) tsih: Tsih,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) window: CommandWindow,
+    pub(crate) tasks: TaskSet,
+    /// Commands that have no CmdSN yet, in the order in which they were handed in.
+    pub(crate) waiting: VecDeque<Itt>,
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) stats: Stats,
+    /// When connect and login must be over.
+    pub(crate) login_deadline: Option<Instant>,
+    pub(crate) redirects: u8,
+    /// The target cannot read a list of CHAP algorithms.
+    pub(crate) single_chap_algorithm: bool,
+}
+
+impl Session {
+    /// A session that asks for its first connection at once.
+    ///
+    /// `entropy` must be a cryptographic source if CHAP is configured.
+    pub fn new(config: Config, entropy: impl Entropy + 'static, now: Instant) -> Self {
+        let mut session = Self {
+            entropy: Box::new(entropy),
+            state: SessionState::Free,
+            ending: None,
+            tsih: Tsih::NEW_SESSION,
+            connections: vec![Connection::new(LEADING, now)],
+            window: CommandWindow::new(config.first_cmd_sn),
+            tasks: TaskSet::new(config.max_tasks),
+            waiting: VecDeque::new(),
+            outputs: VecDeque::new(),
+            stats: Stats::default(),
+            login_deadline: Some(now + config.timeouts.login),
+            redirects: 0,
+            single_chap_algorithm: false,
+            config,
+        };
+        session.outputs.push_back(Output::Connect { cid: LEADING, address: None });
+        session
+    }
+
+    /// The transport connection stands: the login begins.
+    pub fn handle_connected(&mut self, cid: Cid, now: Instant) {
+        let Some(at) = self.position(cid) else { return };
+        let leading = self.tsih == Tsih::NEW_SESSION;
+        let identity = LoginIdentity {
+            isid: self.config.isid,
+            cid,
+            tsih: self.tsih,
+            itt: LOGIN_TAG,
+            cmd_sn: self.window.current(),
+            session: if leading { None } else { self.negotiated().cloned() },
+            single_chap_algorithm: self.single_chap_algorithm,
+        };
+        let login = Login::new(&self.config, identity);
+        let Some(connection) = self.connections.get_mut(at) else { return };
+        if connection.state != ConnectionState::XptWait {
+            return;
+        }
+        connection.state = ConnectionState::InLogin;
+        connection.login = Some(login);
+        connection.last_progress = now;
+    }
+
+    /// The transport connection could not be made, was closed, or failed.
+    pub fn handle_disconnected(&mut self, cid: Cid, why: TransportError, _now: Instant) {
+        let Some(state) = self.position(cid).and_then(|at| Some(self.connections.get(at)?.state))
+        else {
+            return;
+        };
+        match state {
+            ConnectionState::Free => {}
+            // A target may close first once it has seen the logout request.
+            ConnectionState::InLogout => self.logged_out(),
+            ConnectionState::XptWait | ConnectionState::InLogin | ConnectionState::LoggedIn => {
+                self.fail(why.into());
+            }
+        }
+    }
+
+    /// Where the next bytes of a connection go: read into the slices in order, then call
+    /// [`handle_received`](Self::handle_received). Both are empty when nothing is expected.
+    pub fn receive_slices(&mut self, cid: Cid) -> [IoSliceMut<'_>; 2] {
+        let connection = self.connections.iter_mut().find(|connection| connection.cid == cid);
+        match connection.filter(|connection| connection.state.is_live()) {
+            Some(connection) => connection.inbox.slices(&mut self.tasks),
+            None => [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])],
+        }
+    }
+
+    /// `count` bytes were read into the slices that [`receive_slices`](Self::receive_slices) gave.
+    pub fn handle_received(&mut self, cid: Cid, count: usize, now: Instant) {
+        if let Some(connection) = self.connection_mut(cid) {
+            connection.inbox.filled(count);
+            connection.last_progress = now;
+        }
+        loop {
+            let result = match self.next_received(cid) {
+                Ok(Some(received)) => {
+                    self.stats.pdus_received += 1;
+                    self.receive(cid, received, now)
+                }
+                Ok(None) => break,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = result {
+                self.fail(error);
+            }
+        }
+        self.follow_up(now);
+    }
+
+    fn next_received(&mut self, cid: Cid) -> Result<Option<receive::Received>, ProtocolError> {
+        let connection = self.connections.iter_mut().find(|connection| connection.cid == cid);
+        let Some(connection) = connection.filter(|connection| connection.state.is_live()) else {
+            return Ok(None);
+        };
+        let Connection { inbox, agreed, digests, .. } = connection;
+        inbox.next(&mut self.tasks, *digests, |pdu, len, tasks| {
+            receive::admit::place(pdu, len, cid, tasks, agreed.as_ref())
+        })
+    }
+
+    /// The next thing to do or to pass on, oldest first.
+    #[must_use = "an output is handed out once"]
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What was agreed with the target; `None` before full feature phase.
+    pub fn negotiated(&self) -> Option<&Negotiated> {
+        self.connections.iter().find_map(|connection| connection.agreed.as_ref())
+    }
+
+    /// What was agreed for one connection; digests and segment lengths may differ between them.
+    pub fn negotiated_on(&self, cid: Cid) -> Option<&Negotiated> {
+        self.connections.iter().find(|connection| connection.cid == cid)?.agreed.as_ref()
+    }
+
+    /// The handle the target gave the session; zero before the end of the first login.
+    pub const fn tsih(&self) -> Tsih {
+        self.tsih
+    }
+
+    /// The initiator's part of the session identifier.
+    pub const fn isid(&self) -> Isid {
+        self.config.isid
+    }
+
+    /// Counters since the session began.
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// How many more commands the target would accept now.
+    pub fn window(&self) -> u32 {
+        let beyond = self.window.max_cmd_sn().next().distance_from(self.window.current());
+        u32::try_from(beyond).unwrap_or_default()
+    }
+
+    /// The oldest CmdSN the target has not seen in order.
+    pub const fn exp_cmd_sn(&self) -> CmdSn {
+        self.window.exp_cmd_sn()
+    }
+
+    /// Whether the session has ended; nothing more will come out of it.
+    pub fn is_ended(&self) -> bool {
+        self.state == SessionState::Ended && self.outputs.is_empty()
+    }
+
+    pub(crate) fn position(&self, cid: Cid) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.cid == cid)
+    }
+
+    pub(crate) fn connection_mut(&mut self, cid: Cid) -> Option<&mut Connection> {
+        self.connections.iter_mut().find(|connection| connection.cid == cid)
+    }
+
+    pub(crate) fn exp_stat_sn(&self, at: usize) -> Option<StatSn> {
+        self.connections.get(at).map(|connection| connection.exp_stat_sn)
+    }
+
+    /// The connection for a task that may use any.
+    pub(crate) fn any_connection(&mut self) -> Option<&mut Connection> {
+        self.connections.iter_mut().find(|connection| connection.state == ConnectionState::LoggedIn)
+    }
+
+    /// What follows from an event as a whole: a logout that has waited for the last task.
+    pub(crate) fn follow_up(&mut self, now: Instant) {
+        let drained = self.ending.is_some() || !self.tasks.has_work();
+        let asked = self.tasks.iter().any(|(_, task)| matches!(task.kind, TaskKind::Logout));
+        if self.state == SessionState::Closing && drained && !asked {
+            self.begin_logout(now);
+        }
+    }
+
+    fn begin_logout(&mut self, now: Instant) {
+        let mut task = Task::new(TaskKind::Logout);
+        task.deadline = Some(now + self.config.timeouts.logout);
+        let itt = self.tasks.insert_beyond_limit(task);
+        match (itt, self.any_connection()) {
+            (Some(itt), Some(connection)) => {
+                connection.urgent.push_back(crate::connection::Urgent::Task(itt));
+            }
+            (_, None) | (None, Some(_)) => self.logged_out(),
+        }
+    }
+}
+
+/// Login requests carry a tag of their own; no task exists while they are exchanged.
+const LOGIN_TAG: Itt = match Itt::new(0) {
+    Some(tag) => tag,
+    None => unreachable!(),
+};
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("isid", &self.config.isid)
+            .field("tsih", &self.tsih)
+            .field("state", &self.state)
+            .field("tasks", &self.tasks.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}

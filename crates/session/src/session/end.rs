@@ -1,0 +1,73 @@
+//! How tasks and sessions end: each exactly once.
+
+use iscsi_pdu::Itt;
+
+use super::Session;
+use crate::error::{SessionError, TaskError};
+use crate::output::Output;
+use crate::state::{ConnectionState, SessionState};
+use crate::task::{Task, TaskKind};
+
+impl Session {
+    /// Ends a task without a response of its own; a late one for it will be dropped.
+    pub(crate) fn end_task(&mut self, itt: Itt, why: TaskError) {
+        for connection in &mut self.connections {
+            connection.forget(itt);
+        }
+        if let Some(task) = self.tasks.remove_aborted(itt) {
+            self.report(itt, task, why);
+        }
+    }
+
+    /// Tells whoever waits for the task that it failed.
+    fn report(&mut self, itt: Itt, task: Task, why: TaskError) {
+        self.stats.tasks_ended += 1;
+        let output = match task.kind {
+            TaskKind::Scsi(_) => Output::Completed { itt, result: Err(why) },
+            TaskKind::Management(management) if !management.internal => {
+                Output::Managed { itt, result: Err(why) }
+            }
+            TaskKind::Text(text) if !text.internal => Output::Discovered { itt, result: Err(why) },
+            TaskKind::Ping(ping) if !ping.internal => Output::Ponged { itt, result: Err(why) },
+            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
+                return;
+            }
+        };
+        self.outputs.push_back(output);
+    }
+
+    /// Ends the session because something went wrong; its connections are reset, so that nothing
+    /// still buffered reaches the target.
+    pub(crate) fn fail(&mut self, cause: SessionError) {
+        tracing::debug!(%cause, "the session fails");
+        self.finish(Err(cause), true);
+    }
+
+    /// Ends the session after a logout, whatever came of it.
+    pub(crate) fn logged_out(&mut self) {
+        let result = self.ending.take().map_or(Ok(()), Err);
+        self.finish(result, false);
+    }
+
+    fn finish(&mut self, result: Result<(), SessionError>, abortive: bool) {
+        if self.state == SessionState::Ended {
+            return;
+        }
+        self.state = SessionState::Ended;
+        self.login_deadline = None;
+        self.waiting.clear();
+        let closed = self.connections.drain(..).filter(|c| c.state != ConnectionState::Free);
+        let closed = closed.map(|c| Output::Disconnect { cid: c.cid, abortive });
+        self.outputs.extend(closed);
+        let cause = result.as_ref().err();
+        for itt in self.tasks.iter().map(|(itt, _)| itt).collect::<Vec<_>>() {
+            let Some(task) = self.tasks.remove(itt) else { continue };
+            let why = cause.map_or(TaskError::Closed, |cause| TaskError::Session {
+                cause: cause.clone(),
+                sent: task.is_sent(),
+            });
+            self.report(itt, task, why);
+        }
+        self.outputs.push_back(Output::Ended(result));
+    }
+}

@@ -1,0 +1,249 @@
+//! What the application may ask of a session.
+
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::keys::TextBuilder;
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, IscsiName, Itt, TaskFunction};
+
+use super::Session;
+use crate::config::SessionKind;
+use crate::connection::{Connection, Urgent};
+use crate::error::{SubmitError, TaskError};
+use crate::output::Output;
+use crate::state::{ConnectionState, SessionState};
+use crate::task::command::Command;
+use crate::task::payload::Payload;
+use crate::task::scsi::ScsiTask;
+use crate::task::text::TextTask;
+use crate::task::{Management, Ping, Task, TaskKind};
+
+impl Session {
+    /// Hands in a SCSI command; also before the login is over. It ends in one
+    /// [`Output::Completed`] with the tag returned here.
+    ///
+    /// # Errors
+    /// When the session is closing, as many tasks are outstanding as configured, a transfer is
+    /// longer than 2^32-1 bytes, or this is a discovery session.
+    pub fn submit(&mut self, command: Command, now: Instant) -> Result<Itt, SubmitError> {
+        self.check_open()?;
+        if self.config.kind == SessionKind::Discovery {
+            return Err(SubmitError::WrongSession);
+        }
+        let longest = command
+            .write
+            .as_ref()
+            .map_or(0, Payload::len)
+            .max(command.read.as_ref().map_or(0, BytesMut::len));
+        if u32::try_from(longest).is_err() {
+            return Err(SubmitError::TooLong);
+        }
+        let timeout = command.timeout.or(self.config.timeouts.command);
+        let immediate = command.immediate;
+        let kind = TaskKind::Scsi(Box::new(ScsiTask::new(command)));
+        self.enlist(kind, timeout, immediate, now)
+    }
+
+    /// Asks for the targets behind the portal, or in a normal session for the addresses of the
+    /// session's own target (RFC 7143 appendix C). It ends in one [`Output::Discovered`].
+    ///
+    /// # Errors
+    /// When the session is closing or as many tasks are outstanding as configured.
+    pub fn send_targets(&mut self, now: Instant) -> Result<Itt, SubmitError> {
+        let which = if self.config.kind == SessionKind::Discovery { "All" } else { "" };
+        self.exchange_targets(which, now)
+    }
+
+    /// Asks for the addresses of one target by name (RFC 7143 appendix C).
+    ///
+    /// # Errors
+    /// As [`send_targets`](Self::send_targets); and in a normal session, a name that is not that of
+    /// the session's own target is refused.
+    pub fn send_target(&mut self, name: &IscsiName, now: Instant) -> Result<Itt, SubmitError> {
+        match &self.config.kind {
+            SessionKind::Normal { target_name } if target_name != name => {
+                Err(SubmitError::WrongSession)
+            }
+            SessionKind::Normal { .. } | SessionKind::Discovery => {
+                self.exchange_targets(name.as_str(), now)
+            }
+        }
+    }
+
+    fn exchange_targets(&mut self, which: &str, now: Instant) -> Result<Itt, SubmitError> {
+        self.check_open()?;
+        let mut text = TextBuilder::new();
+        text.pair("SendTargets", which);
+        let kind = TaskKind::Text(TextTask::new(text.finish(), false));
+        self.enlist(kind, self.config.timeouts.command, false, now)
+    }
+
+    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is
+    /// only looked at for ABORT TASK. It ends in one [`Output::Managed`]; at a response of
+    /// "function complete" every task it concerns ends as aborted.
+    ///
+    /// # Errors
+    /// When the session is closing or as many tasks are outstanding as configured.
+    pub fn manage(
+        &mut self,
+        function: TaskFunction,
+        lun: Lun,
+        referenced: Option<Itt>,
+        now: Instant,
+    ) -> Result<Itt, SubmitError> {
+        self.check_open()?;
+        let management = self.management(function, lun, referenced, false);
+        let timeout = Some(self.config.timeouts.task_management);
+        self.enlist(TaskKind::Management(management), timeout, true, now)
+    }
+
+    /// Sends a NOP-Out that wants an answer. It ends in one [`Output::Ponged`].
+    ///
+    /// # Errors
+    /// When the session is closing or as many tasks are outstanding as configured.
+    pub fn ping(&mut self, now: Instant) -> Result<Itt, SubmitError> {
+        self.check_open()?;
+        let kind = TaskKind::Ping(Ping { sent_at: None, internal: false });
+        self.enlist(kind, Some(self.config.timeouts.nop_response), true, now)
+    }
+
+    /// Gives a command up. Not yet on the wire, it ends at once and leaves no hole in CmdSN;
+    /// otherwise an ABORT TASK is sent, and the command ends when the target has answered that,
+    /// or with its status if that comes first. A tag that has ended is ignored.
+    pub fn abort(&mut self, itt: Itt, now: Instant) {
+        self.abort_for(itt, TaskError::Aborted, now);
+        self.follow_up(now);
+    }
+
+    /// Ends the session in order: no new requests; when the last task is done, a logout that
+    /// closes the session (RFC 7143 §11.14).
+    pub fn logout(&mut self, now: Instant) {
+        match self.state {
+            SessionState::Free => self.logged_out(),
+            SessionState::LoggedIn => self.state = SessionState::Closing,
+            SessionState::Closing | SessionState::Ended => {}
+        }
+        self.follow_up(now);
+    }
+
+    /// Asks for one more connection in this session (RFC 7143 §4.2.2): an [`Output::Connect`]
+    /// follows.
+    ///
+    /// # Errors
+    /// When the session is not logged in, the CID is taken, or MaxConnections is reached.
+    pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
+        let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));
+        let taken = self.position(cid).is_some();
+        if self.state != SessionState::LoggedIn {
+            return Err(SubmitError::Closed);
+        }
+        if taken || self.connections.len() >= limit {
+            return Err(SubmitError::Full);
+        }
+        self.connections.push(Connection::new(cid, now));
+        self.login_deadline = Some(now + self.config.timeouts.login);
+        self.outputs.push_back(Output::Connect { cid, address: None });
+        Ok(())
+    }
+
+    const fn check_open(&self) -> Result<(), SubmitError> {
+        match self.state {
+            SessionState::Free | SessionState::LoggedIn => Ok(()),
+            SessionState::Closing | SessionState::Ended => Err(SubmitError::Closed),
+        }
+    }
+
+    fn enlist(
+        &mut self,
+        kind: TaskKind,
+        timeout: Option<Duration>,
+        immediate: bool,
+        now: Instant,
+    ) -> Result<Itt, SubmitError> {
+        let connection = self.allegiance_of(&kind);
+        let mut task = Task::new(kind);
+        task.deadline = timeout.map(|timeout| now + timeout);
+        let itt = self.tasks.insert(task).ok_or(SubmitError::Full)?;
+        if immediate {
+            self.push_urgent(connection, itt);
+        } else {
+            self.waiting.push_back(itt);
+        }
+        Ok(itt)
+    }
+
+    /// The connection a request must use: ABORT TASK goes where the task is (RFC 7143 §11.5.1).
+    fn allegiance_of(&self, kind: &TaskKind) -> Option<Cid> {
+        match kind {
+            TaskKind::Management(management) => {
+                management.referenced.and_then(|itt| self.tasks.get(itt)?.allegiance)
+            }
+            TaskKind::Scsi(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => None,
+        }
+    }
+
+    fn push_urgent(&mut self, cid: Option<Cid>, itt: Itt) {
+        let at = cid.and_then(|cid| self.position(cid));
+        let usable = |connection: &Connection| connection.state != ConnectionState::Free;
+        let at = at.or_else(|| self.connections.iter().position(usable)).unwrap_or_default();
+        if let Some(connection) = self.connections.get_mut(at) {
+            connection.urgent.push_back(Urgent::Task(itt));
+        }
+    }
+
+    fn management(
+        &self,
+        function: TaskFunction,
+        lun: Lun,
+        referenced: Option<Itt>,
+        internal: bool,
+    ) -> Management {
+        let abort = matches!(function, TaskFunction::AbortTask | TaskFunction::QueryTask);
+        let referenced = referenced.filter(|_| abort);
+        let whole_target =
+            matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
+        let task_lun = referenced.and_then(|itt| Some(self.tasks.get(itt)?.as_scsi()?.lun));
+        let lun = if whole_target { Lun::ZERO } else { task_lun.unwrap_or(lun) };
+        Management { function, lun, referenced, internal }
+    }
+
+    /// Gives a command up for a reason that its caller will see.
+    pub(crate) fn abort_for(&mut self, itt: Itt, why: TaskError, now: Instant) {
+        let Some(task) = self.tasks.get_mut(itt) else { return };
+        let sent = task.is_sent();
+        let Some(scsi) = task.as_scsi_mut() else { return };
+        if scsi.aborting.is_some() {
+            return;
+        }
+        if !sent {
+            self.waiting.retain(|queued| *queued != itt);
+            self.end_task(itt, why);
+            return;
+        }
+        let lun = scsi.lun;
+        scsi.aborting = Some(why);
+        self.tasks.set_deadline(itt, None);
+        let management = self.management(TaskFunction::AbortTask, lun, Some(itt), true);
+        let kind = TaskKind::Management(management);
+        let connection = self.allegiance_of(&kind);
+        let mut request = Task::new(kind);
+        request.deadline = Some(now + self.config.timeouts.task_management);
+        if let Some(request) = self.tasks.insert_beyond_limit(request) {
+            self.push_urgent(connection, request);
+        }
+    }
+
+    /// Ends a text exchange of the session's own with the target's invitation to negotiate: an
+    /// empty text request is enough (RFC 7143 §11.9.1).
+    pub(crate) fn answer_negotiation_request(&mut self) {
+        let pending = self.tasks.iter().any(|(_, task)| matches!(task.kind, TaskKind::Text(_)));
+        if pending {
+            return;
+        }
+        let task = Task::new(TaskKind::Text(TextTask::new(Bytes::new(), true)));
+        if let Some(itt) = self.tasks.insert_beyond_limit(task) {
+            self.waiting.push_back(itt);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What happens when nothing happens.
+
+use std::time::Instant;
+
+use iscsi_pdu::{Cid, Itt};
+
+use super::Session;
+use crate::connection::{Connection, Urgent};
+use crate::error::{SessionError, TaskError};
+use crate::state::{ConnectionState, SessionState};
+use crate::task::{Ping, Task, TaskKind};
+use crate::timer::Timer;
+
+impl Session {
+    /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for.
+    pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
+        let login = self.login_deadline.map(|deadline| (deadline, Timer::Login));
+        let task = self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
+        let nop = self.connections.iter().filter_map(|connection| self.nop_timer(connection));
+        login.into_iter().chain(task).chain(nop).min_by_key(|(deadline, _)| *deadline)
+    }
+
+    /// Time has passed. Calling too early or too often does no harm.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.login_deadline.is_some_and(|deadline| deadline <= now) {
+            self.fail(SessionError::TimedOut(Timer::Login));
+        }
+        while let Some((_, itt)) = self.tasks.first_deadline().filter(|(when, _)| *when <= now) {
+            self.task_timed_out(itt, now);
+        }
+        for cid in self.connections.iter().map(|connection| connection.cid).collect::<Vec<_>>() {
+            self.check_life(cid, now);
+        }
+        self.follow_up(now);
+    }
+
+    fn timer_of(&self, itt: Itt) -> Timer {
+        match self.tasks.get(itt).map(|task| &task.kind) {
+            Some(TaskKind::Management(_)) => Timer::TaskManagement,
+            Some(TaskKind::Ping(_)) => Timer::NopResponse,
+            Some(TaskKind::Logout) => Timer::Logout,
+            Some(TaskKind::Scsi(_) | TaskKind::Text(_)) | None => Timer::Command,
+        }
+    }
+
+    fn task_timed_out(&mut self, itt: Itt, now: Instant) {
+        let Some(task) = self.tasks.get(itt) else { return };
+        match &task.kind {
+            TaskKind::Scsi(_) => self.abort_for(itt, TaskError::TimedOut, now),
+            TaskKind::Ping(_) => self.end_task(itt, TaskError::TimedOut),
+            TaskKind::Text(_) if !task.is_sent() => {
+                self.waiting.retain(|queued| *queued != itt);
+                self.end_task(itt, TaskError::TimedOut);
+            }
+            TaskKind::Text(_) => self.fail(SessionError::TimedOut(Timer::Command)),
+            TaskKind::Management(_) => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
+            TaskKind::Logout => self.logged_out(),
+        }
+    }
+
+    /// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data.
+    fn nop_timer(&self, connection: &Connection) -> Option<(Instant, Timer)> {
+        if connection.state != ConnectionState::LoggedIn || self.state == SessionState::Ended {
+            return None;
+        }
+        let timeouts = &self.config.timeouts;
+        match (connection.ping, timeouts.nop_interval) {
+            (_, None) => None,
+            (Some(_), Some(_)) => {
+                Some((connection.last_progress + timeouts.nop_response, Timer::NopResponse))
+            }
+            (None, Some(interval)) => Some((connection.last_progress + interval, Timer::NopInterval)),
+        }
+    }
+
+    fn check_life(&mut self, cid: Cid, now: Instant) {
+        let Some(connection) = self.connections.iter().find(|connection| connection.cid == cid)
+        else {
+            return;
+        };
+        match self.nop_timer(connection).filter(|(deadline, _)| *deadline <= now) {
+            Some((_, Timer::NopInterval)) => self.ask_for_life(cid, now),
+            Some((_, timer)) => self.fail(SessionError::TimedOut(timer)),
+            None => {}
+        }
+    }
+
+    fn ask_for_life(&mut self, cid: Cid, now: Instant) {
+        let task = Task::new(TaskKind::Ping(Ping { sent_at: None, internal: true }));
+        let Some(itt) = self.tasks.insert_beyond_limit(task) else { return };
+        if let Some(connection) = self.connection_mut(cid) {
+            connection.ping = Some(itt);
+            connection.last_progress = now;
+            connection.urgent.push_back(Urgent::Task(itt));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The states of a connection and of a session (RFC 7143 §8).
+
+/// A connection, seen from the initiator (RFC 7143 §8.1).
+///
+/// ```text
+///   FREE ──► XPT_WAIT ──► IN_LOGIN ──► LOGGED_IN ──► IN_LOGOUT ──► FREE
+///               │             │            │             │
+///               └─────────────┴────────────┴─────────────┘
+///                      transport lost, protocol broken ──► FREE
+/// ```
+/// CLEANUP_WAIT is for connections that are recovered; at ErrorRecoveryLevel 0 a connection that
+/// fails takes its session with it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ConnectionState {
+    /// S1: no transport connection, and none asked for.
+    Free,
+    /// S2: the transport connection is being made.
+    XptWait,
+    /// S4: login requests and responses, nothing else.
+    InLogin,
+    /// S5: full feature phase.
+    LoggedIn,
+    /// S6: a logout request is in wire order; nothing follows it.
+    InLogout,
+}
+
+impl ConnectionState {
+    /// Whether there is a transport connection that bytes may come from.
+    pub(crate) const fn is_live(self) -> bool {
+        matches!(self, Self::InLogin | Self::LoggedIn | Self::InLogout)
+    }
+}
+
+/// A session (RFC 7143 §8.3), with the steps of its end told apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SessionState {
+    /// Q1 FREE: the first login is under way.
+    Free,
+    /// Q3 LOGGED_IN.
+    LoggedIn,
+    /// Q3 still, but no new request is taken: the logout follows the last task.
+    Closing,
+    /// It is over.
+    Ended,
+}

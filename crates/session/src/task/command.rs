@@ -1,0 +1,83 @@
+//! What the caller hands in, and what comes back.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::{Cdb, Lun, Status};
+use iscsi_pdu::{Residual, TaskAttribute};
+
+use super::payload::Payload;
+
+/// A SCSI command (RFC 7143 §11.3).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Command {
+    /// The logical unit that executes it.
+    pub lun: Lun,
+    /// The command descriptor block, 1 to 260 bytes.
+    pub cdb: Cdb,
+    /// The task attribute; Simple unless said otherwise.
+    pub attribute: TaskAttribute,
+    /// Delivered at once, outside the command window; not for ordinary I/O.
+    pub immediate: bool,
+    /// Data to the target, at most 2^32-1 bytes.
+    pub write: Option<Payload>,
+    /// Where data from the target lands: its length is what is expected, at most 2^32-1 bytes.
+    pub read: Option<BytesMut>,
+    /// Time limit of this command instead of the session's.
+    pub timeout: Option<Duration>,
+}
+
+impl Command {
+    /// A command without data.
+    pub const fn new(lun: Lun, cdb: Cdb) -> Self {
+        Self {
+            lun,
+            cdb,
+            attribute: TaskAttribute::Simple,
+            immediate: false,
+            write: None,
+            read: None,
+            timeout: None,
+        }
+    }
+
+    /// Adds data to be sent to the target.
+    #[must_use]
+    pub fn with_write(mut self, payload: impl Into<Payload>) -> Self {
+        self.write = Some(payload.into());
+        self
+    }
+
+    /// Adds a buffer that data from the target lands in.
+    #[must_use]
+    pub fn with_read(mut self, buffer: BytesMut) -> Self {
+        self.read = Some(buffer);
+        self
+    }
+
+    /// Sets the time limit of this command.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+/// How a SCSI command ended at the target, whatever its status.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Completion {
+    /// The SCSI status, as the target gave it.
+    pub status: Status,
+    /// Status Qualifier; zero below iSCSIProtocolLevel 2 (RFC 7144 §4).
+    pub status_qualifier: u16,
+    /// Sense data; empty unless the status calls for it.
+    pub sense: Bytes,
+    /// What was left over or missing of the transfer.
+    pub residual: Residual,
+    /// The same for the read half of a bidirectional command.
+    pub bidirectional_residual: Residual,
+    /// The read buffer, cut to the bytes that the target says it sent; empty for other commands.
+    pub data: BytesMut,
+}

@@ -1,0 +1,82 @@
+//! Tasks: what the session has been asked to do and has not finished.
+
+pub(crate) mod command;
+pub(crate) mod payload;
+mod ranges;
+pub(crate) mod read;
+pub(crate) mod scsi;
+pub(crate) mod set;
+pub(crate) mod text;
+pub(crate) mod write;
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, CmdSn, Itt, TaskFunction};
+
+use scsi::ScsiTask;
+use text::TextTask;
+
+/// A task and where it stands.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) kind: TaskKind,
+    /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).
+    pub(crate) allegiance: Option<Cid>,
+    /// The number its first PDU carried.
+    pub(crate) cmd_sn: Option<CmdSn>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// The kinds of task.
+#[derive(Debug)]
+pub(crate) enum TaskKind {
+    Scsi(Box<ScsiTask>),
+    Management(Management),
+    Text(TextTask),
+    Ping(Ping),
+    Logout,
+}
+
+/// A task management function (RFC 7143 §11.5).
+#[derive(Debug)]
+pub(crate) struct Management {
+    pub(crate) function: TaskFunction,
+    pub(crate) lun: Lun,
+    pub(crate) referenced: Option<Itt>,
+    /// Whether the session asked for it itself, so that nobody waits for the answer.
+    pub(crate) internal: bool,
+}
+
+/// A NOP-Out that wants an answer (RFC 7143 §11.18).
+#[derive(Debug)]
+pub(crate) struct Ping {
+    pub(crate) sent_at: Option<Instant>,
+    /// Whether the session asked for it itself, as a sign of life.
+    pub(crate) internal: bool,
+}
+
+impl Task {
+    pub(crate) const fn new(kind: TaskKind) -> Self {
+        Self { kind, allegiance: None, cmd_sn: None, deadline: None }
+    }
+
+    /// Whether any of it has been put in wire order.
+    pub(crate) const fn is_sent(&self) -> bool {
+        self.allegiance.is_some()
+    }
+
+    pub(crate) fn as_scsi_mut(&mut self) -> Option<&mut ScsiTask> {
+        match &mut self.kind {
+            TaskKind::Scsi(task) => Some(task),
+            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => None,
+        }
+    }
+
+    pub(crate) const fn as_scsi(&self) -> Option<&ScsiTask> {
+        match &self.kind {
+            TaskKind::Scsi(task) => Some(task),
+            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => None,
+        }
+    }
+}

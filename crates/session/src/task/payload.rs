@@ -1,0 +1,171 @@
+//! Write data that the caller owns: a list of pages, shared by reference count, never copied.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+
+/// The data of a write: one page or many, of any sizes, in order.
+///
+/// Cloning shares the pages. The bytes are those the caller handed in: they go to the socket from
+/// where they lie, and cannot change while a data digest depends on them.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    pages: Arc<[Page]>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Page {
+    /// Where the page begins in the payload.
+    start: usize,
+    bytes: Bytes,
+}
+
+impl Payload {
+    /// Joins pages in order; empty ones are left out.
+    pub fn from_pages(pages: impl IntoIterator<Item = Bytes>) -> Self {
+        let mut len = 0;
+        let pages = pages
+            .into_iter()
+            .filter(|bytes| !bytes.is_empty())
+            .map(|bytes| {
+                let start = len;
+                len += bytes.len();
+                Page { start, bytes }
+            })
+            .collect();
+        Self { pages, len }
+    }
+
+    /// Length, bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no byte at all.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A view of the bytes from `offset`, `len` of them, cut to what there is.
+    pub(crate) fn slice(&self, offset: usize, len: usize) -> PayloadSlice {
+        let offset = offset.min(self.len);
+        let page = self.pages.partition_point(|page| page.start + page.bytes.len() <= offset);
+        let skip = self.pages.get(page).map_or(0, |page| offset - page.start);
+        let remaining = len.min(self.len - offset);
+        PayloadSlice { pages: Arc::clone(&self.pages), page, skip, remaining }
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self::from_pages([bytes])
+    }
+}
+
+impl From<Vec<Bytes>> for Payload {
+    fn from(pages: Vec<Bytes>) -> Self {
+        Self::from_pages(pages)
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(Bytes::from(bytes))
+    }
+}
+
+impl From<&'static [u8]> for Payload {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::from(Bytes::from_static(bytes))
+    }
+}
+
+/// A range of a [`Payload`] on its way to the socket.
+#[derive(Clone, Debug)]
+pub(crate) struct PayloadSlice {
+    pages: Arc<[Page]>,
+    /// Index of the page that holds the next byte.
+    page: usize,
+    /// Bytes of that page that are behind us.
+    skip: usize,
+    remaining: usize,
+}
+
+impl PayloadSlice {
+    /// The pieces of pages that make up the range, in order.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let mut remaining = self.remaining;
+        let mut skip = self.skip;
+        self.pages.get(self.page..).unwrap_or_default().iter().map_while(move |page| {
+            let piece = page.bytes.get(skip..).unwrap_or_default();
+            skip = 0;
+            let piece = piece.get(..remaining).unwrap_or(piece);
+            remaining -= piece.len();
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+}
+
+impl Buf for PayloadSlice {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.pieces().next().unwrap_or_default()
+    }
+
+    fn chunks_vectored<'a>(&'a self, dst: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        for (slot, piece) in dst.iter_mut().zip(self.pieces()) {
+            *slot = IoSlice::new(piece);
+            filled += 1;
+        }
+        filled
+    }
+
+    fn advance(&mut self, count: usize) {
+        let mut count = count.min(self.remaining);
+        self.remaining -= count;
+        while let Some(page) = self.pages.get(self.page) {
+            let left = page.bytes.len() - self.skip;
+            if count < left {
+                self.skip += count;
+                return;
+            }
+            count -= left;
+            self.page += 1;
+            self.skip = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload() -> Payload {
+        Payload::from_pages(["abc", "", "de", "fghij"].map(|s| Bytes::from_static(s.as_bytes())))
+    }
+
+    #[test]
+    fn every_range_reads_as_the_joined_pages() {
+        let whole = b"abcdefghij";
+        for start in 0..=whole.len() {
+            for end in start..=whole.len() {
+                let mut slice = payload().slice(start, end - start);
+                assert_eq!(slice.pieces().collect::<Vec<_>>().concat(), &whole[start..end]);
+                assert_eq!(slice.copy_to_bytes(slice.remaining()), &whole[start..end]);
+                assert!(!slice.has_remaining());
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_are_cut_to_the_payload() {
+        assert_eq!(payload().slice(8, 100).remaining(), 2);
+        assert_eq!(payload().slice(100, 1).remaining(), 0);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which bytes of a transfer have passed.
+
+/// A set of byte ranges, sorted and merged. In order, as nearly all transfers are, it holds one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges(Vec<(usize, usize)>);
+
+impl Ranges {
+    /// Adds `start..end`; overlaps merge.
+    pub(crate) fn insert(&mut self, start: usize, end: usize) {
+        if start >= end {
+            return;
+        }
+        let first = self.0.partition_point(|range| range.1 < start);
+        let last = self.0.partition_point(|range| range.0 <= end);
+        let touched = self.0.get(first..last).unwrap_or_default();
+        let start = touched.first().map_or(start, |range| range.0.min(start));
+        let end = touched.last().map_or(end, |range| range.1.max(end));
+        self.0.splice(first..last, [(start, end)]);
+    }
+
+    /// Whether any byte of `start..end` has passed.
+    pub(crate) fn overlaps(&self, start: usize, end: usize) -> bool {
+        let first = self.0.partition_point(|range| range.1 <= start);
+        start < end && self.0.get(first).is_some_and(|range| range.0 < end)
+    }
+
+    /// The length of the first range, if it begins at zero.
+    pub(crate) fn contiguous(&self) -> usize {
+        self.0.first().map_or(0, |range| if range.0 == 0 { range.1 } else { 0 })
+    }
+
+    /// The end of the last range.
+    pub(crate) fn end(&self) -> usize {
+        self.0.last().map_or(0, |range| range.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ranges;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The set agrees with a plain array of flags.
+        #[test]
+        fn agrees_with_flags(ops in prop::collection::vec((0usize..40, 0usize..12), 0..30), probe in (0usize..50, 0usize..12)) {
+            let mut ranges = Ranges::default();
+            let mut flags = [false; 64];
+            for (start, len) in ops {
+                ranges.insert(start, start + len);
+                flags[start..start + len].fill(true);
+            }
+            prop_assert_eq!(ranges.contiguous(), flags.iter().take_while(|flag| **flag).count());
+            prop_assert_eq!(ranges.end(), flags.iter().rposition(|flag| *flag).map_or(0, |at| at + 1));
+            prop_assert_eq!(ranges.overlaps(probe.0, probe.0 + probe.1), flags[probe.0..probe.0 + probe.1].contains(&true));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The read half of a task: where Data-In lands, and whether all of it came (RFC 7143 §11.7).
+
+use bytes::BytesMut;
+use iscsi_pdu::{DataIn, DataSn};
+
+use super::ranges::Ranges;
+use crate::error::ProtocolError;
+use crate::params::Negotiated;
+
+/// The caller's buffer and the account of what landed in it.
+#[derive(Debug)]
+pub(crate) struct ReadTransfer {
+    buffer: BytesMut,
+    received: Ranges,
+}
+
+impl ReadTransfer {
+    pub(crate) fn new(buffer: BytesMut) -> Self {
+        Self { buffer, received: Ranges::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Checks a Data-In header with a data segment of `len` bytes, before any byte of it lands.
+    pub(crate) fn admit(
+        &self,
+        data_in: &DataIn,
+        len: usize,
+        expected: DataSn,
+        agreed: &Negotiated,
+    ) -> Result<(), ProtocolError> {
+        let error = |reason| Err(ProtocolError::DataIn { itt: data_in.itt, reason });
+        if data_in.data_sn != expected {
+            return error("DataSN is not the next one");
+        }
+        let start = data_in.buffer_offset as usize;
+        let end = start.saturating_add(len);
+        if end > self.len() {
+            return error("it ends beyond the buffer");
+        }
+        if self.received.overlaps(start, end) {
+            return error("it repeats bytes that were sent before");
+        }
+        let in_order = agreed.data_pdu_in_order && agreed.data_sequence_in_order;
+        if in_order && len > 0 && start < self.received.end() {
+            return error("its offset goes back although data is in order");
+        }
+        Ok(())
+    }
+
+    /// Counts a Data-In whose data has landed.
+    pub(crate) fn landed(&mut self, data_in: &DataIn, len: usize) {
+        let start = data_in.buffer_offset as usize;
+        self.received.insert(start, start + len);
+    }
+
+    /// The part of the buffer in which `len` bytes from `offset` land.
+    pub(crate) fn place(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        self.buffer.get_mut(offset..offset.saturating_add(len)).unwrap_or_default()
+    }
+
+    /// How many of the first bytes have landed, without a hole.
+    pub(crate) fn contiguous(&self) -> usize {
+        self.received.contiguous()
+    }
+
+    /// Gives the buffer back, cut to `len` bytes.
+    pub(crate) fn into_buffer(mut self, len: usize) -> BytesMut {
+        self.buffer.truncate(len);
+        self.buffer
+    }
+}

@@ -1,0 +1,117 @@
+//! A SCSI command in flight.
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::{Cdb, Lun, Status};
+use iscsi_pdu::{DataSn, R2tSn, Residual, TaskAttribute};
+
+use super::command::{Command, Completion};
+use super::read::ReadTransfer;
+use super::write::WriteTransfer;
+use crate::error::TaskError;
+
+/// A SCSI command and its transfers.
+#[derive(Debug)]
+pub(crate) struct ScsiTask {
+    pub(crate) lun: Lun,
+    pub(crate) cdb: Cdb,
+    pub(crate) attribute: TaskAttribute,
+    pub(crate) immediate: bool,
+    pub(crate) write: Option<WriteTransfer>,
+    pub(crate) read: Option<ReadTransfer>,
+    /// The number of the next Data-In or R2T: they share one count (RFC 7143 §4.2.2.4).
+    next_sn: u32,
+    /// Why the task is being aborted, once it is.
+    pub(crate) aborting: Option<TaskError>,
+}
+
+/// What a response PDU or a Data-In with status says.
+#[derive(Debug)]
+pub(crate) struct Conclusion {
+    pub(crate) status: Status,
+    pub(crate) status_qualifier: u16,
+    pub(crate) sense: Bytes,
+    pub(crate) residual: Residual,
+    pub(crate) bidirectional_residual: Residual,
+    /// Data-In and R2T PDUs the target counted; zero from targets that do not count.
+    pub(crate) exp_data_sn: DataSn,
+    /// Write data that the target cannot have seen, because it was taken back from the outbox.
+    pub(crate) withdrawn: bool,
+}
+
+impl ScsiTask {
+    pub(crate) fn new(command: Command) -> Self {
+        Self {
+            lun: command.lun,
+            cdb: command.cdb,
+            attribute: command.attribute,
+            immediate: command.immediate,
+            write: command.write.map(WriteTransfer::new),
+            read: command.read.map(ReadTransfer::new),
+            next_sn: 0,
+            aborting: None,
+        }
+    }
+
+    /// The DataSN or R2TSN that comes next.
+    pub(crate) const fn next_data_sn(&self) -> DataSn {
+        DataSn::new(self.next_sn)
+    }
+
+    pub(crate) const fn next_r2t_sn(&self) -> R2tSn {
+        R2tSn::new(self.next_sn)
+    }
+
+    pub(crate) const fn count_sn(&mut self) {
+        self.next_sn = self.next_sn.wrapping_add(1);
+    }
+
+    /// Judges the end of the command: the status stands only if the bytes it vouches for moved.
+    pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
+        let bidirectional = self.write.is_some() && self.read.is_some();
+        let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };
+        let write_len = self.write.as_ref().map_or(0, WriteTransfer::len);
+        let read_len = self.read.as_ref().map_or(0, ReadTransfer::len);
+        let written = if self.write.is_some() { after(write_len, end.residual) } else { 0 };
+        let wanted = after(read_len, read_residual);
+        if end.status == Status::GOOD {
+            self.check_write(written, end.withdrawn)?;
+            self.check_read(wanted, end.exp_data_sn)?;
+        }
+        let landed = self.read.as_ref().map_or(0, ReadTransfer::contiguous).min(wanted);
+        Ok(Completion {
+            status: end.status,
+            status_qualifier: end.status_qualifier,
+            sense: end.sense,
+            residual: end.residual,
+            bidirectional_residual: end.bidirectional_residual,
+            data: self.read.map_or_else(BytesMut::new, |read| read.into_buffer(landed)),
+        })
+    }
+
+    fn check_write(&self, expected: usize, withdrawn: bool) -> Result<(), TaskError> {
+        let Some(write) = &self.write else { return Ok(()) };
+        let transferred = write.contiguous();
+        if transferred < expected || (withdrawn && expected == write.len()) {
+            return Err(TaskError::DataMissing { expected, transferred });
+        }
+        Ok(())
+    }
+
+    /// Some targets leave ExpDataSN at zero, so the bytes are counted as well.
+    fn check_read(&self, expected: usize, exp_data_sn: DataSn) -> Result<(), TaskError> {
+        let Some(read) = &self.read else { return Ok(()) };
+        let transferred = read.contiguous();
+        if transferred < expected || exp_data_sn.is_after(self.next_data_sn()) {
+            return Err(TaskError::DataMissing { expected, transferred });
+        }
+        Ok(())
+    }
+}
+
+/// The bytes that moved of a transfer of `len`, by the target's account.
+fn after(len: usize, residual: Residual) -> usize {
+    match residual {
+        Residual::Underflow(left) => len.saturating_sub(left as usize),
+        Residual::None | Residual::Overflow(_) => len,
+    }
+}

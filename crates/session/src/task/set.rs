@@ -1,0 +1,200 @@
+//! The tasks of a session, found by their tag.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
+
+use iscsi_pdu::Itt;
+
+use super::{Task, TaskKind};
+
+/// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a
+/// finished task does not come back for a long time and never names another task.
+const SLOT_BITS: u32 = 12;
+const MAX_SLOTS: usize = 1 << SLOT_BITS;
+/// Invariant: with this generation the tag would be the reserved 0xffffffff for the last slot.
+const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
+
+/// A slab of tasks.
+#[derive(Debug, Default)]
+pub(crate) struct TaskSet {
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    limit: usize,
+    deadlines: BTreeSet<(Instant, Itt)>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    task: Option<Task>,
+    /// The last task of the slot ended by an abort, so that a late PDU for it means no harm.
+    aborted: Option<Itt>,
+}
+
+impl TaskSet {
+    /// Room for `limit` tasks, at most 4096.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit: limit.clamp(1, MAX_SLOTS), ..Self::default() }
+    }
+
+    /// Adds a task, if there is room, and gives it a tag that no live task has.
+    pub(crate) fn insert(&mut self, task: Task) -> Option<Itt> {
+        if self.len() >= self.limit {
+            return None;
+        }
+        self.insert_beyond_limit(task)
+    }
+
+    /// The same, with room beyond the limit: for what the session itself must be able to ask.
+    pub(crate) fn insert_beyond_limit(&mut self, task: Task) -> Option<Itt> {
+        let at = match self.free.pop_front() {
+            Some(at) => at,
+            None if self.slots.len() < MAX_SLOTS => {
+                self.slots.push(Slot::default());
+                u32::try_from(self.slots.len() - 1).ok()?
+            }
+            None => return None,
+        };
+        let slot = self.slots.get_mut(at as usize)?;
+        let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
+        if let Some(deadline) = task.deadline {
+            self.deadlines.insert((deadline, itt));
+        }
+        slot.task = Some(task);
+        Some(itt)
+    }
+
+    /// Takes a task out; its tag is not used again until the generations have gone round.
+    pub(crate) fn remove(&mut self, itt: Itt) -> Option<Task> {
+        let at = slot_of(itt);
+        let slot = self.slots.get_mut(at as usize).filter(|slot| slot.names(itt))?;
+        let task = slot.task.take()?;
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        slot.aborted = None;
+        self.free.push_back(at);
+        if let Some(deadline) = task.deadline {
+            self.deadlines.remove(&(deadline, itt));
+        }
+        Some(task)
+    }
+
+    /// Takes a task out that ended without a response of its own: one may still be on its way.
+    pub(crate) fn remove_aborted(&mut self, itt: Itt) -> Option<Task> {
+        let task = self.remove(itt)?;
+        if let Some(slot) = self.slots.get_mut(slot_of(itt) as usize) {
+            slot.aborted = Some(itt);
+        }
+        Some(task)
+    }
+
+    /// Whether the tag belonged to a task that was aborted, and to none since.
+    pub(crate) fn was_aborted(&self, itt: Itt) -> bool {
+        self.slots.get(slot_of(itt) as usize).is_some_and(|slot| slot.aborted == Some(itt))
+    }
+
+    pub(crate) fn get(&self, itt: Itt) -> Option<&Task> {
+        let slot = self.slots.get(slot_of(itt) as usize)?;
+        slot.task.as_ref().filter(|_| slot.names(itt))
+    }
+
+    pub(crate) fn get_mut(&mut self, itt: Itt) -> Option<&mut Task> {
+        let slot = self.slots.get_mut(slot_of(itt) as usize).filter(|slot| slot.names(itt))?;
+        slot.task.as_mut()
+    }
+
+    /// Sets or lifts the time limit of a task.
+    pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
+        let Some(task) = self.get_mut(itt) else { return };
+        let old = std::mem::replace(&mut task.deadline, deadline);
+        if let Some(old) = old {
+            self.deadlines.remove(&(old, itt));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, itt));
+        }
+    }
+
+    /// The task whose time is up first.
+    pub(crate) fn first_deadline(&self) -> Option<(Instant, Itt)> {
+        self.deadlines.first().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Live tasks with their tags, by slot.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Itt, &Task)> {
+        (0u32..).zip(&self.slots).filter_map(|(at, slot)| {
+            let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
+            Some((itt, slot.task.as_ref()?))
+        })
+    }
+
+    /// Whether work is left that a logout should wait for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.iter().any(|(_, task)| match &task.kind {
+            TaskKind::Scsi(_) => true,
+            TaskKind::Text(text) => !text.internal,
+            TaskKind::Management(management) => !management.internal,
+            TaskKind::Ping(_) | TaskKind::Logout => false,
+        })
+    }
+}
+
+impl Slot {
+    const fn names(&self, itt: Itt) -> bool {
+        self.generation == itt.get() >> SLOT_BITS
+    }
+}
+
+const fn slot_of(itt: Itt) -> u32 {
+    itt.get() & (MAX_SLOTS as u32 - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ping() -> Task {
+        Task::new(TaskKind::Logout)
+    }
+
+    #[test]
+    fn seq_21_tags_are_unique_and_do_not_come_back_at_once() {
+        let mut set = TaskSet::new(4);
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            let itt = set.insert(ping()).unwrap();
+            assert!(seen.insert(itt));
+            assert!(set.get(itt).is_some());
+            set.remove(itt);
+            assert!(set.get(itt).is_none() && set.remove(itt).is_none());
+        }
+    }
+
+    #[test]
+    fn seq_21_generations_wrap_without_the_reserved_tag() {
+        let mut set = TaskSet::new(MAX_SLOTS);
+        let tags: Vec<Itt> = (0..MAX_SLOTS).map(|_| set.insert(ping()).unwrap()).collect();
+        assert!(set.insert_beyond_limit(ping()).is_none());
+        for slot in &mut set.slots {
+            slot.generation = GENERATIONS - 1;
+        }
+        let last = Itt::new((GENERATIONS - 1) << SLOT_BITS | (MAX_SLOTS as u32 - 1)).unwrap();
+        assert!(set.remove(last).is_some());
+        let next = set.insert(ping()).unwrap();
+        assert_eq!(next.get(), MAX_SLOTS as u32 - 1);
+        assert_ne!(Some(&next), tags.first());
+    }
+
+    #[test]
+    fn limit_holds_back_the_caller_but_not_the_session() {
+        let mut set = TaskSet::new(1);
+        let first = set.insert(ping()).unwrap();
+        assert!(set.insert(ping()).is_none());
+        assert!(set.insert_beyond_limit(ping()).is_some());
+        set.remove_aborted(first);
+        assert!(set.was_aborted(first));
+    }
+}

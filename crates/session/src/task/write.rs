@@ -1,0 +1,180 @@
+//! The write half of a task: immediate, unsolicited and solicited data (RFC 7143 §4.2.5.2).
+
+use std::collections::VecDeque;
+
+use iscsi_pdu::{DataSn, R2t, R2tSn, Ttt};
+
+use super::payload::{Payload, PayloadSlice};
+use super::ranges::Ranges;
+use crate::error::ProtocolError;
+use crate::params::Negotiated;
+
+/// What of a payload has been asked for, and what goes out next.
+#[derive(Debug)]
+pub(crate) struct WriteTransfer {
+    payload: Payload,
+    /// The rest of the first burst, after immediate data.
+    unsolicited: Option<Burst>,
+    /// R2Ts in the order in which they came, each with its rest.
+    solicited: VecDeque<Burst>,
+    /// What has been handed to the outbox.
+    sent: Ranges,
+}
+
+/// A sequence of Data-Out PDUs that ends with the F bit.
+#[derive(Debug)]
+struct Burst {
+    ttt: Option<Ttt>,
+    next: usize,
+    end: usize,
+    data_sn: DataSn,
+}
+
+/// The variable part of one Data-Out PDU.
+#[derive(Debug)]
+pub(crate) struct DataOutPart {
+    pub(crate) ttt: Option<Ttt>,
+    pub(crate) data_sn: DataSn,
+    pub(crate) offset: usize,
+    pub(crate) is_final: bool,
+    pub(crate) data: PayloadSlice,
+}
+
+/// What goes with the command PDU itself.
+#[derive(Debug)]
+pub(crate) struct FirstPart {
+    pub(crate) immediate: PayloadSlice,
+    /// F: no unsolicited Data-Out follows.
+    pub(crate) is_final: bool,
+}
+
+impl WriteTransfer {
+    pub(crate) fn new(payload: Payload) -> Self {
+        Self {
+            payload,
+            unsolicited: None,
+            solicited: VecDeque::new(),
+            sent: Ranges::default(),
+        }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// Splits off what goes with the command, and queues the rest of the first burst.
+    ///
+    /// Once any unsolicited Data-Out is sent, the first burst is sent whole: exactly the smaller
+    /// of FirstBurstLength and the transfer (RFC 7143 §13.14).
+    pub(crate) fn begin(&mut self, agreed: &Negotiated) -> FirstPart {
+        let first_burst = self.len().min(agreed.first_burst_length as usize);
+        let immediate = if agreed.immediate_data {
+            first_burst.min(segment_limit(agreed, first_burst))
+        } else {
+            0
+        };
+        if !agreed.initial_r2t && immediate < first_burst {
+            self.unsolicited = Some(Burst {
+                ttt: None,
+                next: immediate,
+                end: first_burst,
+                data_sn: DataSn::default(),
+            });
+        }
+        self.sent.insert(0, immediate);
+        FirstPart {
+            immediate: self.payload.slice(0, immediate),
+            is_final: self.unsolicited.is_none(),
+        }
+    }
+
+    /// Queues what an R2T asks for; a repeated R2TSN is discarded.
+    pub(crate) fn solicit(
+        &mut self,
+        r2t: &R2t,
+        expected: R2tSn,
+        agreed: &Negotiated,
+    ) -> Result<Accepted, ProtocolError> {
+        let error = |reason| Err(ProtocolError::R2t { itt: r2t.itt, reason });
+        if r2t.r2t_sn.is_before(expected) {
+            return Ok(Accepted::Repeated);
+        }
+        if r2t.r2t_sn != expected {
+            return error("R2TSN leaves a gap");
+        }
+        let next = r2t.buffer_offset as usize;
+        let end = next.saturating_add(r2t.desired_data_transfer_length.get() as usize);
+        if end > self.len() {
+            return error("it asks for data beyond the end of the transfer");
+        }
+        if self.solicited.len() >= usize::from(agreed.max_outstanding_r2t) {
+            return error("more R2Ts are outstanding than MaxOutstandingR2T");
+        }
+        self.solicited.push_back(Burst { ttt: Some(r2t.ttt), next, end, data_sn: DataSn::default() });
+        Ok(Accepted::Queued)
+    }
+
+    /// The next Data-Out of the first burst.
+    pub(crate) fn next_unsolicited(&mut self, agreed: &Negotiated) -> Option<DataOutPart> {
+        let burst = self.unsolicited.as_mut()?;
+        let part = burst.take(&self.payload, agreed);
+        self.sent.insert(part.offset, part.offset + bytes::Buf::remaining(&part.data));
+        if part.is_final {
+            self.unsolicited = None;
+        }
+        Some(part)
+    }
+
+    /// The next Data-Out of the oldest R2T.
+    pub(crate) fn next_solicited(&mut self, agreed: &Negotiated) -> Option<DataOutPart> {
+        let burst = self.solicited.front_mut()?;
+        let part = burst.take(&self.payload, agreed);
+        self.sent.insert(part.offset, part.offset + bytes::Buf::remaining(&part.data));
+        if part.is_final {
+            self.solicited.pop_front();
+        }
+        Some(part)
+    }
+
+    /// How many of the first bytes of the payload have been handed to the outbox, without a hole.
+    pub(crate) fn contiguous(&self) -> usize {
+        self.sent.contiguous()
+    }
+
+    /// Whether the target has asked for data that has not been handed to the outbox.
+    pub(crate) fn owes_data(&self) -> bool {
+        self.unsolicited.is_some() || !self.solicited.is_empty()
+    }
+}
+
+/// What became of an R2T.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Accepted {
+    Queued,
+    Repeated,
+}
+
+impl Burst {
+    /// Cuts off one PDU's worth; the last one of the burst has the F bit.
+    fn take(&mut self, payload: &Payload, agreed: &Negotiated) -> DataOutPart {
+        let left = self.end - self.next;
+        let len = left.min(segment_limit(agreed, left));
+        let part = DataOutPart {
+            ttt: self.ttt,
+            data_sn: self.data_sn,
+            offset: self.next,
+            is_final: len == left,
+            data: payload.slice(self.next, len),
+        };
+        self.next += len;
+        self.data_sn = self.data_sn.next();
+        part
+    }
+}
+
+/// The longest data segment for the next PDU of a sequence with `left` bytes to go: the target's
+/// MaxRecvDataSegmentLength, cut to a multiple of four when more follows (RFC 7143 §11.7).
+const fn segment_limit(agreed: &Negotiated, left: usize) -> usize {
+    let limit = agreed.target_max_recv_data_segment_length as usize;
+    if left > limit { limit & !3 } else { limit }
+}

@@ -1,0 +1,102 @@
+//! What goes out at once and uses no CmdSN up: answers to pings, pings of our own, task
+//! management, logout, immediate commands (RFC 7143 §4.2.2.1).
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, CmdSn, Itt, LogoutReason, LogoutRequest, NopOut, TaskFunction};
+use iscsi_pdu::{DataSn, TaskManagementRequest, Ttt};
+
+use crate::Session;
+use crate::connection::Urgent;
+use crate::state::ConnectionState;
+use crate::task::payload::Payload;
+use crate::task::{Management, Task, TaskKind};
+
+impl Session {
+    pub(super) fn queue_urgent(&mut self, at: usize, now: Instant) -> bool {
+        let Some(urgent) = self.connections.get_mut(at).and_then(|c| c.urgent.pop_front()) else {
+            return false;
+        };
+        match urgent {
+            Urgent::Task(itt) => self.queue_immediate(at, itt, now),
+            Urgent::PingReply { ttt, lun } => self.queue_nop_out(at, None, Some(ttt), lun),
+            Urgent::Acknowledgement { lun } => self.queue_nop_out(at, None, None, lun),
+        }
+        true
+    }
+
+    fn queue_immediate(&mut self, at: usize, itt: Itt, now: Instant) {
+        let cmd_sn = self.window.current();
+        let Some(cid) = self.connections.get(at).map(|connection| connection.cid) else { return };
+        let Some(task) = self.tasks.get_mut(itt) else { return };
+        task.allegiance = Some(cid);
+        task.cmd_sn = Some(cmd_sn);
+        match &mut task.kind {
+            TaskKind::Scsi(_) => self.queue_scsi_command(at, itt, cmd_sn),
+            TaskKind::Text(_) => self.queue_text_request(at, itt, cmd_sn),
+            TaskKind::Ping(ping) => {
+                ping.sent_at = Some(now);
+                self.queue_nop_out(at, Some(itt), None, Lun::ZERO);
+            }
+            TaskKind::Management(_) => self.queue_management(at, itt, cmd_sn),
+            TaskKind::Logout => self.queue_logout(at, itt, cid, cmd_sn),
+        }
+    }
+
+    fn queue_nop_out(&mut self, at: usize, itt: Option<Itt>, ttt: Option<Ttt>, lun: Lun) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+        let cmd_sn = self.window.current();
+        let nop = NopOut { immediate: true, lun, itt, ttt, cmd_sn, exp_stat_sn };
+        self.push(at, nop.encode().into(), Payload::default().slice(0, 0));
+    }
+
+    fn queue_management(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+        let Some(TaskKind::Management(management)) = self.tasks.get(itt).map(|task| &task.kind)
+        else {
+            return;
+        };
+        let request = TaskManagementRequest {
+            immediate: true,
+            function: management.function,
+            lun: management.lun,
+            itt,
+            referenced_task_tag: management.referenced,
+            cmd_sn,
+            exp_stat_sn,
+            ref_cmd_sn: self.ref_cmd_sn(management, cmd_sn),
+            exp_data_sn: DataSn::default(),
+        };
+        self.push(at, request.encode().into(), Payload::default().slice(0, 0));
+    }
+
+    /// RefCmdSN: the CmdSN of the task to abort, or that of the request itself if the task was
+    /// immediate (RFC 7143 §11.5.5).
+    fn ref_cmd_sn(&self, management: &Management, cmd_sn: CmdSn) -> CmdSn {
+        if management.function != TaskFunction::AbortTask {
+            return CmdSn::default();
+        }
+        let referenced = management.referenced.and_then(|itt| self.tasks.get(itt));
+        let immediate = |task: &Task| task.as_scsi().is_some_and(|scsi| scsi.immediate);
+        referenced.filter(|task| !immediate(task)).and_then(|task| task.cmd_sn).unwrap_or(cmd_sn)
+    }
+
+    fn queue_logout(&mut self, at: usize, itt: Itt, cid: Cid, cmd_sn: CmdSn) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+        tracing::debug!(%cid, "logging out");
+        let request = LogoutRequest {
+            immediate: true,
+            reason: LogoutReason::CloseSession,
+            itt,
+            cid: Cid(0),
+            cmd_sn,
+            exp_stat_sn,
+        };
+        self.push(at, request.encode().into(), Payload::default().slice(0, 0));
+        // The whole session ends, so no connection of it sends anything any more.
+        for connection in &mut self.connections {
+            connection.state = ConnectionState::InLogout;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The command window (RFC 7143 §4.2.2.1).
+
+use iscsi_pdu::CmdSn;
+
+/// Which CmdSN comes next, and up to which one the target accepts commands.
+///
+/// Invariant: `max_cmd_sn` and `exp_cmd_sn` never go back.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandWindow {
+    /// CmdSN of the next non-immediate command.
+    cmd_sn: CmdSn,
+    exp_cmd_sn: CmdSn,
+    max_cmd_sn: CmdSn,
+}
+
+impl CommandWindow {
+    /// A window that accepts one command: what holds before the target has said anything.
+    pub(crate) const fn new(first: CmdSn) -> Self {
+        Self { cmd_sn: first, exp_cmd_sn: first, max_cmd_sn: first }
+    }
+
+    /// Takes ExpCmdSN and MaxCmdSN as the final Login Response states them.
+    pub(crate) const fn begin(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
+        self.exp_cmd_sn = exp_cmd_sn;
+        self.max_cmd_sn = max_cmd_sn;
+    }
+
+    /// The number that an immediate command carries without using it up.
+    pub(crate) const fn current(&self) -> CmdSn {
+        self.cmd_sn
+    }
+
+    pub(crate) const fn exp_cmd_sn(&self) -> CmdSn {
+        self.exp_cmd_sn
+    }
+
+    pub(crate) const fn max_cmd_sn(&self) -> CmdSn {
+        self.max_cmd_sn
+    }
+
+    /// Whether a non-immediate command may be sent now.
+    pub(crate) const fn is_open(&self) -> bool {
+        !self.cmd_sn.is_after(self.max_cmd_sn)
+    }
+
+    /// Uses up the current CmdSN for a non-immediate command.
+    pub(crate) const fn take(&mut self) -> CmdSn {
+        let taken = self.cmd_sn;
+        self.cmd_sn = taken.next();
+        taken
+    }
+
+    /// Applies the fields of any PDU from the target; each moves only forward, and a pair in
+    /// which MaxCmdSN lies before ExpCmdSN - 1 is ignored as a whole.
+    pub(crate) const fn update(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
+        if max_cmd_sn.is_before(exp_cmd_sn.minus(1)) {
+            return;
+        }
+        if exp_cmd_sn.is_after(self.exp_cmd_sn) {
+            self.exp_cmd_sn = exp_cmd_sn;
+        }
+        if max_cmd_sn.is_after(self.max_cmd_sn) {
+            self.max_cmd_sn = max_cmd_sn;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sn(value: u32) -> CmdSn {
+        CmdSn::new(value)
+    }
+
+    #[test]
+    fn seq_06_closed_window_blocks() {
+        let mut window = CommandWindow::new(sn(5));
+        window.begin(sn(5), sn(4));
+        assert!(!window.is_open());
+        window.update(sn(5), sn(6));
+        assert!(window.is_open());
+        assert_eq!([window.take(), window.take()], [sn(5), sn(6)]);
+        assert!(!window.is_open());
+    }
+
+    #[test]
+    fn seq_09_window_never_shrinks() {
+        let mut window = CommandWindow::new(sn(1));
+        window.begin(sn(1), sn(64));
+        window.update(sn(3), sn(20));
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(3), sn(64)));
+        window.update(sn(2), sn(65));
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(3), sn(65)));
+    }
+
+    #[test]
+    fn seq_08_contradictory_pair_is_ignored() {
+        let mut window = CommandWindow::new(sn(1));
+        window.begin(sn(1), sn(8));
+        window.update(sn(30), sn(20));
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(1), sn(8)));
+        // A closed window is ExpCmdSN - 1 and is legal.
+        window.update(sn(10), sn(9));
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(10), sn(9)));
+    }
+
+    #[test]
+    fn seq_02_window_works_across_the_wrap() {
+        let mut window = CommandWindow::new(sn(u32::MAX));
+        window.begin(sn(u32::MAX), sn(1));
+        let taken: Vec<u32> =
+            std::iter::from_fn(|| window.is_open().then(|| window.take().get())).collect();
+        assert_eq!(taken, [u32::MAX, 0, 1]);
+    }
+}

@@ -1,0 +1,86 @@
+//! How the target behaves: every answer and shape that a test may want to vary.
+
+mod chap;
+mod keys;
+mod shapes;
+
+use std::collections::BTreeMap;
+
+use crate::disk::RamDisk;
+use crate::fault::Fault;
+use crate::scsi::Unit;
+
+pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
+pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
+pub use shapes::{DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect};
+
+/// The whole behaviour of a [`Target`](crate::target::Target).
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// Names under which the target can be logged in to; the first is its own.
+    pub names: Vec<String>,
+    /// `TargetAlias`, declared when present.
+    pub alias: Option<String>,
+    /// `TargetPortalGroupTag`, declared in the first login response when present.
+    pub portal_group: Option<u16>,
+    /// Logical units by number, 0 to 16383.
+    pub units: BTreeMap<u16, Unit>,
+    /// Operational keys.
+    pub keys: Keys,
+    /// CHAP; `None` lets everyone in.
+    pub chap: Option<Chap>,
+    /// Commands the target takes at once: `MaxCmdSN` runs that far ahead. 0 keeps the window closed.
+    pub window: u32,
+    /// How write data are asked for.
+    pub r2t: R2tShape,
+    /// How read data are sent.
+    pub data_in: DataInShape,
+    /// How the login goes.
+    pub login: LoginShape,
+    /// What SendTargets lists.
+    pub discovery: Discovery,
+    /// `StatSN` of the first login response of each connection.
+    pub first_stat_sn: u32,
+    /// TSIH of the first session, not 0; later ones count up.
+    pub first_tsih: u16,
+    /// Ping with NOP-In after every so many SCSI commands; 0 never.
+    pub ping_every: u32,
+    /// Response code of every task management response, in place of the right one.
+    pub task_management_response: Option<u8>,
+    /// Whether task management requests are carried out but never answered.
+    pub silent_task_management: bool,
+    /// Response code of every logout response.
+    pub logout_response: u8,
+    /// Faults, each of which happens once.
+    pub faults: Vec<Fault>,
+    /// Whether to keep the PDUs of the initiator, for [`Target::received`](crate::target::Target::received).
+    pub record: bool,
+}
+
+impl TargetConfig {
+    /// A well-behaved target that offers `disk` as LUN 0.
+    #[must_use]
+    pub fn new(name: impl Into<String>, disk: RamDisk) -> Self {
+        Self {
+            names: vec![name.into()],
+            alias: None,
+            portal_group: Some(1),
+            units: BTreeMap::from([(0, Unit::new(disk))]),
+            keys: Keys::default(),
+            chap: None,
+            window: 64,
+            r2t: R2tShape::default(),
+            data_in: DataInShape::default(),
+            login: LoginShape::default(),
+            discovery: Discovery::default(),
+            first_stat_sn: 1,
+            first_tsih: 1,
+            ping_every: 0,
+            task_management_response: None,
+            silent_task_management: false,
+            logout_response: 0,
+            faults: Vec::new(),
+            record: false,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! CHAP: who may log in, and how the target proves itself (RFC 7143 §12.1.3).
+
+use std::fmt;
+
+/// The target's side of CHAP.
+#[derive(Clone, Debug)]
+pub struct Chap {
+    /// Whom the target lets in.
+    pub initiator: ChapIdentity,
+    /// Who the target is, when the initiator asks; `None` refuses to say.
+    pub target: Option<ChapIdentity>,
+    /// Algorithms the target knows: 5 MD5, 6 SHA1, 7 SHA-256, 8 SHA3-256. It takes the first of the
+    /// initiator's list that is among them.
+    pub algorithms: Vec<u8>,
+    /// Whether the target fails on a list and only understands a single algorithm.
+    pub no_lists: bool,
+    /// `CHAP_I`.
+    pub identifier: u8,
+    /// `CHAP_C`, 1 to 1024 bytes.
+    pub challenge: Vec<u8>,
+    /// How the target writes binary values.
+    pub encoding: Encoding,
+    /// What the target sends back that it has seen.
+    pub reflection: Reflection,
+    /// Whether a Discovery session needs CHAP too.
+    pub discovery: bool,
+}
+
+impl Chap {
+    /// One-way CHAP with all algorithms, a challenge of 16 bytes and hexadecimal values.
+    #[must_use]
+    pub fn new(user: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
+        Self {
+            initiator: ChapIdentity::new(user, secret),
+            target: None,
+            algorithms: vec![5, 6, 7, 8],
+            no_lists: false,
+            identifier: 0x2a,
+            challenge: (0x40..0x50).collect(),
+            encoding: Encoding::Hex,
+            reflection: Reflection::None,
+            discovery: false,
+        }
+    }
+
+    /// The target can prove itself too.
+    #[must_use]
+    pub fn mutual(mut self, user: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
+        self.target = Some(ChapIdentity::new(user, secret));
+        self
+    }
+}
+
+/// A name and its secret.
+#[derive(Clone)]
+pub struct ChapIdentity {
+    /// `CHAP_N`.
+    pub user: String,
+    /// The secret, any bytes.
+    pub secret: Vec<u8>,
+}
+
+impl ChapIdentity {
+    /// A name and its secret.
+    #[must_use]
+    pub fn new(user: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
+        Self { user: user.into(), secret: secret.into() }
+    }
+}
+
+impl fmt::Debug for ChapIdentity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ChapIdentity").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// How a binary value is written (RFC 7143 §6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// "0x" and hexadecimal digits.
+    Hex,
+    /// "0b" and base64.
+    Base64,
+}
+
+/// A reflection attack (RFC 7143 §9.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reflection {
+    /// None.
+    None,
+    /// `CHAP_C` is the challenge an initiator sent in an earlier login, once there was one.
+    Challenge,
+    /// `CHAP_R` is the response the initiator itself gave.
+    Response,
+}

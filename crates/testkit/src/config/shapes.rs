@@ -1,0 +1,125 @@
+//! The shapes of a login, of reads and of writes: all legal, few of them common.
+
+/// How the target asks for write data (RFC 7143 §11.8).
+#[derive(Clone, Debug)]
+pub struct R2tShape {
+    /// Bytes per R2T, at most `MaxBurstLength`; `None` is just that.
+    pub burst: Option<u32>,
+    /// Bytes per R2T even where it exceeds `MaxBurstLength`, which some targets do.
+    pub oversized_burst: Option<u32>,
+    /// In which order the ranges of a task are asked for.
+    pub order: R2tOrder,
+    /// R2Ts outstanding per task, at most `MaxOutstandingR2T`; `None` is just that.
+    pub outstanding: Option<u32>,
+    /// Whether the first range of a task is asked for once more at its end.
+    pub repeat_first: bool,
+    /// Write tasks that must be waiting before any of them gets an R2T; then the newest comes
+    /// first. 1 serves each at once.
+    pub gather_tasks: usize,
+    /// The first target transfer tag; later ones count up and leave out the reserved one.
+    pub first_tag: u32,
+}
+
+impl Default for R2tShape {
+    fn default() -> Self {
+        Self {
+            burst: None,
+            oversized_burst: None,
+            order: R2tOrder::Rising,
+            outstanding: None,
+            repeat_first: false,
+            gather_tasks: 1,
+            first_tag: 0,
+        }
+    }
+}
+
+/// The order of the ranges of one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum R2tOrder {
+    /// By rising offset.
+    Rising,
+    /// By falling offset; only when `DataSequenceInOrder` is No, else rising.
+    Falling,
+}
+
+/// How the target sends read data (RFC 7143 §11.7).
+#[derive(Clone, Debug, Default)]
+pub struct DataInShape {
+    /// Bytes per PDU, at most the initiator's `MaxRecvDataSegmentLength`; `None` is just that.
+    pub pdu: Option<u32>,
+    /// Bytes per sequence; `None` is `MaxBurstLength`.
+    pub sequence: Option<u32>,
+    /// Whether offsets fall within a sequence, when `DataPDUInOrder` is No.
+    pub shuffle_pdus: bool,
+    /// Whether sequences come last first, when `DataSequenceInOrder` is No.
+    pub shuffle_sequences: bool,
+    /// Whether the status comes in a SCSI response of its own instead of the last Data-In.
+    pub separate_status: bool,
+    /// Whether an empty Data-In precedes the data.
+    pub empty_first: bool,
+    /// Whether the Data-In PDUs of several reads alternate.
+    pub interleave: bool,
+    /// The byte that pads data segments.
+    pub pad: u8,
+    /// Whether fields that mean nothing without S hold junk.
+    pub junk: bool,
+    /// Whether `ExpDataSN` of responses is always 0, as some targets have it.
+    pub zero_exp_data_sn: bool,
+}
+
+/// How a login goes (RFC 7143 §6.3).
+#[derive(Clone, Debug, Default)]
+pub struct LoginShape {
+    /// Responses with T=0 before the target agrees to leave a stage.
+    pub extra_rounds: u32,
+    /// Bytes of text per response; more is spread over several with C=1.
+    pub split: Option<usize>,
+    /// Whether every login is sent elsewhere.
+    pub redirect: Option<Redirect>,
+    /// Status-Class and Status-Detail that every login meets; with `refuse_times` only the first ones.
+    pub refuse: Option<(u8, u8)>,
+    /// How many logins are refused; 0 is all.
+    pub refuse_times: u32,
+    /// TSIH in the final response in place of the right one.
+    pub tsih: Option<u16>,
+    /// Version-active, 0 by rights.
+    pub version_active: u8,
+    /// Whether the target never answers a login.
+    pub silent: bool,
+}
+
+/// A redirection (RFC 7143 §11.13.5, Status-Class 1).
+#[derive(Clone, Debug)]
+pub struct Redirect {
+    /// `TargetAddress`: host, or host:port.
+    pub address: String,
+    /// Status-Detail 2 instead of 1.
+    pub permanent: bool,
+    /// Whether the initiator must authenticate first.
+    pub after_authentication: bool,
+}
+
+/// What SendTargets lists (RFC 7143 appendix C).
+#[derive(Clone, Debug, Default)]
+pub struct Discovery {
+    /// Targets with their addresses; empty lists the target itself without an address.
+    pub targets: Vec<Portal>,
+    /// Whether the list is empty.
+    pub nothing: bool,
+    /// Bytes of text per response; more is spread over several.
+    pub split: Option<usize>,
+    /// Whether a spread text is marked with C=1; else each part is a whole response with F=0.
+    pub with_continue: bool,
+    /// Pairs that do not belong into the list and precede it.
+    pub foreign: Vec<(String, String)>,
+}
+
+/// A target with its addresses in a discovery list.
+#[derive(Clone, Debug)]
+pub struct Portal {
+    /// `TargetName`.
+    pub name: String,
+    /// `TargetAddress` values, each `host[:port],tag`.
+    pub addresses: Vec<String>,
+}

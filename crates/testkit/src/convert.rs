@@ -1,0 +1,33 @@
+//! Lengths between the widths of the wire and of memory.
+
+/// A length as the 32 bits the wire has for it; what does not fit is clamped.
+pub(crate) fn len32(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// A byte count as an index into memory; what does not fit is clamped, and then fails the bounds check.
+pub(crate) fn index(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// A 64-bit count clamped to 32 bits.
+pub(crate) fn clamp32(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The low byte of a number.
+pub(crate) fn low8(value: u32) -> u8 {
+    value.to_be_bytes()[3]
+}
+
+/// The low two bytes of a number.
+pub(crate) fn low16(value: u32) -> u16 {
+    let [_, _, high, low] = value.to_be_bytes();
+    u16::from_be_bytes([high, low])
+}
+
+/// Whether serial number `a` comes before `b` (RFC 1982, RFC 7143 §4.2.2.1).
+pub(crate) fn before(a: u32, b: u32) -> bool {
+    let distance = b.wrapping_sub(a);
+    distance != 0 && distance < 1 << 31
+}

@@ -1,0 +1,14 @@
+//! A sans-IO iSCSI target and what tests need around it.
+mod convert;
+pub mod crc32c;
+pub mod checker;
+pub mod config;
+pub mod disk;
+pub mod fault;
+pub mod frame;
+pub mod opcode;
+pub mod pdu;
+pub mod pdus;
+pub mod scsi;
+pub mod target;
+pub mod text;

@@ -1,0 +1,327 @@
+//! Short constructors of the target's PDUs, with defaults, so that a test reads like a trace.
+//!
+//! What a test does not set is filled in by [`Script::send`](crate::script::Script::send): `StatSN`,
+//! `ExpCmdSN` and `MaxCmdSN`. Everything else is zero, or the reserved tag where there is none.
+
+use bytes::Bytes;
+
+use crate::convert::len32;
+use crate::opcode::Opcode;
+use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
+use crate::scsi::Sense;
+use crate::text::Pairs;
+
+/// A PDU in the making.
+#[derive(Clone, Debug)]
+pub struct Template {
+    pdu: Pdu,
+    stat_sn: bool,
+    exp_cmd_sn: bool,
+    max_cmd_sn: bool,
+}
+
+/// The numbers that a template takes when the test leaves them open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The next `StatSN` of the connection.
+    pub stat_sn: u32,
+    /// The next `CmdSN` expected.
+    pub exp_cmd_sn: u32,
+    /// The last `CmdSN` allowed.
+    pub max_cmd_sn: u32,
+}
+
+impl From<Pdu> for Template {
+    /// A PDU that goes out as it is.
+    fn from(pdu: Pdu) -> Self {
+        Self { pdu, stat_sn: true, exp_cmd_sn: true, max_cmd_sn: true }
+    }
+}
+
+/// Setters of four bytes at an offset.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident: $at:expr;)*) => {
+        impl Template {
+            $($(#[$doc])* #[must_use] pub fn $name(self, value: u32) -> Self {
+                self.word($at, value)
+            })*
+        }
+    };
+}
+
+words! {
+    /// Initiator task tag.
+    itt: 16;
+    /// Target transfer tag.
+    ttt: 20;
+    /// `DataSN`.
+    data_sn: 36;
+    /// `R2TSN`.
+    r2t_sn: 36;
+    /// `ExpDataSN`.
+    exp_data_sn: 36;
+    /// Buffer offset in bytes.
+    buffer_offset: 40;
+    /// Desired data transfer length in bytes.
+    desired_length: 44;
+    /// Residual count in bytes; the flags are set by [`Template::underflow`] and [`Template::overflow`].
+    residual: 44;
+}
+
+impl Template {
+    /// A PDU of any kind, F set.
+    #[must_use]
+    pub fn new(opcode: Opcode) -> Self {
+        Self { pdu: Pdu::new(opcode), stat_sn: false, exp_cmd_sn: false, max_cmd_sn: false }
+    }
+
+    /// The PDU, with `numbers` where the test set none.
+    #[must_use]
+    pub fn build(mut self, numbers: Numbers) -> Pdu {
+        let open = |set: bool, at, value| (!set).then_some((at, value));
+        let fills = [
+            open(self.stat_sn || !self.shows_stat_sn(), 24, numbers.stat_sn),
+            open(self.exp_cmd_sn, 28, numbers.exp_cmd_sn),
+            open(self.max_cmd_sn, 32, numbers.max_cmd_sn),
+        ];
+        for (at, value) in fills.into_iter().flatten() {
+            self.pdu.set_u32(at, value);
+        }
+        self.pdu
+    }
+
+    /// `StatSN` is reserved in Data-In without status (RFC 7143 §11.7).
+    fn shows_stat_sn(&self) -> bool {
+        !self.pdu.is(Opcode::DataIn) || self.pdu.has_status()
+    }
+
+    /// `StatSN`, in place of the next one.
+    #[must_use]
+    pub fn stat_sn(self, value: u32) -> Self {
+        self.word(24, value)
+    }
+
+    /// `ExpCmdSN`, in place of the right one.
+    #[must_use]
+    pub fn exp_cmd_sn(self, value: u32) -> Self {
+        self.word(28, value)
+    }
+
+    /// `MaxCmdSN`, in place of the right one.
+    #[must_use]
+    pub fn max_cmd_sn(self, value: u32) -> Self {
+        self.word(32, value)
+    }
+
+    /// Any four bytes of the header.
+    #[must_use]
+    pub fn word(mut self, at: usize, value: u32) -> Self {
+        self.stat_sn |= at == 24;
+        self.exp_cmd_sn |= at == 28;
+        self.max_cmd_sn |= at == 32;
+        self.pdu.set_u32(at, value);
+        self
+    }
+
+    /// Any byte of the header.
+    #[must_use]
+    pub fn byte(mut self, at: usize, value: u8) -> Self {
+        self.pdu.set(at, &[value]);
+        self
+    }
+
+    /// The LUN field, as it stands.
+    #[must_use]
+    pub fn lun(mut self, lun: u64) -> Self {
+        self.pdu.set(8, &lun.to_be_bytes());
+        self
+    }
+
+    /// Sets or clears bits of byte 1.
+    #[must_use]
+    pub fn flag(mut self, mask: u8, set: bool) -> Self {
+        self.pdu.header[1] = if set { self.pdu.header[1] | mask } else { self.pdu.header[1] & !mask };
+        self
+    }
+
+    /// The F bit; T of a login PDU.
+    #[must_use]
+    pub fn last(self, last: bool) -> Self {
+        self.flag(FINAL, last)
+    }
+
+    /// The C bit of a login or text PDU; also clears F.
+    #[must_use]
+    pub fn continued(self) -> Self {
+        self.flag(CONTINUE, true).flag(FINAL, false)
+    }
+
+    /// The A bit of Data-In.
+    #[must_use]
+    pub fn acknowledge(self) -> Self {
+        self.flag(0x40, true)
+    }
+
+    /// Response code of a response, reason of a Reject.
+    #[must_use]
+    pub fn response(self, code: u8) -> Self {
+        self.byte(2, code)
+    }
+
+    /// SCSI status; in a Data-In also the S bit.
+    #[must_use]
+    pub fn status(self, status: u8) -> Self {
+        let in_data = self.pdu.is(Opcode::DataIn);
+        self.byte(3, status).flag(0x01, in_data)
+    }
+
+    /// So many bytes were not needed (U).
+    #[must_use]
+    pub fn underflow(self, bytes: u32) -> Self {
+        self.flag(0x02, true).residual(bytes)
+    }
+
+    /// So many bytes did not fit (O).
+    #[must_use]
+    pub fn overflow(self, bytes: u32) -> Self {
+        self.flag(0x04, true).residual(bytes)
+    }
+
+    /// The data segment.
+    #[must_use]
+    pub fn data(mut self, data: impl Into<Bytes>) -> Self {
+        self.pdu.data = data.into();
+        self
+    }
+
+    /// The byte that pads the data segment.
+    #[must_use]
+    pub fn pad(mut self, pad: u8) -> Self {
+        self.pdu.pad = pad;
+        self
+    }
+
+    /// The data segment as key=value text.
+    #[must_use]
+    pub fn text(self, pairs: &[(&str, &str)]) -> Self {
+        self.data(pairs.iter().copied().collect::<Pairs>().join())
+    }
+
+    /// CHECK CONDITION with sense data.
+    #[must_use]
+    pub fn sense(self, sense: Sense) -> Self {
+        self.status(crate::scsi::status::CHECK_CONDITION).data(sense.segment())
+    }
+
+    /// Current and next stage of a login response.
+    #[must_use]
+    pub fn stages(self, current: u8, next: u8) -> Self {
+        let cleared = self.flag(0x0f, false);
+        cleared.flag(current << 2 & 0x0c | next & 3, true)
+    }
+
+    /// ISID of a login response, the low six bytes.
+    #[must_use]
+    pub fn isid(mut self, isid: u64) -> Self {
+        self.pdu.set(8, &isid.to_be_bytes()[2..]);
+        self
+    }
+
+    /// TSIH of a login response.
+    #[must_use]
+    pub fn tsih(mut self, tsih: u16) -> Self {
+        self.pdu.set(14, &tsih.to_be_bytes());
+        self
+    }
+
+    /// Status-Class and Status-Detail of a login response.
+    #[must_use]
+    pub fn login_status(self, class: u8, detail: u8) -> Self {
+        self.byte(36, class).byte(37, detail)
+    }
+
+    /// Event code of an asynchronous message.
+    #[must_use]
+    pub fn event(self, code: u8) -> Self {
+        self.byte(36, code)
+    }
+
+    /// The three parameters of an asynchronous message.
+    #[must_use]
+    pub fn parameters(mut self, values: [u16; 3]) -> Self {
+        for (at, value) in [38, 40, 42].into_iter().zip(values) {
+            self.pdu.set(at, &value.to_be_bytes());
+        }
+        self
+    }
+
+    /// Time2Wait and Time2Retain of a logout response, in seconds.
+    #[must_use]
+    pub fn times(mut self, wait: u16, retain: u16) -> Self {
+        self.pdu.set(40, &wait.to_be_bytes());
+        self.pdu.set(42, &retain.to_be_bytes());
+        self
+    }
+}
+
+/// Ready To Transfer.
+#[must_use]
+pub fn r2t() -> Template {
+    Template::new(Opcode::R2t)
+}
+
+/// Data-In with F and without status.
+#[must_use]
+pub fn data_in() -> Template {
+    Template::new(Opcode::DataIn).ttt(NO_TAG)
+}
+
+/// A SCSI response: completed, GOOD.
+#[must_use]
+pub fn scsi_response() -> Template {
+    Template::new(Opcode::ScsiResponse)
+}
+
+/// A ping that wants no answer and answers none.
+#[must_use]
+pub fn nop_in() -> Template {
+    Template::new(Opcode::NopIn).itt(NO_TAG).ttt(NO_TAG)
+}
+
+/// A login response: T=1, operational to full feature, success.
+#[must_use]
+pub fn login_response() -> Template {
+    Template::new(Opcode::LoginResponse).stages(1, 3)
+}
+
+/// A final text response.
+#[must_use]
+pub fn text_response() -> Template {
+    Template::new(Opcode::TextResponse).ttt(NO_TAG)
+}
+
+/// A task management response: function complete.
+#[must_use]
+pub fn task_management_response() -> Template {
+    Template::new(Opcode::TaskManagementResponse)
+}
+
+/// A logout response: closed successfully.
+#[must_use]
+pub fn logout_response() -> Template {
+    Template::new(Opcode::LogoutResponse)
+}
+
+/// An asynchronous message: event 0.
+#[must_use]
+pub fn async_message() -> Template {
+    Template::new(Opcode::AsyncMessage).itt(NO_TAG)
+}
+
+/// A refusal of `pdu`, whose header it returns.
+#[must_use]
+pub fn reject(pdu: &Pdu) -> Template {
+    let mut header = pdu.header.to_vec();
+    header[5..8].copy_from_slice(&len32(pdu.data.len()).to_be_bytes()[1..]);
+    Template::new(Opcode::Reject).itt(NO_TAG).data(header)
+}

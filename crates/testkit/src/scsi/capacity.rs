@@ -1,0 +1,35 @@
+//! READ CAPACITY and what shares an operation code with it (SBC-3 §5.12, §5.13).
+
+use super::{Sense, Unit, Work, answer, be32, provisioning};
+use crate::convert::clamp32;
+
+const READ_CAPACITY_16: u8 = 0x10;
+const GET_LBA_STATUS: u8 = 0x12;
+
+/// Last LBA (ffffffffh when it does not fit) and block size.
+pub(super) fn capacity_10(unit: &Unit) -> Work {
+    let mut data = clamp32(last_block(unit)).to_be_bytes().to_vec();
+    data.extend(unit.disk.block_size().to_be_bytes());
+    answer(data, 8)
+}
+
+pub(super) fn service_action_in(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    match cdb[1] & 0x1f {
+        READ_CAPACITY_16 => Ok(capacity_16(unit, cdb)),
+        GET_LBA_STATUS => provisioning::lba_status(unit, cdb),
+        _ => Err(Sense::INVALID_FIELD),
+    }
+}
+
+fn capacity_16(unit: &Unit, cdb: [u8; 16]) -> Work {
+    let mut data = last_block(unit).to_be_bytes().to_vec();
+    data.extend(unit.disk.block_size().to_be_bytes());
+    data.extend([0, unit.physical_block_exponent & 0x0f]);
+    data.extend([if unit.thin { 0xc0 } else { 0 }, 0]);
+    data.resize(32, 0);
+    answer(data, u64::from(be32(&cdb[10..])))
+}
+
+fn last_block(unit: &Unit) -> u64 {
+    unit.disk.blocks().saturating_sub(1)
+}

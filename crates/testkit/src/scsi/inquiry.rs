@@ -1,0 +1,36 @@
+//! INQUIRY: who the unit is (SPC-4 §6.6).
+
+use super::{Sense, Unit, Work, answer, be, vital};
+
+/// Qualifier and type of a LUN behind which there is nothing.
+const ABSENT: u8 = 0x7f;
+
+pub(super) fn inquiry(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    let allocation = be(&cdb[3..], 2);
+    match (cdb[1] & 1, cdb[2]) {
+        (0, 0) => Ok(answer(standard(unit), allocation)),
+        (0, _) => Err(Sense::INVALID_FIELD),
+        (_, page) => vital::page(unit, page).map(|page| answer(page, allocation)),
+    }
+}
+
+pub(super) fn absent(cdb: [u8; 16]) -> Work {
+    let mut data = vec![0; 36];
+    data[0] = ABSENT;
+    data[4] = 31;
+    answer(data, be(&cdb[3..], 2))
+}
+
+/// 36 bytes: direct access, SPC-4, response format 2, command queuing.
+fn standard(unit: &Unit) -> Vec<u8> {
+    let mut data = vec![0, 0, 6, 2, 31, 0, 0, 2];
+    data.extend(padded(&unit.vendor, 8));
+    data.extend(padded(&unit.product, 16));
+    data.extend(b"1.0 ");
+    data
+}
+
+/// ASCII, left-aligned, filled up with spaces.
+fn padded(text: &str, width: usize) -> impl Iterator<Item = u8> {
+    text.bytes().chain(std::iter::repeat(b' ')).take(width)
+}

@@ -1,0 +1,83 @@
+//! UNMAP, WRITE SAME and GET LBA STATUS (SBC-3 §5.4, §5.28, §5.42).
+
+use super::transfer::{Range, refuse_if_protected};
+use super::{Sense, Sink, Unit, Work, answer, be, be32, operation};
+use crate::convert::clamp32;
+
+/// Byte 1 of WRITE SAME: deallocate instead of writing.
+const UNMAP_BIT: u8 = 0x08;
+/// Byte 1 of WRITE SAME (16): there is no data, the block is zero.
+const NO_DATA: u8 = 0x01;
+
+pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    if !unit.thin {
+        return Err(Sense::INVALID_OPCODE);
+    }
+    refuse_if_protected(unit)?;
+    Ok(Work::Take(Sink::Parameters(Vec::new()), be(&cdb[7..], 2)))
+}
+
+/// Descriptors of 16 bytes after a header of 8; none is applied unless all are in range.
+pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
+    let Some(length) = parameters.get(2..4) else {
+        return if parameters.is_empty() { Ok(()) } else { Err(Sense::PARAMETER_LENGTH) };
+    };
+    let length = usize::try_from(be(length, 2)).unwrap_or(0);
+    let descriptors = parameters.get(8..8 + length).ok_or(Sense::PARAMETER_LENGTH)?;
+    let ranges = descriptors.chunks_exact(16).map(|entry| descriptor(unit, entry));
+    for range in ranges.collect::<Result<Vec<_>, _>>()? {
+        unit.disk.unmap(range.lba, range.blocks);
+    }
+    Ok(())
+}
+
+fn descriptor(unit: &Unit, entry: &[u8]) -> Result<Range, Sense> {
+    Range { lba: be(entry, 8), blocks: be(&entry[8..], 4) }.check(unit)
+}
+
+pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    Range::of(cdb).check(unit)?;
+    refuse_if_protected(unit)?;
+    if has_no_data(cdb) {
+        write_same(unit, cdb, &[])?;
+        return Ok(Work::Done);
+    }
+    Ok(Work::Take(Sink::Parameters(Vec::new()), u64::from(unit.disk.block_size())))
+}
+
+/// Writes one block over the range; zero blocks mean all up to the end.
+pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(), Sense> {
+    let range = Range::of(cdb);
+    let blocks = if range.blocks == 0 { unit.disk.blocks() - range.lba } else { range.blocks };
+    let zero = block.iter().all(|byte| *byte == 0);
+    if zero && (cdb[1] & UNMAP_BIT != 0 || has_no_data(cdb)) {
+        unit.disk.unmap(range.lba, blocks);
+        return Ok(());
+    }
+    let size = unit.disk.block_size();
+    if block.len() != size as usize {
+        return Err(Sense::PARAMETER_LENGTH);
+    }
+    for lba in range.lba..range.lba + blocks {
+        unit.disk.write(lba * u64::from(size), block);
+    }
+    Ok(())
+}
+
+fn has_no_data(cdb: [u8; 16]) -> bool {
+    cdb[0] == operation::WRITE_SAME_16 && cdb[1] & NO_DATA != 0
+}
+
+/// One descriptor: the run of equally mapped blocks that starts at the LBA.
+pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    let lba = be(&cdb[2..], 8);
+    if lba >= unit.disk.blocks() {
+        return Err(Sense::OUT_OF_RANGE);
+    }
+    let (mapped, run) = unit.disk.extent(lba);
+    let mut data = vec![0, 0, 0, 20, 0, 0, 0, 0];
+    data.extend(lba.to_be_bytes());
+    data.extend(clamp32(run).to_be_bytes());
+    data.extend([u8::from(!mapped), 0, 0, 0]);
+    Ok(answer(data, u64::from(be32(&cdb[10..]))))
+}

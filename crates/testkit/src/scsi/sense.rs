@@ -1,0 +1,63 @@
+//! Sense data: why a command failed (SPC-4 §4.5).
+
+/// Sense key, additional code and qualifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// Sense key, 0 to 15.
+    pub key: u8,
+    /// Additional sense code.
+    pub asc: u8,
+    /// Additional sense code qualifier.
+    pub ascq: u8,
+}
+
+impl Sense {
+    /// Nothing to report.
+    pub const NONE: Self = Self::new(0, 0, 0);
+    /// INVALID COMMAND OPERATION CODE.
+    pub const INVALID_OPCODE: Self = Self::new(5, 0x20, 0);
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub const OUT_OF_RANGE: Self = Self::new(5, 0x21, 0);
+    /// INVALID FIELD IN CDB.
+    pub const INVALID_FIELD: Self = Self::new(5, 0x24, 0);
+    /// LOGICAL UNIT NOT SUPPORTED.
+    pub const INVALID_LUN: Self = Self::new(5, 0x25, 0);
+    /// PARAMETER LIST LENGTH ERROR.
+    pub const PARAMETER_LENGTH: Self = Self::new(5, 0x1a, 0);
+    /// WRITE PROTECTED.
+    pub const WRITE_PROTECTED: Self = Self::new(7, 0x27, 0);
+    /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED.
+    pub const RESET: Self = Self::new(6, 0x29, 0);
+    /// PROTOCOL SERVICE CRC ERROR (RFC 7143 §11.4.7.2).
+    pub const CRC_ERROR: Self = Self::new(0x0b, 0x47, 0x05);
+    /// WRITE ERROR - UNEXPECTED UNSOLICITED DATA (RFC 7143 §11.4.7.2).
+    pub const UNEXPECTED_DATA: Self = Self::new(0x0b, 0x0c, 0x0c);
+    /// WRITE ERROR - NOT ENOUGH UNSOLICITED DATA (RFC 7143 §11.4.7.2).
+    pub const TOO_LITTLE_DATA: Self = Self::new(0x0b, 0x0c, 0x0d);
+
+    /// Any other condition.
+    #[must_use]
+    pub const fn new(key: u8, asc: u8, ascq: u8) -> Self {
+        Self { key, asc, ascq }
+    }
+
+    /// The sense data in fixed format, 18 bytes (SPC-4 §4.5.3).
+    #[must_use]
+    pub const fn fixed(self) -> [u8; 18] {
+        let mut sense = [0; 18];
+        sense[0] = 0x70;
+        sense[2] = self.key;
+        sense[7] = 10;
+        sense[12] = self.asc;
+        sense[13] = self.ascq;
+        sense
+    }
+
+    /// The data segment of a SCSI response: the length, then the sense data (RFC 7143 §11.4.7).
+    #[must_use]
+    pub fn segment(self) -> Vec<u8> {
+        let mut segment = vec![0, 18];
+        segment.extend(self.fixed());
+        segment
+    }
+}

@@ -1,0 +1,63 @@
+//! READ, WRITE and SYNCHRONIZE CACHE with 10 and 16 bytes (SBC-3 §5).
+
+use super::{Sense, Sink, Source, Unit, Work, be, operation};
+
+/// The blocks a command names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) lba: u64,
+    pub(super) blocks: u64,
+}
+
+impl Range {
+    /// Reads LBA and length where the form of the CDB has them.
+    pub(super) fn of(cdb: [u8; 16]) -> Self {
+        match cdb[0] {
+            operation::READ_16
+            | operation::WRITE_16
+            | operation::WRITE_SAME_16
+            | operation::SYNCHRONIZE_CACHE_16 => {
+                Self { lba: be(&cdb[2..], 8), blocks: be(&cdb[10..], 4) }
+            }
+            _ => Self { lba: be(&cdb[2..], 4), blocks: be(&cdb[7..], 2) },
+        }
+    }
+
+    pub(super) fn check(self, unit: &Unit) -> Result<Self, Sense> {
+        let end = self.lba.checked_add(self.blocks);
+        match end {
+            Some(end) if end <= unit.disk.blocks() => Ok(self),
+            _ => Err(Sense::OUT_OF_RANGE),
+        }
+    }
+
+    fn check_length(self, unit: &Unit) -> Result<Self, Sense> {
+        let limit = u64::from(unit.max_transfer_blocks);
+        if limit > 0 && self.blocks > limit { Err(Sense::INVALID_FIELD) } else { Ok(self) }
+    }
+}
+
+pub(super) fn read(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    let range = Range::of(cdb).check(unit)?.check_length(unit)?;
+    let size = u64::from(unit.disk.block_size());
+    let (offset, length) = (range.lba * size, range.blocks * size);
+    Ok(Work::Send(Source::Disk { disk: unit.disk.clone(), offset, length }))
+}
+
+pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    let range = Range::of(cdb).check(unit)?.check_length(unit)?;
+    refuse_if_protected(unit)?;
+    let size = u64::from(unit.disk.block_size());
+    let sink = Sink::Disk { disk: unit.disk.clone(), offset: range.lba * size };
+    Ok(Work::Take(sink, range.blocks * size))
+}
+
+pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    Range::of(cdb).check(unit)?;
+    unit.disk.flush();
+    Ok(Work::Done)
+}
+
+pub(super) fn refuse_if_protected(unit: &Unit) -> Result<(), Sense> {
+    if unit.disk.is_read_only() { Err(Sense::WRITE_PROTECTED) } else { Ok(()) }
+}

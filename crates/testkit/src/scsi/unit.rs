@@ -1,0 +1,48 @@
+//! A logical unit: a disk and what it says of itself.
+
+use crate::disk::RamDisk;
+
+/// A logical unit.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// The bytes.
+    pub disk: RamDisk,
+    /// Vendor, at most 8 ASCII characters.
+    pub vendor: String,
+    /// Product, at most 16 ASCII characters.
+    pub product: String,
+    /// Unit serial number (VPD page 80h), at most 200 ASCII characters.
+    pub serial: String,
+    /// NAA designator (VPD page 83h).
+    pub naa: u64,
+    /// MAXIMUM TRANSFER LENGTH in blocks (VPD page B0h); 0 announces no limit. Longer commands are
+    /// refused with INVALID FIELD IN CDB.
+    pub max_transfer_blocks: u32,
+    /// OPTIMAL TRANSFER LENGTH in blocks (VPD page B0h).
+    pub optimal_transfer_blocks: u32,
+    /// Whether the unit is thinly provisioned: UNMAP and WRITE SAME with UNMAP are served.
+    pub thin: bool,
+    /// Whether the first command of a session meets the unit attention 29h/00h.
+    pub unit_attention: bool,
+    /// Logical blocks in a physical block, as a power of two (READ CAPACITY (16)).
+    pub physical_block_exponent: u8,
+}
+
+impl Unit {
+    /// A thinly provisioned unit without limits and without unit attention.
+    #[must_use]
+    pub fn new(disk: RamDisk) -> Self {
+        Self {
+            disk,
+            vendor: "TESTKIT".into(),
+            product: "RAM disk".into(),
+            serial: "0001".into(),
+            naa: 0x3000_0000_0000_0001,
+            max_transfer_blocks: 0,
+            optimal_transfer_blocks: 0,
+            thin: true,
+            unit_attention: false,
+            physical_block_exponent: 0,
+        }
+    }
+}

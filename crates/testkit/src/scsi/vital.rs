@@ -1,0 +1,55 @@
+//! Vital product data: identity and limits of the unit (SPC-4 §7.8, SBC-3 §6.5).
+
+use super::{Sense, Unit};
+use crate::convert::{len32, low16};
+
+/// The pages the unit has.
+const PAGES: [u8; 6] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2];
+
+pub(super) fn page(unit: &Unit, page: u8) -> Result<Vec<u8>, Sense> {
+    let body = match page {
+        0x00 => PAGES.to_vec(),
+        0x80 => unit.serial.as_bytes().to_vec(),
+        0x83 => designators(unit),
+        0xb0 => block_limits(unit),
+        0xb1 => characteristics(),
+        0xb2 => provisioning(unit),
+        _ => return Err(Sense::INVALID_FIELD),
+    };
+    let mut data = vec![0, page];
+    data.extend(low16(len32(body.len())).to_be_bytes());
+    data.extend(body);
+    Ok(data)
+}
+
+/// One binary NAA designator of the logical unit (SPC-4 §7.8.5).
+fn designators(unit: &Unit) -> Vec<u8> {
+    let mut body = vec![0x01, 0x03, 0, 8];
+    body.extend(unit.naa.to_be_bytes());
+    body
+}
+
+/// Block Limits (SBC-3 §6.5.3); offsets are those of the page less its four bytes of header.
+fn block_limits(unit: &Unit) -> Vec<u8> {
+    let mut body = vec![0; 60];
+    body[4..8].copy_from_slice(&unit.max_transfer_blocks.to_be_bytes());
+    body[8..12].copy_from_slice(&unit.optimal_transfer_blocks.to_be_bytes());
+    if unit.thin {
+        body[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
+        body[20..24].copy_from_slice(&256_u32.to_be_bytes());
+        body[24..28].copy_from_slice(&1_u32.to_be_bytes());
+    }
+    body
+}
+
+/// Block Device Characteristics: a non-rotating medium.
+fn characteristics() -> Vec<u8> {
+    let mut body = vec![0; 60];
+    body[1] = 1;
+    body
+}
+
+/// Logical Block Provisioning: LBPU, LBPWS, LBPWS10, LBPRZ and the type "thin".
+fn provisioning(unit: &Unit) -> Vec<u8> {
+    if unit.thin { vec![0, 0xe4, 2, 0] } else { vec![0; 4] }
+}

@@ -1,0 +1,291 @@
+//! Commands: their order, their start, their data and their status (RFC 7143 §4.2.2.1, §11.3).
+
+use bytes::Bytes;
+
+use super::connection::{ConnId, Outgoing};
+use super::read::ReadTransfer;
+use super::task::{Outcome, Task};
+use super::write::WriteTransfer;
+use super::{CommandRecord, Target};
+use crate::convert::clamp32;
+use crate::opcode::Opcode;
+use crate::pdu::Pdu;
+use crate::scsi::{self, Sense, Sink, Source, Work, decode_lun, operation};
+
+impl Target {
+    /// Takes a request that has a `CmdSN`: at once, in its turn, or not at all.
+    pub(super) fn arrive(&mut self, id: ConnId, pdu: Pdu) {
+        if pdu.immediate() {
+            return self.deliver(id, &pdu);
+        }
+        let Some(session) = self.session_of(id) else { return };
+        if !session.in_window(pdu.cmd_sn()) {
+            return;
+        }
+        session.keep(id, pdu);
+        self.deliver_in_order(id);
+    }
+
+    /// Delivers what has its turn now. Also called when a gap was closed.
+    pub(super) fn deliver_in_order(&mut self, id: ConnId) {
+        while let Some(early) = self.session_of(id).and_then(|session| session.next_in_order()) {
+            self.deliver(early.connection, &early.pdu);
+            for data in &early.data {
+                self.data_out(early.connection, data);
+            }
+        }
+    }
+
+    fn deliver(&mut self, id: ConnId, pdu: &Pdu) {
+        match pdu.opcode() {
+            Some(Opcode::ScsiCommand) => self.scsi_command(id, pdu),
+            Some(Opcode::TaskManagementRequest) => self.task_management(id, pdu),
+            Some(Opcode::TextRequest) => self.text_request(id, pdu),
+            Some(Opcode::LogoutRequest) => self.logout(id, pdu),
+            Some(Opcode::NopOut) => self.nop_out(id, pdu),
+            _ => {}
+        }
+    }
+
+    fn scsi_command(&mut self, id: ConnId, pdu: &Pdu) {
+        self.commands.push(CommandRecord {
+            connection: id,
+            lun: pdu.lun(),
+            itt: pdu.itt(),
+            cmd_sn: pdu.cmd_sn(),
+            cdb: pdu.cdb(),
+            edtl: pdu.edtl(),
+        });
+        let task = Task::new(id, pdu);
+        match self.begin(id, pdu) {
+            Ok(Work::Send(source)) if pdu.reads() => self.start_read(task, source),
+            Ok(Work::Take(sink, length)) if pdu.writes() => self.start_write(task, pdu, sink, length),
+            Ok(Work::Done) => self.start_nothing(task, pdu, Outcome::GOOD),
+            Ok(Work::Send(source)) => {
+                let length = source.length();
+                self.start_nothing(Task { length, ..task }, pdu, Outcome::GOOD);
+            }
+            Ok(Work::Take(_, length)) => {
+                self.start_nothing(Task { length, ..task }, pdu, Outcome::GOOD);
+            }
+            Err(outcome) => self.start_nothing(task, pdu, outcome),
+        }
+        self.count_for_ping(id);
+    }
+
+    fn begin(&mut self, id: ConnId, pdu: &Pdu) -> Result<Work, Outcome> {
+        if let Some(outcome) = self.outcomes.pop_front() {
+            return Err(outcome);
+        }
+        let cdb = pdu.cdb();
+        let number = decode_lun(pdu.lun());
+        self.meet_attention(id, number, cdb[0]).map_err(Outcome::check)?;
+        if cdb[0] == operation::REPORT_LUNS {
+            return Ok(scsi::report_luns(self.config.units.keys().copied(), cdb));
+        }
+        let unit = number.and_then(|number| self.config.units.get(&number));
+        unit.map_or_else(|| scsi::begin_absent(cdb), |unit| scsi::begin(unit, cdb))
+            .map_err(Outcome::check)
+    }
+
+    /// Reports a pending unit attention, once (SAM-5 §5.14).
+    fn meet_attention(&mut self, id: ConnId, unit: Option<u16>, code: u8) -> Result<(), Sense> {
+        let Some((session, unit)) = self.session_of(id).zip(unit) else { return Ok(()) };
+        if !scsi::ignores_unit_attention(code) && session.attention.remove(&unit) {
+            return Err(Sense::RESET);
+        }
+        Ok(())
+    }
+
+    /// A command without data, or one that fails; unsolicited data of it are taken and thrown away.
+    fn start_nothing(&mut self, mut task: Task, pdu: &Pdu, outcome: Outcome) {
+        task.outcome = outcome;
+        let write = WriteTransfer::new(Sink::Discard, 0, pdu);
+        if pdu.writes() && write.is_open() {
+            task.write = Some(write);
+            return self.admit(task);
+        }
+        let (id, itt) = (task.connection, task.itt);
+        self.admit(task);
+        self.respond(id, itt, 0);
+    }
+
+    fn start_read(&mut self, mut task: Task, source: Source) {
+        task.length = source.length();
+        let length = task.edtl.min(clamp32(task.length));
+        let (id, itt, residual) = (task.connection, task.itt, task.residual());
+        self.admit(task);
+        if length == 0 {
+            return self.respond(id, itt, 0);
+        }
+        let Some(session) = self.session_of(id) else { return };
+        let params = session.params.clone();
+        let segment = self.connections[id.0].segment;
+        let shape = &self.config.data_in;
+        let read = ReadTransfer::new(itt, (source, length), shape, &params, segment, residual);
+        let (count, separate) = (read.count(), read.has_separate_status());
+        self.enqueue_or_hold(id, Outgoing::Read(read));
+        if separate {
+            self.respond(id, itt, count);
+        }
+    }
+
+    fn start_write(&mut self, mut task: Task, pdu: &Pdu, sink: Sink, length: u64) {
+        task.length = length;
+        let mut write = WriteTransfer::new(sink, task.edtl.min(clamp32(length)), pdu);
+        if self.is_unexpected(task.connection, pdu) {
+            write.failure = Some(Sense::UNEXPECTED_DATA);
+        }
+        task.write = Some(write);
+        let (id, itt) = (task.connection, task.itt);
+        self.admit(task);
+        self.plan_write(id, itt);
+    }
+
+    /// Whether a command brings data that the negotiation forbids (RFC 7143 §13.10, §13.11).
+    fn is_unexpected(&mut self, id: ConnId, pdu: &Pdu) -> bool {
+        let Some(session) = self.session_of(id) else { return false };
+        let params = &session.params;
+        !pdu.data.is_empty() && !params.immediate_data || !pdu.is_final() && params.initial_r2t
+    }
+
+    fn admit(&mut self, task: Task) {
+        let id = task.connection;
+        if let Some(session) = self.session_of(id) {
+            session.tasks.insert(task.itt, task);
+        }
+    }
+
+    /// Data-Out: for a task, for a command that waits for its turn, or for neither any more.
+    pub(super) fn data_out(&mut self, id: ConnId, pdu: &Pdu) {
+        let Some(session) = self.session_of(id) else { return };
+        if let Some(early) = session.early_by_tag(pdu.itt()) {
+            early.data.push(pdu.clone());
+            return;
+        }
+        let Some(task) = session.tasks.get_mut(&pdu.itt()) else { return };
+        let Some(write) = task.write.as_mut() else { return };
+        let open = write.is_open();
+        if write.take(pdu).is_none() {
+            return self.reject(id, pdu, 0x09);
+        }
+        if open {
+            self.plan_write(id, pdu.itt());
+        } else {
+            self.go_on_writing(id, pdu.itt());
+        }
+    }
+
+    /// Once the unsolicited data are in: asks for the rest.
+    fn plan_write(&mut self, id: ConnId, itt: u32) {
+        let shape = self.config.r2t.clone();
+        let Some(session) = self.session_of(id) else { return };
+        let params = session.params.clone();
+        let Some(write) = session.tasks.get_mut(&itt).and_then(|task| task.write.as_mut()) else {
+            return;
+        };
+        if !write.is_open() {
+            write.plan(&shape, &params);
+            self.go_on_writing(id, itt);
+        }
+    }
+
+    fn go_on_writing(&mut self, id: ConnId, itt: u32) {
+        self.release_writes(id);
+        self.ask(id, itt);
+        let Some(session) = self.session_of(id) else { return };
+        let Some(task) = session.tasks.get_mut(&itt) else { return };
+        let Some(write) = task.write.take_if(|write| write.is_complete()) else { return };
+        let sense = write.failure;
+        let (lun, cdb, good) = (task.lun, task.cdb, task.outcome == Outcome::GOOD);
+        let unit = decode_lun(lun).and_then(|number| self.config.units.get(&number));
+        let finished = match (sense, unit) {
+            (Some(sense), _) => Err(sense),
+            (None, Some(unit)) if good => scsi::finish(unit, cdb, write.sink.parameters()),
+            (None, _) => Ok(()),
+        };
+        self.end_write(id, itt, finished, write.r2t_count());
+    }
+
+    fn end_write(&mut self, id: ConnId, itt: u32, finished: Result<(), Sense>, r2ts: u32) {
+        if let (Err(sense), Some(session)) = (finished, self.session_of(id))
+            && let Some(task) = session.tasks.get_mut(&itt)
+        {
+            task.outcome = Outcome::check(sense);
+        }
+        self.respond(id, itt, r2ts);
+    }
+
+    /// Lets R2Ts go once as many writes wait as are to be gathered; the newest first.
+    fn release_writes(&mut self, id: ConnId) {
+        let gather = self.config.r2t.gather_tasks;
+        let Some(session) = self.session_of(id) else { return };
+        let waiting: Vec<_> = session.tasks.values_mut().filter(|task| waits(task)).collect();
+        if waiting.len() < gather {
+            return;
+        }
+        let mut released = Vec::new();
+        for task in waiting {
+            if let Some(write) = task.write.as_mut() {
+                write.released = true;
+                released.push((task.connection, task.itt));
+            }
+        }
+        for (connection, itt) in released.into_iter().rev() {
+            self.ask(connection, itt);
+        }
+    }
+
+    /// Sends as many R2Ts as may be outstanding.
+    fn ask(&mut self, id: ConnId, itt: u32) {
+        while let Some(r2t) = self.next_r2t(id, itt) {
+            self.enqueue(id, Outgoing::Pdu(r2t));
+        }
+    }
+
+    fn next_r2t(&mut self, id: ConnId, itt: u32) -> Option<Pdu> {
+        let session = self.session_of(id)?;
+        let mut task = session.tasks.remove(&itt)?;
+        let asked = task.write.as_mut().and_then(|write| write.ask(|| session.take_ttt()));
+        let lun = task.lun;
+        session.tasks.insert(itt, task);
+        let (number, ask) = asked?;
+        let mut r2t = Pdu::new(Opcode::R2t);
+        r2t.set(8, &lun.to_be_bytes());
+        for (at, value) in [(16, itt), (20, ask.ttt), (36, number), (40, ask.offset), (44, ask.length)]
+        {
+            r2t.set_u32(at, value);
+        }
+        Some(r2t)
+    }
+
+    /// The SCSI response of a task (RFC 7143 §11.4).
+    fn respond(&mut self, id: ConnId, itt: u32, numbered: u32) {
+        let zero = self.config.data_in.zero_exp_data_sn;
+        let Some(session) = self.session_of(id) else { return };
+        let Some(task) = session.tasks.get(&itt) else { return };
+        let mut pdu = Pdu::new(Opcode::ScsiResponse);
+        let (flag, residual) = task.residual();
+        pdu.header[1] |= flag;
+        pdu.set(3, &[task.outcome.status]);
+        pdu.set_u32(16, itt);
+        pdu.set_u32(36, if zero { 0 } else { numbered });
+        pdu.set_u32(44, residual);
+        if let Some(sense) = task.outcome.sense {
+            pdu.data = Bytes::from(sense.segment());
+        }
+        self.enqueue_or_hold(id, Outgoing::Pdu(pdu));
+    }
+
+    fn enqueue_or_hold(&mut self, id: ConnId, outgoing: Outgoing) {
+        if self.holding {
+            self.held.push((id, outgoing));
+        } else {
+            self.enqueue(id, outgoing);
+        }
+    }
+}
+
+fn waits(task: &Task) -> bool {
+    task.write.as_ref().is_some_and(|write| write.is_waiting() && !write.released)
+}

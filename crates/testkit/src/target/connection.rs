@@ -1,0 +1,94 @@
+//! One TCP connection of the target.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+use super::login::Login;
+use super::read::ReadTransfer;
+use super::tally::Tally;
+use super::text::TextExchange;
+use crate::frame::Framing;
+use crate::pdu::Pdu;
+
+/// A connection, in the order of acceptance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub usize);
+
+/// How far a connection is (RFC 7143 §8.1.2).
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Login(Box<Login>),
+    FullFeature,
+    /// Everything that is queued still goes out.
+    Closing,
+    Closed,
+}
+
+/// What waits to be sent.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Pdu(Pdu),
+    Read(ReadTransfer),
+}
+
+impl Outgoing {
+    pub(crate) fn itt(&self) -> u32 {
+        match self {
+            Self::Pdu(pdu) => pdu.itt(),
+            Self::Read(read) => read.itt(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) phase: Phase,
+    /// TSIH of the session, 0 before there is one.
+    pub(crate) session: u16,
+    pub(crate) cid: u16,
+    pub(crate) framing: Framing,
+    /// The initiator's `MaxRecvDataSegmentLength`.
+    pub(crate) segment: u32,
+    /// The next `StatSN`.
+    pub(crate) stat_sn: u32,
+    /// Window shown during login, before there is a session.
+    pub(crate) login_cmd_sn: u32,
+    pub(crate) inbox: BytesMut,
+    pub(crate) outbox: BytesMut,
+    pub(crate) queue: VecDeque<Outgoing>,
+    pub(crate) text: Option<TextExchange>,
+    pub(crate) sent: Tally,
+    pub(crate) received: Tally,
+}
+
+impl Connection {
+    pub(crate) fn new(stat_sn: u32) -> Self {
+        Self {
+            phase: Phase::Login(Box::default()),
+            session: 0,
+            cid: 0,
+            framing: Framing::PLAIN,
+            segment: 8192,
+            stat_sn,
+            login_cmd_sn: 0,
+            inbox: BytesMut::new(),
+            outbox: BytesMut::new(),
+            queue: VecDeque::new(),
+            text: None,
+            sent: Tally::default(),
+            received: Tally::default(),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Loses everything that is queued.
+    pub(crate) fn cut(&mut self) {
+        self.phase = Phase::Closed;
+        self.queue.clear();
+        self.inbox.clear();
+    }
+}

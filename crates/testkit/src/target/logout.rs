@@ -1,0 +1,45 @@
+//! Logout (RFC 7143 §11.14, §11.15).
+
+use super::Target;
+use super::connection::{ConnId, Outgoing};
+use crate::opcode::Opcode;
+use crate::pdu::Pdu;
+
+const CLOSE_SESSION: u8 = 0;
+const CLOSE_CONNECTION: u8 = 1;
+
+const NO_SUCH_CID: u8 = 1;
+const NO_RECOVERY: u8 = 2;
+
+impl Target {
+    pub(super) fn logout(&mut self, id: ConnId, pdu: &Pdu) {
+        let leaving = match pdu.function() {
+            CLOSE_SESSION => self.connections_of(id),
+            CLOSE_CONNECTION => self.connection_with(id, pdu.cid()).into_iter().collect(),
+            _ => return self.answer_logout(id, pdu, NO_RECOVERY),
+        };
+        if leaving.is_empty() {
+            return self.answer_logout(id, pdu, NO_SUCH_CID);
+        }
+        self.answer_logout(id, pdu, self.config.logout_response);
+        for connection in leaving {
+            self.close_after_transmit(connection);
+        }
+    }
+
+    fn connections_of(&mut self, id: ConnId) -> Vec<ConnId> {
+        self.session_of(id).map(|session| session.connections.clone()).unwrap_or_default()
+    }
+
+    fn connection_with(&mut self, id: ConnId, cid: u16) -> Option<ConnId> {
+        let all = self.connections_of(id);
+        all.into_iter().find(|other| self.connections[other.0].cid == cid)
+    }
+
+    fn answer_logout(&mut self, id: ConnId, pdu: &Pdu, code: u8) {
+        let mut response = Pdu::new(Opcode::LogoutResponse);
+        response.set(2, &[code]);
+        response.set_u32(16, pdu.itt());
+        self.enqueue(id, Outgoing::Pdu(response));
+    }
+}

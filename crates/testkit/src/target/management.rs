@@ -1,0 +1,100 @@
+//! Task management (RFC 7143 §11.5, §11.6).
+
+use super::Target;
+use super::connection::{ConnId, Outgoing};
+use crate::convert::before;
+use crate::opcode::Opcode;
+use crate::pdu::Pdu;
+
+const ABORT_TASK: u8 = 1;
+const ABORT_TASK_SET: u8 = 2;
+const CLEAR_TASK_SET: u8 = 4;
+const LOGICAL_UNIT_RESET: u8 = 5;
+const TARGET_WARM_RESET: u8 = 6;
+const TARGET_COLD_RESET: u8 = 7;
+const TASK_REASSIGN: u8 = 8;
+
+const COMPLETE: u8 = 0;
+const NO_SUCH_TASK: u8 = 1;
+const NO_SUCH_LUN: u8 = 2;
+const NO_REASSIGNMENT: u8 = 4;
+const NOT_SUPPORTED: u8 = 5;
+
+impl Target {
+    pub(super) fn task_management(&mut self, id: ConnId, pdu: &Pdu) {
+        let code = match pdu.function() {
+            ABORT_TASK => self.abort_task(id, pdu),
+            ABORT_TASK_SET | CLEAR_TASK_SET | LOGICAL_UNIT_RESET => self.abort_unit(id, pdu.lun()),
+            TARGET_WARM_RESET | TARGET_COLD_RESET => self.abort_all(id),
+            TASK_REASSIGN => NO_REASSIGNMENT,
+            _ => NOT_SUPPORTED,
+        };
+        if self.config.silent_task_management {
+            return;
+        }
+        let mut response = Pdu::new(Opcode::TaskManagementResponse);
+        response.set(2, &[self.config.task_management_response.unwrap_or(code)]);
+        response.set_u32(16, pdu.itt());
+        self.enqueue(id, Outgoing::Pdu(response));
+        if pdu.function() == TARGET_COLD_RESET {
+            self.drop_session_of(id);
+        }
+    }
+
+    /// Ends one task, or makes up for a command that never came (RFC 7143 §11.5.5).
+    fn abort_task(&mut self, id: ConnId, pdu: &Pdu) -> u8 {
+        let tag = pdu.referenced_tag();
+        let Some(session) = self.session_of(id) else { return NO_SUCH_TASK };
+        if session.tasks.remove(&tag).is_some() {
+            self.forget(tag);
+            return COMPLETE;
+        }
+        let waiting = session.early_by_tag(tag).is_some();
+        let missing = pdu.ref_cmd_sn();
+        let unseen = session.in_window(missing) && before(missing, pdu.cmd_sn());
+        if !waiting && !unseen {
+            return NO_SUCH_TASK;
+        }
+        session.plug(missing);
+        self.deliver_in_order(id);
+        COMPLETE
+    }
+
+    fn abort_unit(&mut self, id: ConnId, lun: u64) -> u8 {
+        let known = crate::scsi::decode_lun(lun)
+            .is_some_and(|number| self.config.units.contains_key(&number));
+        if !known {
+            return NO_SUCH_LUN;
+        }
+        self.abort_where(id, |task_lun| task_lun == lun);
+        COMPLETE
+    }
+
+    fn abort_all(&mut self, id: ConnId) -> u8 {
+        self.abort_where(id, |_| true);
+        COMPLETE
+    }
+
+    fn abort_where(&mut self, id: ConnId, affected: impl Fn(u64) -> bool) {
+        let Some(session) = self.session_of(id) else { return };
+        let ended = session.tasks.extract_if(.., |_, task| affected(task.lun));
+        for tag in ended.map(|(tag, _)| tag).collect::<Vec<_>>() {
+            self.forget(tag);
+        }
+    }
+
+    /// Takes back everything of a task that has not been sent yet.
+    fn forget(&mut self, tag: u32) {
+        self.held.retain(|(_, outgoing)| outgoing.itt() != tag);
+        for connection in &mut self.connections {
+            connection.queue.retain(|outgoing| outgoing.itt() != tag);
+        }
+    }
+
+    fn drop_session_of(&mut self, id: ConnId) {
+        let Some(session) = self.session_of(id) else { return };
+        for other in session.connections.clone() {
+            self.close_after_transmit(other);
+        }
+    }
+}

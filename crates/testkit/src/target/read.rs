@@ -1,0 +1,147 @@
+//! Read data on their way out (RFC 7143 §11.7).
+
+use std::collections::VecDeque;
+
+use super::params::Params;
+use crate::config::DataInShape;
+use crate::opcode::Opcode;
+use crate::pdu::{FINAL, NO_TAG, Pdu};
+use crate::scsi::Source;
+
+/// One Data-In PDU to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    offset: u32,
+    length: u32,
+    /// Whether it ends a sequence.
+    last: bool,
+}
+
+/// The Data-In PDUs of one command.
+#[derive(Debug)]
+pub(crate) struct ReadTransfer {
+    itt: u32,
+    source: Source,
+    pieces: VecDeque<Piece>,
+    data_sn: u32,
+    /// Residual flag and count, when the status rides in the last PDU.
+    status: Option<(u8, u32)>,
+    junk: bool,
+    pad: u8,
+}
+
+/// Where the pieces of a read are cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    pdu: u32,
+    sequence: u32,
+    pdus_fall: bool,
+    sequences_fall: bool,
+}
+
+impl ReadTransfer {
+    /// `length` bytes of `source`, in the shape that is configured and negotiated.
+    pub(crate) fn new(
+        itt: u32,
+        (source, length): (Source, u32),
+        shape: &DataInShape,
+        params: &Params,
+        segment: u32,
+        residual: (u8, u32),
+    ) -> Self {
+        let cut = Cut {
+            pdu: shape.pdu.unwrap_or(u32::MAX).min(segment).max(1),
+            sequence: shape.sequence.unwrap_or(u32::MAX).min(params.max_burst).max(1),
+            pdus_fall: shape.shuffle_pdus && !params.data_pdu_in_order,
+            sequences_fall: shape.shuffle_sequences && !params.data_sequence_in_order,
+        };
+        let mut pieces = pieces(length, cut);
+        if shape.empty_first {
+            pieces.push_front(Piece { offset: 0, length: 0, last: false });
+        }
+        let status = (!shape.separate_status).then_some(residual);
+        Self { itt, source, pieces, data_sn: 0, status, junk: shape.junk, pad: shape.pad }
+    }
+
+    pub(crate) fn itt(&self) -> u32 {
+        self.itt
+    }
+
+    /// How many PDUs there are in all.
+    pub(crate) fn count(&self) -> u32 {
+        self.data_sn + crate::convert::len32(self.pieces.len())
+    }
+
+    /// Whether the status still has to be sent in a PDU of its own.
+    pub(crate) fn has_separate_status(&self) -> bool {
+        self.status.is_none()
+    }
+
+    /// Whether all PDUs have been taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The next Data-In PDU.
+    pub(crate) fn next_pdu(&mut self) -> Option<Pdu> {
+        let piece = self.pieces.pop_front()?;
+        let mut pdu = Pdu::new(Opcode::DataIn);
+        pdu.header[1] = if piece.last { FINAL } else { 0 };
+        pdu.set_u32(16, self.itt);
+        pdu.set_u32(20, NO_TAG);
+        pdu.set_u32(36, self.data_sn);
+        pdu.set_u32(40, piece.offset);
+        pdu.data = self.source.read(piece.offset, piece.length);
+        pdu.pad = self.pad;
+        self.finish(&mut pdu);
+        self.data_sn += 1;
+        Some(pdu)
+    }
+
+    fn finish(&self, pdu: &mut Pdu) {
+        match self.status {
+            Some((flag, count)) if self.pieces.is_empty() => {
+                pdu.header[1] |= FINAL | 0x01 | flag;
+                pdu.set_u32(44, count);
+            }
+            _ if self.junk => {
+                pdu.set(3, &[0xa5]);
+                pdu.set_u32(24, 0xdead_beef);
+                pdu.set_u32(44, 0xdead_beef);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn pieces(length: u32, cut: Cut) -> VecDeque<Piece> {
+    let mut sequences: Vec<Vec<Piece>> = ranges(0, length, cut.sequence)
+        .map(|(offset, length)| sequence(offset, length, cut))
+        .collect();
+    if cut.sequences_fall {
+        sequences.reverse();
+    }
+    sequences.into_iter().flatten().collect()
+}
+
+fn sequence(offset: u32, length: u32, cut: Cut) -> Vec<Piece> {
+    let ranges = ranges(offset, length, cut.pdu);
+    let mut pieces: Vec<Piece> =
+        ranges.map(|(offset, length)| Piece { offset, length, last: false }).collect();
+    if cut.pdus_fall {
+        pieces.reverse();
+    }
+    if let Some(piece) = pieces.last_mut() {
+        piece.last = true;
+    }
+    pieces
+}
+
+/// Cuts a range into steps of at most `step` bytes.
+pub(crate) fn ranges(start: u32, length: u32, step: u32) -> impl Iterator<Item = (u32, u32)> {
+    let count = length.div_ceil(step);
+    (0..count).map(move |nth| {
+        let done = nth * step;
+        (start + done, step.min(length - done))
+    })
+}

@@ -1,0 +1,203 @@
+//! What leaves the target: order, sequence numbers, faults.
+
+use bytes::Bytes;
+
+use super::Target;
+use super::connection::{ConnId, Outgoing, Phase};
+use crate::fault::Effect;
+use crate::frame::Framing;
+use crate::opcode::Opcode;
+use crate::pdu::{NO_TAG, Pdu};
+
+/// Bytes after which one call of [`Target::transmit`] stops.
+const BATCH: usize = 256 * 1024;
+
+impl Target {
+    /// The bytes to send next, some 256 KiB at most; empty when there are none for now.
+    pub fn transmit(&mut self, id: ConnId) -> Bytes {
+        while let Some(connection) = self.connections.get(id.0)
+            && connection.outbox.len() < BATCH
+            && let Some(pdu) = self.next_outgoing(id)
+        {
+            self.emit(id, pdu);
+        }
+        let Some(connection) = self.connections.get_mut(id.0) else { return Bytes::new() };
+        let bytes = connection.outbox.split().freeze();
+        if matches!(connection.phase, Phase::Closing) && connection.queue.is_empty() {
+            self.close(id);
+        }
+        bytes
+    }
+
+    fn next_outgoing(&mut self, id: ConnId) -> Option<Pdu> {
+        let interleave = self.config.data_in.interleave;
+        let connection = self.connections.get_mut(id.0)?;
+        match connection.queue.pop_front()? {
+            Outgoing::Pdu(pdu) => Some(pdu),
+            Outgoing::Read(mut read) => {
+                let pdu = read.next_pdu();
+                if read.is_done() {
+                } else if interleave {
+                    connection.queue.push_back(Outgoing::Read(read));
+                } else {
+                    connection.queue.push_front(Outgoing::Read(read));
+                }
+                pdu
+            }
+        }
+    }
+
+    /// Numbers a PDU, lets faults have it, and puts it on the wire.
+    fn emit(&mut self, id: ConnId, mut pdu: Pdu) {
+        if pdu.is(Opcode::ScsiResponse) || pdu.is(Opcode::DataIn) && pdu.has_status() {
+            self.end_task(id, pdu.itt());
+        }
+        self.stamp(id, &mut pdu);
+        for fault in self.sending_faults(id, &pdu) {
+            if !self.strike(id, &mut pdu, fault.effect) {
+                return;
+            }
+        }
+        self.put(id, &pdu);
+    }
+
+    fn end_task(&mut self, id: ConnId, itt: u32) {
+        if let Some(session) = self.session_of(id) {
+            session.tasks.remove(&itt);
+        }
+    }
+
+    /// `StatSN`, `ExpCmdSN` and `MaxCmdSN` (RFC 7143 §4.2.2).
+    fn stamp(&mut self, id: ConnId, pdu: &mut Pdu) {
+        let (exp_cmd_sn, max_cmd_sn) = self.window_of(id);
+        let connection = &mut self.connections[id.0];
+        pdu.set_u32(28, exp_cmd_sn);
+        pdu.set_u32(32, max_cmd_sn);
+        if !pdu.is(Opcode::DataIn) || pdu.has_status() {
+            pdu.set_u32(24, connection.stat_sn);
+        }
+        if uses_stat_sn(pdu) {
+            connection.stat_sn = connection.stat_sn.wrapping_add(1);
+        }
+    }
+
+    fn window_of(&mut self, id: ConnId) -> (u32, u32) {
+        let login = self.connections[id.0].login_cmd_sn;
+        let window = self.config.window;
+        match self.session_of(id) {
+            Some(session) => (session.exp_cmd_sn, session.max_cmd_sn()),
+            None => (login, login.wrapping_add(window).wrapping_sub(1)),
+        }
+    }
+
+    /// Carries out a fault; `false` when the PDU is not to be sent any more.
+    fn strike(&mut self, id: ConnId, pdu: &mut Pdu, effect: Effect) -> bool {
+        match effect {
+            Effect::Close => self.close(id),
+            Effect::Swallow => {}
+            Effect::CorruptHeaderDigest => self.put_corrupted(id, pdu, |framing, length| {
+                framing.header_digest.then_some(length)
+            }),
+            Effect::CorruptDataDigest => self.put_corrupted(id, pdu, |framing, _| {
+                framing.data_digest.then_some(usize::MAX)
+            }),
+            Effect::Duplicate => {
+                self.put(id, pdu);
+                return true;
+            }
+            Effect::Before(other) => {
+                self.put(id, &other);
+                return true;
+            }
+            Effect::SkipStatSn(count) => {
+                pdu.set_u32(24, pdu.stat_sn().wrapping_add(count));
+                let connection = &mut self.connections[id.0];
+                connection.stat_sn = connection.stat_sn.wrapping_add(count);
+                return true;
+            }
+            other @ (Effect::SetByte { .. }
+            | Effect::SetWord { .. }
+            | Effect::AddWord { .. }
+            | Effect::SetData(_)) => {
+                edit(pdu, &other);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts a PDU of which one digest byte is wrong. `at` tells its place from the length of the
+    /// headers; places behind the PDU mean its last byte.
+    fn put_corrupted(
+        &mut self,
+        id: ConnId,
+        pdu: &Pdu,
+        at: impl FnOnce(Framing, usize) -> Option<usize>,
+    ) {
+        let start = self.connections[id.0].outbox.len();
+        let place = at(self.connections[id.0].framing, 48 + pdu.ahs.len());
+        self.put(id, pdu);
+        let outbox = &mut self.connections[id.0].outbox;
+        let last = outbox.len().saturating_sub(1);
+        if let Some(place) = place
+            && let Some(byte) = outbox.get_mut(start.saturating_add(place).min(last))
+        {
+            *byte ^= 0x5a;
+        }
+    }
+
+    fn put(&mut self, id: ConnId, pdu: &Pdu) {
+        self.checker.from_target(id, pdu);
+        let connection = &mut self.connections[id.0];
+        // The digests of a login start with the PDU after it (RFC 7143 §13.1).
+        let login = pdu.is(Opcode::LoginResponse);
+        let framing = if login { Framing::PLAIN } else { connection.framing };
+        let before = connection.outbox.len();
+        framing.put(pdu, &mut connection.outbox);
+        connection.sent.bytes += (connection.outbox.len() - before) as u64;
+        self.cut_after_sent(id);
+    }
+
+    fn cut_after_sent(&mut self, id: ConnId) {
+        let Some(excess) = self.excess_sent(id) else { return };
+        let outbox = &mut self.connections[id.0].outbox;
+        outbox.truncate(outbox.len().saturating_sub(crate::convert::index(excess)));
+        self.close(id);
+    }
+
+    /// Closes the connection once everything queued has gone.
+    pub(super) fn close_after_transmit(&mut self, id: ConnId) {
+        if let Some(connection) = self.connections.get_mut(id.0)
+            && !connection.is_closed()
+        {
+            connection.phase = Phase::Closing;
+        }
+    }
+}
+
+/// Changes header or data as a fault says.
+pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
+    match effect {
+        Effect::SetByte { at, value } => pdu.set(*at, &[*value]),
+        Effect::SetWord { at, value } => pdu.set_u32(*at, *value),
+        Effect::AddWord { at, value } => pdu.set_u32(*at, pdu.u32_at(*at).wrapping_add(*value)),
+        Effect::SetData(data) => pdu.data = data.clone(),
+        Effect::Close
+        | Effect::Swallow
+        | Effect::Duplicate
+        | Effect::CorruptHeaderDigest
+        | Effect::CorruptDataDigest
+        | Effect::Before(_)
+        | Effect::SkipStatSn(_) => {}
+    }
+}
+
+/// Whether a PDU of the target uses up a `StatSN` (RFC 7143 §4.2.2.2).
+pub(crate) fn uses_stat_sn(pdu: &Pdu) -> bool {
+    match pdu.opcode() {
+        Some(Opcode::R2t) | None => false,
+        Some(Opcode::NopIn) => pdu.itt() != NO_TAG,
+        Some(Opcode::DataIn) => pdu.has_status(),
+        Some(opcode) => !opcode.is_from_initiator(),
+    }
+}

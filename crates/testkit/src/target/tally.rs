@@ -1,0 +1,33 @@
+//! Counts of what went over a connection, by which faults find their moment.
+
+use std::collections::BTreeMap;
+
+use crate::opcode::Opcode;
+
+/// PDUs and bytes in one direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pdus: u32,
+    by_opcode: BTreeMap<u8, u32>,
+    pub(crate) bytes: u64,
+}
+
+impl Tally {
+    /// Counts one PDU.
+    pub(crate) fn count(&mut self, code: u8) {
+        self.pdus += 1;
+        *self.by_opcode.entry(code & 0x3f).or_default() += 1;
+    }
+
+    /// Whether the PDU counted last is the one with this number among its kind.
+    pub(crate) fn is_at(&self, code: u8, kind: Option<Opcode>, number: u32) -> bool {
+        let count = match kind {
+            None => self.pdus,
+            Some(kind) if kind as u8 == code & 0x3f => {
+                self.by_opcode.get(&(kind as u8)).copied().unwrap_or(0)
+            }
+            Some(_) => return false,
+        };
+        count.checked_sub(1) == Some(number)
+    }
+}

@@ -1,0 +1,79 @@
+//! A SCSI command from its arrival to its status.
+
+use super::connection::ConnId;
+use super::write::WriteTransfer;
+use crate::pdu::Pdu;
+use crate::scsi::{Sense, status};
+
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) connection: ConnId,
+    pub(crate) itt: u32,
+    pub(crate) lun: u64,
+    pub(crate) cdb: [u8; 16],
+    pub(crate) edtl: u32,
+    pub(crate) immediate: bool,
+    /// Bytes the command moves by its CDB.
+    pub(crate) length: u64,
+    pub(crate) write: Option<WriteTransfer>,
+    pub(crate) outcome: Outcome,
+}
+
+impl Task {
+    pub(crate) fn new(connection: ConnId, pdu: &Pdu) -> Self {
+        Self {
+            connection,
+            itt: pdu.itt(),
+            lun: pdu.lun(),
+            cdb: pdu.cdb(),
+            edtl: pdu.edtl(),
+            immediate: pdu.immediate(),
+            length: 0,
+            write: None,
+            outcome: Outcome::GOOD,
+        }
+    }
+
+    /// The residual flag and count of the response (RFC 7143 §11.4.5).
+    pub(crate) fn residual(&self) -> (u8, u32) {
+        residual(self.edtl, self.length)
+    }
+}
+
+/// Overflow or underflow of `edtl` by a command that moves `length` bytes.
+pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
+    let edtl = u64::from(edtl);
+    if length > edtl {
+        (0x04, crate::convert::clamp32(length - edtl))
+    } else if length < edtl {
+        (0x02, crate::convert::clamp32(edtl - length))
+    } else {
+        (0, 0)
+    }
+}
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// SCSI status.
+    pub status: u8,
+    /// Sense data that go with it.
+    pub sense: Option<Sense>,
+}
+
+impl Outcome {
+    /// GOOD.
+    pub const GOOD: Self = Self { status: status::GOOD, sense: None };
+
+    /// CHECK CONDITION with sense data.
+    #[must_use]
+    pub const fn check(sense: Sense) -> Self {
+        Self { status: status::CHECK_CONDITION, sense: Some(sense) }
+    }
+
+    /// A status without sense data.
+    #[must_use]
+    pub const fn status(status: u8) -> Self {
+        Self { status, sense: None }
+    }
+}

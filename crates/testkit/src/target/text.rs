@@ -1,0 +1,106 @@
+//! Text requests in full feature phase: SendTargets and late declarations (RFC 7143 §11.10).
+
+use bytes::Bytes;
+
+use super::Target;
+use super::connection::{ConnId, Outgoing};
+use super::params::{Response, respond};
+use crate::config::Answer;
+use crate::opcode::Opcode;
+use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
+use crate::text::Pairs;
+
+/// A text exchange under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextExchange {
+    request: Vec<u8>,
+    /// What is left of the answer, once there is one.
+    answer: Option<Bytes>,
+}
+
+impl Target {
+    pub(super) fn text_request(&mut self, id: ConnId, pdu: &Pdu) {
+        let mut exchange = self.connections[id.0].text.take().unwrap_or_default();
+        exchange.request.extend_from_slice(&pdu.data);
+        if exchange.answer.is_none() && !pdu.continues() {
+            match Pairs::split(&exchange.request) {
+                Ok(pairs) => exchange.answer = Some(self.answer_text(id, &pairs).join().into()),
+                Err(_) => return self.reject(id, pdu, 0x04),
+            }
+        }
+        self.send_text(id, pdu, exchange);
+    }
+
+    fn answer_text(&mut self, id: ConnId, pairs: &Pairs) -> Pairs {
+        let mut answer = Pairs::default();
+        for (key, value) in &pairs.0 {
+            if key == "SendTargets" {
+                self.list_targets(id, value, &mut answer);
+            } else {
+                self.answer_key(id, key, value, &mut answer);
+            }
+        }
+        answer
+    }
+
+    /// Only `MaxRecvDataSegmentLength` may change now; other operational keys are refused.
+    fn answer_key(&mut self, id: ConnId, key: &str, value: &str, answer: &mut Pairs) {
+        match (self.config.keys.answers.get(key), respond(&self.config.keys, key, value)) {
+            (Some(Answer::Omit), _) => {}
+            (Some(Answer::Literal(value)), _) => answer.push(key, value),
+            (None, Response::Declared) if key == "MaxRecvDataSegmentLength" => {
+                if let Some(segment) = super::params::number(value) {
+                    self.connections[id.0].segment = segment;
+                }
+            }
+            (None, Response::Value(value)) if value == "NotUnderstood" => answer.push(key, value),
+            (None, _) => answer.push(key, "Reject"),
+        }
+    }
+
+    /// The list of targets (RFC 7143 appendix C).
+    fn list_targets(&mut self, id: ConnId, which: &str, answer: &mut Pairs) {
+        let discovery = self.session_of(id).is_some_and(|session| session.discovery);
+        let list = &self.config.discovery;
+        if which == "All" && !discovery {
+            return answer.push("SendTargets", "Reject");
+        }
+        for (key, value) in &list.foreign {
+            answer.push(key, value);
+        }
+        if list.targets.is_empty() && !list.nothing {
+            answer.push("TargetName", self.config.names.first().cloned().unwrap_or_default());
+        }
+        for target in list.targets.iter().filter(|target| which == "All" || which == target.name) {
+            answer.push("TargetName", &target.name);
+            for address in &target.addresses {
+                answer.push("TargetAddress", address);
+            }
+        }
+    }
+
+    fn send_text(&mut self, id: ConnId, pdu: &Pdu, mut exchange: TextExchange) {
+        let limit = self.config.discovery.split.unwrap_or(usize::MAX);
+        let limit = limit.min(self.connections[id.0].segment as usize);
+        let mut response = Pdu::new(Opcode::TextResponse);
+        let mut rest = exchange.answer.take().unwrap_or_default();
+        response.data = rest.split_to(rest.len().min(limit));
+        response.set_u32(16, pdu.itt());
+        response.set_u32(20, NO_TAG);
+        if !rest.is_empty() || pdu.continues() || !pdu.is_final() {
+            self.leave_open(id, &mut response, !rest.is_empty());
+            exchange.answer = (!pdu.continues()).then_some(rest);
+            self.connections[id.0].text = Some(exchange);
+        }
+        self.enqueue(id, Outgoing::Pdu(response));
+    }
+
+    /// The initiator is to go on with the transfer tag.
+    fn leave_open(&mut self, id: ConnId, response: &mut Pdu, more: bool) {
+        let split = more && self.config.discovery.with_continue;
+        response.header[1] &= !FINAL;
+        response.header[1] |= if split { CONTINUE } else { 0 };
+        let ttt = self.session_of(id).map_or(0, |session| session.take_ttt());
+        response.set_u32(20, ttt);
+    }
+}

@@ -1,0 +1,3 @@
+//! Block copy.
+
+fn main() {}
