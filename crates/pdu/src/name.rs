@@ -1,2 +1,125 @@
-#[derive(Clone, Debug, Eq, PartialEq, Hash)] pub struct IscsiName(String);
-impl IscsiName { pub fn parse(s: &str) -> Result<Self, ()> { Ok(Self(s.into())) } pub fn as_str(&self) -> &str { &self.0 } }
+//! iSCSI names (RFC 7143 §4.2.7).
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest name, bytes (RFC 7143 §4.2.7.1).
+const MAX_LEN: usize = 223;
+
+/// The name of an initiator or target: `iqn.`, `eui.` or `naa.`, normalised, so that equal names
+/// are equal bytes.
+///
+/// Letters are folded to lower case, as RFC 3722 demands. Characters that the profile forbids but
+/// that targets in the field use, such as the underscore, are kept as they are.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct IscsiName(Box<str>);
+
+/// Why a text is no iSCSI name.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("'{name}' is no iSCSI name: {reason}")]
+pub struct NameError {
+    name: String,
+    reason: &'static str,
+}
+
+impl IscsiName {
+    /// Checks and normalises a name.
+    ///
+    /// # Errors
+    /// When it is longer than 223 bytes, holds white space or control characters, has no known
+    /// type, or breaks the form of its type.
+    pub fn parse(name: &str) -> Result<Self, NameError> {
+        let error = |reason| NameError { name: name.to_owned(), reason };
+        if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(error("it holds white space or control characters"));
+        }
+        let folded = name.to_lowercase();
+        if folded.len() > MAX_LEN {
+            return Err(error("it is longer than 223 bytes"));
+        }
+        let (kind, rest) = folded.split_at_checked(4).unwrap_or((&folded, ""));
+        match kind {
+            "iqn." => check_iqn(rest).map_err(error)?,
+            "eui." => check_hex(rest, &[16]).map_err(error)?,
+            "naa." => check_hex(rest, &[16, 32]).map_err(error)?,
+            _ => return Err(error("it begins with none of iqn., eui. and naa.")),
+        }
+        Ok(Self(folded.into()))
+    }
+
+    /// The normalised name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// `yyyy-mm.reversed.domain[:string]`
+fn check_iqn(rest: &str) -> Result<(), &'static str> {
+    let form = "the form is iqn.yyyy-mm.reversed.domain[:string]";
+    let (date, authority) = rest.split_at_checked(8).ok_or(form)?;
+    let digits = |at: std::ops::Range<usize>| date.get(at).filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
+    let month: u8 = digits(5..7).and_then(|month| month.parse().ok()).ok_or(form)?;
+    digits(0..4).ok_or(form)?;
+    if date.get(4..5) != Some("-") || date.get(7..8) != Some(".") || !(1..=12).contains(&month) {
+        return Err(form);
+    }
+    let domain = authority.split(':').next().unwrap_or_default();
+    if domain.is_empty() || domain.starts_with('.') { Err(form) } else { Ok(()) }
+}
+
+fn check_hex(rest: &str, lengths: &[usize]) -> Result<(), &'static str> {
+    if lengths.contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(())
+    } else {
+        Err("16 hexadecimal digits must follow the type, or 32 after naa.")
+    }
+}
+
+impl fmt::Display for IscsiName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for IscsiName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        Self::parse(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nam_01_and_nam_03_forms() {
+        for name in [
+            "iqn.2001-04.com.example",
+            "iqn.2001-04.com.example:storage:diskarrays-sn-a8675309",
+            "iqn.2003-01.org.linux-iscsi.host_1.x8664:sn.1",
+            "eui.02004567a425678d",
+            "naa.52004567ba64678d",
+            "naa.62004567ba64678d0123456789abcdef",
+        ] {
+            assert_eq!(IscsiName::parse(name).unwrap().as_str(), name);
+        }
+        let long = format!("iqn.2001-04.com.example:{}", "x".repeat(200));
+        for name in [
+            "", "iqn", "iqn.", "iqn.2001-04", "iqn.2001-04.", "iqn.2001-4.com", "iqn.2001-13.com",
+            "iqn.20x1-04.com", "iqn.2001-04.:a", "eui.0200", "naa.5200", "naa.5200456zba64678d",
+            "com.example", "iqn.2001-04.com.example: x", "iqn.2001-04.com.example:\u{7}", &long,
+        ] {
+            assert!(IscsiName::parse(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn nam_02_names_compare_folded() {
+        let folded = IscsiName::parse("iqn.2001-04.com.example:disk").unwrap();
+        assert_eq!(IscsiName::parse("IQN.2001-04.COM.Example:Disk").unwrap(), folded);
+    }
+}

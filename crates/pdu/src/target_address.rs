@@ -1,2 +1,116 @@
-#[derive(Clone, Debug, Eq, PartialEq)] pub struct TargetAddress { pub host: String, pub port: u16, pub portal_group_tag: Option<u16> }
-impl TargetAddress { pub fn parse(s: &str) -> Result<Self, ()> { Ok(Self { host: s.into(), port: 3260, portal_group_tag: None }) } }
+//! TargetAddress: where a target can be reached (RFC 7143 §13.8).
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// The port of iSCSI (RFC 7143 §4.1).
+pub const DEFAULT_PORT: u16 = 3260;
+
+/// `host[:port][,portal-group-tag]`. The host is a DNS name, an IPv4 address or an IPv6 address;
+/// the last one stands in brackets in the text, and without them here.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct TargetAddress {
+    /// A DNS name or an IP address, without brackets; an IPv6 zone such as `%eth0` may follow.
+    pub host: String,
+    /// The TCP port; 3260 unless given.
+    pub port: u16,
+    /// The portal group tag, given in SendTargets records and not in redirections. Tags that are
+    /// no 16-bit number, as some targets send them, count as not given.
+    pub portal_group_tag: Option<u16>,
+}
+
+/// A text that is no TargetAddress.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("'{text}' is no address of the form host[:port][,tag]: {reason}")]
+pub struct TargetAddressError {
+    text: String,
+    reason: &'static str,
+}
+
+impl TargetAddress {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// When the host is empty, a bracket has no partner, or the port is no number from 1 to 65535.
+    pub fn parse(text: &str) -> Result<Self, TargetAddressError> {
+        let error = |reason| TargetAddressError { text: text.to_owned(), reason };
+        let (address, tag) = match text.rsplit_once(',') {
+            Some((address, tag)) => (address, tag.parse().ok()),
+            None => (text, None),
+        };
+        let (host, port) = split_port(address).map_err(error)?;
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
+            return Err(error("there is no host"));
+        }
+        let port = match port {
+            Some(port) => port.parse().ok().filter(|port| *port != 0),
+            None => Some(DEFAULT_PORT),
+        };
+        let port = port.ok_or_else(|| error("the port is no number from 1 to 65535"))?;
+        Ok(Self { host: host.to_owned(), port, portal_group_tag: tag })
+    }
+}
+
+/// Splits off the port; an IPv6 address without brackets has none.
+fn split_port(address: &str) -> Result<(&str, Option<&str>), &'static str> {
+    if let Some(rest) = address.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or("a bracket is not closed")?;
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if after.is_empty() => Ok((host, None)),
+            None => Err("something other than a port follows the bracket"),
+        };
+    }
+    match address.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => Ok((address, None)),
+        Some((host, port)) => Ok((host, Some(port))),
+        None => Ok((address, None)),
+    }
+}
+
+impl fmt::Display for TargetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)?;
+        } else {
+            write!(f, "{}:{}", self.host, self.port)?;
+        }
+        self.portal_group_tag.map_or(Ok(()), |tag| write!(f, ",{tag}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: &str, port: u16, portal_group_tag: Option<u16>) -> TargetAddress {
+        TargetAddress { host: host.to_owned(), port, portal_group_tag }
+    }
+
+    #[test]
+    fn key_09_forms_of_address() {
+        for (text, expected) in [
+            ("10.0.0.1", address("10.0.0.1", 3260, None)),
+            ("10.0.0.1:860", address("10.0.0.1", 860, None)),
+            ("10.0.0.1:3260,1", address("10.0.0.1", 3260, Some(1))),
+            ("10.0.0.1,-1", address("10.0.0.1", 3260, None)),
+            ("disk.example.org,0", address("disk.example.org", 3260, Some(0))),
+            ("[2001:db8::1]:3261,7", address("2001:db8::1", 3261, Some(7))),
+            ("[fe80::1%eth0]", address("fe80::1%eth0", 3260, None)),
+            ("2001:db8::1", address("2001:db8::1", 3260, None)),
+        ] {
+            assert_eq!(TargetAddress::parse(text), Ok(expected), "{text}");
+        }
+        for text in ["", ",1", ":3260", "[::1", "[::1]x", "h:0", "h:65536", "h:", "a b"] {
+            assert!(TargetAddress::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn display_reads_back() {
+        for text in ["10.0.0.1:860", "[::1]:3260,1", "a.example:3260"] {
+            assert_eq!(TargetAddress::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

@@ -81,11 +81,11 @@ impl Session {
         let Some(at) = self.position(cid) else { return };
         let leading = self.tsih == Tsih::NEW_SESSION;
         let identity = LoginIdentity {
-            isid: self.config.isid,
             cid,
             tsih: self.tsih,
             itt: LOGIN_TAG,
             cmd_sn: self.window.current(),
+            leading,
             session: if leading { None } else { self.negotiated().cloned() },
             single_chap_algorithm: self.single_chap_algorithm,
         };

@@ -15,11 +15,6 @@ pub(crate) fn clamp32(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The low byte of a number.
-pub(crate) fn low8(value: u32) -> u8 {
-    value.to_be_bytes()[3]
-}
-
 /// The low two bytes of a number.
 pub(crate) fn low16(value: u32) -> u16 {
     let [_, _, high, low] = value.to_be_bytes();

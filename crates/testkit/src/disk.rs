@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn handles_share_one_disk() {
         let disk = RamDisk::new(512, 8);
-        disk.clone().write(510, b"over the edge");
+        let other = disk.clone();
+        other.write(510, b"over the edge");
         assert!(disk.holds(510, b"over the edge"));
         assert_eq!(disk.extent(0), (true, 2));
         assert_eq!(disk.extent(2), (false, 6));

@@ -27,7 +27,8 @@ pub enum Trigger {
     Receiving(Option<Opcode>, u32),
     /// The target has sent this many bytes; the rest is lost. Only for [`Effect::Close`].
     SentBytes(u64),
-    /// The initiator has sent this many bytes; the rest is lost. Only for [`Effect::Close`].
+    /// The initiator has sent more than this many bytes; what goes beyond is lost. Only for
+    /// [`Effect::Close`].
     ReceivedBytes(u64),
 }
 
@@ -92,7 +93,7 @@ impl Fault {
         Self { connection: None, trigger: Trigger::SentBytes(bytes), effect: Effect::Close }
     }
 
-    /// A connection that breaks after the initiator has sent so many bytes.
+    /// A connection that breaks when the initiator sends more than so many bytes.
     #[must_use]
     pub const fn cut_after_received(bytes: u64) -> Self {
         Self { connection: None, trigger: Trigger::ReceivedBytes(bytes), effect: Effect::Close }

@@ -10,5 +10,7 @@ pub mod opcode;
 pub mod pdu;
 pub mod pdus;
 pub mod scsi;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod target;
 pub mod text;

@@ -125,6 +125,7 @@ impl Target {
         while let Some(pdu) = self.next_pdu(id, stream) {
             self.connections[id.0].received.bytes += (rest - stream.len()) as u64;
             rest = stream.len();
+            self.cut_after_received(id, 0);
             self.handle(id, pdu);
         }
         self.cut_after_received(id, stream.len());
@@ -140,6 +141,15 @@ impl Target {
     pub fn is_closed(&self, id: ConnId) -> bool {
         let connection = self.connections.get(id.0);
         connection.is_none_or(|connection| connection.is_closed() && connection.outbox.is_empty())
+    }
+
+    /// Whether there is nothing to transmit and nothing to close.
+    #[must_use]
+    pub fn is_idle(&self, id: ConnId) -> bool {
+        self.connections.get(id.0).is_none_or(|connection| {
+            let silent = connection.queue.is_empty() && connection.outbox.is_empty();
+            silent && matches!(connection.phase, Phase::Login(_) | Phase::FullFeature)
+        })
     }
 
     /// What the initiators did against the standard.
@@ -248,6 +258,9 @@ impl Target {
     }
 
     fn handle(&mut self, id: ConnId, pdu: Pdu) {
+        if self.connections[id.0].is_closed() {
+            return;
+        }
         let Some(pdu) = self.receiving_faults(id, pdu) else { return };
         self.checker.from_initiator(id, &pdu);
         if self.config.record {

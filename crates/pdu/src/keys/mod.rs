@@ -60,10 +60,10 @@ pub fn decode_pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
     if text.last().is_some_and(|&last| last != 0) {
         return Err(TextError::MissingNul);
     }
-    let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    match text.get(..end) {
-        Some(pairs) if !pairs.is_empty() => pairs.split(|&byte| byte == 0).map(decode_pair).collect(),
-        _ => Ok(Vec::new()),
+    let padding = text.iter().rev().take_while(|&&byte| byte == 0).count();
+    match text.get(..text.len() - padding) {
+        None | Some([]) => Ok(Vec::new()),
+        Some(pairs) => pairs.split(|&byte| byte == 0).map(decode_pair).collect(),
     }
 }
 

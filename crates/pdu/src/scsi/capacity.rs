@@ -104,7 +104,7 @@ impl ReadCapacity16 {
 /// A unit with blocks of no bytes cannot be addressed by anybody.
 fn checked_block_length(format: &'static str, length: u32) -> Result<u32, FormatError> {
     if length == 0 {
-        return Err(FormatError::Field { format, field: "LOGICAL BLOCK LENGTH IN BYTES", value: 0 });
+        return Err(FormatError::Field { format, field: "BLOCK LENGTH", value: 0 });
     }
     Ok(length)
 }

@@ -24,11 +24,6 @@ impl<'a> Fields<'a> {
         Self(self.0.get(..len).unwrap_or(self.0))
     }
 
-    /// How many bytes there are.
-    pub(super) const fn len(self) -> usize {
-        self.0.len()
-    }
-
     /// All bytes from `at` on; empty past the end.
     pub(super) fn tail(self, at: usize) -> &'a [u8] {
         self.0.get(at..).unwrap_or_default()

@@ -29,8 +29,8 @@ impl Lun {
     /// The largest number that [`Lun::new`] takes.
     pub const MAX_NUMBER: u16 = 0x3fff;
 
-    /// The single-level LUN of a number: peripheral addressing for 0 to 255 (SAM-5 §4.7.7.2),
-    /// flat space addressing for 256 to 16383 (SAM-5 §4.7.7.3), `None` above.
+    /// The single-level LUN of a number: peripheral device addressing for 0 to 255, flat space
+    /// addressing for 256 to 16383, `None` above (SAM-5 §4.7).
     pub const fn new(number: u16) -> Option<Self> {
         let [high, low] = number.to_be_bytes();
         match high {

@@ -15,7 +15,7 @@
 use std::fmt;
 
 use iscsi_pdu::LoginStatus;
-use iscsi_pdu::keys::{Key, REJECT, TextBuilder, decode_binary, encode_hex, parse_number};
+use iscsi_pdu::keys::{Key, NONE, REJECT, TextBuilder, decode_binary, encode_hex, parse_number};
 
 use super::chap::{
     ChapAlgorithm, IssuedChallenge, IssuedChallenges, LONGEST_NAME, check, equal,
@@ -40,6 +40,16 @@ impl<'a> AuthenticationKeys<'a> {
 
     fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Checks the keys outside an authentication: there must be none. Some targets say
+    /// `AuthMethod=None` unasked, which changes nothing where there are no credentials.
+    pub(super) fn check_idle(&self, no_credentials: bool) -> Result<(), AuthenticationError> {
+        let harmless = |pair: &(Key, &str)| no_credentials && *pair == (Key::AuthMethod, NONE);
+        match self.0.iter().find(|pair| !harmless(pair)) {
+            Some((key, _)) => Err(AuthenticationError::Unexpected(key.name())),
+            None => Ok(()),
+        }
     }
 
     /// The values of exactly these keys; any other set of keys is an error.
@@ -110,12 +120,12 @@ impl ChapExchange {
     /// Whether the target may have failed over a list of algorithms that it does not understand.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
         let offers_more = self.offered.len() > 1 && self.offered.contains(&ChapAlgorithm::Md5);
-        let LoginError::Status(LoginStatus { class: 2, detail: 0 | 1 })
-        | LoginError::Authentication(AuthenticationError::AlgorithmRefused) = error
-        else {
-            return false;
-        };
-        offers_more && matches!(self.step, Step::Algorithms)
+        let refused = matches!(
+            error,
+            LoginError::Status(LoginStatus { class: 2, detail: 0 | 1 })
+                | LoginError::Authentication(AuthenticationError::AlgorithmRefused)
+        );
+        refused && offers_more && matches!(self.step, Step::Algorithms)
     }
 
     /// Writes the keys of this step.

@@ -24,7 +24,7 @@ mod text;
 pub use error::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
 
 use bytes::Bytes;
-use iscsi_pdu::keys::{Key, Kind, NONE, TextBuilder, decode_pairs};
+use iscsi_pdu::keys::{Key, Kind, TextBuilder, decode_pairs};
 use iscsi_pdu::{
     Cid, CmdSn, Isid, Itt, LoginRequest, LoginResponse, Stage, StatSn, TargetAddress, Tsih,
 };
@@ -33,7 +33,7 @@ use crate::config::{Config, Entropy, SessionKind};
 use crate::params::Negotiated;
 use chap_exchange::{AuthenticationKeys, ChapExchange};
 use negotiate::Negotiation;
-use response::{Expected, VERSION, check_identity, next_stage};
+use response::{Expected, VERSION, next_stage, read_redirect};
 use text::{Incoming, Outgoing, SeenKeys};
 
 /// The longest data segment of a login request before the target declares less, bytes
@@ -49,12 +49,13 @@ const LONGEST_ALIAS: usize = 255;
 /// What tells one login from another, the same in all its requests (RFC 7143 §11.12).
 #[derive(Clone, Debug)]
 pub(crate) struct LoginIdentity {
-    pub(crate) isid: Isid,
     pub(crate) cid: Cid,
     /// Zero for a new session; the session's for an added connection.
     pub(crate) tsih: Tsih,
     pub(crate) itt: Itt,
     pub(crate) cmd_sn: CmdSn,
+    /// Whether this is the first connection of its session.
+    pub(crate) leading: bool,
     /// What the session has agreed on, for a connection that is added to it.
     pub(crate) session: Option<Negotiated>,
     /// Offer one CHAP algorithm alone.
@@ -112,6 +113,7 @@ struct Sent {
 #[derive(Debug)]
 pub(crate) struct Login {
     identity: LoginIdentity,
+    isid: Isid,
     stage: Stage,
     turn: Turn,
     /// Whether the names are still to be said.
@@ -141,6 +143,7 @@ impl Login {
         Self {
             negotiation: Negotiation::new(config, identity.session.as_ref()),
             identity,
+            isid: config.isid,
             stage,
             turn: Turn::Write,
             introduces: true,
@@ -188,13 +191,12 @@ impl Login {
         let Turn::Await(sent) = self.turn else { return Err(LoginViolation::Unsolicited.into()) };
         match response.status.class {
             0 => self.check_header(sent, response)?,
-            1 => return Ok(Progress::Redirected(response::redirect(response.status.detail, data)?)),
+            1 => return Ok(Progress::Redirected(read_redirect(response.status.detail, data)?)),
             _ => return Err(LoginError::Status(response.status)),
         }
         self.turn = Turn::Send;
         if sent.continued {
-            let interrupts = response.is_continued || !data.is_empty();
-            return if interrupts { Err(LoginViolation::Interruption.into()) } else { Ok(Progress::Pending) };
+            return self.go_on(response, data);
         }
         self.incoming.push(data)?;
         if response.is_continued {
@@ -218,7 +220,7 @@ impl Login {
             next_stage: next_stage(self.stage),
             version_max: VERSION,
             version_min: VERSION,
-            isid: self.identity.isid,
+            isid: self.isid,
             tsih: self.identity.tsih,
             itt: self.identity.itt,
             cid: self.identity.cid,
@@ -230,7 +232,7 @@ impl Login {
     fn write_step(&mut self, config: &Config, entropy: &mut dyn Entropy) {
         let mut text = TextBuilder::new();
         if std::mem::take(&mut self.introduces) {
-            write_names(config, self.identity.session.is_none(), &mut text);
+            write_names(config, self.identity.leading, &mut text);
         }
         self.transit = true;
         if self.stage == Stage::SecurityNegotiation {
@@ -246,9 +248,13 @@ impl Login {
     }
 
     fn check_header(&mut self, sent: Sent, response: &LoginResponse) -> Result<(), LoginError> {
-        check_identity(&self.identity, response)?;
-        let expected =
-            Expected { stage: self.stage, transit: sent.transit, stat_sn: self.exp_stat_sn };
+        let expected = Expected {
+            itt: self.identity.itt,
+            isid: self.isid,
+            stage: self.stage,
+            transit: sent.transit,
+            stat_sn: self.exp_stat_sn,
+        };
         expected.check(response)?;
         self.exp_stat_sn = Some(response.stat_sn.next());
         self.exchanges += 1;
@@ -256,6 +262,14 @@ impl Login {
             return Err(LoginError::TooManyExchanges(MAX_EXCHANGES));
         }
         Ok(())
+    }
+
+    /// The target may only acknowledge a text that is not complete (RFC 7143 §11.12.2).
+    fn go_on(&self, response: &LoginResponse, data: &[u8]) -> Result<Progress, LoginError> {
+        if response.is_continued || !data.is_empty() {
+            return Err(LoginViolation::Interruption.into());
+        }
+        Ok(Progress::Pending)
     }
 
     /// Takes the target's whole text of one step.

@@ -1,10 +1,10 @@
 //! What a Login Response says besides its text (RFC 7143 §11.13).
 
 use iscsi_pdu::keys::{Key, decode_pairs};
-use iscsi_pdu::{LoginResponse, Stage, StatSn, TargetAddress};
+use iscsi_pdu::{Isid, Itt, LoginResponse, Stage, StatSn, TargetAddress};
 
 use super::error::LoginViolation;
-use super::{LoginIdentity, Redirect};
+use super::Redirect;
 
 /// The only protocol version there is (RFC 7143 §11.12.4).
 pub(super) const VERSION: u8 = 0;
@@ -12,6 +12,8 @@ pub(super) const VERSION: u8 = 0;
 /// What the header of a response is checked against.
 #[derive(Debug)]
 pub(super) struct Expected {
+    pub(super) itt: Itt,
+    pub(super) isid: Isid,
     pub(super) stage: Stage,
     /// Whether the request proposed the next stage.
     pub(super) transit: bool,
@@ -22,6 +24,12 @@ pub(super) struct Expected {
 impl Expected {
     /// Checks a response of status class 0. Fields of others are not to be relied on.
     pub(super) fn check(&self, response: &LoginResponse) -> Result<(), LoginViolation> {
+        if response.itt != self.itt {
+            return Err(LoginViolation::Mismatch("Initiator Task Tag"));
+        }
+        if response.isid != self.isid {
+            return Err(LoginViolation::Mismatch("ISID"));
+        }
         if response.version_active != VERSION {
             return Err(LoginViolation::Version(response.version_active));
         }
@@ -46,20 +54,6 @@ impl Expected {
     }
 }
 
-/// Checks that a response belongs to this login at all.
-pub(super) fn check_identity(
-    identity: &LoginIdentity,
-    response: &LoginResponse,
-) -> Result<(), LoginViolation> {
-    if response.itt != identity.itt {
-        return Err(LoginViolation::Mismatch("Initiator Task Tag"));
-    }
-    if response.isid != identity.isid {
-        return Err(LoginViolation::Mismatch("ISID"));
-    }
-    Ok(())
-}
-
 /// The stage that a request proposes to go to.
 pub(super) const fn next_stage(stage: Stage) -> Stage {
     match stage {
@@ -70,7 +64,7 @@ pub(super) const fn next_stage(stage: Stage) -> Stage {
 
 /// Reads where a redirection leads (RFC 7143 §11.13.5, status class 1). A detail that the
 /// standard does not know counts as temporary.
-pub(super) fn redirect(detail: u8, text: &[u8]) -> Result<Redirect, LoginViolation> {
+pub(super) fn read_redirect(detail: u8, text: &[u8]) -> Result<Redirect, LoginViolation> {
     let pairs = decode_pairs(text).map_err(|_| LoginViolation::Redirection)?;
     let mut values = pairs.iter().filter(|(key, _)| *key == Key::TargetAddress.name());
     let address = values.find_map(|(_, value)| TargetAddress::parse(value).ok());

@@ -23,14 +23,13 @@ impl Target {
             Trigger::Sending(..) | Trigger::SentBytes(_) | Trigger::ReceivedBytes(_) => false,
         });
         for fault in faults {
-            match fault.effect {
-                Effect::Close => {
-                    self.close(id);
-                    return None;
-                }
-                Effect::Swallow => return None,
-                effect => send::edit(&mut pdu, &effect),
+            if matches!(fault.effect, Effect::Close) {
+                self.close(id);
             }
+            if matches!(fault.effect, Effect::Close | Effect::Swallow) {
+                return None;
+            }
+            send::edit(&mut pdu, &fault.effect);
         }
         Some(pdu)
     }
@@ -46,12 +45,12 @@ impl Target {
         })
     }
 
-    /// Closes a connection on which enough bytes have come; `partial` ones are no PDU yet.
+    /// Closes a connection on which too many bytes have come; `partial` ones are no PDU yet.
     pub(super) fn cut_after_received(&mut self, id: ConnId, partial: usize) {
         let Some(connection) = self.connections.get(id.0) else { return };
         let bytes = connection.received.bytes + partial as u64;
         let due = self.take_faults(id, |trigger, _| match trigger {
-            Trigger::ReceivedBytes(limit) => bytes >= limit,
+            Trigger::ReceivedBytes(limit) => bytes > limit,
             Trigger::Sending(..) | Trigger::Receiving(..) | Trigger::SentBytes(_) => false,
         });
         if !due.is_empty() {

@@ -1,0 +1,338 @@
+//! What can go wrong, whose fault it is, and what to do about it.
+
+use std::fmt;
+
+use iscsi_pdu::NameError;
+use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
+use iscsi_session::{LoginError, SessionError, SubmitError, TaskError};
+use thiserror::Error as ThisError;
+
+use crate::transport::ConnectError;
+use crate::url::UrlError;
+
+/// Why a request failed.
+///
+/// Each message is one sentence that says what to do where something can be done. No variant holds
+/// a secret.
+#[derive(Clone, Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL is malformed or asks for what does not exist.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The initiator's own name is not an iSCSI name (RFC 7143 §4.2.7).
+    #[error("the initiator name is not an iSCSI name: {0}")]
+    InitiatorName(#[from] NameError),
+    /// The system gave no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Entropy(String),
+    /// No TCP connection came about.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The login failed (RFC 7143 §6.3).
+    #[error(transparent)]
+    Login(Box<LoginFailure>),
+    /// The session ended before the request did.
+    #[error(transparent)]
+    Session(Box<SessionFailure>),
+    /// The session was logged out before the request was sent.
+    #[error("the session is closed; connect again")]
+    Closed,
+    /// The request does not fit the session.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The request ended without an answer that counts.
+    #[error("{request} failed: {cause}")]
+    Task {
+        /// What was asked for: the command's name in the standard.
+        request: &'static str,
+        /// How it ended.
+        cause: TaskError,
+    },
+    /// The unit answered CHECK CONDITION, and says why (SPC-4 §4.5).
+    #[error("{command} failed: {sense}")]
+    CheckCondition {
+        /// The command's name in the standard.
+        command: &'static str,
+        /// What the unit says.
+        sense: Box<Sense>,
+    },
+    /// The unit answered with another status than GOOD (SAM-5 §5.3).
+    #[error("{command} ended in {status}{}", advice(*.status))]
+    Status {
+        /// The command's name in the standard.
+        command: &'static str,
+        /// The status.
+        status: Status,
+    },
+    /// Status GOOD, but the unit moved another number of bytes than it was asked to.
+    #[error("{command} moved {moved} bytes instead of {expected}")]
+    Length {
+        /// The command's name in the standard.
+        command: &'static str,
+        /// Bytes asked for.
+        expected: usize,
+        /// Bytes moved, by the target's account.
+        moved: usize,
+    },
+    /// The answer is not in the format of the standard.
+    #[error("the answer to {command} makes no sense: {why}")]
+    Format {
+        /// The command's name in the standard.
+        command: &'static str,
+        /// What is wrong with it.
+        why: FormatError,
+    },
+    /// The URL names no logical unit.
+    #[error("the URL names no logical unit; add its number, as in iscsi://host/target/0")]
+    NoUnitNamed,
+    /// The target has no such logical unit.
+    #[error("the target has no logical unit {0}; REPORT LUNS lists those it has")]
+    NoSuchUnit(Lun),
+    /// The logical unit is there, but it is no disk.
+    #[error("logical unit {lun} is a {device_type}, not a block device; choose a disk")]
+    NotABlockDevice {
+        /// Which one.
+        lun: Lun,
+        /// What it is.
+        device_type: DeviceType,
+    },
+    /// The unit does not allow writing.
+    #[error("logical unit {0} is write protected; make it writable on the target")]
+    WriteProtected(Lun),
+    /// The unit's serial number is not the one that `force_usn` insists on.
+    #[error("the unit's serial number is {found:?}, not {expected:?}: it is another unit")]
+    SerialNumber {
+        /// What the URL insists on.
+        expected: String,
+        /// What the unit says; empty if it has none.
+        found: String,
+    },
+    /// The range does not lie on the disk.
+    #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
+    OutOfRange {
+        /// Where the range begins, bytes.
+        offset: u64,
+        /// How long it is, bytes.
+        len: u64,
+        /// The disk's capacity, bytes.
+        capacity: u64,
+    },
+    /// A number of bytes that is not a whole number of blocks, where only blocks can be moved.
+    #[error("{len} bytes are not a whole number of blocks of {block_size} bytes")]
+    NotWholeBlocks {
+        /// The length, bytes.
+        len: usize,
+        /// The unit's block size, bytes.
+        block_size: u32,
+    },
+    /// The unit was reset while it held writes that had not been flushed.
+    #[error("the unit was reset after writes that were not flushed; they may be lost: write again")]
+    UnflushedWritesLost,
+    /// The unit cannot do that.
+    #[error("the unit does not support {0}")]
+    Unsupported(&'static str),
+}
+
+/// Whose fault an [`Error`] is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Fault {
+    /// The caller asked for what cannot be: another request is needed.
+    Caller,
+    /// The target or its unit failed, or refuses.
+    Target,
+    /// The way to the target.
+    Network,
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Url(_)
+            | Self::InitiatorName(_)
+            | Self::Entropy(_)
+            | Self::Closed
+            | Self::Submit(_)
+            | Self::NoUnitNamed
+            | Self::NoSuchUnit(_)
+            | Self::NotABlockDevice { .. }
+            | Self::SerialNumber { .. }
+            | Self::OutOfRange { .. }
+            | Self::NotWholeBlocks { .. } => Fault::Caller,
+            Self::Connect(_) => Fault::Network,
+            Self::Login(failure) => failure.fault(),
+            Self::Session(failure) => failure.fault(),
+            Self::Task { .. }
+            | Self::CheckCondition { .. }
+            | Self::Status { .. }
+            | Self::Length { .. }
+            | Self::Format { .. }
+            | Self::WriteProtected(_)
+            | Self::UnflushedWritesLost
+            | Self::Unsupported(_) => Fault::Target,
+        }
+    }
+
+    /// Whether the command may have been executed although it failed: it was sent, and no answer
+    /// came.
+    pub fn may_have_executed(&self) -> bool {
+        match self {
+            Self::Session(failure) => failure.may_have_executed,
+            Self::Task { cause, .. } => matches!(
+                cause,
+                TaskError::Aborted | TaskError::TimedOut | TaskError::TargetFailure(_)
+            ),
+            _ => false,
+        }
+    }
+
+    /// The sense data, if the unit gave any.
+    pub fn sense(&self) -> Option<&Sense> {
+        match self {
+            Self::CheckCondition { sense, .. } => Some(sense),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// What to do about a status that is not an error of the command itself.
+const fn advice(status: Status) -> &'static str {
+    match status {
+        Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",
+        Status::BUSY | Status::TASK_SET_FULL => " again and again: try later, or with less at once",
+        _ => "",
+    }
+}
+
+/// A login that failed, and with whom.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoginFailure {
+    /// The portal, `host:port`.
+    pub portal: String,
+    /// The target's name; `None` for discovery.
+    pub target: Option<String>,
+    /// The initiator's name.
+    pub initiator: String,
+    /// The CHAP user, if CHAP was configured.
+    pub user: Option<String>,
+    /// What happened.
+    pub cause: LoginError,
+}
+
+impl LoginFailure {
+    fn fault(&self) -> Fault {
+        if self.cause.is_authentication() || self.cause.is_target_not_found() {
+            Fault::Caller
+        } else {
+            Fault::Target
+        }
+    }
+
+    /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
+    const fn status(&self) -> Option<(u8, u8)> {
+        match &self.cause {
+            LoginError::Status(status) => Some((status.class, status.detail)),
+            _ => None,
+        }
+    }
+}
+
+impl std::error::Error for LoginFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+impl fmt::Display for LoginFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { portal, initiator, cause, .. } = self;
+        let target = self.target.as_deref().unwrap_or("discovery");
+        match (self.status(), &self.user) {
+            (Some((2, 1)), Some(user)) => write!(
+                f,
+                "{portal} refused the user {user:?} or the password ({cause}); check both"
+            ),
+            (Some((2, 1)), None) => write!(
+                f,
+                "{portal} wants a user name and a password ({cause}); give them in the URL, as in \
+                 iscsi://user:password@host/target/lun"
+            ),
+            (Some((2, 2)), _) => write!(
+                f,
+                "{portal} does not admit {initiator} to {target} ({cause}); add it to the target's \
+                 access list or use another initiator name"
+            ),
+            (Some((2, 3 | 4)), _) => write!(
+                f,
+                "{portal} has no target {target} ({cause}); list its targets by discovery at \
+                 iscsi://{portal}"
+            ),
+            (Some((3, _)), _) => {
+                write!(f, "{portal} cannot take the login now ({cause}); try again later")
+            }
+            _ => write!(f, "the login to {target} at {portal} failed: {cause}"),
+        }
+    }
+}
+
+/// A session that ended before its time.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionFailure {
+    /// The portal, `host:port`.
+    pub portal: String,
+    /// What happened.
+    pub cause: SessionError,
+    /// Whether the request was handed to the network, so that it may have been carried out.
+    pub may_have_executed: bool,
+}
+
+impl SessionFailure {
+    const fn fault(&self) -> Fault {
+        match &self.cause {
+            SessionError::Transport(_) | SessionError::TimedOut(_) => Fault::Network,
+            _ => Fault::Target,
+        }
+    }
+}
+
+impl std::error::Error for SessionFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+impl fmt::Display for SessionFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { portal, cause, may_have_executed } = self;
+        match cause {
+            SessionError::Protocol(violation) => write!(
+                f,
+                "{portal} does not speak iSCSI as it should ({violation}); check that an iSCSI \
+                 target listens there"
+            )?,
+            SessionError::TimedOut(timer) => write!(
+                f,
+                "{portal} did not answer in time (waiting for: {timer}); check that an iSCSI target \
+                 listens there and is well"
+            )?,
+            SessionError::Transport(loss) => write!(f, "lost {portal}: {loss}; connect again")?,
+            _ => write!(f, "the session with {portal} ended: {cause}")?,
+        }
+        f.write_str(if *may_have_executed { "; the command may have been executed" } else { "" })
+    }
+}

@@ -1,0 +1,107 @@
+//! Which ranges of a unit are being written, so that overlapping writes keep their order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The byte ranges of one unit that are being written.
+///
+/// Two writes that touch the same block never run at once: reading and writing back the edges of
+/// an unaligned write would undo the other one. A range stays taken until the target has finished
+/// with it, also when its writer was dropped, so that an aborted write cannot land on a later one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extents(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Disjoint ranges: start to end.
+    taken: Mutex<BTreeMap<u64, u64>>,
+    released: Notify,
+}
+
+/// A range that is taken until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    shared: Arc<Shared>,
+    start: u64,
+}
+
+impl Extents {
+    /// Waits until no byte of the range is taken, and takes it. An empty range is never in the way.
+    pub(crate) async fn take(&self, range: Range<u64>) -> Extent {
+        loop {
+            let released = self.0.released.notified();
+            tokio::pin!(released);
+            // Listening begins before the look, or a release in between would go unnoticed.
+            released.as_mut().enable();
+            if let Some(extent) = self.try_take(&range) {
+                return extent;
+            }
+            released.await;
+        }
+    }
+
+    fn try_take(&self, range: &Range<u64>) -> Option<Extent> {
+        let mut taken = self.0.lock();
+        let before = taken.range(..range.end).next_back();
+        if before.is_some_and(|(_, end)| *end > range.start) {
+            return None;
+        }
+        taken.insert(range.start, range.end);
+        Some(Extent { shared: Arc::clone(&self.0), start: range.start })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        self.shared.lock().remove(&self.start);
+        self.shared.released.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_overlapping_ranges_exclude_each_other() {
+        let extents = Extents::default();
+        let held = extents.try_take(&(10..20));
+        assert!(held.is_some());
+        for (range, free) in [
+            (0..10, true),
+            (20..30, true),
+            (0..11, false),
+            (19..21, false),
+            (12..13, false),
+            (0..30, false),
+            (10..20, false),
+        ] {
+            assert_eq!(extents.try_take(&range).is_some(), free, "{range:?}");
+        }
+        drop(held);
+        assert!(extents.try_take(&(0..30)).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_release_wakes_the_next() {
+        let extents = Extents::default();
+        let held = extents.take(0..8).await;
+        let waiter = tokio::spawn({
+            let extents = extents.clone();
+            async move { extents.take(4..12).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        drop(held);
+        assert!(waiter.await.is_ok());
+    }
+}

@@ -1,0 +1,65 @@
+//! The name an initiator goes by when nobody has given it one.
+
+use std::fs;
+
+use iscsi_pdu::{IscsiName, NameError};
+
+/// The naming authority of default names: `example.org` is set aside for such uses (RFC 2606).
+const AUTHORITY: &str = "iqn.2026-01.org.example.iscsi-initiator";
+
+/// The longest host part; the whole name stays far below 223 bytes (RFC 7143 §4.2.7.1).
+const LONGEST_HOST: usize = 63;
+
+/// A name that is the same on every call on this host and differs from other hosts':
+/// `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host's name and eight digits of
+/// a digest of `/etc/machine-id`.
+///
+/// It is logged at `info`. Give the initiator a name of its own where a target has an access list.
+///
+/// # Errors
+/// None in practice: the name is built to be valid.
+pub fn default_name() -> Result<IscsiName, NameError> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let name = name_of(&read("/proc/sys/kernel/hostname"), &read("/etc/machine-id"));
+    tracing::info!(%name, "using the default initiator name");
+    IscsiName::parse(&name)
+}
+
+fn name_of(host: &str, machine: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
+    let host: String = host.trim().chars().map(legal).take(LONGEST_HOST).collect();
+    let host = if host.is_empty() { "host" } else { &host };
+    let digest = fnv1a(format!("{host} {}", machine.trim()).as_bytes());
+    format!("{AUTHORITY}:{}-{digest:08x}", host.to_ascii_lowercase())
+}
+
+/// FNV-1a: short, the same for ever, and too narrow to tell the machine's identity.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_stable_and_tell_hosts_apart() {
+        let name = name_of("Node_7.lab\n", "0123\n");
+        assert_eq!(name, name_of("Node_7.lab", "0123"));
+        assert!(name.starts_with("iqn.2026-01.org.example.iscsi-initiator:node-7-lab-"));
+        assert_ne!(name, name_of("Node_7.lab", "0124"));
+    }
+
+    #[test]
+    fn every_host_gives_a_valid_name() {
+        for host in ["", "ä ö", "UPPER", &"x".repeat(300)] {
+            assert!(IscsiName::parse(&name_of(host, "")).is_ok(), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_digest_is_fnv_1a() {
+        assert_eq!(fnv1a(b""), 0x811c_9dc5);
+        assert_eq!(fnv1a(b"a"), 0xe40c_292c);
+    }
+}

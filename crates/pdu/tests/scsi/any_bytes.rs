@@ -1,0 +1,111 @@
+//! Properties that hold for any bytes a target may send.
+
+use iscsi_pdu::scsi::vpd::{
+    BlockDeviceCharacteristics, BlockLimits, DeviceIdentification, LogicalBlockProvisioning,
+    SupportedPages, UnitSerialNumber,
+};
+use iscsi_pdu::scsi::{
+    LbaStatus, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense, StandardInquiry,
+};
+use proptest::prelude::*;
+
+/// Any bytes, with a first and second byte that lead some decoder on.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let first = prop_oneof![any::<u8>(), 0x70..0x74u8];
+    let second =
+        prop_oneof![any::<u8>(), prop::sample::select(vec![0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2])];
+    let rest = prop::collection::vec(prop_oneof![any::<u8>(), 0..16u8], 0..300);
+    (first, second, rest).prop_map(|(first, second, rest)| {
+        let mut bytes = vec![first, second];
+        bytes.extend(rest);
+        bytes
+    })
+}
+
+/// Decodes with `decode` every beginning of `bytes`, which is what an allocation length may cut
+/// off, and checks that more bytes never turn a good answer into an error.
+fn decode_all_beginnings<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, E>) {
+    let mut usable = false;
+    for len in 0..=bytes.len() {
+        let good = decode(&bytes[..len]).is_ok();
+        assert!(good || !usable, "good with {} bytes, not with {len}", len - 1);
+        usable = good;
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_decoder_panics(bytes in bytes()) {
+        decode_all_beginnings(&bytes, SupportedPages::decode);
+        decode_all_beginnings(&bytes, UnitSerialNumber::decode);
+        decode_all_beginnings(&bytes, DeviceIdentification::decode);
+        decode_all_beginnings(&bytes, BlockLimits::decode);
+        decode_all_beginnings(&bytes, BlockDeviceCharacteristics::decode);
+        decode_all_beginnings(&bytes, LogicalBlockProvisioning::decode);
+        decode_all_beginnings(&bytes, StandardInquiry::decode);
+        decode_all_beginnings(&bytes, ReportLuns::decode);
+        decode_all_beginnings(&bytes, LbaStatus::decode);
+        decode_all_beginnings(&bytes, ModeParameters::decode_6);
+        decode_all_beginnings(&bytes, ModeParameters::decode_10);
+        decode_all_beginnings(&bytes, Sense::decode);
+    }
+
+    #[test]
+    fn sense_keeps_its_bytes_and_has_words(bytes in bytes()) {
+        if let Ok(sense) = Sense::decode(&bytes) {
+            prop_assert_eq!(&sense.raw[..], &bytes[..]);
+            prop_assert_eq!(sense.deferred, bytes[0] & 1 == 1);
+            prop_assert!(sense.to_string().contains(sense.key.name()));
+        }
+    }
+
+    #[test]
+    fn lists_hold_no_more_than_came(bytes in bytes()) {
+        if let Ok(report) = ReportLuns::decode(&bytes) {
+            prop_assert!(report.luns.len() * 8 + 8 <= bytes.len());
+        }
+        if let Ok(status) = LbaStatus::decode(&bytes) {
+            prop_assert!(status.extents.len() * 16 + 8 <= bytes.len());
+        }
+        if let Ok(mode) = ModeParameters::decode_6(&bytes) {
+            let held: usize = mode.pages().map(|page| page.parameters.len() + 2).sum();
+            prop_assert!(held + 4 <= bytes.len());
+        }
+    }
+
+    /// Text from a target is safe to print: no control characters, no escape sequences.
+    #[test]
+    fn texts_are_printable(bytes in bytes(), text: Vec<u8>) {
+        let mut page = vec![0, 0x80, 0, 0xff];
+        page.extend(&text);
+        let serial = UnitSerialNumber::decode(&page).unwrap();
+        prop_assert!(serial.serial.chars().all(|c| c == ' ' || c.is_ascii_graphic()));
+        if let Ok(page) = DeviceIdentification::decode(&bytes) {
+            for name in &page.designators {
+                prop_assert!(!name.to_string().chars().any(char::is_control));
+            }
+        }
+    }
+
+    #[test]
+    fn capacity_is_total(last_lba: u64, block_length in 1..=u32::MAX, rest: [u8; 20]) {
+        let mut data = last_lba.to_be_bytes().to_vec();
+        data.extend(block_length.to_be_bytes());
+        data.extend(rest);
+        let capacity = ReadCapacity16::decode(&data).unwrap();
+        prop_assert_eq!(capacity.last_lba, last_lba);
+        prop_assert!(capacity.blocks() >= last_lba);
+        prop_assert!(capacity.physical_block_length() >= u64::from(block_length));
+        let exact = u128::from(capacity.blocks()) * u128::from(block_length);
+        prop_assert_eq!(capacity.bytes().map(u128::from), Some(exact).filter(|&n| n < 1 << 64));
+    }
+
+    #[test]
+    fn small_capacity_is_total(last_lba: u32, block_length in 1..=u32::MAX) {
+        let mut data = last_lba.to_be_bytes().to_vec();
+        data.extend(block_length.to_be_bytes());
+        let capacity = ReadCapacity10::decode(&data).unwrap();
+        let blocks = (last_lba != u32::MAX).then(|| u64::from(last_lba) + 1);
+        prop_assert_eq!(capacity.blocks(), blocks);
+    }
+}

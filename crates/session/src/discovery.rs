@@ -1,0 +1,180 @@
+//! Answers to SendTargets: which targets there are, and where (RFC 7143 §4.3, Appendix C).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use iscsi_pdu::keys::{Key, TextError, decode_pairs};
+use iscsi_pdu::{IscsiName, TargetAddress};
+
+/// A target as a SendTargets answer reports it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DiscoveredTarget {
+    /// The target's node name.
+    pub name: IscsiName,
+    /// Where the target is, in the order of the answer. None means: at the portal that was asked.
+    pub addresses: Vec<TargetAddress>,
+}
+
+/// Reads the whole answer to SendTargets, all its PDUs joined; an empty answer is an empty list.
+///
+/// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C).
+/// Records of the same name become one. What one portal gets wrong must not hide the others, so
+/// names and addresses that cannot be understood, unspecified addresses (`0.0.0.0`, `[::]`), and
+/// foreign keys are skipped. The answer may be of any length.
+///
+/// # Errors
+///
+/// The text is no list of `key=value` pairs (RFC 7143 §6.1).
+///
+/// # Examples
+///
+/// ```
+/// let answer = b"TargetName=iqn.2026-01.org.example:a\0TargetAddress=192.0.2.1:3260,1\0";
+/// let targets = iscsi_session::decode_send_targets(answer)?;
+/// assert_eq!(targets[0].name.as_str(), "iqn.2026-01.org.example:a");
+/// assert_eq!(targets[0].addresses[0].portal_group_tag, Some(1));
+/// # Ok::<(), iscsi_pdu::keys::TextError>(())
+/// ```
+pub fn decode_send_targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextError> {
+    let mut list = List::default();
+    // Pair by pair: the limit of a negotiation's text is no limit of a list.
+    for pair in text.split_inclusive(|&byte| byte == 0) {
+        for (name, value) in decode_pairs(pair)? {
+            list.take(name, value);
+        }
+    }
+    Ok(list.targets)
+}
+
+/// The records so far.
+#[derive(Default)]
+struct List {
+    targets: Vec<DiscoveredTarget>,
+    /// Where in `targets` a name is.
+    positions: HashMap<IscsiName, usize>,
+    /// The record that addresses belong to.
+    current: Option<usize>,
+}
+
+impl List {
+    fn take(&mut self, key: &str, value: &str) {
+        match Key::from_name(key) {
+            Some(Key::TargetName) => self.begin(value),
+            Some(Key::TargetAddress) => self.add(value),
+            _ => tracing::debug!(key, "a foreign key in an answer to SendTargets is skipped"),
+        }
+    }
+
+    fn begin(&mut self, name: &str) {
+        let Ok(name) = IscsiName::parse(name) else {
+            tracing::debug!(name, "a target without a legal name is skipped");
+            self.current = None;
+            return;
+        };
+        let next = self.targets.len();
+        let position = *self.positions.entry(name.clone()).or_insert(next);
+        if position == next {
+            self.targets.push(DiscoveredTarget { name, addresses: Vec::new() });
+        }
+        self.current = Some(position);
+    }
+
+    fn add(&mut self, address: &str) {
+        let current = self.current.and_then(|position| self.targets.get_mut(position));
+        let Some(target) = current else {
+            tracing::debug!(address, "an address that belongs to no target is skipped");
+            return;
+        };
+        match TargetAddress::parse(address) {
+            Ok(parsed) if is_unspecified(&parsed) => {
+                tracing::debug!(address, "an unspecified address is skipped");
+            }
+            Ok(parsed) => target.addresses.push(parsed),
+            Err(error) => tracing::debug!(address, %error, "an address is skipped"),
+        }
+    }
+}
+
+fn is_unspecified(address: &TargetAddress) -> bool {
+    address.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(text: &str) -> Vec<(String, Vec<String>)> {
+        let targets = decode_send_targets(text.as_bytes()).unwrap().into_iter();
+        let hosts = |t: &DiscoveredTarget| {
+            t.addresses.iter().map(|a| format!("{}|{}", a.host, a.port)).collect()
+        };
+        targets.map(|target| (target.name.as_str().to_owned(), hosts(&target))).collect()
+    }
+
+    /// DSC-02: records begin at each TargetName; one without an address is the portal asked.
+    #[test]
+    fn dsc_02_records() {
+        let text = "TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.1:3260,1\0\
+                    TargetAddress=[2001:db8::1]:3261,2\0TargetName=iqn.2026-01.org.example:b\0";
+        let expected = [
+            ("iqn.2026-01.org.example:a", vec!["10.0.0.1|3260", "2001:db8::1|3261"]),
+            ("iqn.2026-01.org.example:b", vec![]),
+        ];
+        let expected = expected.map(|(name, hosts)| {
+            (name.to_owned(), hosts.into_iter().map(str::to_owned).collect())
+        });
+        assert_eq!(decode(text), expected);
+    }
+
+    /// DSC-03: a list far above the limit of a negotiation's text.
+    #[test]
+    fn dsc_03_ten_thousand_targets() {
+        let text: String = (0..10_000)
+            .map(|n| format!("TargetName=iqn.2026-01.org.example:{n}\0TargetAddress=10.0.0.1,1\0"))
+            .collect();
+        let targets = decode(&text);
+        assert_eq!(targets.len(), 10_000);
+        assert_eq!(targets[9_999].0, "iqn.2026-01.org.example:9999");
+        assert!(targets.iter().all(|(_, hosts)| hosts == &["10.0.0.1|3260"]));
+    }
+
+    /// DSC-05: one bad address does not spoil the rest, and QRK-37: unspecified addresses stand
+    /// for the portal asked.
+    #[test]
+    fn dsc_05_bad_addresses_are_skipped() {
+        let text = "TargetName=iqn.2026-01.org.example:a\0TargetAddress=0.0.0.0:3260,1\0\
+                    TargetAddress=[::]:3260,1\0TargetAddress=[fe80::1:3260\0TargetAddress=\0\
+                    TargetAddress=10.0.0.1:99999,1\0TargetAddress=san.example.org:3260,-1\0";
+        assert_eq!(decode(text)[0].1, ["san.example.org|3260"]);
+    }
+
+    /// DSC-06: foreign keys have no effect; an address before any name, or after a name that is
+    /// none, belongs to no target.
+    #[test]
+    fn dsc_06_foreign_keys_are_skipped() {
+        let text = "TargetAddress=10.0.0.9\0MaxBurstLength=1\0\
+                    TargetName=iqn.2026-01.org.example:a\0TargetAlias=disk\0X-org.example=1\0\
+                    TargetAddress=10.0.0.1\0TargetName=nonsense\0TargetAddress=10.0.0.8\0";
+        let targets = decode(text);
+        assert_eq!(targets.len(), 1);
+        assert_eq!(targets[0].1, ["10.0.0.1|3260"]);
+    }
+
+    #[test]
+    fn records_of_one_name_become_one() {
+        let text = "TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.1\0\
+                    TargetName=iqn.2026-01.org.example:b\0\
+                    TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.2\0";
+        let targets = decode(text);
+        assert_eq!(targets.len(), 2);
+        assert_eq!(targets[0].1, ["10.0.0.1|3260", "10.0.0.2|3260"]);
+    }
+
+    /// DSC-07 and TXT-27: nothing is a list, garbage is an error.
+    #[test]
+    fn dsc_07_empty_answer_and_txt_27_garbage() {
+        assert_eq!(decode(""), []);
+        assert!(decode_send_targets(b"TargetName=iqn.2026-01.org.example:a").is_err());
+        assert!(decode_send_targets(b"no pair\0").is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! A hand-made initiator: it numbers its PDUs and leaves the rest to the test.
+
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use bytes::{Bytes, BytesMut};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::frame::Framing;
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
+use iscsi_testkit::target::{ConnId, Target};
+use iscsi_testkit::text::Pairs;
+
+pub const NAME: &str = "iqn.2026-01.org.example:disk";
+
+pub const NAMES: [(&str, &str); 3] = [
+    ("InitiatorName", "iqn.2026-01.org.example:host"),
+    ("TargetName", NAME),
+    ("SessionType", "Normal"),
+];
+
+pub fn config() -> TargetConfig {
+    TargetConfig::new(NAME, RamDisk::new(512, 256))
+}
+
+pub struct Rig {
+    pub target: Target,
+    pub id: ConnId,
+    pub framing: Framing,
+    pub cmd_sn: u32,
+    pub exp_stat_sn: u32,
+    pub next_itt: u32,
+    pub tsih: u16,
+    pub cid: u16,
+    stream: BytesMut,
+}
+
+impl Rig {
+    /// Connected, not logged in.
+    pub fn connect(config: TargetConfig) -> Self {
+        let mut target = Target::new(config);
+        let id = target.accept();
+        Self {
+            target,
+            id,
+            framing: Framing::PLAIN,
+            cmd_sn: 100,
+            exp_stat_sn: 0,
+            next_itt: 1,
+            tsih: 0,
+            cid: 1,
+            stream: BytesMut::new(),
+        }
+    }
+
+    /// Logged in straight in the operational stage, offering `keys`.
+    pub fn login(config: TargetConfig, keys: &[(&str, &str)]) -> Self {
+        let mut rig = Self::connect(config);
+        let response = rig.login_request(1, 3, FINAL, &[&NAMES[..], keys].concat());
+        assert_eq!(response.login_status(), 0, "{response:?}");
+        assert!(response.is_final());
+        rig.tsih = response.tsih();
+        let answers = Pairs::split(&response.data).unwrap();
+        rig.framing.header_digest = answers.get("HeaderDigest") == Some("CRC32C");
+        rig.framing.data_digest = answers.get("DataDigest") == Some("CRC32C");
+        rig
+    }
+
+    pub fn login_request(&mut self, csg: u8, nsg: u8, flags: u8, text: &[(&str, &str)]) -> Pdu {
+        let nsg = if flags & FINAL == 0 { 0 } else { nsg };
+        let mut pdu = Pdu::new(Opcode::LoginRequest);
+        pdu.header[0] |= 0x40;
+        pdu.header[1] = flags & (FINAL | CONTINUE) | csg << 2 | nsg;
+        pdu.set(8, &[0x80, 1, 2, 3, 4, 5]);
+        pdu.set(14, &self.tsih.to_be_bytes());
+        pdu.set(20, &self.cid.to_be_bytes());
+        pdu.set_u32(24, self.cmd_sn);
+        pdu.data = text.iter().copied().collect::<Pairs>().join().into();
+        self.put(pdu);
+        self.next()
+    }
+
+    /// Stamps ExpStatSN, frames and sends.
+    pub fn put(&mut self, mut pdu: Pdu) {
+        pdu.set_u32(28, self.exp_stat_sn);
+        let mut bytes = BytesMut::new();
+        self.framing.put(&pdu, &mut bytes);
+        self.target.receive(self.id, &bytes);
+    }
+
+    /// The next PDU of the target.
+    pub fn next(&mut self) -> Pdu {
+        self.try_next().expect("the target has something to say")
+    }
+
+    pub fn try_next(&mut self) -> Option<Pdu> {
+        loop {
+            if let Some(pdu) = self.framing.take(&mut self.stream, 1 << 24).unwrap() {
+                self.count(&pdu);
+                return Some(pdu);
+            }
+            let bytes = self.target.transmit(self.id);
+            if bytes.is_empty() {
+                return None;
+            }
+            self.stream.extend_from_slice(&bytes);
+        }
+    }
+
+    fn count(&mut self, pdu: &Pdu) {
+        let status = match pdu.opcode().unwrap() {
+            Opcode::R2t => false,
+            Opcode::DataIn => pdu.has_status(),
+            Opcode::NopIn => pdu.itt() != NO_TAG,
+            _ => true,
+        };
+        if status {
+            self.exp_stat_sn = pdu.stat_sn().wrapping_add(1);
+        }
+    }
+
+    /// Everything the target has to say.
+    pub fn drain(&mut self) -> Vec<Pdu> {
+        std::iter::from_fn(|| self.try_next()).collect()
+    }
+
+    /// A SCSI command with its number and tag, not sent.
+    pub fn command(&mut self, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
+        let mut pdu = Pdu::new(Opcode::ScsiCommand);
+        pdu.header[1] = flags | 1;
+        pdu.set_u32(16, self.next_itt);
+        pdu.set_u32(20, edtl);
+        pdu.set_u32(24, self.cmd_sn);
+        pdu.set(32, cdb);
+        pdu.data = Bytes::copy_from_slice(data);
+        self.next_itt += 1;
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+        pdu
+    }
+
+    /// A request of another kind, not immediate, with its number and tag, not sent.
+    pub fn request(&mut self, opcode: Opcode) -> Pdu {
+        let mut pdu = Pdu::new(opcode);
+        pdu.set_u32(16, self.next_itt);
+        pdu.set_u32(24, self.cmd_sn);
+        self.next_itt += 1;
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+        pdu
+    }
+
+    pub fn read(&mut self, lba: u8, blocks: u8) -> Pdu {
+        let cdb = [0x28, 0, 0, 0, 0, lba, 0, 0, blocks, 0];
+        self.command(0xc0, &cdb, u32::from(blocks) * 512, &[])
+    }
+
+    pub fn write(&mut self, lba: u8, blocks: u8, immediate: &[u8]) -> Pdu {
+        let cdb = [0x2a, 0, 0, 0, 0, lba, 0, 0, blocks, 0];
+        self.command(0xa0, &cdb, u32::from(blocks) * 512, immediate)
+    }
+
+    /// Answers an R2T with one PDU for each of `cuts` and the rest.
+    pub fn answer(&mut self, r2t: &Pdu, data: &[u8], step: usize) {
+        let start = r2t.buffer_offset() as usize;
+        let end = start + r2t.desired_length() as usize;
+        let mut at = start;
+        let mut data_sn = 0;
+        while at < end {
+            let stop = (at + step).min(end);
+            let mut pdu = Pdu::new(Opcode::DataOut);
+            pdu.header[1] = if stop == end { FINAL } else { 0 };
+            pdu.set(8, &r2t.lun().to_be_bytes());
+            pdu.set_u32(16, r2t.itt());
+            pdu.set_u32(20, r2t.ttt());
+            pdu.set_u32(36, data_sn);
+            pdu.set_u32(40, u32::try_from(at).unwrap());
+            pdu.data = Bytes::copy_from_slice(&data[at..stop]);
+            self.put(pdu);
+            data_sn += 1;
+            at = stop;
+        }
+    }
+
+    /// One unsolicited Data-Out.
+    pub fn unsolicited(&mut self, itt: u32, data_sn: u32, offset: u32, data: &[u8], last: bool) {
+        let mut pdu = Pdu::new(Opcode::DataOut);
+        pdu.header[1] = if last { FINAL } else { 0 };
+        pdu.set_u32(16, itt);
+        pdu.set_u32(20, NO_TAG);
+        pdu.set_u32(36, data_sn);
+        pdu.set_u32(40, offset);
+        pdu.data = Bytes::copy_from_slice(data);
+        self.put(pdu);
+    }
+
+    pub fn assert_no_violations(&self) {
+        assert!(self.target.violations().is_empty(), "{:#?}", self.target.violations());
+    }
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0_u32..).map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_be_bytes()[3]).take(length).collect()
+}
