@@ -21,7 +21,7 @@ pub enum Error {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The initiator's own name is not an iSCSI name (RFC 7143 §4.2.7).
-    #[error("the initiator name is not an iSCSI name: {0}")]
+    #[error("{0}; choose another name for the initiator")]
     InitiatorName(#[from] NameError),
     /// The system gave no random bytes.
     #[error("the system gives no random bytes: {0}")]

@@ -29,7 +29,7 @@ pub(crate) struct Extent {
 }
 
 impl Extents {
-    /// Waits until no byte of the range is taken, and takes it. An empty range is never in the way.
+    /// Waits until no byte of the range is taken, and takes it. Invariant: it is not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> Extent {
         loop {
             let released = self.0.released.notified();

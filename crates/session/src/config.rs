@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::{CmdSn, Isid, IscsiName};
+use iscsi_pdu::{CmdSn, IscsiName, Isid};
 
 use crate::login::chap::{ChapAlgorithm, IssuedChallenges, Secret};
 

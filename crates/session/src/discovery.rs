@@ -120,9 +120,8 @@ mod tests {
             ("iqn.2026-01.org.example:a", vec!["10.0.0.1|3260", "2001:db8::1|3261"]),
             ("iqn.2026-01.org.example:b", vec![]),
         ];
-        let expected = expected.map(|(name, hosts)| {
-            (name.to_owned(), hosts.into_iter().map(str::to_owned).collect())
-        });
+        let expected = expected
+            .map(|(name, hosts)| (name.to_owned(), hosts.into_iter().map(str::to_owned).collect()));
         assert_eq!(decode(text), expected);
     }
 

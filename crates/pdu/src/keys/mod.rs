@@ -51,8 +51,8 @@ pub const MAX_KEY_LEN: usize = 63;
 /// # Errors
 ///
 /// A text over [`MAX_TEXT_LEN`], a last pair without its NUL, a pair without `=`, a key that is
-/// not a standard-label (1 to 63 letters, digits or `.-+@_#`, a capital first), or a value that is
-/// not UTF-8.
+/// neither in the table nor a standard-label (1 to 63 letters, digits or `.-+@_#`, a capital
+/// first), or a value that is not UTF-8.
 pub fn decode_pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
     if text.len() > MAX_TEXT_LEN {
         return Err(TextError::TooLong { len: text.len() });
@@ -76,12 +76,13 @@ fn decode_pair(pair: &[u8]) -> Result<(&str, &str), TextError> {
     Ok((key, value))
 }
 
-/// The rule for key names of RFC 7143 §6.1, and `#`, which stands in the registered names of
-/// RFC 7143 §13.26.
+/// The rule for key names of RFC 7143 §6.1, with the exceptions that its own and later standards
+/// make: `#` in registered names (RFC 7143 §13.26) and the small letter of iSCSIProtocolLevel.
 fn is_standard_label(key: &str) -> bool {
-    let capital_first = key.as_bytes().first().is_some_and(u8::is_ascii_uppercase);
+    let first = key.as_bytes().first().is_some_and(u8::is_ascii_uppercase);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte);
-    capital_first && key.len() <= MAX_KEY_LEN && key.bytes().all(allowed)
+    let label = first && key.len() <= MAX_KEY_LEN && key.bytes().all(allowed);
+    label || Key::from_name(key).is_some()
 }
 
 /// Writes pairs one after the other, each with its NUL (RFC 7143 §6.1).

@@ -143,7 +143,8 @@ fn block_device_characteristics() {
 
 #[test]
 fn logical_block_provisioning() {
-    let page = |bits| LogicalBlockProvisioning::decode(&hex(&format!("00 b2 0004 09 {bits} 00")));
+    let page =
+        |bits: &str| LogicalBlockProvisioning::decode(&hex(&format!("00 b2 0004 09 {bits} 00")));
     let thin = page("e6 02").unwrap();
     assert_eq!(thin.threshold_exponent, 9);
     assert!(thin.unmap && thin.write_same_16 && thin.write_same_10);

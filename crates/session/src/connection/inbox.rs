@@ -41,10 +41,7 @@ struct Segment {
 #[derive(Debug)]
 pub(crate) enum Place {
     /// Into the buffer of a read, at this offset.
-    Read {
-        itt: Itt,
-        offset: usize,
-    },
+    Read { itt: Itt, offset: usize },
     /// Into memory of its own: text, sense and the like.
     Own(BytesMut),
     /// Nowhere: it belongs to a task that was aborted.
@@ -135,7 +132,10 @@ impl Inbox {
         self.buffer.get(range)
     }
 
-    fn next_header(&mut self, digests: Digests) -> Result<Option<(Header, FrameLayout)>, ProtocolError> {
+    fn next_header(
+        &mut self,
+        digests: Digests,
+    ) -> Result<Option<(Header, FrameLayout)>, ProtocolError> {
         let Some(bhs) = self.unread().first_chunk::<{ Bhs::LEN }>() else { return Ok(None) };
         let bhs = Bhs::from_bytes(*bhs);
         let layout = FrameLayout::of(&bhs, digests.header, digests.data);
@@ -186,7 +186,8 @@ impl Segment {
         if self.layout.data_digest_len == 0 {
             return true;
         }
-        let (padding, digest) = trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
+        let (padding, digest) =
+            trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
         let data: &[u8] = match &self.place {
             Place::Own(own) => own,
             Place::Read { itt, offset } => buffer_of(tasks, *itt, *offset, self.layout.data_len),

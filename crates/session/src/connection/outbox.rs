@@ -71,7 +71,13 @@ impl Outbox {
     }
 
     /// Appends a Data-Out of a task, which can be taken back while it has not begun.
-    pub(crate) fn push_data_out(&mut self, itt: Itt, bhs: Bhs, payload: PayloadSlice, digests: Digests) {
+    pub(crate) fn push_data_out(
+        &mut self,
+        itt: Itt,
+        bhs: Bhs,
+        payload: PayloadSlice,
+        digests: Digests,
+    ) {
         self.push_frame(bhs.into(), payload, digests, Some(itt));
     }
 
@@ -187,7 +193,9 @@ impl Head {
 
     fn chunk(&self) -> &[u8] {
         match self {
-            Self::Short { bytes, at, len } => bytes.get(usize::from(*at)..usize::from(*len)).unwrap_or_default(),
+            Self::Short { bytes, at, len } => {
+                bytes.get(usize::from(*at)..usize::from(*len)).unwrap_or_default()
+            }
             Self::Long(bytes) => bytes,
         }
     }

@@ -317,7 +317,7 @@ mod tests {
     fn chp_09_a_challenge_leaves_the_list_with_its_login() {
         let list = IssuedChallenges::default();
         let issued = list.issue(ChapAlgorithm::Md5, &[], &mut |bytes: &mut [u8]| bytes.fill(7));
-        assert!(list.clone().contains(&[7; 16]));
+        assert!(list.contains(&[7; 16]));
         drop(issued);
         assert!(!list.contains(&[7; 16]));
     }

@@ -17,9 +17,7 @@ use std::fmt;
 use iscsi_pdu::LoginStatus;
 use iscsi_pdu::keys::{Key, NONE, REJECT, TextBuilder, decode_binary, encode_hex, parse_number};
 
-use super::chap::{
-    ChapAlgorithm, IssuedChallenge, IssuedChallenges, LONGEST_NAME, check, equal,
-};
+use super::chap::{ChapAlgorithm, IssuedChallenge, IssuedChallenges, LONGEST_NAME, check, equal};
 use super::error::{AuthenticationError, LoginError};
 use crate::config::{Chap, Entropy, TargetCredentials};
 

@@ -31,7 +31,9 @@ impl Negotiation {
         let base = session.map_or_else(Negotiated::default, of_added_connection);
         Self {
             parameters: parameters(config, session.is_none()),
-            expected_portal_group: config.expected_portal_group_tag.or(base.target_portal_group_tag),
+            expected_portal_group: config
+                .expected_portal_group_tag
+                .or(base.target_portal_group_tag),
             base,
             discovery: config.kind == SessionKind::Discovery,
             replies: Vec::new(),
@@ -62,7 +64,12 @@ impl Negotiation {
     }
 
     /// Takes a key of the target that is no part of an authentication.
-    pub(super) fn receive(&mut self, stage: Stage, key: Key, value: &str) -> Result<(), LoginError> {
+    pub(super) fn receive(
+        &mut self,
+        stage: Stage,
+        key: Key,
+        value: &str,
+    ) -> Result<(), LoginError> {
         let fault = |why| LoginError::negotiation(key.name(), why);
         check_place(stage, key).map_err(fault)?;
         if value.len() > LONGEST_VALUE {

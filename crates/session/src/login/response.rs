@@ -3,8 +3,8 @@
 use iscsi_pdu::keys::{Key, decode_pairs};
 use iscsi_pdu::{Isid, Itt, LoginResponse, Stage, StatSn, TargetAddress};
 
-use super::error::LoginViolation;
 use super::Redirect;
+use super::error::LoginViolation;
 
 /// The only protocol version there is (RFC 7143 §11.12.4).
 pub(super) const VERSION: u8 = 0;

@@ -32,7 +32,9 @@ pub(crate) fn place(
         return Err(ProtocolError::DataSegmentLength { len, limit });
     }
     match (pdu, agreed) {
-        (TargetPdu::DataIn(data_in), Some(agreed)) => place_data_in(data_in, len, cid, tasks, agreed),
+        (TargetPdu::DataIn(data_in), Some(agreed)) => {
+            place_data_in(data_in, len, cid, tasks, agreed)
+        }
         _ => Ok(Place::Own(BytesMut::zeroed(len))),
     }
 }

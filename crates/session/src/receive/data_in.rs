@@ -55,7 +55,11 @@ impl Session {
 
     /// Data for a task that was aborted is dropped, but a StatSN in it counts, and ends a task that
     /// still waits for the answer to its abort.
-    pub(super) fn receive_late_data(&mut self, cid: Cid, pdu: &TargetPdu) -> Result<(), SessionError> {
+    pub(super) fn receive_late_data(
+        &mut self,
+        cid: Cid,
+        pdu: &TargetPdu,
+    ) -> Result<(), SessionError> {
         let TargetPdu::DataIn(data_in) = pdu else { return Ok(()) };
         let Some(status) = &data_in.status else { return Ok(()) };
         if self.take_stat_sn(cid, status.stat_sn)? && self.tasks.get(data_in.itt).is_some() {

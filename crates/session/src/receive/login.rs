@@ -59,7 +59,8 @@ impl Session {
         } else {
             self.window.update(outcome.exp_cmd_sn, outcome.max_cmd_sn);
         }
-        let in_login = |c: &Connection| matches!(c.state, ConnectionState::XptWait | ConnectionState::InLogin);
+        let in_login =
+            |c: &Connection| matches!(c.state, ConnectionState::XptWait | ConnectionState::InLogin);
         if !self.connections.iter().any(in_login) {
             self.login_deadline = None;
         }

@@ -41,7 +41,9 @@ impl Session {
         match &received.pdu {
             TargetPdu::LoginResponse(pdu) => self.receive_login(cid, pdu, &data),
             TargetPdu::ScsiResponse(pdu) => self.receive_scsi_response(cid, pdu, &data),
-            TargetPdu::DataIn(_) if received.discarded => self.receive_late_data(cid, &received.pdu),
+            TargetPdu::DataIn(_) if received.discarded => {
+                self.receive_late_data(cid, &received.pdu)
+            }
             TargetPdu::DataIn(pdu) => self.receive_data_in(cid, pdu, received.data_len),
             TargetPdu::R2t(pdu) => self.receive_r2t(cid, pdu),
             TargetPdu::TaskManagementResponse(pdu) => self.receive_task_management(cid, pdu),
@@ -55,7 +57,12 @@ impl Session {
 
     /// A PDU whose data digest is wrong is dropped. A Data-In without status can be lived with:
     /// its task is given up. With anything else a status is lost (RFC 7143 §7.8).
-    fn receive_damaged(&mut self, cid: Cid, pdu: &TargetPdu, now: Instant) -> Result<(), SessionError> {
+    fn receive_damaged(
+        &mut self,
+        cid: Cid,
+        pdu: &TargetPdu,
+        now: Instant,
+    ) -> Result<(), SessionError> {
         match pdu {
             TargetPdu::DataIn(data_in) if data_in.status.is_none() => {
                 self.data_in_damaged(cid, data_in, now);

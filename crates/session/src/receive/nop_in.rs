@@ -28,7 +28,13 @@ impl Session {
         Ok(())
     }
 
-    fn receive_pong(&mut self, cid: Cid, itt: Itt, nop: &NopIn, now: Instant) -> Result<(), SessionError> {
+    fn receive_pong(
+        &mut self,
+        cid: Cid,
+        itt: Itt,
+        nop: &NopIn,
+        now: Instant,
+    ) -> Result<(), SessionError> {
         if !self.take_stat_sn(cid, nop.stat_sn)? {
             return Ok(());
         }

@@ -35,7 +35,12 @@ impl Session {
         Ok(())
     }
 
-    fn request_rejected(&mut self, itt: Itt, why: TaskError, now: Instant) -> Result<(), SessionError> {
+    fn request_rejected(
+        &mut self,
+        itt: Itt,
+        why: TaskError,
+        now: Instant,
+    ) -> Result<(), SessionError> {
         match self.tasks.get(itt).map(|task| &task.kind) {
             // The ABORT TASK fills the gap that the refused command may have left in CmdSN.
             Some(TaskKind::Scsi(_)) => self.abort_for(itt, why, now),
@@ -60,6 +65,8 @@ fn task_of(bhs: iscsi_pdu::Bhs) -> Option<Itt> {
         InitiatorPdu::TextRequest(pdu) => Some(pdu.itt),
         InitiatorPdu::LogoutRequest(pdu) => Some(pdu.itt),
         InitiatorPdu::NopOut(pdu) => pdu.itt,
-        InitiatorPdu::DataOut(_) | InitiatorPdu::LoginRequest(_) | InitiatorPdu::SnackRequest(_) => None,
+        InitiatorPdu::DataOut(_)
+        | InitiatorPdu::LoginRequest(_)
+        | InitiatorPdu::SnackRequest(_) => None,
     }
 }

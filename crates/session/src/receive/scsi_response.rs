@@ -6,8 +6,8 @@ use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse};
 use crate::Session;
 use crate::error::{ProtocolError, SessionError, TaskError};
 use crate::output::Output;
-use crate::task::scsi::{Conclusion, ScsiTask};
 use crate::task::TaskKind;
+use crate::task::scsi::{Conclusion, ScsiTask};
 
 impl Session {
     pub(super) fn receive_scsi_response(
@@ -19,7 +19,8 @@ impl Session {
         if !self.take_stat_sn(cid, response.stat_sn)? {
             return Ok(());
         }
-        let Some((task, withdrawn)) = self.conclude_scsi(cid, response.itt, "SCSI Response")? else {
+        let Some((task, withdrawn)) = self.conclude_scsi(cid, response.itt, "SCSI Response")?
+        else {
             return Ok(());
         };
         let result = if response.response == ServiceResponse::COMPLETED_AT_TARGET {
@@ -49,14 +50,17 @@ impl Session {
     ) -> Result<Option<(ScsiTask, bool)>, ProtocolError> {
         let is_scsi = |kind: &TaskKind| matches!(kind, TaskKind::Scsi(_));
         let Some(task) = self.take_task(cid, itt, pdu, is_scsi)? else { return Ok(None) };
-        let owed = task.as_scsi().and_then(|scsi| scsi.write.as_ref()).is_some_and(|w| w.owes_data());
+        let owed =
+            task.as_scsi().and_then(|scsi| scsi.write.as_ref()).is_some_and(|w| w.owes_data());
         let mut withdrawn = owed;
         for connection in &mut self.connections {
             withdrawn |= connection.forget(itt);
         }
         match task.kind {
             TaskKind::Scsi(scsi) => Ok(Some((*scsi, withdrawn))),
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => Ok(None),
+            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
+                Ok(None)
+            }
         }
     }
 }

@@ -15,7 +15,8 @@ impl Session {
     /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let login = self.login_deadline.map(|deadline| (deadline, Timer::Login));
-        let task = self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
+        let task =
+            self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
         let nop = self.connections.iter().filter_map(|connection| self.nop_timer(connection));
         login.into_iter().chain(task).chain(nop).min_by_key(|(deadline, _)| *deadline)
     }
@@ -69,7 +70,9 @@ impl Session {
             (Some(_), Some(_)) => {
                 Some((connection.last_progress + timeouts.nop_response, Timer::NopResponse))
             }
-            (None, Some(interval)) => Some((connection.last_progress + interval, Timer::NopInterval)),
+            (None, Some(interval)) => {
+                Some((connection.last_progress + interval, Timer::NopInterval))
+            }
         }
     }
 

@@ -69,14 +69,18 @@ impl Task {
     pub(crate) fn as_scsi_mut(&mut self) -> Option<&mut ScsiTask> {
         match &mut self.kind {
             TaskKind::Scsi(task) => Some(task),
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => None,
+            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
+                None
+            }
         }
     }
 
     pub(crate) const fn as_scsi(&self) -> Option<&ScsiTask> {
         match &self.kind {
             TaskKind::Scsi(task) => Some(task),
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => None,
+            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
+                None
+            }
         }
     }
 }

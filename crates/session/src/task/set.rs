@@ -149,7 +149,7 @@ impl Slot {
 }
 
 const fn slot_of(itt: Itt) -> u32 {
-    itt.get() & (MAX_SLOTS as u32 - 1)
+    itt.get() & ((1 << SLOT_BITS) - 1)
 }
 
 #[cfg(test)]

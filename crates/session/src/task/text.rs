@@ -36,7 +36,11 @@ impl TextTask {
     }
 
     /// Takes a response; every request of ours has the F bit, so F=1 is always in order.
-    pub(crate) fn answered(&mut self, response: &TextResponse, text: &[u8]) -> Result<TextStep, ProtocolError> {
+    pub(crate) fn answered(
+        &mut self,
+        response: &TextResponse,
+        text: &[u8],
+    ) -> Result<TextStep, ProtocolError> {
         if self.answer.len() + text.len() > MAX_TEXT {
             return Err(ProtocolError::Text("the answer is longer than any list of targets"));
         }

@@ -50,12 +50,7 @@ pub(crate) struct FirstPart {
 
 impl WriteTransfer {
     pub(crate) fn new(payload: Payload) -> Self {
-        Self {
-            payload,
-            unsolicited: None,
-            solicited: VecDeque::new(),
-            sent: Ranges::default(),
-        }
+        Self { payload, unsolicited: None, solicited: VecDeque::new(), sent: Ranges::default() }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -110,7 +105,12 @@ impl WriteTransfer {
         if self.solicited.len() >= usize::from(agreed.max_outstanding_r2t) {
             return error("more R2Ts are outstanding than MaxOutstandingR2T");
         }
-        self.solicited.push_back(Burst { ttt: Some(r2t.ttt), next, end, data_sn: DataSn::default() });
+        self.solicited.push_back(Burst {
+            ttt: Some(r2t.ttt),
+            next,
+            end,
+            data_sn: DataSn::default(),
+        });
         Ok(Accepted::Queued)
     }
 

@@ -1,7 +1,5 @@
 //! Commands that use a CmdSN up, as the command window allows (RFC 7143 §4.2.2.1, §11.3, §11.10).
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{CmdSn, Itt, ScsiCommand, StatSn, TextRequest};
@@ -16,13 +14,14 @@ use crate::task::scsi::ScsiTask;
 
 impl Session {
     /// Puts the oldest waiting command in wire order: only here does it get its CmdSN.
-    pub(super) fn queue_command(&mut self, at: usize, _now: Instant) -> bool {
+    pub(super) fn queue_command(&mut self, at: usize) -> bool {
         let Some(connection) = self.connections.get(at) else { return false };
         let Some(itt) = self.waiting.front().copied() else { return false };
         if !self.takes_commands() || !self.window.is_open() {
             return false;
         }
-        let begins_write = self.tasks.get(itt).and_then(|task| task.as_scsi()).is_some_and(ScsiTask::writes);
+        let begins_write =
+            self.tasks.get(itt).and_then(|task| task.as_scsi()).is_some_and(ScsiTask::writes);
         if begins_write && in_first_burst(connection) {
             return false;
         }
@@ -43,7 +42,9 @@ impl Session {
     pub(super) fn queue_scsi_command(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
         let Some(connection) = self.connections.get_mut(at) else { return };
         let Some(agreed) = &connection.agreed else { return };
-        let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else { return };
+        let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else {
+            return;
+        };
         let (command, data) = task.first_pdu(itt, cmd_sn, connection.exp_stat_sn, agreed);
         if !command.is_final {
             connection.unsolicited.push_back(itt);

@@ -15,8 +15,20 @@ impl Session {
     pub(super) fn queue_data_out(&mut self, at: usize) -> bool {
         let Some(connection) = self.connections.get_mut(at) else { return false };
         let Some(agreed) = &connection.agreed else { return false };
-        let part = next_of(&mut connection.unsolicited, &mut self.tasks, agreed, WriteTransfer::next_unsolicited)
-            .or_else(|| next_of(&mut connection.solicited, &mut self.tasks, agreed, WriteTransfer::next_solicited));
+        let part = next_of(
+            &mut connection.unsolicited,
+            &mut self.tasks,
+            agreed,
+            WriteTransfer::next_unsolicited,
+        )
+        .or_else(|| {
+            next_of(
+                &mut connection.solicited,
+                &mut self.tasks,
+                agreed,
+                WriteTransfer::next_solicited,
+            )
+        });
         let Some((itt, part)) = part else { return false };
         let Some(task) = self.tasks.get(itt).and_then(|task| task.as_scsi()) else { return false };
         let pdu = DataOut {

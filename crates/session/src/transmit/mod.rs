@@ -17,8 +17,8 @@ use bytes::Buf;
 use iscsi_pdu::{Cid, Header};
 
 use crate::Session;
-use crate::connection::outbox::Outbox;
 use crate::connection::Connection;
+use crate::connection::outbox::Outbox;
 use crate::state::{ConnectionState, SessionState};
 use crate::task::payload::PayloadSlice;
 
@@ -77,24 +77,21 @@ impl Session {
     fn queue_next(&mut self, at: usize, now: Instant) -> bool {
         match self.connections.get(at).map(|connection| connection.state) {
             Some(ConnectionState::InLogin) => self.queue_login(at),
-            Some(ConnectionState::LoggedIn) => self.queue_urgent(at, now) || self.queue_turn(at, now),
+            Some(ConnectionState::LoggedIn) => self.queue_urgent(at, now) || self.queue_turn(at),
             Some(ConnectionState::Free | ConnectionState::XptWait | ConnectionState::InLogout)
             | None => false,
         }
     }
 
     /// Commands and data take turns, so that neither holds up the other.
-    fn queue_turn(&mut self, at: usize, now: Instant) -> bool {
-        let commands_first = self.connections.get(at).is_some_and(|c| c.commands_first);
-        let queued = if commands_first {
-            self.queue_command(at, now) || self.queue_data_out(at)
-        } else {
-            self.queue_data_out(at) || self.queue_command(at, now)
-        };
-        if let Some(connection) = self.connections.get_mut(at) {
-            connection.commands_first = !commands_first;
+    fn queue_turn(&mut self, at: usize) -> bool {
+        let Some(connection) = self.connections.get_mut(at) else { return false };
+        let commands_first = connection.commands_first;
+        connection.commands_first = !commands_first;
+        if commands_first && self.queue_command(at) {
+            return true;
         }
-        queued
+        self.queue_data_out(at) || self.queue_command(at)
     }
 
     /// Whether new commands may still be put in wire order.

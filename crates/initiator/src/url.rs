@@ -1,0 +1,343 @@
+//! `iscsi://` URLs: libiscsi's grammar, with percent-decoding everywhere and more options.
+//!
+//! ```text
+//! iscsi://[USER[%PASSWORD | :PASSWORD]@]HOST[:PORT][/TARGET[/LUN]][?OPTION=VALUE[&OPTION=VALUE]...]
+//! ```
+//!
+//! | part | meaning |
+//! |---|---|
+//! | `USER`, `PASSWORD` | CHAP credentials; see below for what separates them |
+//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` behind the port is dropped |
+//! | `PORT` | 3260 unless given |
+//! | `TARGET` | the target's iSCSI name; without it the URL is a portal, for discovery |
+//! | `LUN` | 0 to 16383; without it the URL is a target |
+//!
+//! In the part before the first `@`, the first `:` or the first `%` that does not begin an escape
+//! of two hexadecimal digits ends the user; where there is neither, the first `%` does, as in
+//! libiscsi. Write a `%` in a password as `%25`, and a `?` anywhere as `%3F`.
+//!
+//! | option | values |
+//! |---|---|
+//! | `auth` | the only CHAP algorithm to offer: `md5`, `sha1`, `sha-256`, `sha3-256` |
+//! | `target_user`, `target_password` | what the target must prove (mutual CHAP) |
+//! | `header_digest`, `data_digest` | `none`, `crc32c`, or a list in order of preference: `none-crc32c`, `crc32c-none` |
+//! | `initial_r2t`, `immediate_data` | `yes`, `no` |
+//! | `first_burst`, `max_burst`, `max_recv_data_segment` | bytes, 512 to 16777215 |
+//! | `max_outstanding_r2t` | 1 to 65535 |
+//! | `timeout` | seconds a command may take; 0 for ever |
+//! | `login_timeout` | seconds that connect and login together may take, from 1 on |
+//! | `force_usn` | the unit serial number that the unit must have |
+//!
+//! An unknown option is an error: one that is mistyped must not leave a session without the digest
+//! or the authentication that was meant.
+
+mod error;
+mod option;
+
+use std::fmt;
+use std::str::FromStr;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{IscsiName, TargetAddress};
+use iscsi_session::{Chap, ChapAlgorithm, DigestOffer, Offer, Secret, TargetCredentials, Timeouts};
+use percent_encoding::percent_decode_str;
+
+pub use error::UrlError;
+
+/// A parsed `iscsi://` URL; see the [module documentation](self) for the grammar.
+///
+/// Neither `Debug` nor `Display` shows a password.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Url {
+    /// The portal to connect to.
+    pub portal: TargetAddress,
+    /// The target; `None` in a URL for discovery.
+    pub target: Option<IscsiName>,
+    /// The logical unit, if the URL names one.
+    pub lun: Option<Lun>,
+    /// CHAP_N of the initiator.
+    pub user: Option<String>,
+    /// The initiator's CHAP secret.
+    pub password: Option<Secret>,
+    /// CHAP_N that the target must answer with.
+    pub target_user: Option<String>,
+    /// The target's CHAP secret.
+    pub target_password: Option<Secret>,
+    /// The unit serial number to insist on (`force_usn`).
+    pub serial_number: Option<String>,
+    /// The session parameters that the URL sets.
+    pub parameters: Parameters,
+}
+
+/// Session parameters that a URL may set; `None` leaves the initiator's own.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Parameters {
+    /// The only CHAP algorithm to offer.
+    pub chap_algorithm: Option<ChapAlgorithm>,
+    /// HeaderDigest (RFC 7143 §13.1).
+    pub header_digest: Option<DigestOffer>,
+    /// DataDigest (RFC 7143 §13.1).
+    pub data_digest: Option<DigestOffer>,
+    /// InitialR2T (RFC 7143 §13.10).
+    pub initial_r2t: Option<bool>,
+    /// ImmediateData (RFC 7143 §13.11).
+    pub immediate_data: Option<bool>,
+    /// MaxRecvDataSegmentLength, bytes (RFC 7143 §13.12).
+    pub max_recv_data_segment_length: Option<u32>,
+    /// MaxBurstLength, bytes (RFC 7143 §13.13).
+    pub max_burst_length: Option<u32>,
+    /// FirstBurstLength, bytes (RFC 7143 §13.14).
+    pub first_burst_length: Option<u32>,
+    /// MaxOutstandingR2T (RFC 7143 §13.17).
+    pub max_outstanding_r2t: Option<u16>,
+    /// Seconds a command may take; 0 for ever.
+    pub command_timeout: Option<u32>,
+    /// Seconds that connect and login may take.
+    pub login_timeout: Option<u32>,
+}
+
+/// What every URL begins with.
+const SCHEME: &str = "iscsi://";
+
+impl Url {
+    /// Reads a URL. The environment is not looked at.
+    ///
+    /// # Errors
+    /// [`UrlError`] names the part that is wrong.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| UrlError::scheme(text))?;
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (credentials, rest) = match rest.split_once('@') {
+            Some((credentials, rest)) => (Some(credentials), rest),
+            None => (None, rest),
+        };
+        if rest.contains('@') {
+            return Err(UrlError::SecondAt);
+        }
+        let (portal, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (target, lun) = parse_path(path)?;
+        let (user, password) = credentials.map_or(Ok((None, None)), parse_credentials)?;
+        let mut url = Self {
+            portal: parse_portal(portal)?,
+            target,
+            lun,
+            user,
+            password,
+            target_user: None,
+            target_password: None,
+            serial_number: None,
+            parameters: Parameters::default(),
+        };
+        option::parse_all(&mut url, options)?;
+        Ok(url)
+    }
+
+    /// Fills in credentials that the URL lacks from libiscsi's variables:
+    /// `LIBISCSI_CHAP_USERNAME`, `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
+    /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set, and those of the target only
+    /// when the initiator has credentials.
+    #[must_use]
+    pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let secret = |name: &str| variable(name).map(|value| Secret::from(value.as_str()));
+        self.user = self.user.or_else(|| variable("LIBISCSI_CHAP_USERNAME"));
+        if self.user.is_none() {
+            return self;
+        }
+        self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
+        self.target_password =
+            self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));
+        // Without its password, a user name of the target in the environment asks for nothing.
+        if self.target_password.is_some() {
+            let user = self.target_user.or_else(|| variable("LIBISCSI_CHAP_TARGET_USERNAME"));
+            self.target_user = user;
+        }
+        self
+    }
+
+    /// The CHAP credentials of the URL; `None` if it has none.
+    ///
+    /// # Errors
+    /// When a part of them is missing: half of the credentials must not become none at all.
+    pub fn chap(&self) -> Result<Option<Chap>, UrlError> {
+        let Some(user) = &self.user else {
+            return match &self.target_password {
+                Some(_) => Err(UrlError::TargetCredentialsAlone),
+                None => Ok(None),
+            };
+        };
+        let Some(password) = &self.password else {
+            return Err(UrlError::MissingPassword(user.clone()));
+        };
+        let mut chap = Chap::new(user.clone(), password.clone());
+        chap.target = self.target_credentials()?;
+        if let Some(algorithm) = self.parameters.chap_algorithm {
+            chap.algorithms = vec![algorithm];
+        }
+        Ok(Some(chap))
+    }
+
+    fn target_credentials(&self) -> Result<Option<TargetCredentials>, UrlError> {
+        match (&self.target_user, &self.target_password) {
+            (user, Some(secret)) => {
+                Ok(Some(TargetCredentials { user: user.clone(), secret: secret.clone() }))
+            }
+            (Some(user), None) => Err(UrlError::MissingPassword(user.clone())),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+impl Parameters {
+    /// Writes the parameters that are set over those of an offer and of time limits.
+    pub(crate) fn apply(&self, offer: &mut Offer, timeouts: &mut Timeouts) {
+        set(&mut offer.header_digest, self.header_digest);
+        set(&mut offer.data_digest, self.data_digest);
+        set(&mut offer.initial_r2t, self.initial_r2t);
+        set(&mut offer.immediate_data, self.immediate_data);
+        set(&mut offer.max_recv_data_segment_length, self.max_recv_data_segment_length);
+        set(&mut offer.max_burst_length, self.max_burst_length);
+        set(&mut offer.first_burst_length, self.first_burst_length);
+        set(&mut offer.max_outstanding_r2t, self.max_outstanding_r2t);
+        offer.first_burst_length = offer.first_burst_length.min(offer.max_burst_length);
+        set(&mut timeouts.login, self.login_timeout.map(seconds));
+        let command = self.command_timeout.map(|s| (s > 0).then(|| seconds(s)));
+        set(&mut timeouts.command, command);
+    }
+}
+
+fn seconds(count: u32) -> std::time::Duration {
+    std::time::Duration::from_secs(count.into())
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn decode(text: &str, part: &'static str) -> Result<String, UrlError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| UrlError::Encoding(part))
+}
+
+fn parse_portal(text: &str) -> Result<TargetAddress, UrlError> {
+    let text = decode(text, "portal")?;
+    if text.is_empty() || text.starts_with(':') {
+        return Err(UrlError::NoHost);
+    }
+    Ok(TargetAddress::parse(&text)?)
+}
+
+fn parse_path(path: &str) -> Result<(Option<IscsiName>, Option<Lun>), UrlError> {
+    let (target, lun) = path.split_once('/').unwrap_or((path, ""));
+    let (lun, rest) = lun.split_once('/').unwrap_or((lun, ""));
+    if !rest.is_empty() {
+        return Err(UrlError::Trailing(rest.to_owned()));
+    }
+    match (target.is_empty(), lun.is_empty()) {
+        (true, true) => Ok((None, None)),
+        (true, false) => Err(UrlError::NoTarget),
+        (false, true) => Ok((Some(parse_target(target)?), None)),
+        (false, false) => Ok((Some(parse_target(target)?), Some(parse_lun(lun)?))),
+    }
+}
+
+fn parse_target(text: &str) -> Result<IscsiName, UrlError> {
+    Ok(IscsiName::parse(&decode(text, "target name")?)?)
+}
+
+fn parse_lun(text: &str) -> Result<Lun, UrlError> {
+    let text = decode(text, "logical unit number")?;
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| digits);
+    number.and_then(Lun::new).ok_or(UrlError::Lun(text))
+}
+
+/// The user and, if there is one, the password.
+fn parse_credentials(text: &str) -> Result<(Option<String>, Option<Secret>), UrlError> {
+    let (user, password) = match separator(text) {
+        Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 1..)),
+        None => (text, None),
+    };
+    if user.is_empty() {
+        return Err(UrlError::NoUser);
+    }
+    let password = password.map(|password| decode(password, "password")).transpose()?;
+    let password = password.filter(|password| !password.is_empty());
+    Ok((Some(decode(user, "user")?), password.map(|password| Secret::from(password.into_bytes()))))
+}
+
+/// Where the byte is that separates user and password.
+fn separator(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let escape = |at: usize| {
+        let digits = bytes.get(at + 1..at + 3).unwrap_or_default();
+        digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit)
+    };
+    let ends_user = |(at, byte): (usize, &u8)| *byte == b':' || (*byte == b'%' && !escape(at));
+    bytes.iter().enumerate().position(ends_user).or_else(|| text.find('%'))
+}
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<&str> for Url {
+    type Error = UrlError;
+
+    fn try_from(text: &str) -> Result<Self, UrlError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<&String> for Url {
+    type Error = UrlError;
+
+    fn try_from(text: &String) -> Result<Self, UrlError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Url {
+    type Error = UrlError;
+
+    fn try_from(text: String) -> Result<Self, UrlError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<&Self> for Url {
+    fn from(url: &Self) -> Self {
+        url.clone()
+    }
+}
+
+impl fmt::Display for Url {
+    /// The portal, the target and the unit; neither credentials nor options.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", portal_name(&self.portal))?;
+        if let Some(target) = &self.target {
+            write!(f, "/{target}")?;
+        }
+        if let Some(lun) = &self.lun {
+            write!(f, "/{lun}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `host:port`, with an IPv6 address in brackets.
+pub(crate) fn portal_name(address: &TargetAddress) -> String {
+    let TargetAddress { host, port, .. } = address;
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What can be wrong with a URL.
+
+use iscsi_pdu::{NameError, TargetAddressError};
+use thiserror::Error;
+
+/// What is wrong with a URL. No variant repeats a password.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It does not begin as it should.
+    #[error("{0:?} is no iSCSI URL; write iscsi://host/target/lun")]
+    Scheme(String),
+    /// iSER runs over RDMA, which this initiator does not.
+    #[error("iSER is not supported; use an iscsi:// URL without the option iser")]
+    Iser,
+    /// No host is named.
+    #[error("the URL names no host; write iscsi://host/target/lun")]
+    NoHost,
+    /// The portal is not a host with an optional port.
+    #[error("{0}; write host, host:port or [ipv6]:port")]
+    Portal(#[from] TargetAddressError),
+    /// A second `@`.
+    #[error("the URL holds a second @; write one in a user name or password as %40")]
+    SecondAt,
+    /// A logical unit, but no target.
+    #[error("the URL names a logical unit but no target; write iscsi://host/target/lun")]
+    NoTarget,
+    /// The target name is not an iSCSI name (RFC 7143 §4.2.7).
+    #[error("{0}; write iscsi://host/target/lun")]
+    Target(#[from] NameError),
+    /// The logical unit number is not one.
+    #[error("{0:?} is no logical unit number; use 0 to 16383")]
+    Lun(String),
+    /// Something stands behind the logical unit number.
+    #[error("{0:?} stands behind the logical unit number, where the URL must end")]
+    Trailing(String),
+    /// Credentials without a user.
+    #[error("the credentials before the @ name no user; write user:password@host")]
+    NoUser,
+    /// A user, but no password, neither in the URL nor in the environment.
+    #[error(
+        "user {0:?} has no password; add it to the URL or set LIBISCSI_CHAP_PASSWORD \
+         (LIBISCSI_CHAP_TARGET_PASSWORD for the target's)"
+    )]
+    MissingPassword(String),
+    /// Mutual CHAP needs credentials of the initiator as well (RFC 7143 §12.1.3).
+    #[error("target_password needs a user and a password of the initiator as well")]
+    TargetCredentialsAlone,
+    /// An option that does not exist.
+    #[error("there is no URL option {0:?}; check its spelling")]
+    UnknownOption(String),
+    /// An option that was given before.
+    #[error("the URL option {0} stands there twice")]
+    RepeatedOption(&'static str),
+    /// The value of an option is none it can have.
+    #[error("the URL option {option} must be {expected}")]
+    OptionValue {
+        /// The option's name.
+        option: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// A part is not UTF-8 once its escapes are decoded.
+    #[error("the {0} is not UTF-8 once its %-escapes are decoded")]
+    Encoding(&'static str),
+    /// A URL for discovery where a target is needed.
+    #[error("the URL names no target; write iscsi://host/target/lun, or use discovery")]
+    PortalOnly,
+}
+
+impl UrlError {
+    /// Shows the scheme alone: what follows it may hold a password.
+    pub(super) fn scheme(text: &str) -> Self {
+        if text.starts_with("iser://") {
+            return Self::Iser;
+        }
+        match text.split_once("://") {
+            Some((scheme, _)) => Self::Scheme(format!("{scheme}://...")),
+            None if text.contains('@') => Self::Scheme("...".to_owned()),
+            None => Self::Scheme(text.to_owned()),
+        }
+    }
+}

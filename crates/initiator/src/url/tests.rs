@@ -1,0 +1,229 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const TARGET: &str = "iqn.2026-01.org.example:disk";
+
+fn parse(text: &str) -> Url {
+    Url::parse(text).unwrap()
+}
+
+fn error(text: &str) -> UrlError {
+    Url::parse(text).unwrap_err()
+}
+
+/// What CHAP a URL asks for, in a form that can be compared: a secret shows only its length.
+fn credentials(text: &str) -> (Option<String>, Option<usize>) {
+    let url = parse(text);
+    (url.user, url.password.map(|secret| secret.len()))
+}
+
+#[test]
+fn a_full_url_has_all_parts() {
+    let url = parse(&format!("iscsi://10.0.0.5:3261/{TARGET}/7"));
+    assert_eq!((url.portal.host.as_str(), url.portal.port), ("10.0.0.5", 3261));
+    assert_eq!(url.target.as_ref().map(IscsiName::as_str), Some(TARGET));
+    assert_eq!(url.lun, Lun::new(7));
+    assert_eq!(url.to_string(), format!("iscsi://10.0.0.5:3261/{TARGET}/7"));
+}
+
+#[test]
+fn targets_and_portals_are_shorter_urls() {
+    let url = parse(&format!("iscsi://host/{TARGET}"));
+    assert!(url.target.is_some() && url.lun.is_none());
+    assert!(parse(&format!("iscsi://host/{TARGET}/")).lun.is_none());
+    for portal in ["iscsi://host", "iscsi://host/", "iscsi://host:3260", "iscsi://host,1"] {
+        let url = parse(portal);
+        assert!(url.target.is_none(), "{portal}");
+        assert_eq!((url.portal.host.as_str(), url.portal.port), ("host", 3260), "{portal}");
+    }
+}
+
+#[test]
+fn ipv6_stands_in_brackets() {
+    let url = parse(&format!("iscsi://[fec0::3]:3261,1/{TARGET}/0"));
+    assert_eq!((url.portal.host.as_str(), url.portal.port), ("fec0::3", 3261));
+    assert_eq!(parse("iscsi://[::1]").to_string(), "iscsi://[::1]:3260");
+}
+
+#[test]
+fn credentials_are_separated_as_in_libiscsi_and_decoded() {
+    let some = |user: &str, len| (Some(user.to_owned()), len);
+    assert_eq!(credentials("iscsi://me%secret@host"), some("me", Some(6)));
+    assert_eq!(credentials("iscsi://me:secret@host"), some("me", Some(6)));
+    assert_eq!(credentials("iscsi://me@host"), some("me", None));
+    assert_eq!(credentials("iscsi://me:@host"), some("me", None));
+    // An escape is not a separator where another one stands.
+    assert_eq!(credentials("iscsi://me%40home:a%3Fb%40c@host"), some("me@home", Some(5)));
+    // libiscsi's form with a password that looks like an escape.
+    assert_eq!(credentials("iscsi://me%abcdef@host"), some("me", Some(6)));
+    assert_eq!(credentials("iscsi://me:a/b:c@host"), some("me", Some(5)));
+    assert_eq!(error("iscsi://:secret@host"), UrlError::NoUser);
+}
+
+#[test]
+fn nothing_shows_a_password() {
+    let url = parse(&format!("iscsi://me:hunter22@host/{TARGET}/0?target_password=hunter33"));
+    let shown = format!("{url} {url:?}");
+    assert!(!shown.contains("hunter22") && !shown.contains("hunter33"), "{shown}");
+    for bad in [
+        "http://me:hunter22@host",
+        "me:hunter22@host",
+        "iscsi://me:hunter22@",
+        "iscsi://me:hunter22@host/x/0",
+        "iscsi://me:a@hunter22@host/x/0",
+        "iscsi://me:hunter22@host?target_password=hunter33&target_password=hunter33",
+    ] {
+        let shown = format!("{0} {0:?}", error(bad));
+        assert!(!shown.contains("hunter"), "{shown}");
+    }
+}
+
+#[test]
+fn malformed_parts_are_named() {
+    assert_eq!(error("10.0.0.5"), UrlError::Scheme("10.0.0.5".to_owned()));
+    assert_eq!(error("iser://host"), UrlError::Iser);
+    assert_eq!(error("iscsi://"), UrlError::NoHost);
+    assert_eq!(error("iscsi:///iqn.2026-01.org.example:x/0"), UrlError::NoHost);
+    assert_eq!(error("iscsi://host//0"), UrlError::NoTarget);
+    assert!(matches!(error("iscsi://host:99999/"), UrlError::Portal(_)));
+    assert!(matches!(error("iscsi://host/disk/0"), UrlError::Target(_)));
+    for lun in ["16384", "-1", "+1", "x", "0x1", "1 "] {
+        assert_eq!(error(&format!("iscsi://host/{TARGET}/{lun}")), UrlError::Lun(lun.to_owned()));
+    }
+    let trailing = error(&format!("iscsi://host/{TARGET}/0/more"));
+    assert_eq!(trailing, UrlError::Trailing("more".to_owned()));
+    assert_eq!(error("iscsi://host/%ff"), UrlError::Encoding("target name"));
+}
+
+#[test]
+fn luns_reach_to_16383() {
+    for number in [0, 255, 256, 16383] {
+        let url = parse(&format!("iscsi://host/{TARGET}/{number}"));
+        assert_eq!(url.lun, Lun::new(number));
+    }
+}
+
+#[test]
+fn the_target_name_is_decoded() {
+    let url = parse("iscsi://host/iqn.2026-01.org.example%3adisk/0");
+    assert_eq!(url.target.as_ref().map(IscsiName::as_str), Some(TARGET));
+}
+
+#[test]
+fn options_set_parameters() {
+    let url = parse(
+        "iscsi://u:p@host?auth=sha-256&header_digest=crc32c&data_digest=none-crc32c\
+         &initial_r2t=yes&immediate_data=no&first_burst=65536&max_burst=1048576\
+         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3\
+         &force_usn=ab%20c&target_user=t&target_password=q",
+    );
+    let expected = Parameters {
+        chap_algorithm: Some(ChapAlgorithm::Sha256),
+        header_digest: Some(DigestOffer::Required),
+        data_digest: Some(DigestOffer::NoneFirst),
+        initial_r2t: Some(true),
+        immediate_data: Some(false),
+        max_recv_data_segment_length: Some(16_777_215),
+        max_burst_length: Some(1_048_576),
+        first_burst_length: Some(65_536),
+        max_outstanding_r2t: Some(8),
+        command_timeout: Some(0),
+        login_timeout: Some(3),
+    };
+    assert_eq!(url.parameters, expected);
+    assert_eq!(url.serial_number.as_deref(), Some("ab c"));
+    assert_eq!(url.target_user.as_deref(), Some("t"));
+    let chap = url.chap().unwrap().unwrap();
+    assert_eq!(chap.algorithms, [ChapAlgorithm::Sha256]);
+    assert!(chap.target.is_some());
+}
+
+#[test]
+fn parameters_apply_over_the_defaults() {
+    let (mut offer, mut timeouts) = (Offer::default(), Timeouts::default());
+    let url = parse("iscsi://host?max_burst=65536&timeout=0&login_timeout=3");
+    url.parameters.apply(&mut offer, &mut timeouts);
+    assert_eq!((offer.max_burst_length, offer.first_burst_length), (65536, 65536));
+    assert_eq!((timeouts.command, timeouts.login), (None, seconds(3)));
+    assert_eq!(offer.max_outstanding_r2t, Offer::default().max_outstanding_r2t);
+}
+
+#[test]
+fn wrong_options_are_errors_that_name_them() {
+    let option = |text: &str| error(&format!("iscsi://host?{text}"));
+    assert_eq!(option("data_digset=crc32c"), UrlError::UnknownOption("data_digset".to_owned()));
+    assert_eq!(option("auth=md5&auth=md5"), UrlError::RepeatedOption("auth"));
+    for text in [
+        "auth",
+        "auth=md4",
+        "header_digest=crc32",
+        "initial_r2t=1",
+        "first_burst=511",
+        "max_burst=16777216",
+        "max_outstanding_r2t=0",
+        "timeout=-1",
+        "timeout=",
+        "login_timeout=0",
+        "force_usn=",
+    ] {
+        assert!(matches!(option(text), UrlError::OptionValue { .. }), "{text}");
+    }
+}
+
+#[test]
+fn the_environment_fills_in_what_the_url_lacks() {
+    let environment = |name: &str| {
+        Some(match name {
+            "LIBISCSI_CHAP_USERNAME" => "env-user".to_owned(),
+            "LIBISCSI_CHAP_PASSWORD" => "env-pass".to_owned(),
+            "LIBISCSI_CHAP_TARGET_USERNAME" => "env-target".to_owned(),
+            _ => return None,
+        })
+    };
+    let url = parse("iscsi://host").with_environment(environment);
+    assert_eq!(url.user.as_deref(), Some("env-user"));
+    assert!(url.chap().unwrap().is_some_and(|chap| chap.target.is_none()));
+
+    let url = parse("iscsi://me@host").with_environment(environment);
+    assert_eq!(url.user.as_deref(), Some("me"));
+    assert_eq!(url.password.as_ref().map(Secret::len), Some(8));
+
+    let url = parse("iscsi://me:own@host?target_user=t&target_password=q")
+        .with_environment(environment);
+    assert_eq!(url.password.as_ref().map(Secret::len), Some(3));
+    assert_eq!(url.target_user.as_deref(), Some("t"));
+
+    let url = parse("iscsi://host").with_environment(|_| Some(String::new()));
+    assert!(url.chap().unwrap().is_none());
+}
+
+#[test]
+fn half_of_the_credentials_is_an_error() {
+    let chap = |text: &str| parse(text).chap().map(|chap| chap.is_some());
+    assert_eq!(chap("iscsi://host"), Ok(false));
+    assert_eq!(chap("iscsi://me:secret@host"), Ok(true));
+    assert_eq!(chap("iscsi://me@host"), Err(UrlError::MissingPassword("me".to_owned())));
+    assert_eq!(
+        chap("iscsi://me:secret@host?target_user=t"),
+        Err(UrlError::MissingPassword("t".to_owned()))
+    );
+    assert_eq!(chap("iscsi://host?target_password=q"), Err(UrlError::TargetCredentialsAlone));
+}
+
+proptest! {
+    #[test]
+    fn parsing_never_panics(text in ".*", tail in "[a-z0-9:%@/?&=,\\[\\].]*") {
+        let _ = Url::parse(&text);
+        let _ = Url::parse(&format!("iscsi://{tail}"));
+        if let Ok(url) = Url::parse(&format!("iscsi://{text}")) {
+            let _ = url.chap();
+        }
+    }
+
+    #[test]
+    fn what_is_shown_parses_to_the_same(host in "[a-z][a-z0-9.-]{0,20}", port in 1u16.., lun in 0u16..16384) {
+        let text = format!("iscsi://{host}:{port}/{TARGET}/{lun}");
+        prop_assert_eq!(parse(&text).to_string(), text);
+    }
+}

@@ -1,0 +1,286 @@
+//! Stages, headers and statuses (UNH login 1.x to 5.x, 8.x, 22.x, 23.x).
+
+use super::*;
+use crate::login::{LoginViolation, Redirect};
+
+/// UNH 1.1, LOG-05, LOG-06, LOG-07: names first, then everything else in the same request, which
+/// proposes full feature phase.
+#[test]
+fn unh_1_1_standard_login_takes_one_round_trip() {
+    let mut rig = Rig::new(normal());
+    let first = format!("InitiatorName={INITIATOR} TargetName={TARGET} SessionType=Normal ");
+    assert!(rig.line().starts_with(&first), "{}", rig.line());
+    assert_eq!(rig.stage(), (Stage::OperationalNegotiation, true));
+    assert_eq!(rig.request.next_stage, Stage::FullFeature);
+    assert_eq!(rig.request.cmd_sn, CmdSn::new(0xffff_fffe));
+    let outcome = rig.conclude("MaxBurstLength=65536 FirstBurstLength=65536");
+    assert_eq!(outcome.tsih, TSIH);
+    assert_eq!(outcome.exp_stat_sn, StatSn::new(101));
+    assert_eq!(outcome.exp_cmd_sn, CmdSn::new(0xffff_fffe));
+    assert_eq!(outcome.max_cmd_sn, CmdSn::new(0xffff_fffe).plus(31));
+}
+
+/// UNH 21.1, KEY-30: a discovery session has no TargetName and proposes only the connection's
+/// keys, without digests (QRK-10).
+#[test]
+fn unh_21_1_discovery_login() {
+    let mut rig = Rig::new(discovery());
+    let expected = format!(
+        "InitiatorName={INITIATOR} SessionType=Discovery HeaderDigest=None DataDigest=None \
+         MaxRecvDataSegmentLength=262144"
+    );
+    assert_eq!(rig.line(), expected);
+    rig.conclude("HeaderDigest=None DataDigest=None TargetPortalGroupTag=1");
+}
+
+/// KEY-08, TXT-28: the alias may be any text; one that is too long is left out.
+#[test]
+fn key_08_initiator_alias() {
+    let mut config = normal();
+    config.initiator_alias = Some("Bob's backup, ünïcode".into());
+    assert_eq!(Rig::new(config.clone()).value("InitiatorAlias"), "Bob's backup, ünïcode");
+    config.initiator_alias = Some("x".repeat(256));
+    assert!(!Rig::new(config).line().contains("InitiatorAlias"));
+}
+
+/// UNH 2.2, LOG-12: a final response without a TSIH is no login; before it the field means
+/// nothing and is never echoed.
+#[test]
+fn unh_2_2_invalid_tsih() {
+    let mut rig = Rig::new(normal());
+    let early =
+        LoginResponse { tsih: Tsih(0xbadd), transit: false, next_stage: None, ..rig.response() };
+    rig.send(&early, b"").unwrap();
+    assert_eq!(rig.request.tsih, Tsih::NEW_SESSION);
+    let last = LoginResponse { tsih: Tsih(0), ..rig.response() };
+    assert_eq!(rig.send(&last, b"").unwrap_err(), LoginViolation::NoTsih.into());
+}
+
+/// UNH 2.3, KEY-29, LOG-13: an added connection says the session's TSIH, negotiates only itself,
+/// and keeps what the session has agreed on.
+#[test]
+fn unh_2_3_added_connection() {
+    let session = Negotiated {
+        max_burst_length: 8192,
+        first_burst_length: 4096,
+        header_digest: iscsi_pdu::Digest::Crc32c,
+        target_portal_group_tag: Some(3),
+        ..Negotiated::default()
+    };
+    let config = normal();
+    let added =
+        LoginIdentity { tsih: TSIH, leading: false, session: Some(session), ..identity(&config) };
+    let mut rig = Rig::with_identity(config.clone(), added.clone());
+    let expected = format!(
+        "InitiatorName={INITIATOR} TargetName={TARGET} HeaderDigest=None,CRC32C \
+         DataDigest=None,CRC32C MaxRecvDataSegmentLength=262144"
+    );
+    assert_eq!(rig.line(), expected);
+    // A key of the session that the target brings up anyway changes nothing.
+    rig.stay("MaxBurstLength=512").unwrap();
+    assert_eq!(rig.line(), "MaxBurstLength=Reject");
+    let agreed = rig.conclude("HeaderDigest=None TargetPortalGroupTag=3").negotiated;
+    assert_eq!((agreed.max_burst_length, agreed.first_burst_length), (8192, 4096));
+    assert_eq!(agreed.header_digest, iscsi_pdu::Digest::None);
+
+    let mut rig = Rig::with_identity(config.clone(), added.clone());
+    let foreign = LoginResponse { tsih: Tsih(99), ..rig.response() };
+    assert_eq!(rig.send(&foreign, b"").unwrap_err(), LoginViolation::Mismatch("TSIH").into());
+    // All connections of a session belong to one portal group.
+    let mut rig = Rig::with_identity(config, added);
+    let elsewhere = rig.reply("TargetPortalGroupTag=4").unwrap_err();
+    assert_eq!(elsewhere, LoginError::PortalGroup { expected: 3, found: 4 });
+}
+
+/// UNH 3.1, LOG-10: a target that is not ready gets the proposal again, without the keys.
+#[test]
+fn unh_3_1_t_bit_is_repeated() {
+    let mut rig = Rig::new(normal());
+    rig.stay("ImmediateData=Yes").unwrap();
+    assert_eq!((rig.line().as_str(), rig.stage().1), ("", true));
+    // A late answer counts as well (QRK-17).
+    let agreed = rig.conclude("MaxOutstandingR2T=4 InitialR2T=No").negotiated;
+    assert_eq!((agreed.max_outstanding_r2t, agreed.initial_r2t), (4, false));
+}
+
+/// UNH 3.2, LOG-26: many rounds are fine, but not without end.
+#[test]
+fn unh_3_2_rounds_are_bounded() {
+    let mut rig = Rig::new(normal());
+    for _ in 0..63 {
+        rig.stay("").unwrap();
+    }
+    rig.conclude("");
+
+    let mut rig = Rig::new(normal());
+    let error = (0..200).find_map(|_| rig.stay("").err());
+    assert_eq!(error, Some(LoginError::TooManyExchanges(64)));
+}
+
+/// UNH 4.1, 4.2, SEQ-12: StatSN begins anywhere and wraps; the rig checks ExpStatSN.
+#[test]
+fn unh_4_1_and_4_2_first_stat_sn() {
+    for first in [0, 1, 0xffff_ffff] {
+        let mut rig = Rig::new(normal());
+        rig.stat_sn = StatSn::new(first);
+        rig.stay("").unwrap();
+        assert_eq!(rig.request.exp_stat_sn, StatSn::new(first).next());
+        rig.stay("").unwrap();
+        assert_eq!(rig.conclude("").exp_stat_sn, StatSn::new(first).plus(3));
+    }
+}
+
+/// SEQ-16, SEQ-18: a StatSN that jumps or repeats itself ends the login.
+#[test]
+fn seq_16_stat_sn_gap() {
+    for wrong in [99, 100, 102] {
+        let mut rig = Rig::new(normal());
+        rig.stay("").unwrap();
+        rig.stat_sn = StatSn::new(wrong);
+        let violation =
+            LoginViolation::StatSn { expected: StatSn::new(101), found: StatSn::new(wrong) };
+        assert_eq!(rig.stay("").unwrap_err(), violation.into());
+    }
+}
+
+/// LOG-03, LOG-04, LOG-09, LOG-12: what a response must repeat, and what it must not do.
+#[test]
+fn log_09_response_must_fit_its_request() {
+    let full_feature = Some(Stage::FullFeature);
+    let cases: [(fn(&mut LoginResponse), LoginViolation); 6] = [
+        (|r| r.itt = Itt::new(1).unwrap(), LoginViolation::Mismatch("Initiator Task Tag")),
+        (|r| r.isid = Isid::from_bytes([0; 6]), LoginViolation::Mismatch("ISID")),
+        (|r| r.version_active = 1, LoginViolation::Version(1)),
+        (|r| r.current_stage = Stage::SecurityNegotiation, LoginViolation::Mismatch("CSG")),
+        (|r| r.next_stage = Some(Stage::OperationalNegotiation), LoginViolation::Transition),
+        (|r| r.is_continued = true, LoginViolation::Transition),
+    ];
+    for (spoil, violation) in cases {
+        let mut rig = Rig::new(normal());
+        let mut response = rig.response();
+        assert_eq!(response.next_stage, full_feature);
+        spoil(&mut response);
+        assert_eq!(rig.send(&response, b"").unwrap_err(), violation.into());
+    }
+}
+
+/// LOG-09, QRK-20: a transition that was not proposed, to any stage.
+#[test]
+fn log_09_transition_without_proposal() {
+    for stage in [Stage::OperationalNegotiation, Stage::FullFeature] {
+        let mut rig = Rig::new(with_chap(normal()));
+        assert_eq!(rig.stage(), (Stage::SecurityNegotiation, false));
+        let response = LoginResponse { transit: true, next_stage: Some(stage), ..rig.response() };
+        let error = rig.send(&response, &pairs("AuthMethod=CHAP")).unwrap_err();
+        assert_eq!(error, LoginViolation::Transition.into());
+    }
+}
+
+/// LOG-02: a response that answers nothing.
+#[test]
+fn log_02_unsolicited_response() {
+    let config = normal();
+    let mut login = Login::new(&config, identity(&config));
+    let response = Rig::new(config.clone()).response();
+    let error = login.handle_response(&config, &response, b"").unwrap_err();
+    assert_eq!(error, LoginViolation::Unsolicited.into());
+}
+
+/// LOG-17, LOG-18, LOG-19, SEQ-11: a failure is told by its class, whatever else the response
+/// holds.
+#[test]
+fn log_17_status_classes() {
+    let cases = [
+        ((2, 0), (false, false, false)),
+        ((2, 1), (true, false, false)),
+        ((2, 2), (true, false, false)),
+        ((2, 3), (false, true, false)),
+        ((2, 4), (false, true, false)),
+        ((2, 0xff), (false, false, false)),
+        ((3, 0), (false, false, true)),
+        ((3, 1), (false, false, true)),
+        ((3, 0x77), (false, false, true)),
+        ((0x42, 1), (false, false, false)),
+    ];
+    for ((class, detail), expected) in cases {
+        let mut rig = Rig::new(normal());
+        let garbage = LoginResponse {
+            status: LoginStatus { class, detail },
+            stat_sn: StatSn::new(0xdead_beef),
+            version_active: 9,
+            isid: Isid::from_bytes([9; 6]),
+            current_stage: Stage::SecurityNegotiation,
+            ..rig.response()
+        };
+        let error = rig.send(&garbage, b"\xff\xff").unwrap_err();
+        assert_eq!(error, LoginError::Status(LoginStatus { class, detail }));
+        let told = (error.is_authentication(), error.is_target_not_found(), error.is_retryable());
+        assert_eq!(told, expected, "{class:#x} {detail:#x}");
+    }
+}
+
+fn redirected(rig: &mut Rig, detail: u8, text: &str) -> Result<Redirect, LoginError> {
+    match rig.refuse(1, detail, text)? {
+        Progress::Redirected(redirect) => Ok(redirect),
+        Progress::Pending | Progress::FullFeature(_) => panic!("not a redirection"),
+    }
+}
+
+/// LOG-24, KEY-09, QRK-06: new address; new address and port; same address, new port; names and
+/// IPv6; a detail of its own is temporary.
+#[test]
+fn log_24_redirections() {
+    let cases = [
+        (1, "10.0.0.2", ("10.0.0.2", 3260), false),
+        (1, "10.0.0.2:3261", ("10.0.0.2", 3261), false),
+        (2, "127.0.0.1:3262,1", ("127.0.0.1", 3262), true),
+        (2, "[2001:db8::2]:3260", ("2001:db8::2", 3260), true),
+        (0, "san.example.org", ("san.example.org", 3260), false),
+    ];
+    for (detail, address, (host, port), permanent) in cases {
+        let mut rig = Rig::new(normal());
+        let redirect = redirected(&mut rig, detail, &format!("TargetAddress={address}")).unwrap();
+        assert_eq!((redirect.address.host.as_str(), redirect.address.port), (host, port));
+        assert_eq!(redirect.permanent, permanent);
+    }
+}
+
+/// LOG-24: a redirection may come in any stage, after an authentication too.
+#[test]
+fn log_24_redirection_after_chap() {
+    let mut rig = Rig::at_operational_stage(with_mutual_chap(normal()));
+    assert!(redirected(&mut rig, 1, "TargetAddress=10.0.0.2").is_ok());
+}
+
+/// QRK-06: a redirection to nowhere is a failure.
+#[test]
+fn qrk_06_redirection_without_address() {
+    for text in ["", "TargetAddress=", "TargetName=iqn.2026-01.org.example:x", "garbage"] {
+        let error = redirected(&mut Rig::new(normal()), 0, text).unwrap_err();
+        assert_eq!(error, LoginViolation::Redirection.into(), "{text}");
+    }
+}
+
+/// UNH 23.1, LOG-23: the portal group is taken, 0 and hexadecimal included, and compared with the
+/// configured one; a target that does not say is believed.
+#[test]
+fn unh_23_1_portal_group_tag() {
+    for (value, tag) in [("0", 0), ("0x1F", 31), ("65535", 65_535)] {
+        let agreed = negotiated(&format!("TargetPortalGroupTag={value}"));
+        assert_eq!(agreed.target_portal_group_tag, Some(tag));
+    }
+    let config = || Config { expected_portal_group_tag: Some(2), ..normal() };
+    Rig::new(config()).conclude("TargetPortalGroupTag=2");
+    assert_eq!(Rig::new(config()).conclude("").negotiated.target_portal_group_tag, None);
+    let error = Rig::new(config()).reply("TargetPortalGroupTag=0").unwrap_err();
+    assert_eq!(error, LoginError::PortalGroup { expected: 2, found: 0 });
+}
+
+/// LOG-28, TXT-26: an empty answer is an answer; nothing that was proposed takes effect.
+#[test]
+fn log_28_empty_answer_leaves_the_defaults() {
+    let agreed = negotiated("");
+    let expected =
+        Negotiated { initiator_max_recv_data_segment_length: 262_144, ..Negotiated::default() };
+    assert_eq!(agreed, expected);
+}

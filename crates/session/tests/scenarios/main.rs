@@ -1,0 +1,14 @@
+//! Scenarios: a session against the test target, in virtual time. One file a topic; the names and
+//! comments of the tests say which rules they cover.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::wildcard_enum_match_arm,
+    dead_code,
+    reason = "a test may panic, and not every topic needs every part of the rig"
+)]
+
+mod pair;
+mod write;

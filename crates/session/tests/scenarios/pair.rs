@@ -1,0 +1,257 @@
+//! A session against the test target, over a wire that cuts the bytes as it is told, in time that
+//! jumps.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use iscsi_pdu::scsi::{Cdb, Lun};
+use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
+use iscsi_session::{
+    Command, Completion, Config, Notice, Output, Session, SessionError, SessionKind, TaskError,
+    TransportError,
+};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::target::{ConnId, Target};
+
+pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
+pub(crate) const BLOCK: usize = 512;
+
+/// How many bytes the wire carries at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cut {
+    /// As many as there are.
+    Whole,
+    /// Pieces of this size.
+    Every(usize),
+    /// One cut, after so many bytes in each direction.
+    After(usize),
+}
+
+pub(crate) struct Pair {
+    pub(crate) session: Session,
+    pub(crate) target: Target,
+    pub(crate) now: Instant,
+    pub(crate) cut: Cut,
+    /// Bytes that have passed, to the target and from it.
+    pub(crate) passed: [usize; 2],
+    links: BTreeMap<Cid, ConnId>,
+    pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
+    /// Everything else that came out.
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) ended: Option<Result<(), SessionError>>,
+    /// The longest list of slices that one transmit has offered.
+    pub(crate) connects: usize,
+}
+
+pub(crate) fn config() -> Config {
+    let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+    let target_name = IscsiName::parse(TARGET).unwrap();
+    Config::new(name, Isid::random([1, 2, 3], 4), SessionKind::Normal { target_name })
+}
+
+pub(crate) fn target_config(blocks: u64) -> TargetConfig {
+    let disk = RamDisk::new(512, blocks);
+    disk.fill(7);
+    let mut config = TargetConfig::new(TARGET, disk);
+    config.record = true;
+    config
+}
+
+/// Random bytes that tests can repeat: a counter through a mixing function.
+pub(crate) fn entropy(seed: u64) -> impl FnMut(&mut [u8]) + Send {
+    let mut state = seed;
+    move |bytes: &mut [u8]| {
+        for byte in bytes {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            *byte = (mixed >> 56) as u8;
+        }
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(config: Config, target: TargetConfig) -> Self {
+        let now = Instant::now();
+        Self {
+            session: Session::new(config, entropy(1), now),
+            target: Target::new(target),
+            now,
+            cut: Cut::Whole,
+            passed: [0; 2],
+            links: BTreeMap::new(),
+            completed: BTreeMap::new(),
+            outputs: Vec::new(),
+            notices: Vec::new(),
+            ended: None,
+            connects: 0,
+        }
+    }
+
+    /// A pair in full feature phase.
+    pub(crate) fn logged_in(config: Config, target: TargetConfig) -> Self {
+        let mut pair = Self::new(config, target);
+        pair.drive();
+        assert!(pair.session.negotiated().is_some(), "login: {:?}", pair.ended);
+        pair
+    }
+
+    /// The target's end of a connection.
+    pub(crate) fn link(&self, cid: u16) -> ConnId {
+        self.links[&Cid(cid)]
+    }
+
+    /// Moves bytes until neither side has more to say, without letting time pass.
+    pub(crate) fn drive(&mut self) {
+        for _ in 0..1_000_000 {
+            let told = self.drain_outputs();
+            let sent = self.to_target();
+            let received = self.to_session();
+            if !told && !sent && !received {
+                return;
+            }
+        }
+        panic!("the two sides never come to rest");
+    }
+
+    /// Lets time pass in the session's own steps, and drives after each.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        let end = self.now + by;
+        while let Some((when, _)) = self.session.poll_timeout().filter(|(when, _)| *when <= end) {
+            self.now = when.max(self.now);
+            self.session.handle_timeout(self.now);
+            self.drive();
+        }
+        self.now = end;
+        self.session.handle_timeout(self.now);
+        self.drive();
+    }
+
+    fn drain_outputs(&mut self) -> bool {
+        let mut any = false;
+        while let Some(output) = self.session.poll_output() {
+            any = true;
+            match output {
+                Output::Connect { cid, .. } => {
+                    self.connects += 1;
+                    let link = self.target.accept();
+                    self.links.insert(cid, link);
+                    self.session.handle_connected(cid, self.now);
+                }
+                Output::Disconnect { cid, .. } => {
+                    if let Some(link) = self.links.remove(&cid) {
+                        self.target.disconnected(link);
+                    }
+                }
+                Output::Completed { itt, result } => {
+                    let earlier = self.completed.insert(itt, result);
+                    assert!(earlier.is_none(), "task {itt} ended twice");
+                }
+                Output::Notice(notice) => self.notices.push(notice),
+                Output::Ended(result) => {
+                    assert!(self.ended.is_none(), "the session ended twice");
+                    self.ended = Some(result);
+                }
+                other => self.outputs.push(other),
+            }
+        }
+        any
+    }
+
+    fn piece(&self, direction: usize, available: usize) -> usize {
+        match self.cut {
+            Cut::Whole => available,
+            Cut::Every(size) => available.min(size),
+            Cut::After(at) => match at.checked_sub(self.passed[direction]) {
+                Some(before) if before > 0 => available.min(before),
+                _ => available,
+            },
+        }
+    }
+
+    fn to_target(&mut self) -> bool {
+        let mut any = false;
+        for (cid, link) in self.links.clone() {
+            let limit = self.piece(0, usize::MAX);
+            let Some(mut transmit) = self.session.poll_transmit(cid, self.now) else { continue };
+            let len = limit.min(transmit.remaining());
+            let bytes = transmit.copy_to_bytes(len);
+            self.passed[0] += len;
+            self.target.receive(link, &bytes);
+            any = true;
+        }
+        any
+    }
+
+    fn to_session(&mut self) -> bool {
+        let mut any = false;
+        for (cid, link) in self.links.clone() {
+            let mut bytes = BytesMut::from(&self.target.transmit(link)[..]);
+            while bytes.has_remaining() && self.links.get(&cid) == Some(&link) {
+                any = true;
+                let len = self.piece(1, bytes.len());
+                let mut piece = bytes.split_to(len);
+                self.passed[1] += len;
+                while piece.has_remaining() && self.links.get(&cid) == Some(&link) {
+                    self.deliver(cid, &mut piece);
+                }
+            }
+            if self.target.is_closed(link) && self.links.get(&cid) == Some(&link) {
+                any = true;
+                self.links.remove(&cid);
+                self.session.handle_disconnected(cid, TransportError::Closed, self.now);
+            }
+        }
+        any
+    }
+
+    fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
+        let mut filled = 0;
+        for slice in &mut self.session.receive_slices(cid) {
+            let len = slice.len().min(piece.remaining());
+            slice[..len].copy_from_slice(&piece.split_to(len));
+            filled += len;
+        }
+        if filled == 0 {
+            piece.clear();
+            return;
+        }
+        self.session.handle_received(cid, filled, self.now);
+        self.drain_outputs();
+    }
+
+    pub(crate) fn submit(&mut self, command: Command) -> Itt {
+        self.session.submit(command, self.now).unwrap()
+    }
+
+    /// Submits, drives, and takes the result.
+    pub(crate) fn execute(&mut self, command: Command) -> Result<Completion, TaskError> {
+        let itt = self.submit(command);
+        self.drive();
+        self.completed.remove(&itt).expect("the command has not ended")
+    }
+
+    pub(crate) fn assert_no_violations(&self) {
+        let violations = self.target.violations();
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+}
+
+pub(crate) fn read(lba: u32, blocks: u16) -> Command {
+    let buffer = BytesMut::zeroed(usize::from(blocks) * BLOCK);
+    Command::new(Lun::ZERO, Cdb::read_10(lba, blocks)).with_read(buffer)
+}
+
+pub(crate) fn write(lba: u32, data: Vec<u8>) -> Command {
+    let blocks = u16::try_from(data.len() / BLOCK).unwrap();
+    Command::new(Lun::ZERO, Cdb::write_10(lba, blocks)).with_write(data)
+}
+
+/// Bytes that differ from one seed to the next.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    entropy(seed)(&mut bytes);
+    bytes
+}
