@@ -177,22 +177,21 @@ impl Error {
     /// Whether the command may have been executed although it failed: it was sent, and no answer
     /// came.
     pub fn may_have_executed(&self) -> bool {
-        match self {
-            Self::Session(failure) => failure.may_have_executed,
-            Self::Task { cause, .. } => matches!(
-                cause,
-                TaskError::Aborted | TaskError::TimedOut | TaskError::TargetFailure(_)
-            ),
-            _ => false,
+        if let Self::Session(failure) = self {
+            return failure.may_have_executed;
         }
+        matches!(
+            self,
+            Self::Task {
+                cause: TaskError::Aborted | TaskError::TimedOut | TaskError::TargetFailure(_),
+                ..
+            }
+        )
     }
 
     /// The sense data, if the unit gave any.
     pub fn sense(&self) -> Option<&Sense> {
-        match self {
-            Self::CheckCondition { sense, .. } => Some(sense),
-            _ => None,
-        }
+        if let Self::CheckCondition { sense, .. } = self { Some(sense) } else { None }
     }
 }
 
@@ -244,9 +243,10 @@ impl LoginFailure {
 
     /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
     const fn status(&self) -> Option<(u8, u8)> {
-        match &self.cause {
-            LoginError::Status(status) => Some((status.class, status.detail)),
-            _ => None,
+        if let LoginError::Status(status) = &self.cause {
+            Some((status.class, status.detail))
+        } else {
+            None
         }
     }
 }
@@ -303,9 +303,10 @@ pub struct SessionFailure {
 
 impl SessionFailure {
     const fn fault(&self) -> Fault {
-        match &self.cause {
-            SessionError::Transport(_) | SessionError::TimedOut(_) => Fault::Network,
-            _ => Fault::Target,
+        if matches!(&self.cause, SessionError::Transport(_) | SessionError::TimedOut(_)) {
+            Fault::Network
+        } else {
+            Fault::Target
         }
     }
 }
@@ -331,7 +332,7 @@ impl fmt::Display for SessionFailure {
                  listens there and is well"
             )?,
             SessionError::Transport(loss) => write!(f, "lost {portal}: {loss}; connect again")?,
-            _ => write!(f, "the session with {portal} ended: {cause}")?,
+            other => write!(f, "the session with {portal} ended: {other}")?,
         }
         f.write_str(if *may_have_executed { "; the command may have been executed" } else { "" })
     }

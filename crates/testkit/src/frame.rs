@@ -129,7 +129,9 @@ impl Framing {
             pad,
         };
         let covered = &frame[layout.data_start..layout.padded_end];
-        if covered.is_empty() || !self.data_digest || digest(&[covered]) == frame[layout.padded_end..]
+        if covered.is_empty()
+            || !self.data_digest
+            || digest(&[covered]) == frame[layout.padded_end..]
         {
             Ok(pdu)
         } else {

@@ -140,7 +140,8 @@ impl Template {
     /// Sets or clears bits of byte 1.
     #[must_use]
     pub fn flag(mut self, mask: u8, set: bool) -> Self {
-        self.pdu.header[1] = if set { self.pdu.header[1] | mask } else { self.pdu.header[1] & !mask };
+        self.pdu.header[1] =
+            if set { self.pdu.header[1] | mask } else { self.pdu.header[1] & !mask };
         self
     }
 

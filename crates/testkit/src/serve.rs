@@ -61,7 +61,8 @@ impl Server {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
-        let shared = Arc::new(Shared { target: Mutex::new(target), wakers: Mutex::default(), delay });
+        let shared =
+            Arc::new(Shared { target: Mutex::new(target), wakers: Mutex::default(), delay });
         let listener = tokio::spawn(listen(listener, Arc::clone(&shared), stopped));
         Ok(Self { address, shared, stop, listener })
     }
@@ -132,7 +133,8 @@ async fn drive(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver
     shared.wakers().insert(id, Arc::clone(&waker));
     // Small PDUs wait for nobody; a socket that refuses this works all the same.
     drop(stream.set_nodelay(true));
-    let mut line = Line { id, stream, inbox: BytesMut::new(), outbox: VecDeque::new(), ended: false };
+    let mut line =
+        Line { id, stream, inbox: BytesMut::new(), outbox: VecDeque::new(), ended: false };
     while line.fill(&shared) {
         let moved = tokio::select! {
             moved = line.step(&shared) => moved,

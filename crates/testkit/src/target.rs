@@ -38,6 +38,9 @@ use connection::{Connection, Outgoing, Phase};
 use session::Session;
 use tally::Tally;
 
+pub(crate) use params::{boolean, number};
+pub(crate) use send::uses_stat_sn;
+
 pub use connection::ConnId;
 pub use task::Outcome;
 

@@ -1,7 +1,7 @@
 //! SCSI Responses (RFC 7143 §11.4).
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse};
+use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse, sense_of};
 
 use crate::Session;
 use crate::error::{ProtocolError, SessionError, TaskError};
@@ -19,12 +19,15 @@ impl Session {
         if !self.take_stat_sn(cid, response.stat_sn)? {
             return Ok(());
         }
+        let completed = response.response == ServiceResponse::COMPLETED_AT_TARGET;
+        // Judged before the task is taken out: if it is nonsense, the task ends with the session.
+        let sense =
+            if completed { sense_of(data).map_err(ProtocolError::from)? } else { Bytes::new() };
         let Some((task, withdrawn)) = self.conclude_scsi(cid, response.itt, "SCSI Response")?
         else {
             return Ok(());
         };
-        let result = if response.response == ServiceResponse::COMPLETED_AT_TARGET {
-            let sense = iscsi_pdu::sense_of(data).map_err(ProtocolError::from)?;
+        let result = if completed {
             task.conclude(Conclusion {
                 status: response.status,
                 status_qualifier: response.status_qualifier,

@@ -10,5 +10,11 @@
     reason = "a test may panic, and not every topic needs every part of the rig"
 )]
 
+mod faults;
 mod pair;
+mod read;
+mod segmentation;
+mod sequence_numbers;
+mod traffic;
 mod write;
+mod zero_copy;

@@ -34,6 +34,8 @@ pub(crate) struct Pair {
     pub(crate) target: Target,
     pub(crate) now: Instant,
     pub(crate) cut: Cut,
+    /// A bit to flip in what the target sends: the byte's place in the stream, and the mask.
+    pub(crate) flip: Option<(usize, u8)>,
     /// Bytes that have passed, to the target and from it.
     pub(crate) passed: [usize; 2],
     links: BTreeMap<Cid, ConnId>,
@@ -80,6 +82,7 @@ impl Pair {
             target: Target::new(target),
             now,
             cut: Cut::Whole,
+            flip: None,
             passed: [0; 2],
             links: BTreeMap::new(),
             completed: BTreeMap::new(),
@@ -107,8 +110,8 @@ impl Pair {
     pub(crate) fn drive(&mut self) {
         for _ in 0..1_000_000 {
             let told = self.drain_outputs();
-            let sent = self.to_target();
-            let received = self.to_session();
+            let sent = self.carry_to_target();
+            let received = self.carry_to_session();
             if !told && !sent && !received {
                 return;
             }
@@ -127,6 +130,11 @@ impl Pair {
         self.now = end;
         self.session.handle_timeout(self.now);
         self.drive();
+    }
+
+    /// Moves bytes from the target only.
+    pub(crate) fn drive_receive(&mut self) {
+        while self.drain_outputs() || self.carry_to_session() {}
     }
 
     fn drain_outputs(&mut self) -> bool {
@@ -171,7 +179,7 @@ impl Pair {
         }
     }
 
-    fn to_target(&mut self) -> bool {
+    fn carry_to_target(&mut self) -> bool {
         let mut any = false;
         for (cid, link) in self.links.clone() {
             let limit = self.piece(0, usize::MAX);
@@ -185,7 +193,7 @@ impl Pair {
         any
     }
 
-    fn to_session(&mut self) -> bool {
+    fn carry_to_session(&mut self) -> bool {
         let mut any = false;
         for (cid, link) in self.links.clone() {
             let mut bytes = BytesMut::from(&self.target.transmit(link)[..]);
@@ -193,6 +201,7 @@ impl Pair {
                 any = true;
                 let len = self.piece(1, bytes.len());
                 let mut piece = bytes.split_to(len);
+                self.flip_in(&mut piece);
                 self.passed[1] += len;
                 while piece.has_remaining() && self.links.get(&cid) == Some(&link) {
                     self.deliver(cid, &mut piece);
@@ -205,6 +214,13 @@ impl Pair {
             }
         }
         any
+    }
+
+    fn flip_in(&self, piece: &mut BytesMut) {
+        let Some((at, mask)) = self.flip else { return };
+        if let Some(byte) = at.checked_sub(self.passed[1]).and_then(|at| piece.get_mut(at)) {
+            *byte ^= mask;
+        }
     }
 
     fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
@@ -230,7 +246,10 @@ impl Pair {
     pub(crate) fn execute(&mut self, command: Command) -> Result<Completion, TaskError> {
         let itt = self.submit(command);
         self.drive();
-        self.completed.remove(&itt).expect("the command has not ended")
+        let result = self.completed.remove(&itt);
+        result.unwrap_or_else(|| {
+            panic!("the command has not ended: {:?} {:?}", self.ended, self.session)
+        })
     }
 
     pub(crate) fn assert_no_violations(&self) {

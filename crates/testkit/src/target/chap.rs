@@ -16,7 +16,10 @@ pub(crate) enum Progress {
     /// CHAP is chosen; the initiator lists its algorithms next.
     Chosen,
     /// The initiator must answer the challenge.
-    Challenged { algorithm: u8, challenge: Vec<u8> },
+    Challenged {
+        algorithm: u8,
+        challenge: Vec<u8>,
+    },
     Done,
 }
 
@@ -115,9 +118,7 @@ const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 fn encode(encoding: Encoding, bytes: &[u8]) -> String {
     match encoding {
-        Encoding::Hex => {
-            bytes.iter().fold("0x".into(), |text, byte| format!("{text}{byte:02x}"))
-        }
+        Encoding::Hex => bytes.iter().fold("0x".into(), |text, byte| format!("{text}{byte:02x}")),
         Encoding::Base64 => {
             let groups = bytes.chunks(3).flat_map(base64_group);
             std::iter::once("0b".into()).chain(groups.map(String::from)).collect::<String>()
@@ -158,9 +159,9 @@ fn decode_base64(digits: &str) -> Option<Vec<u8>> {
     for group in digits.chunks(4) {
         let mut bits = 0_u32;
         for place in 0..4 {
-            let value = group.get(place).map_or(Some(0), |digit| {
-                BASE64.iter().position(|known| known == digit)
-            })?;
+            let value = group
+                .get(place)
+                .map_or(Some(0), |digit| BASE64.iter().position(|known| known == digit))?;
             bits = bits << 6 | crate::convert::len32(value);
         }
         bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
@@ -188,7 +189,8 @@ mod tests {
     /// MD5 over the byte 1, "secret" and "challenge", by an independent tool.
     #[test]
     fn responses_hash_identifier_secret_and_challenge() {
-        let hex = |algorithm| encode(Encoding::Hex, &response(algorithm, 1, b"secret", b"challenge"));
+        let hex =
+            |algorithm| encode(Encoding::Hex, &response(algorithm, 1, b"secret", b"challenge"));
         assert_eq!(hex(5), "0x46e47770030e2b4e26a0db72a7efec00");
         assert_eq!(hex(6), "0x011f25d29fe1baaced569c0d7e4878e40ddb7d7e");
         assert_eq!(hex(7), "0x2dfa0526f4764864b7c3c5bc6596bcead3d8dbd984f4fc1d9f330299f0beced4");

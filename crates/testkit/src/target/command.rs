@@ -59,7 +59,9 @@ impl Target {
         let task = Task::new(id, pdu);
         match self.begin(id, pdu) {
             Ok(Work::Send(source)) if pdu.reads() => self.start_read(task, source),
-            Ok(Work::Take(sink, length)) if pdu.writes() => self.start_write(task, pdu, sink, length),
+            Ok(Work::Take(sink, length)) if pdu.writes() => {
+                self.start_write(task, pdu, sink, length)
+            }
             Ok(Work::Done) => self.start_nothing(task, pdu, Outcome::GOOD),
             Ok(Work::Send(source)) => {
                 let length = source.length();
@@ -252,7 +254,8 @@ impl Target {
         let (number, ask) = asked?;
         let mut r2t = Pdu::new(Opcode::R2t);
         r2t.set(8, &lun.to_be_bytes());
-        for (at, value) in [(16, itt), (20, ask.ttt), (36, number), (40, ask.offset), (44, ask.length)]
+        for (at, value) in
+            [(16, itt), (20, ask.ttt), (36, number), (40, ask.offset), (44, ask.length)]
         {
             r2t.set_u32(at, value);
         }

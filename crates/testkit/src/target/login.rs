@@ -276,12 +276,7 @@ impl Target {
     }
 
     /// The next part of the answer. Only the last part may agree to leave the stage.
-    fn answer_part(
-        &mut self,
-        id: ConnId,
-        login: &mut Login,
-        pdu: &Pdu,
-    ) -> Result<Pdu, Refusal> {
+    fn answer_part(&mut self, id: ConnId, login: &mut Login, pdu: &Pdu) -> Result<Pdu, Refusal> {
         let mut response = response_to(pdu, self.config.login.version_active);
         let mut rest = login.answer.take().unwrap_or_default();
         let limit = self.config.login.split.unwrap_or(usize::MAX).clamp(1, 8192);
@@ -349,8 +344,7 @@ impl Target {
         self.next_tsih = tsih.checked_add(1).unwrap_or(1);
         let (params, nexus) = (login.params.clone(), login.nexus.clone());
         let first_tag = self.config.r2t.first_tag;
-        let mut session =
-            Session::new(nexus, params, pdu.cmd_sn(), self.config.window, first_tag);
+        let mut session = Session::new(nexus, params, pdu.cmd_sn(), self.config.window, first_tag);
         session.discovery = login.discovery;
         let units = self.config.units.iter().filter(|(_, unit)| unit.unit_attention);
         session.attention = units.map(|(number, _)| *number).collect();
@@ -375,7 +369,8 @@ impl Target {
         let mut response = response_to(pdu, self.config.login.version_active);
         response.set(36, &[refusal.0, refusal.1]);
         if let Some(address) = &login.redirected {
-            response.data = [("TargetAddress", address)].into_iter().collect::<Pairs>().join().into();
+            response.data =
+                [("TargetAddress", address)].into_iter().collect::<Pairs>().join().into();
         }
         self.enqueue(id, Outgoing::Pdu(response));
         self.close_after_transmit(id);

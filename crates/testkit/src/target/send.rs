@@ -95,12 +95,11 @@ impl Target {
         match effect {
             Effect::Close => self.close(id),
             Effect::Swallow => {}
-            Effect::CorruptHeaderDigest => self.put_corrupted(id, pdu, |framing, length| {
-                framing.header_digest.then_some(length)
-            }),
-            Effect::CorruptDataDigest => self.put_corrupted(id, pdu, |framing, _| {
-                framing.data_digest.then_some(usize::MAX)
-            }),
+            Effect::CorruptHeaderDigest => self
+                .put_corrupted(id, pdu, |framing, length| framing.header_digest.then_some(length)),
+            Effect::CorruptDataDigest => {
+                self.put_corrupted(id, pdu, |framing, _| framing.data_digest.then_some(usize::MAX))
+            }
             Effect::Duplicate => {
                 self.put(id, pdu);
                 return true;

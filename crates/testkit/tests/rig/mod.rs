@@ -11,33 +11,33 @@ use iscsi_testkit::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
 use iscsi_testkit::target::{ConnId, Target};
 use iscsi_testkit::text::Pairs;
 
-pub const NAME: &str = "iqn.2026-01.org.example:disk";
+pub(crate) const NAME: &str = "iqn.2026-01.org.example:disk";
 
-pub const NAMES: [(&str, &str); 3] = [
+pub(crate) const NAMES: [(&str, &str); 3] = [
     ("InitiatorName", "iqn.2026-01.org.example:host"),
     ("TargetName", NAME),
     ("SessionType", "Normal"),
 ];
 
-pub fn config() -> TargetConfig {
+pub(crate) fn config() -> TargetConfig {
     TargetConfig::new(NAME, RamDisk::new(512, 256))
 }
 
-pub struct Rig {
-    pub target: Target,
-    pub id: ConnId,
-    pub framing: Framing,
-    pub cmd_sn: u32,
-    pub exp_stat_sn: u32,
-    pub next_itt: u32,
-    pub tsih: u16,
-    pub cid: u16,
+pub(crate) struct Rig {
+    pub(crate) target: Target,
+    pub(crate) id: ConnId,
+    pub(crate) framing: Framing,
+    pub(crate) cmd_sn: u32,
+    pub(crate) exp_stat_sn: u32,
+    pub(crate) next_itt: u32,
+    pub(crate) tsih: u16,
+    pub(crate) cid: u16,
     stream: BytesMut,
 }
 
 impl Rig {
     /// Connected, not logged in.
-    pub fn connect(config: TargetConfig) -> Self {
+    pub(crate) fn connect(config: TargetConfig) -> Self {
         let mut target = Target::new(config);
         let id = target.accept();
         Self {
@@ -54,7 +54,7 @@ impl Rig {
     }
 
     /// Logged in straight in the operational stage, offering `keys`.
-    pub fn login(config: TargetConfig, keys: &[(&str, &str)]) -> Self {
+    pub(crate) fn login(config: TargetConfig, keys: &[(&str, &str)]) -> Self {
         let mut rig = Self::connect(config);
         let response = rig.login_request(1, 3, FINAL, &[&NAMES[..], keys].concat());
         assert_eq!(response.login_status(), 0, "{response:?}");
@@ -66,7 +66,13 @@ impl Rig {
         rig
     }
 
-    pub fn login_request(&mut self, csg: u8, nsg: u8, flags: u8, text: &[(&str, &str)]) -> Pdu {
+    pub(crate) fn login_request(
+        &mut self,
+        csg: u8,
+        nsg: u8,
+        flags: u8,
+        text: &[(&str, &str)],
+    ) -> Pdu {
         let nsg = if flags & FINAL == 0 { 0 } else { nsg };
         let mut pdu = Pdu::new(Opcode::LoginRequest);
         pdu.header[0] |= 0x40;
@@ -81,7 +87,7 @@ impl Rig {
     }
 
     /// Stamps ExpStatSN, frames and sends.
-    pub fn put(&mut self, mut pdu: Pdu) {
+    pub(crate) fn put(&mut self, mut pdu: Pdu) {
         pdu.set_u32(28, self.exp_stat_sn);
         let mut bytes = BytesMut::new();
         self.framing.put(&pdu, &mut bytes);
@@ -89,11 +95,11 @@ impl Rig {
     }
 
     /// The next PDU of the target.
-    pub fn next(&mut self) -> Pdu {
+    pub(crate) fn next(&mut self) -> Pdu {
         self.try_next().expect("the target has something to say")
     }
 
-    pub fn try_next(&mut self) -> Option<Pdu> {
+    pub(crate) fn try_next(&mut self) -> Option<Pdu> {
         loop {
             if let Some(pdu) = self.framing.take(&mut self.stream, 1 << 24).unwrap() {
                 self.count(&pdu);
@@ -108,24 +114,21 @@ impl Rig {
     }
 
     fn count(&mut self, pdu: &Pdu) {
-        let status = match pdu.opcode().unwrap() {
-            Opcode::R2t => false,
-            Opcode::DataIn => pdu.has_status(),
-            Opcode::NopIn => pdu.itt() != NO_TAG,
-            _ => true,
-        };
-        if status {
+        let open = pdu.is(Opcode::R2t)
+            || pdu.is(Opcode::DataIn) && !pdu.has_status()
+            || pdu.is(Opcode::NopIn) && pdu.itt() == NO_TAG;
+        if !open {
             self.exp_stat_sn = pdu.stat_sn().wrapping_add(1);
         }
     }
 
     /// Everything the target has to say.
-    pub fn drain(&mut self) -> Vec<Pdu> {
+    pub(crate) fn drain(&mut self) -> Vec<Pdu> {
         std::iter::from_fn(|| self.try_next()).collect()
     }
 
     /// A SCSI command with its number and tag, not sent.
-    pub fn command(&mut self, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
+    pub(crate) fn command(&mut self, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
         let mut pdu = Pdu::new(Opcode::ScsiCommand);
         pdu.header[1] = flags | 1;
         pdu.set_u32(16, self.next_itt);
@@ -139,7 +142,7 @@ impl Rig {
     }
 
     /// A request of another kind, not immediate, with its number and tag, not sent.
-    pub fn request(&mut self, opcode: Opcode) -> Pdu {
+    pub(crate) fn request(&mut self, opcode: Opcode) -> Pdu {
         let mut pdu = Pdu::new(opcode);
         pdu.set_u32(16, self.next_itt);
         pdu.set_u32(24, self.cmd_sn);
@@ -148,18 +151,18 @@ impl Rig {
         pdu
     }
 
-    pub fn read(&mut self, lba: u8, blocks: u8) -> Pdu {
+    pub(crate) fn read(&mut self, lba: u8, blocks: u8) -> Pdu {
         let cdb = [0x28, 0, 0, 0, 0, lba, 0, 0, blocks, 0];
         self.command(0xc0, &cdb, u32::from(blocks) * 512, &[])
     }
 
-    pub fn write(&mut self, lba: u8, blocks: u8, immediate: &[u8]) -> Pdu {
+    pub(crate) fn write(&mut self, lba: u8, blocks: u8, immediate: &[u8]) -> Pdu {
         let cdb = [0x2a, 0, 0, 0, 0, lba, 0, 0, blocks, 0];
         self.command(0xa0, &cdb, u32::from(blocks) * 512, immediate)
     }
 
     /// Answers an R2T with one PDU for each of `cuts` and the rest.
-    pub fn answer(&mut self, r2t: &Pdu, data: &[u8], step: usize) {
+    pub(crate) fn answer(&mut self, r2t: &Pdu, data: &[u8], step: usize) {
         let start = r2t.buffer_offset() as usize;
         let end = start + r2t.desired_length() as usize;
         let mut at = start;
@@ -181,7 +184,14 @@ impl Rig {
     }
 
     /// One unsolicited Data-Out.
-    pub fn unsolicited(&mut self, itt: u32, data_sn: u32, offset: u32, data: &[u8], last: bool) {
+    pub(crate) fn unsolicited(
+        &mut self,
+        itt: u32,
+        data_sn: u32,
+        offset: u32,
+        data: &[u8],
+        last: bool,
+    ) {
         let mut pdu = Pdu::new(Opcode::DataOut);
         pdu.header[1] = if last { FINAL } else { 0 };
         pdu.set_u32(16, itt);
@@ -192,12 +202,15 @@ impl Rig {
         self.put(pdu);
     }
 
-    pub fn assert_no_violations(&self) {
+    pub(crate) fn assert_no_violations(&self) {
         assert!(self.target.violations().is_empty(), "{:#?}", self.target.violations());
     }
 }
 
 /// Bytes that differ from place to place.
-pub fn pattern(length: usize) -> Vec<u8> {
-    (0_u32..).map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_be_bytes()[3]).take(length).collect()
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0_u32..)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_be_bytes()[3])
+        .take(length)
+        .collect()
 }

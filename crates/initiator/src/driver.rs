@@ -1,0 +1,328 @@
+//! The event loop: the one task that owns a session's state machine and its socket.
+//!
+//! It waits for whatever comes first (the socket, a request, a deadline) and never for one
+//! direction of the socket alone: a full send buffer does not stop it from reading. Callers are
+//! never waited for: what they ask for comes through a queue, and what they get goes into a slot
+//! of their own.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Buf;
+use iscsi_pdu::{Cid, Itt, TargetAddress};
+use iscsi_session::{Output, Session, SessionError, TransportError};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::error::Error;
+use crate::peer::Peer;
+use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
+use crate::shared::{Life, Shared};
+use crate::transport::{self, ConnectError};
+
+/// The connection that a session of this driver has.
+const CID: Cid = Cid(0);
+
+/// As many slices as one system call takes (IOV_MAX on Linux).
+const MAX_SLICES: usize = 1024;
+
+/// System calls in one direction before the other one has its turn.
+const CALLS_PER_TURN: usize = 16;
+
+/// Requests taken from the queue at once, so that one system call sends many.
+const MESSAGES_PER_TURN: usize = 64;
+
+/// Owns a session, and runs it to its end.
+pub(crate) struct Driver {
+    session: Session,
+    peer: Peer,
+    shared: Arc<Shared>,
+    messages: mpsc::UnboundedReceiver<Message>,
+    /// Messages taken from the queue, not yet acted on.
+    taken: Vec<Message>,
+    /// All handles are gone.
+    orphaned: bool,
+    link: Link,
+    connect_timeout: Duration,
+    /// The socket did not take all there is to send.
+    blocked: bool,
+    alarm: Pin<Box<Sleep>>,
+    pending: HashMap<Itt, Pending>,
+    tags: HashMap<RequestId, Itt>,
+    ended: bool,
+}
+
+/// The session's transport connection.
+enum Link {
+    Down,
+    Opening(Pin<Box<dyn Future<Output = Result<TcpStream, ConnectError>> + Send>>),
+    Up(TcpStream),
+}
+
+/// A request that the session has and has not finished with.
+struct Pending {
+    id: RequestId,
+    name: &'static str,
+    answer: Answer,
+    _holds: Holds,
+}
+
+/// What the loop waits for.
+enum Event {
+    Opened(Result<TcpStream, ConnectError>),
+    Ready,
+    Messages(usize),
+    Alarm,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        session: Session,
+        peer: Peer,
+        shared: Arc<Shared>,
+        messages: mpsc::UnboundedReceiver<Message>,
+        connect_timeout: Duration,
+    ) -> Self {
+        Self {
+            session,
+            peer,
+            shared,
+            messages,
+            taken: Vec::with_capacity(MESSAGES_PER_TURN),
+            orphaned: false,
+            link: Link::Down,
+            connect_timeout,
+            blocked: false,
+            alarm: Box::pin(sleep_until(Instant::now())),
+            pending: HashMap::new(),
+            tags: HashMap::new(),
+            ended: false,
+        }
+    }
+
+    /// Runs the session to its end.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.dispatch();
+            if self.ended {
+                return;
+            }
+            if let Err(why) = self.write() {
+                self.lose(why);
+                continue;
+            }
+            self.shared.set_stats(self.session.stats());
+            let event = self.next_event().await;
+            self.handle(event);
+        }
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let deadline = self.session.poll_timeout().map(|(deadline, _)| Instant::from_std(deadline));
+        if let Some(deadline) = deadline.filter(|deadline| *deadline != self.alarm.deadline()) {
+            self.alarm.as_mut().reset(deadline);
+        }
+        tokio::select! {
+            event = self.link.event(self.blocked) => event,
+            count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
+                Event::Messages(count)
+            }
+            () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Opened(result) => self.opened(result),
+            Event::Ready => {
+                if let Err(why) = self.read() {
+                    self.lose(why);
+                }
+            }
+            Event::Messages(0) => {
+                self.orphaned = true;
+                self.session.logout(now());
+            }
+            Event::Messages(_) => {
+                let mut taken = std::mem::take(&mut self.taken);
+                taken.drain(..).for_each(|message| self.obey(message));
+                self.taken = taken;
+            }
+            Event::Alarm => self.session.handle_timeout(now()),
+        }
+    }
+
+    fn obey(&mut self, message: Message) {
+        match message {
+            Message::Submit(submission) => self.submit(*submission),
+            Message::Cancel(id) => {
+                if let Some(itt) = self.tags.get(&id) {
+                    self.session.abort(*itt, now());
+                }
+            }
+            Message::Logout => self.session.logout(now()),
+        }
+    }
+
+    fn submit(&mut self, submission: Submission) {
+        let Submission { id, request, holds } = submission;
+        if request.is_abandoned() {
+            return;
+        }
+        let name = request.name();
+        let (result, answer) = request.start(&mut self.session, now());
+        match result {
+            Ok(itt) => {
+                self.tags.insert(id, itt);
+                self.pending.insert(itt, Pending { id, name, answer, _holds: holds });
+            }
+            Err(iscsi_session::SubmitError::Closed) => answer.fail(Error::Closed),
+            Err(why) => answer.fail(why.into()),
+        }
+    }
+
+    /// Does and passes on all that the session wants done and passed on.
+    fn dispatch(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Connect { address, .. } => self.open(address),
+                Output::Disconnect { abortive, .. } => self.close(abortive),
+                Output::LoggedIn { .. } => self.logged_in(),
+                // Nobody listens to notices, or somebody does: both are well.
+                Output::Notice(notice) => drop(self.shared.notices.send(notice)),
+                Output::Ended(result) => self.end(result),
+                answer => self.answer(answer),
+            }
+        }
+    }
+
+    /// Passes the end of a request on to whoever waits for it.
+    fn answer(&mut self, output: Output) {
+        let (itt, outcome) = match output {
+            Output::Completed { itt, result } => (itt, Outcome::Command(result)),
+            Output::Managed { itt, result } => (itt, Outcome::Manage(result)),
+            Output::Discovered { itt, result } => (itt, Outcome::SendTargets(result)),
+            Output::Ponged { itt, result } => (itt, Outcome::Ping(result)),
+            _ => return,
+        };
+        let Some(Pending { id, name, answer, _holds }) = self.pending.remove(&itt) else { return };
+        self.tags.remove(&id);
+        answer.give(outcome, |why| self.peer.explain_task(name, why));
+    }
+
+    fn open(&mut self, address: Option<TargetAddress>) {
+        let portal = self.peer.turn_to(address);
+        self.link = Link::Opening(Box::pin(transport::connect(portal, self.connect_timeout)));
+    }
+
+    fn opened(&mut self, result: Result<TcpStream, ConnectError>) {
+        match result {
+            Ok(stream) => {
+                self.peer.reached();
+                self.link = Link::Up(stream);
+                self.session.handle_connected(CID, now());
+            }
+            Err(why) => {
+                self.link = Link::Down;
+                let error = TransportError::Connect(why.to_string());
+                self.peer.not_reached(why);
+                self.session.handle_disconnected(CID, error, now());
+            }
+        }
+    }
+
+    fn close(&mut self, abortive: bool) {
+        self.blocked = false;
+        if let Link::Up(stream) = std::mem::replace(&mut self.link, Link::Down) {
+            transport::close(stream, abortive);
+        }
+    }
+
+    /// The connection is gone; the session decides what that means.
+    fn lose(&mut self, why: TransportError) {
+        self.session.handle_disconnected(CID, why, now());
+    }
+
+    fn logged_in(&mut self) {
+        if let Some(negotiated) = self.session.negotiated() {
+            // A session of one connection logs in once.
+            drop(self.shared.terms.set((negotiated.clone(), self.peer.portal().clone())));
+        }
+        self.shared.life.send_replace(Life::LoggedIn);
+    }
+
+    fn end(&mut self, result: Result<(), SessionError>) {
+        let result = result.map_err(|cause| self.peer.explain(cause, false));
+        self.shared.set_stats(self.session.stats());
+        self.shared.life.send_replace(Life::Ended(result));
+        self.ended = true;
+    }
+
+    /// Sends what there is to send and the socket takes.
+    fn write(&mut self) -> Result<(), TransportError> {
+        let Link::Up(stream) = &self.link else { return Ok(()) };
+        self.blocked = true;
+        for _ in 0..CALLS_PER_TURN {
+            let Some(mut transmit) = self.session.poll_transmit(CID, now()) else {
+                self.blocked = false;
+                return Ok(());
+            };
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+            let filled = transmit.chunks_vectored(&mut slices);
+            match stream.try_write_vectored(slices.get(..filled).unwrap_or_default()) {
+                Ok(count) => transmit.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(TransportError::Io(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come, and acts on it.
+    fn read(&mut self) -> Result<(), TransportError> {
+        for _ in 0..CALLS_PER_TURN {
+            let Link::Up(stream) = &self.link else { return Ok(()) };
+            let mut slices = self.session.receive_slices(CID);
+            let room: usize = slices.iter().map(|slice| slice.len()).sum();
+            let count = match stream.try_read_vectored(&mut slices) {
+                Ok(0) => return Err(TransportError::Closed),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(TransportError::Io(error.to_string())),
+            };
+            self.session.handle_received(CID, count, now());
+            self.dispatch();
+            if count < room {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    async fn event(&mut self, blocked: bool) -> Event {
+        match self {
+            Self::Down => std::future::pending().await,
+            Self::Opening(opening) => Event::Opened(opening.await),
+            Self::Up(stream) => {
+                let writable = if blocked { Interest::WRITABLE } else { Interest::READABLE };
+                // An error of the socket shows again when it is read from.
+                drop(stream.ready(Interest::READABLE | writable).await);
+                Event::Ready
+            }
+        }
+    }
+}
+
+/// The clock of the runtime, so that tests can turn it.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}

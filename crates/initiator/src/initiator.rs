@@ -1,0 +1,173 @@
+//! The initiator: a name, and the sessions opened under it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use iscsi_pdu::{Isid, IscsiName};
+use iscsi_session::{
+    Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
+};
+
+use crate::error::Error;
+use crate::name::default_name;
+use crate::options::Options;
+use crate::session::Session;
+use crate::url::{Url, UrlError};
+
+/// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
+///
+/// Clones are the same initiator: all its sessions share the random part of their ISIDs, and each
+/// has a qualifier of its own, so that no session takes another one's place.
+#[derive(Clone, Debug)]
+pub struct Initiator(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: IscsiName,
+    options: Options,
+    isid: [u8; 3],
+    qualifier: AtomicU16,
+    challenges: IssuedChallenges,
+}
+
+impl Initiator {
+    /// An initiator of that name with the default [`Options`].
+    ///
+    /// # Errors
+    /// When the name is not an iSCSI name (RFC 7143 §4.2.7).
+    pub fn new(name: &str) -> Result<Self, Error> {
+        Self::with_options(name, Options::default())
+    }
+
+    /// An initiator under this host's [default name](default_name).
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn with_default_name(options: Options) -> Result<Self, Error> {
+        Self::build(default_name()?, options)
+    }
+
+    /// An initiator of that name.
+    ///
+    /// # Errors
+    /// When the name is not an iSCSI name (RFC 7143 §4.2.7), or the system gives no random bytes.
+    pub fn with_options(name: &str, options: Options) -> Result<Self, Error> {
+        Self::build(IscsiName::parse(name)?, options)
+    }
+
+    fn build(name: IscsiName, options: Options) -> Result<Self, Error> {
+        let mut isid = [0; 3];
+        getrandom::fill(&mut isid).map_err(|error| Error::Entropy(error.to_string()))?;
+        Ok(Self(Arc::new(Inner {
+            name,
+            options,
+            isid,
+            qualifier: AtomicU16::new(0),
+            challenges: IssuedChallenges::default(),
+        })))
+    }
+
+    /// The initiator's name.
+    pub fn name(&self) -> &IscsiName {
+        &self.0.name
+    }
+
+    /// What the initiator asks of its sessions.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Logs in to the target of a URL, given as text or as a [`Url`]. If it names a logical unit,
+    /// the questions that [`Session::disk`] needs answered are sent right behind the login.
+    ///
+    /// Dropping the future gives the login up.
+    ///
+    /// # Errors
+    /// [`Error::Url`], [`Error::Connect`], [`Error::Login`], or [`Error::Session`] when the target
+    /// breaks the protocol or stays silent.
+    pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        let url = self.complete(url.try_into()?);
+        let Some(target_name) = url.target.clone() else {
+            return Err(UrlError::PortalOnly.into());
+        };
+        let session = self.start(&url, SessionKind::Normal { target_name })?;
+        session.log_in().await?;
+        Ok(session)
+    }
+
+    /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a
+    /// unit in the URL do not matter. A target that is listed without an address is reached at
+    /// that same portal.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn discover<U>(&self, url: U) -> Result<Vec<DiscoveredTarget>, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        let mut url = self.complete(url.try_into()?);
+        (url.target, url.lun) = (None, None);
+        let session = self.start(&url, SessionKind::Discovery)?;
+        session.log_in().await?;
+        let text = session.send_targets_text().await?;
+        // The answer counts, also when the target closes the connection without a goodbye.
+        if let Err(error) = session.logout().await {
+            tracing::debug!(%error, "the logout after discovery failed");
+        }
+        decode_send_targets(&text).map_err(Error::Text)
+    }
+
+    fn complete(&self, url: Url) -> Url {
+        if !self.0.options.use_environment {
+            return url;
+        }
+        url.with_environment(|name| std::env::var(name).ok())
+    }
+
+    fn start(&self, url: &Url, kind: SessionKind) -> Result<Session, Error> {
+        let config = self.config(url, kind)?;
+        Ok(Session::start(url, config, SystemEntropy::default(), &self.0.options))
+    }
+
+    fn config(&self, url: &Url, kind: SessionKind) -> Result<Config, Error> {
+        let Inner { name, options, isid, qualifier, challenges } = &*self.0;
+        let isid = Isid::random(*isid, qualifier.fetch_add(1, Ordering::Relaxed));
+        let mut config = Config::new(name.clone(), isid, kind);
+        config.offer = options.offer.clone();
+        config.timeouts = options.timeouts.clone();
+        url.parameters.apply(&mut config.offer, &mut config.timeouts);
+        config.chap = self.chap(url)?;
+        config.max_tasks = options.tasks();
+        config.issued_challenges = challenges.clone();
+        Ok(config)
+    }
+
+    /// The URL's credentials, or else the initiator's own.
+    fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
+        let mut chap = url.chap()?.or_else(|| self.0.options.chap.clone());
+        if let (Some(chap), Some(algorithm)) = (&mut chap, url.parameters.chap_algorithm) {
+            chap.algorithms = vec![algorithm];
+        }
+        Ok(chap)
+    }
+}
+
+/// The system's random bytes.
+#[derive(Debug, Default)]
+struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        // The system gave random bytes when the initiator was made, so it does now.
+        if getrandom::fill(bytes).is_err() {
+            fill_from_hasher(bytes);
+        }
+    }
+}

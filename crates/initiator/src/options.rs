@@ -1,0 +1,71 @@
+//! What an initiator asks of every session, unless its URL says otherwise.
+
+use std::time::Duration;
+
+use iscsi_session::{Chap, Offer, Timeouts};
+
+/// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
+///
+/// ```
+/// use iscsi_initiator::Options;
+///
+/// let mut options = Options::default();
+/// options.offer.max_outstanding_r2t = 64;
+/// options.max_bytes_in_flight = 16 << 20;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The operational parameters to propose (RFC 7143 §13).
+    pub offer: Offer,
+    /// Time limits of sessions and commands.
+    pub timeouts: Timeouts,
+    /// CHAP credentials for URLs that have none.
+    pub chap: Option<Chap>,
+    /// Whether a URL without credentials takes them from libiscsi's variables, see
+    /// [`Url::with_environment`](crate::Url::with_environment).
+    pub use_environment: bool,
+    /// How long a TCP connection may take to come about, over all addresses of the portal. The
+    /// time limit of the login counts as well.
+    pub connect_timeout: Duration,
+    /// How many requests a session may have under way, 1 to 2000; more wait for their turn.
+    pub max_requests: usize,
+    /// How many bytes the buffers of these requests may have in sum, up to 2^32-1; more wait for
+    /// their turn. One request that exceeds the limit runs alone.
+    pub max_bytes_in_flight: usize,
+    /// The most bytes a [`Disk`](crate::Disk) moves in one command; longer requests are split.
+    /// The unit's own limit (VPD page B0) counts as well.
+    pub max_transfer: usize,
+}
+
+impl Default for Options {
+    /// For long links: see [`Offer::default`]; 1024 requests with 64 MiB, in pieces of 1 MiB.
+    fn default() -> Self {
+        Self {
+            offer: Offer::default(),
+            timeouts: Timeouts::default(),
+            chap: None,
+            use_environment: true,
+            connect_timeout: Duration::from_secs(10),
+            max_requests: 1024,
+            max_bytes_in_flight: 64 << 20,
+            max_transfer: 1 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// More requests than this, and an abort for each would not fit the session's 4096 tags.
+    const MOST_REQUESTS: usize = 2000;
+
+    /// `max_requests` within its range.
+    pub(crate) fn requests(&self) -> usize {
+        self.max_requests.clamp(1, Self::MOST_REQUESTS)
+    }
+
+    /// Room for every request, an abort for each of them, and what the session asks by itself: so
+    /// a request that holds a permit is never refused.
+    pub(crate) fn tasks(&self) -> usize {
+        2 * self.requests() + 16
+    }
+}

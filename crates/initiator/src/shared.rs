@@ -1,0 +1,116 @@
+//! What the handles of a session and its driver share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{IscsiName, TargetAddress};
+use iscsi_session::{Negotiated, Notice, Stats};
+use tokio::sync::{broadcast, watch};
+
+use crate::budget::Budget;
+use crate::error::Error;
+use crate::request::RequestId;
+use crate::unit_state::UnitState;
+
+/// How many notices a slow listener may be behind before it misses some.
+const NOTICES: usize = 64;
+
+/// Where a session is in its life.
+#[derive(Clone, Debug)]
+pub(crate) enum Life {
+    LoggingIn,
+    LoggedIn,
+    Ended(Result<(), Error>),
+}
+
+/// The common ground of all handles of a session and its driver.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) budget: Budget,
+    pub(crate) target: Option<IscsiName>,
+    /// The unit that the URL names.
+    pub(crate) lun: Option<Lun>,
+    /// The unit serial number to insist on for that unit.
+    pub(crate) serial_number: Option<String>,
+    pub(crate) life: watch::Sender<Life>,
+    pub(crate) notices: broadcast::Sender<Notice>,
+    /// What the first login agreed on, and with which portal.
+    pub(crate) terms: OnceLock<(Negotiated, TargetAddress)>,
+    stats: Mutex<Stats>,
+    units: Mutex<HashMap<Lun, Arc<UnitState>>>,
+    ids: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        budget: Budget,
+        target: Option<IscsiName>,
+        lun: Option<Lun>,
+        serial_number: Option<String>,
+    ) -> Self {
+        Self {
+            budget,
+            target,
+            lun,
+            serial_number,
+            life: watch::Sender::new(Life::LoggingIn),
+            notices: broadcast::Sender::new(NOTICES),
+            terms: OnceLock::new(),
+            stats: Mutex::default(),
+            units: Mutex::default(),
+            ids: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn next_id(&self) -> RequestId {
+        RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        *lock(&self.stats)
+    }
+
+    pub(crate) fn set_stats(&self, stats: Stats) {
+        *lock(&self.stats) = stats;
+    }
+
+    /// What is known of a unit; the same for all its handles.
+    pub(crate) fn unit(&self, lun: Lun) -> Arc<UnitState> {
+        Arc::clone(lock(&self.units).entry(lun).or_default())
+    }
+
+    /// Why a request gets no answer any more.
+    pub(crate) fn reason_of_end(&self) -> Error {
+        match &*self.life.borrow() {
+            Life::Ended(Err(error)) => error.clone(),
+            Life::LoggingIn | Life::LoggedIn | Life::Ended(Ok(())) => Error::Closed,
+        }
+    }
+
+    /// Waits for the end of the login.
+    pub(crate) async fn logged_in(&self) -> Result<(), Error> {
+        let mut life = self.life.subscribe();
+        let settled = life.wait_for(|life| !matches!(life, Life::LoggingIn)).await;
+        match settled.as_deref() {
+            Ok(Life::Ended(Err(error))) => Err(error.clone()),
+            Ok(Life::LoggedIn) => Ok(()),
+            Ok(Life::Ended(Ok(())) | Life::LoggingIn) | Err(_) => Err(Error::Closed),
+        }
+    }
+
+    /// Waits for the end of the session.
+    pub(crate) async fn ended(&self) -> Result<(), Error> {
+        let mut life = self.life.subscribe();
+        let ended = life.wait_for(|life| matches!(life, Life::Ended(_))).await;
+        match ended.as_deref() {
+            Ok(Life::Ended(result)) => result.clone(),
+            Ok(Life::LoggingIn | Life::LoggedIn) | Err(_) => Err(Error::Closed),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

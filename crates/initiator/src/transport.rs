@@ -1,0 +1,119 @@
+//! TCP connections to portals.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use socket2::{SockRef, TcpKeepalive};
+use thiserror::Error;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+
+use crate::url::portal_name;
+
+/// Silence after which the kernel asks whether the other end is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Why no TCP connection came about.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The host's name has no address.
+    #[error("the host {host:?} is not known ({reason}); check its spelling and the name service")]
+    HostUnknown {
+        /// The name.
+        host: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The host is there, but nothing listens.
+    #[error("nothing listens at {address}; check the port, and that the target is running")]
+    Refused {
+        /// The address and port.
+        address: SocketAddr,
+    },
+    /// No answer.
+    #[error("no connection to {portal} in time; check the address, the route and the firewall")]
+    TimedOut {
+        /// The portal, `host:port`.
+        portal: String,
+    },
+    /// Anything else.
+    #[error("cannot connect to {address}: {reason}; check the address and the route")]
+    Failed {
+        /// The address and port.
+        address: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+/// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
+/// equal share of the time that is left.
+pub(crate) async fn connect(
+    portal: TargetAddress,
+    limit: Duration,
+) -> Result<TcpStream, ConnectError> {
+    let deadline = Instant::now() + limit;
+    let addresses = resolve(&portal, deadline).await?;
+    let mut last = None;
+    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        let share = deadline.saturating_duration_since(Instant::now()) / left;
+        match connect_to(*address, Instant::now() + share).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| ConnectError::TimedOut { portal: portal_name(&portal) }))
+}
+
+/// The addresses of a portal, without blocking the runtime.
+async fn resolve(
+    portal: &TargetAddress,
+    deadline: Instant,
+) -> Result<Vec<SocketAddr>, ConnectError> {
+    let unknown = |reason| ConnectError::HostUnknown { host: portal.host.clone(), reason };
+    let lookup = lookup_host((portal.host.as_str(), portal.port));
+    match timeout_at(deadline, lookup).await {
+        Ok(Ok(addresses)) => {
+            let addresses: Vec<_> = addresses.collect();
+            if addresses.is_empty() { Err(unknown("no address".to_owned())) } else { Ok(addresses) }
+        }
+        Ok(Err(error)) => Err(unknown(error.to_string())),
+        Err(_) => Err(unknown("the name service does not answer".to_owned())),
+    }
+}
+
+async fn connect_to(address: SocketAddr, deadline: Instant) -> Result<TcpStream, ConnectError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => ConnectError::Refused { address },
+        io::ErrorKind::TimedOut => ConnectError::TimedOut { portal: address.to_string() },
+        _ => ConnectError::Failed { address, reason: error.to_string() },
+    };
+    match timeout_at(deadline, TcpStream::connect(address)).await {
+        Ok(result) => {
+            let stream = result.map_err(failed)?;
+            prepare(&stream).map_err(failed)?;
+            Ok(stream)
+        }
+        Err(_) => Err(ConnectError::TimedOut { portal: address.to_string() }),
+    }
+}
+
+/// Small PDUs must not wait for larger ones, and a peer that vanished must be noticed.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_IDLE);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// Closes a connection. An abortive close resets it, so that nothing that is still buffered
+/// reaches the target.
+pub(crate) fn close(stream: TcpStream, abortive: bool) {
+    if abortive && let Err(error) = SockRef::from(&stream).set_linger(Some(Duration::ZERO)) {
+        tracing::debug!(%error, "the connection cannot be reset");
+    }
+    drop(stream);
+}

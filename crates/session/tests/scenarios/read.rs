@@ -1,0 +1,183 @@
+//! Reads: Data-In in every shape a target may give it, and the account of what came
+//! (RFC 7143 §11.4, §11.7).
+
+use bytes::BytesMut;
+use iscsi_pdu::scsi::{Cdb, Lun, Sense, Status};
+use iscsi_pdu::{Residual, ServiceResponse};
+use iscsi_session::{Command, ProtocolError, SessionError, TaskError};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
+
+use crate::pair::{BLOCK, Pair, config, read, target_config};
+
+fn target_with(fault: Fault) -> TargetConfig {
+    let mut target = target_config(256);
+    target.data_in.separate_status = true;
+    target.data_in.pdu = Some(2048);
+    target.faults.push(fault);
+    target
+}
+
+fn protocol_error(pair: &Pair) -> &ProtocolError {
+    match &pair.ended {
+        Some(Err(SessionError::Protocol(error))) => error,
+        other => panic!("no protocol error: {other:?}"),
+    }
+}
+
+/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH 10.1, 11.1.2: all shapes bring the same bytes.
+#[test]
+fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
+    for shape in 0..64u32 {
+        let bit = |n: u32| shape & (1 << n) != 0;
+        let mut target = target_config(256);
+        target.data_in.pdu = Some(1500);
+        target.data_in.sequence = Some(4096);
+        target.data_in.separate_status = bit(0);
+        target.data_in.empty_first = bit(1);
+        target.data_in.junk = bit(2);
+        target.data_in.zero_exp_data_sn = bit(3);
+        target.data_in.shuffle_pdus = bit(4);
+        target.data_in.shuffle_sequences = bit(5);
+        target.keys.data_pdu_in_order = !bit(4);
+        target.keys.data_sequence_in_order = !bit(5);
+        let mut offer = config();
+        offer.offer.data_pdu_in_order = !bit(4);
+        offer.offer.data_sequence_in_order = !bit(5);
+        let mut pair = Pair::logged_in(offer, target);
+        for blocks in [1, 7, 40] {
+            let done = pair.execute(read(3, blocks)).unwrap();
+            let len = usize::from(blocks) * BLOCK;
+            assert_eq!(done.status, Status::GOOD);
+            assert_eq!(done.data, pair.target.disk(0).unwrap().read(3 * BLOCK as u64, len));
+        }
+        pair.assert_no_violations();
+    }
+}
+
+/// RD-12: fewer bytes than expected are no error; the caller sees how many.
+#[test]
+fn rd_12_underflow_is_reported_and_the_buffer_is_cut() {
+    let mut pair = Pair::logged_in(config(), target_config(256));
+    let command = Command::new(Lun::ZERO, Cdb::inquiry(255)).with_read(BytesMut::zeroed(4096));
+    let done = pair.execute(command).unwrap();
+    assert_eq!(done.status, Status::GOOD);
+    assert!(
+        matches!(done.residual, Residual::Underflow(left) if left as usize == 4096 - done.data.len())
+    );
+    assert!((36..=255).contains(&done.data.len()));
+}
+
+/// RD-10 and the appendix of faults: a response code other than zero is never GOOD.
+#[test]
+fn rd_10_failed_service_response_is_never_good() {
+    for code in [0x01, 0x80, 0xff] {
+        let mut pair = Pair::logged_in(config(), target_with(Fault::failed_response(0, code)));
+        let error = pair.execute(read(0, 8)).unwrap_err();
+        assert_eq!(error, TaskError::TargetFailure(ServiceResponse(code)));
+        assert!(pair.ended.is_none());
+    }
+}
+
+/// RD-08, SEQ-22: a gap in DataSN means lost data.
+#[test]
+fn seq_22_gap_in_data_sn_ends_the_session() {
+    let mut pair = Pair::logged_in(config(), target_with(Fault::data_sn_gap(1)));
+    let error = pair.execute(read(0, 16)).unwrap_err();
+    assert!(matches!(error, TaskError::Session { sent: true, .. }), "{error:?}");
+    assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
+}
+
+/// RD-08, RD-09: the last Data-In is missing; GOOD is not believed, with ExpDataSN or without.
+#[test]
+fn rd_08_missing_tail_is_never_good() {
+    for zero_exp_data_sn in [false, true] {
+        let mut target = target_with(Fault::sending(Opcode::DataIn, 3, Effect::Swallow));
+        target.data_in.zero_exp_data_sn = zero_exp_data_sn;
+        let mut pair = Pair::logged_in(config(), target);
+        let error = pair.execute(read(0, 16)).unwrap_err();
+        assert_eq!(error, TaskError::DataMissing { expected: 8192, transferred: 6144 });
+        assert!(pair.execute(read(0, 16)).is_ok(), "the session goes on");
+    }
+}
+
+/// RD-06: data beyond the buffer or the declared length never lands.
+#[test]
+fn rd_06_data_beyond_the_buffer_ends_the_session() {
+    for (at, value) in [(40, 8190), (40, u32::MAX)] {
+        let fault = Fault::sending(Opcode::DataIn, 0, Effect::SetWord { at, value });
+        let mut pair = Pair::logged_in(config(), target_with(fault));
+        assert!(pair.execute(read(0, 16)).is_err());
+        assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
+    }
+    let mut small = config();
+    small.offer.max_recv_data_segment_length = 512;
+    let long = Effect::SetData(vec![0; 513].into());
+    let mut pair = Pair::logged_in(small, target_with(Fault::sending(Opcode::DataIn, 0, long)));
+    assert!(pair.execute(read(0, 1)).is_err());
+    let error = ProtocolError::DataSegmentLength { len: 513, limit: 512 };
+    assert_eq!(protocol_error(&pair), &error);
+}
+
+/// RD-07: offsets that go back although data is in order, and bytes that come twice.
+#[test]
+fn rd_07_repeated_bytes_end_the_session() {
+    let back = Fault::sending(Opcode::DataIn, 1, Effect::SetWord { at: 40, value: 0 });
+    let mut pair = Pair::logged_in(config(), target_with(back));
+    assert!(pair.execute(read(0, 16)).is_err());
+    assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
+}
+
+/// RD-16, SEQ-19: Data-In for a write, or for nobody.
+#[test]
+fn rd_16_data_in_for_the_wrong_task_ends_the_session() {
+    let fault = Fault::wrong_itt(Opcode::DataIn, 0, 0x00ab_c000);
+    let mut pair = Pair::logged_in(config(), target_with(fault));
+    assert!(pair.execute(read(0, 16)).is_err());
+    assert!(matches!(protocol_error(&pair), ProtocolError::Task { .. }));
+}
+
+/// RD-04: the A bit has no meaning at ErrorRecoveryLevel 0.
+#[test]
+fn rd_04_acknowledge_bit_is_ignored() {
+    let fault = Fault::sending(Opcode::DataIn, 0, Effect::SetByte { at: 1, value: 0x40 });
+    let mut pair = Pair::logged_in(config(), target_with(fault));
+    assert_eq!(pair.execute(read(0, 16)).unwrap().status, Status::GOOD);
+}
+
+/// RD-11: O and U together make no sense.
+#[test]
+fn rd_11_overflow_with_underflow_is_a_protocol_error() {
+    let fault = Fault::sending(Opcode::ScsiResponse, 0, Effect::SetByte { at: 1, value: 0x86 });
+    let mut pair = Pair::logged_in(config(), target_with(fault));
+    assert!(pair.execute(read(0, 16)).is_err());
+    assert!(matches!(protocol_error(&pair), ProtocolError::Decode(_)));
+}
+
+/// RD-13: sense comes through; a SenseLength beyond the data segment does not.
+#[test]
+fn rd_13_sense_is_bounded_by_its_segment() {
+    let beyond = || read(60000, 1);
+    let mut pair = Pair::logged_in(config(), target_config(256));
+    let done = pair.execute(beyond()).unwrap();
+    assert_eq!(done.status, Status::CHECK_CONDITION);
+    let sense = Sense::decode(&done.sense).unwrap();
+    assert_eq!((sense.additional.asc, sense.additional.ascq), (0x21, 0x00));
+    for (data, ok) in [(vec![], true), (vec![0], false), (vec![0, 18, 0x70], false)] {
+        let fault = Fault::sending(Opcode::ScsiResponse, 0, Effect::SetData(data.into()));
+        let mut pair = Pair::logged_in(config(), target_with(fault));
+        assert_eq!(pair.execute(beyond()).is_ok(), ok);
+    }
+}
+
+/// RD-15: a status nobody knows goes up as it is.
+#[test]
+fn rd_15_unknown_status_is_passed_up() {
+    for status in [0x08, 0x10, 0x18, 0x22, 0x28, 0x40, 0xfe] {
+        let fault =
+            Fault::sending(Opcode::ScsiResponse, 0, Effect::SetByte { at: 3, value: status });
+        let mut pair = Pair::logged_in(config(), target_with(fault));
+        assert_eq!(pair.execute(read(0, 4)).unwrap().status, Status(status));
+    }
+}

@@ -1,0 +1,184 @@
+//! Rules of the login phase (RFC 7143 §6.3, §11.12).
+
+use std::collections::BTreeSet;
+
+use super::negotiation::{Negotiation, Side, Values};
+use super::session::SessionWatch;
+use super::{Faults, demand};
+use crate::opcode::Opcode;
+use crate::pdu::Pdu;
+use crate::text::Pairs;
+
+/// Keys that may be said in the security stage.
+const SECURITY_KEYS: [&str; 11] = [
+    "SessionType",
+    "InitiatorName",
+    "InitiatorAlias",
+    "TargetName",
+    "AuthMethod",
+    "CHAP_A",
+    "CHAP_I",
+    "CHAP_C",
+    "CHAP_N",
+    "CHAP_R",
+    "TargetAddress",
+];
+
+/// A login under way.
+#[derive(Debug, Default)]
+pub(super) struct LoginWatch {
+    first: Option<Pdu>,
+    awaiting: bool,
+    split_answer: bool,
+    stage: Option<u8>,
+    request_text: Vec<u8>,
+    response_text: Vec<u8>,
+    said: BTreeSet<String>,
+    target_said: BTreeSet<String>,
+    discovery: bool,
+    negotiation: Negotiation,
+}
+
+/// What a login led to.
+#[derive(Debug)]
+pub(super) struct LoginOutcome {
+    pub(super) segment: u32,
+    pub(super) cid: u16,
+    pub(super) isid: u64,
+    pub(super) tsih: u16,
+    pub(super) cmd_sn: u32,
+    pub(super) discovery: bool,
+    pub(super) values: Values,
+    added: bool,
+}
+
+impl LoginOutcome {
+    /// Whether the connection was added to this session.
+    pub(super) fn joins(&self, session: &SessionWatch) -> bool {
+        self.added && session.isid == self.isid && session.tsih == self.tsih
+    }
+}
+
+impl LoginWatch {
+    pub(super) fn request(&mut self, faults: &mut Faults, pdu: &Pdu) {
+        if !pdu.is(Opcode::LoginRequest) {
+            return faults.push(("LOG-01", format!("in the login phase: {pdu:?}")));
+        }
+        demand(faults, !self.awaiting, "LOG-02", || format!("a second login request: {pdu:?}"));
+        demand(faults, pdu.immediate(), "LOG-03", || format!("I is not set: {pdu:?}"));
+        demand(faults, pdu.u16_at(2) == 0, "LOG-04", || format!("version is not 0: {pdu:?}"));
+        demand(faults, pdu.isid() >> 46 != 3, "ISI-01", || format!("ISID of type 11: {pdu:?}"));
+        self.check_constant(faults, pdu);
+        self.check_stages(faults, pdu);
+        self.check_text(faults, pdu);
+        self.awaiting = true;
+        if self.first.is_none() {
+            self.first = Some(pdu.clone());
+        }
+    }
+
+    /// What is the same in all requests of a login.
+    fn check_constant(&self, faults: &mut Faults, pdu: &Pdu) {
+        let Some(first) = &self.first else { return };
+        let same = first.itt() == pdu.itt()
+            && first.isid() == pdu.isid()
+            && first.tsih() == pdu.tsih()
+            && first.cid() == pdu.cid();
+        demand(faults, same, "LOG-03", || format!("ITT, ISID, TSIH or CID changed: {pdu:?}"));
+        let number = first.cmd_sn() == pdu.cmd_sn();
+        demand(faults, number, "SEQ-01", || format!("CmdSN changed: {pdu:?}"));
+    }
+
+    fn check_stages(&mut self, faults: &mut Faults, pdu: &Pdu) {
+        let (csg, nsg) = (pdu.csg(), pdu.nsg());
+        let legal = csg < 2 && if pdu.is_final() { nsg > csg && nsg != 2 } else { nsg == 0 };
+        demand(faults, legal, "LOG-07", || format!("stages {csg} to {nsg}: {pdu:?}"));
+        let follows = self.stage.is_none_or(|stage| stage == csg);
+        demand(faults, follows, "LOG-07", || {
+            format!("stage {csg} is not the current one: {pdu:?}")
+        });
+        demand(faults, !(pdu.is_final() && pdu.continues()), "LOG-08", || {
+            format!("T and C at once: {pdu:?}")
+        });
+        self.stage = Some(csg);
+    }
+
+    fn check_text(&mut self, faults: &mut Faults, pdu: &Pdu) {
+        demand(faults, !self.split_answer || pdu.data.is_empty(), "LOG-11", || {
+            format!("text in answer to C: {pdu:?}")
+        });
+        self.request_text.extend_from_slice(&pdu.data);
+        if pdu.continues() {
+            return;
+        }
+        match Pairs::split(&std::mem::take(&mut self.request_text)) {
+            Ok(pairs) => self.check_pairs(faults, pdu, &pairs),
+            Err(error) => faults.push(("TXT-01", error.to_string())),
+        }
+    }
+
+    fn check_pairs(&mut self, faults: &mut Faults, pdu: &Pdu, pairs: &Pairs) {
+        if self.said.is_empty() && !self.split_answer {
+            self.check_names(faults, pairs);
+        }
+        for (key, value) in &pairs.0 {
+            let fresh = self.said.insert(key.clone());
+            demand(faults, fresh, "LOG-05", || format!("{key} is said twice"));
+            let answer = self.target_said.contains(key) || value == "NotUnderstood";
+            let fits = pdu.csg() != 0 || answer || SECURITY_KEYS.contains(&key.as_str());
+            demand(faults, fits, "LOG-22", || format!("{key} in the security stage"));
+            demand(faults, is_key(key), "TXT-03", || format!("{key:?} is no key"));
+            let method = key == "AuthMethod" && pdu.csg() == 1;
+            demand(faults, !method, "LOG-22", || "AuthMethod in the operational stage".into());
+            self.negotiation.said(Side::Initiator, key, value);
+        }
+    }
+
+    /// Names come first, and only once.
+    fn check_names(&mut self, faults: &mut Faults, pairs: &Pairs) {
+        self.discovery = pairs.get("SessionType") == Some("Discovery");
+        let named = pairs.get("InitiatorName").is_some();
+        demand(faults, named, "LOG-05", || "no InitiatorName in the first request".into());
+        let aimed = self.discovery || pairs.get("TargetName").is_some();
+        demand(faults, aimed, "LOG-05", || "no TargetName in the first request".into());
+    }
+
+    /// Learns from a response; the outcome, when it ends the login well.
+    pub(super) fn response(&mut self, pdu: &Pdu) -> Option<LoginOutcome> {
+        self.awaiting = false;
+        self.split_answer = pdu.continues();
+        self.response_text.extend_from_slice(&pdu.data);
+        if !pdu.continues() {
+            let pairs = Pairs::split(&std::mem::take(&mut self.response_text)).unwrap_or_default();
+            for (key, value) in pairs.0 {
+                self.negotiation.said(Side::Target, &key, &value);
+                self.target_said.insert(key);
+            }
+        }
+        if pdu.is_final() {
+            self.stage = Some(pdu.nsg());
+        }
+        let done = pdu.is_final() && pdu.nsg() == 3 && pdu.login_status() == 0;
+        self.first.take_if(|_| done).map(|first| self.outcome(&first, pdu))
+    }
+
+    fn outcome(&self, first: &Pdu, pdu: &Pdu) -> LoginOutcome {
+        let values = self.negotiation.values.clone();
+        LoginOutcome {
+            segment: values.target_segment,
+            cid: first.cid(),
+            isid: first.isid(),
+            tsih: pdu.tsih(),
+            cmd_sn: first.cmd_sn(),
+            discovery: self.discovery,
+            values,
+            added: first.tsih() != 0,
+        }
+    }
+}
+
+/// At most 63 bytes, a capital first ("iSCSIProtocolLevel" is the one exception).
+fn is_key(key: &str) -> bool {
+    let capital = key.starts_with(|letter: char| letter.is_ascii_uppercase());
+    key.len() <= 63 && (capital || key == "iSCSIProtocolLevel")
+}

@@ -1,0 +1,215 @@
+//! Rules of a session in full feature phase: numbers, window, tags (RFC 7143 §4.2.2).
+
+use std::collections::BTreeSet;
+
+use super::login::LoginOutcome;
+use super::negotiation::Values;
+use super::tags::{Tag, Tags};
+use super::write::Ask;
+use super::{Faults, Watch, demand};
+use crate::convert::before;
+use crate::opcode::Opcode;
+use crate::pdu::{NO_TAG, Pdu};
+use crate::target::ConnId;
+
+/// A session as the observer sees it.
+#[derive(Debug)]
+pub(super) struct SessionWatch {
+    pub(super) isid: u64,
+    pub(super) tsih: u16,
+    pub(super) values: Values,
+    pub(super) discovery: bool,
+    /// Whether there was ever more than one connection: then PDUs may overtake each other.
+    pub(super) joined: bool,
+    pub(super) tags: Tags,
+    pub(super) closing: bool,
+    next_cmd_sn: u32,
+    exp_cmd_sn: u32,
+    max_cmd_sn: u32,
+    ahead: BTreeSet<u32>,
+    refused: BTreeSet<u32>,
+}
+
+impl SessionWatch {
+    pub(super) fn new(outcome: &LoginOutcome, response: &Pdu) -> Self {
+        Self {
+            isid: outcome.isid,
+            tsih: outcome.tsih,
+            values: outcome.values.clone(),
+            discovery: outcome.discovery,
+            joined: false,
+            tags: Tags::default(),
+            closing: false,
+            next_cmd_sn: outcome.cmd_sn,
+            exp_cmd_sn: response.exp_cmd_sn(),
+            max_cmd_sn: response.max_cmd_sn(),
+            ahead: BTreeSet::new(),
+            refused: BTreeSet::new(),
+        }
+    }
+
+    /// Sees a request of the initiator.
+    pub(super) fn request(
+        &mut self,
+        id: ConnId,
+        watch: &mut Watch,
+        faults: &mut Faults,
+        pdu: &Pdu,
+    ) {
+        for itt in self.tags.acknowledge(id, pdu.exp_stat_sn()) {
+            watch.asks.retain(|_, ask| ask.itt != itt);
+            watch.bursts.retain(|burst| burst.itt != itt);
+        }
+        match pdu.opcode() {
+            Some(Opcode::DataOut) => return self.data_out(watch, faults, pdu),
+            Some(Opcode::Snack) => return self.snack(faults, pdu),
+            Some(Opcode::LoginRequest) => {
+                return faults.push(("ERR-10", format!("login in full feature phase: {pdu:?}")));
+            }
+            _ => {}
+        }
+        self.check_logged_out(watch, faults, pdu);
+        self.check_number(watch, faults, pdu);
+        match pdu.opcode() {
+            Some(Opcode::ScsiCommand) => self.command(watch, faults, pdu),
+            Some(Opcode::TaskManagementRequest) => self.management(watch, faults, pdu),
+            Some(Opcode::TextRequest) => self.text(watch, faults, pdu),
+            Some(Opcode::LogoutRequest) => self.logout(watch, faults, pdu),
+            Some(Opcode::NopOut) => self.nop_out(watch, faults, pdu),
+            _ => {}
+        }
+        self.begin_tag(id, watch, faults, pdu);
+    }
+
+    fn check_logged_out(&self, watch: &Watch, faults: &mut Faults, pdu: &Pdu) {
+        let reply = pdu.is(Opcode::NopOut) && pdu.itt() == NO_TAG;
+        let late = watch.logged_out || self.closing;
+        demand(faults, !late || reply, "LGO-01", || format!("after the logout: {pdu:?}"));
+        let fits = !self.discovery || pdu.is(Opcode::TextRequest) || pdu.is(Opcode::LogoutRequest);
+        demand(faults, fits || reply, "DSC-01", || format!("in a discovery session: {pdu:?}"));
+    }
+
+    /// `CmdSN`: in order, without gaps, within the window; immediate requests do not count.
+    fn check_number(&mut self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+        let (cmd_sn, next) = (pdu.cmd_sn(), self.next_cmd_sn);
+        if pdu.immediate() {
+            let current = self.joined || cmd_sn == next;
+            return demand(faults, current, "SEQ-03", || {
+                format!("immediate with CmdSN {cmd_sn}, the next is {next}: {pdu:?}")
+            });
+        }
+        let open = !before(self.max_cmd_sn, cmd_sn);
+        let max = self.max_cmd_sn;
+        demand(faults, open, "SEQ-06", || format!("CmdSN {cmd_sn} is beyond MaxCmdSN {max}"));
+        if self.refused.remove(&cmd_sn) {
+            return;
+        }
+        let rising = watch.last_cmd_sn.is_none_or(|last| before(last, cmd_sn));
+        demand(faults, rising, "SEQ-04", || format!("CmdSN {cmd_sn} is not above the last one"));
+        watch.last_cmd_sn = Some(cmd_sn);
+        self.take_number(faults, cmd_sn);
+    }
+
+    fn take_number(&mut self, faults: &mut Faults, cmd_sn: u32) {
+        let next = self.next_cmd_sn;
+        let used = before(cmd_sn, next) || self.ahead.contains(&cmd_sn);
+        demand(faults, !used, "SEQ-02", || format!("CmdSN {cmd_sn} was used before"));
+        let gapless = self.joined || used || cmd_sn == next;
+        demand(faults, gapless, "SEQ-02", || format!("CmdSN {cmd_sn} follows {next} unused"));
+        if used {
+            return;
+        }
+        self.ahead.insert(cmd_sn);
+        if !self.joined {
+            self.next_cmd_sn = cmd_sn;
+        }
+        while self.ahead.remove(&self.next_cmd_sn) {
+            self.next_cmd_sn = self.next_cmd_sn.wrapping_add(1);
+        }
+    }
+
+    fn begin_tag(&mut self, id: ConnId, watch: &Watch, faults: &mut Faults, pdu: &Pdu) {
+        let itt = pdu.itt();
+        if itt == NO_TAG {
+            let reply = pdu.is(Opcode::NopOut);
+            return demand(faults, reply, "SEQ-21", || format!("the reserved tag: {pdu:?}"));
+        }
+        let goes_on = watch.text.as_ref().is_some_and(|text| text.goes_on(pdu));
+        let fresh = self.tags.begin(itt, Tag::new(id, pdu));
+        demand(faults, fresh || goes_on, "SEQ-21", || format!("tag {itt:#x} is in use: {pdu:?}"));
+    }
+
+    fn snack(&self, faults: &mut Faults, pdu: &Pdu) {
+        let level = self.values.error_recovery;
+        demand(faults, level > 0, "SNK-01", || format!("SNACK at level 0: {pdu:?}"));
+    }
+
+    /// Learns from a PDU of the target.
+    pub(super) fn learn(&mut self, id: ConnId, watch: &mut Watch, pdu: &Pdu) {
+        self.learn_window(pdu);
+        let (itt, stat_sn) = (pdu.itt(), pdu.stat_sn());
+        match pdu.opcode() {
+            Some(Opcode::R2t) => {
+                watch.asks.insert(pdu.ttt(), Ask::new(pdu));
+            }
+            Some(Opcode::NopIn) if itt == NO_TAG && pdu.ttt() != NO_TAG => {
+                watch.pings.push((pdu.ttt(), pdu.lun()));
+            }
+            Some(Opcode::DataIn) if !pdu.has_status() => {}
+            Some(Opcode::TaskManagementResponse) => self.learn_abort(id, pdu),
+            Some(Opcode::TextResponse) => {
+                if watch.learn_text(pdu) {
+                    self.tags.end(itt, id, stat_sn);
+                }
+            }
+            Some(Opcode::Reject) => self.learn_reject(watch, pdu),
+            _ => self.tags.end(itt, id, stat_sn),
+        }
+    }
+
+    fn learn_window(&mut self, pdu: &Pdu) {
+        let (exp, max) = (pdu.exp_cmd_sn(), pdu.max_cmd_sn());
+        if before(max, exp.wrapping_sub(1)) {
+            return;
+        }
+        if before(self.exp_cmd_sn, exp) {
+            self.exp_cmd_sn = exp;
+        }
+        if before(self.max_cmd_sn, max) {
+            self.max_cmd_sn = max;
+        }
+    }
+
+    /// A task management response may end other tasks.
+    fn learn_abort(&mut self, id: ConnId, pdu: &Pdu) {
+        let stat_sn = pdu.stat_sn();
+        let request = self.tags.get(pdu.itt()).copied();
+        self.tags.end(pdu.itt(), id, stat_sn);
+        let Some(Tag { refers: Some((tag, function)), lun, .. }) = request else { return };
+        match (function, pdu.response()) {
+            (1, 0 | 1) => self.tags.end(tag, id, stat_sn),
+            (2..=5, 0) => self.tags.end_all(Some(lun), id, stat_sn),
+            (6 | 7, 0) => self.tags.end_all(None, id, stat_sn),
+            _ => {}
+        }
+    }
+
+    /// A refused request may be sent again with its number and tag (RFC 7143 §11.17.1).
+    fn learn_reject(&mut self, watch: &mut Watch, pdu: &Pdu) {
+        let word = |at: usize| {
+            let bytes = pdu.data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map(u32::from_be_bytes)
+        };
+        let (Some(first), Some(itt), Some(cmd_sn)) = (word(0), word(16), word(24)) else { return };
+        match Opcode::of(first.to_be_bytes()[0]) {
+            Some(Opcode::DataOut | Opcode::Snack) | None => return,
+            Some(_) => {}
+        }
+        watch.text = None;
+        watch.bursts.retain(|burst| burst.itt != itt);
+        self.tags.forget(itt);
+        if first.to_be_bytes()[0] & 0x40 == 0 {
+            self.refused.insert(cmd_sn);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Initiator task tags in use (RFC 7143 §11.2.1.8).
+
+use std::collections::BTreeMap;
+
+use crate::convert::before;
+use crate::target::ConnId;
+
+/// A tag in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tag {
+    pub(super) connection: ConnId,
+    pub(super) lun: u64,
+    pub(super) cmd_sn: u32,
+    pub(super) immediate: bool,
+    pub(super) scsi: bool,
+    /// The tag that a task management request refers to, and its function.
+    pub(super) refers: Option<(u32, u8)>,
+    /// `StatSN` with which it ended, and the connection of that.
+    ended: Option<(ConnId, u32)>,
+}
+
+impl Tag {
+    pub(super) fn new(connection: ConnId, pdu: &crate::pdu::Pdu) -> Self {
+        use crate::opcode::Opcode;
+        let management = pdu.is(Opcode::TaskManagementRequest);
+        Self {
+            connection,
+            lun: pdu.lun(),
+            cmd_sn: pdu.cmd_sn(),
+            immediate: pdu.immediate(),
+            scsi: pdu.is(Opcode::ScsiCommand),
+            refers: management.then(|| (pdu.referenced_tag(), pdu.function())),
+            ended: None,
+        }
+    }
+}
+
+/// The tags of a session.
+#[derive(Debug, Default)]
+pub(super) struct Tags(BTreeMap<u32, Tag>);
+
+impl Tags {
+    pub(super) fn get(&self, itt: u32) -> Option<&Tag> {
+        self.0.get(&itt)
+    }
+
+    /// Takes a tag into use; `false` when it already was.
+    pub(super) fn begin(&mut self, itt: u32, tag: Tag) -> bool {
+        self.0.insert(itt, tag).is_none()
+    }
+
+    /// The target ended a task; the tag is free once the initiator acknowledges that.
+    pub(super) fn end(&mut self, itt: u32, connection: ConnId, stat_sn: u32) {
+        if let Some(tag) = self.0.get_mut(&itt) {
+            tag.ended.get_or_insert((connection, stat_sn));
+        }
+    }
+
+    /// The target ended all SCSI tasks of a LUN, or of all LUNs.
+    pub(super) fn end_all(&mut self, lun: Option<u64>, connection: ConnId, stat_sn: u32) {
+        for tag in self.0.values_mut() {
+            if tag.scsi && lun.is_none_or(|lun| tag.lun == lun) {
+                tag.ended.get_or_insert((connection, stat_sn));
+            }
+        }
+    }
+
+    /// The initiator acknowledged what came before `exp_stat_sn`; the tags that become free.
+    pub(super) fn acknowledge(&mut self, connection: ConnId, exp_stat_sn: u32) -> Vec<u32> {
+        let free = |tag: &Tag| {
+            tag.ended.is_some_and(|(on, at)| on == connection && before(at, exp_stat_sn))
+        };
+        self.0.extract_if(.., |_, tag| free(tag)).map(|(itt, _)| itt).collect()
+    }
+
+    /// A command that was refused does not count.
+    pub(super) fn forget(&mut self, itt: u32) {
+        self.0.remove(&itt);
+    }
+
+    pub(super) fn forget_connection(&mut self, connection: ConnId) {
+        self.0.retain(|_, tag| tag.connection != connection);
+    }
+}

@@ -1,0 +1,284 @@
+//! A target that does what the test says, PDU by PDU, so that a test reads like a trace.
+//!
+//! ```
+//! use iscsi_testkit::script::Script;
+//! use iscsi_testkit::{expect, send};
+//! # use bytes::BytesMut;
+//! # use iscsi_testkit::{frame::Framing, opcode::Opcode, pdu::Pdu};
+//!
+//! let mut target = Script::new();
+//! # let mut ping = Pdu::new(Opcode::NopOut);
+//! # ping.set_u32(16, 7);
+//! # ping.set_u32(20, 0xffff_ffff);
+//! # ping.header[0] |= 0x40;
+//! # let mut bytes = BytesMut::new();
+//! # Framing::PLAIN.put(&ping, &mut bytes);
+//! # let mut target = Script::in_full_feature();
+//! target.receive(&bytes); // what the initiator transmits
+//! let ping = expect!(target, NopOut { ttt: 0xffff_ffff });
+//! send!(target, nop_in { itt: ping.itt() });
+//! let answer = target.transmit(); // what the initiator receives
+//! assert_eq!(answer.len(), 48);
+//! ```
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::checker::{Checker, Violation};
+use crate::frame::Framing;
+use crate::opcode::Opcode;
+use crate::pdu::Pdu;
+use crate::pdus::{Numbers, Template, login_response};
+use crate::target::ConnId;
+
+/// Longest data segment the script takes.
+const SEGMENT_LIMIT: usize = 1 << 24;
+
+/// One connection at a time, in the hands of the test.
+#[derive(Debug)]
+pub struct Script {
+    framing: Framing,
+    inbox: BytesMut,
+    arrived: VecDeque<Pdu>,
+    outbox: BytesMut,
+    numbers: Numbers,
+    numbered: bool,
+    window: u32,
+    checker: Checker,
+    connection: ConnId,
+    closed: bool,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Script {
+    /// Waits for a login. The first `StatSN` is 1, the window is 64 commands.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            framing: Framing::PLAIN,
+            inbox: BytesMut::new(),
+            arrived: VecDeque::new(),
+            outbox: BytesMut::new(),
+            numbers: Numbers { stat_sn: 1, exp_cmd_sn: 0, max_cmd_sn: 63 },
+            numbered: false,
+            window: 64,
+            checker: Checker::default(),
+            connection: ConnId(0),
+            closed: false,
+        }
+    }
+
+    /// A script for an initiator that is past its login. The rules of a session are not checked:
+    /// they need the login.
+    #[must_use]
+    pub fn in_full_feature() -> Self {
+        Self { checker: Checker::blind(), ..Self::new() }
+    }
+
+    /// Takes bytes of the initiator, cut anywhere.
+    ///
+    /// # Panics
+    ///
+    /// The bytes are no PDUs, or a digest is wrong.
+    #[track_caller]
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.inbox.extend_from_slice(bytes);
+        loop {
+            match self.framing.take(&mut self.inbox, SEGMENT_LIMIT) {
+                Ok(None) => return,
+                Ok(Some(pdu)) => self.arrive(pdu),
+                Err(error) => panic!("the initiator sent {error}"),
+            }
+        }
+    }
+
+    fn arrive(&mut self, pdu: Pdu) {
+        self.checker.from_initiator(self.connection, &pdu);
+        let counts = !pdu.is(Opcode::DataOut) && !pdu.is(Opcode::Snack);
+        if counts && (!pdu.immediate() || !self.numbered) {
+            let next = pdu.cmd_sn().wrapping_add(u32::from(!pdu.immediate()));
+            self.numbers.exp_cmd_sn = next;
+            self.numbered = true;
+        }
+        self.open_window();
+        self.arrived.push_back(pdu);
+    }
+
+    fn open_window(&mut self) {
+        self.numbers.max_cmd_sn = self.numbers.exp_cmd_sn.wrapping_add(self.window).wrapping_sub(1);
+    }
+
+    /// The bytes for the initiator.
+    pub fn transmit(&mut self) -> Bytes {
+        self.outbox.split().freeze()
+    }
+
+    /// The next PDU of the initiator, if one has come.
+    pub fn try_next(&mut self) -> Option<Pdu> {
+        self.arrived.pop_front()
+    }
+
+    /// The next PDU of the initiator, which must be of this kind.
+    ///
+    /// # Panics
+    ///
+    /// Nothing has come, or something else.
+    #[track_caller]
+    pub fn expect(&mut self, opcode: Opcode) -> Pdu {
+        let Some(pdu) = self.arrived.pop_front() else {
+            panic!("expected {opcode:?}, the initiator sent nothing")
+        };
+        assert!(pdu.is(opcode), "expected {opcode:?}, got {pdu:?}, then {:?}", self.arrived);
+        pdu
+    }
+
+    /// Nothing has come.
+    ///
+    /// # Panics
+    ///
+    /// Something has.
+    #[track_caller]
+    pub fn silence(&self) {
+        assert!(self.arrived.is_empty(), "expected silence, got {:?}", self.arrived);
+    }
+
+    /// Sends a PDU, and returns it as it went out.
+    pub fn send(&mut self, template: impl Into<Template>) -> Pdu {
+        let (pdu, bytes) = self.frame(template);
+        self.outbox.extend_from_slice(&bytes);
+        pdu
+    }
+
+    /// A PDU with its bytes, numbered like one that is sent. The test may spoil the bytes and send
+    /// them with [`Script::send_bytes`].
+    pub fn frame(&mut self, template: impl Into<Template>) -> (Pdu, BytesMut) {
+        let pdu = template.into().build(self.numbers);
+        if crate::target::uses_stat_sn(&pdu) {
+            self.numbers.stat_sn = pdu.stat_sn().wrapping_add(1);
+        }
+        self.checker.from_target(self.connection, &pdu);
+        let login = pdu.is(Opcode::LoginResponse);
+        let framing = if login { Framing::PLAIN } else { self.framing };
+        let mut bytes = BytesMut::new();
+        framing.put(&pdu, &mut bytes);
+        (pdu, bytes)
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.outbox.extend_from_slice(bytes);
+    }
+
+    /// Answers the login request that has come: agrees to its stages, says `answers`, and gives the
+    /// session TSIH 1 at the end. Returns the request.
+    ///
+    /// # Panics
+    ///
+    /// No login request has come.
+    #[track_caller]
+    pub fn answer_login(&mut self, answers: &[(&str, &str)]) -> Pdu {
+        let request = self.expect(Opcode::LoginRequest);
+        let (csg, nsg) = (request.csg(), request.nsg());
+        let done = request.is_final() && nsg == 3;
+        let tsih = if done && request.tsih() == 0 { 1 } else { request.tsih() };
+        let response = login_response()
+            .last(request.is_final())
+            .stages(csg, if request.is_final() { nsg } else { 0 })
+            .isid(request.isid())
+            .tsih(tsih)
+            .itt(request.itt())
+            .text(answers);
+        self.send(response);
+        request
+    }
+
+    /// The digests of all PDUs from now on; logins have none anyway.
+    pub fn set_framing(&mut self, framing: Framing) {
+        self.framing = framing;
+    }
+
+    /// Changes the window: `MaxCmdSN` is so far ahead of what has come. 0 closes it.
+    pub fn set_window(&mut self, window: u32) {
+        self.window = window;
+        self.open_window();
+    }
+
+    /// The numbers the next PDU gets.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    /// Sets the next `StatSN`, before the login or to leave a gap.
+    pub fn set_stat_sn(&mut self, stat_sn: u32) {
+        self.numbers.stat_sn = stat_sn;
+    }
+
+    /// Closes the connection.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.checker.closed(self.connection);
+    }
+
+    /// Whether the test has closed the connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// A fresh connection in place of the old one. What was under way is lost.
+    pub fn reconnect(&mut self) {
+        self.checker.closed(self.connection);
+        let connection = ConnId(self.connection.0 + 1);
+        let checker = std::mem::take(&mut self.checker);
+        *self = Self { checker, connection, window: self.window, ..Self::new() };
+        self.open_window();
+    }
+
+    /// What the initiator did against the standard.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        self.checker.violations()
+    }
+
+    /// The initiator kept to the standard.
+    ///
+    /// # Panics
+    ///
+    /// It did not.
+    #[track_caller]
+    pub fn assert_no_violations(&self) {
+        assert!(self.violations().is_empty(), "{:#?}", self.violations());
+    }
+}
+
+/// The next PDU of the initiator: its kind, and fields by the names of their getters.
+///
+/// `expect!(script, ScsiCommand { cmd_sn: 1, edtl: 512 })`
+#[macro_export]
+macro_rules! expect {
+    ($script:expr, $opcode:ident) => {
+        $script.expect($crate::opcode::Opcode::$opcode)
+    };
+    ($script:expr, $opcode:ident { $($field:ident: $value:expr),* $(,)? }) => {{
+        let pdu = $script.expect($crate::opcode::Opcode::$opcode);
+        $(assert_eq!(pdu.$field(), $value, "{} of {:?}", stringify!($field), pdu);)*
+        pdu
+    }};
+}
+
+/// Sends a PDU: its constructor in [`pdus`](crate::pdus), and fields by the names of their setters.
+///
+/// `send!(script, r2t { itt: 1, ttt: 2, desired_length: 512 })`
+#[macro_export]
+macro_rules! send {
+    ($script:expr, $kind:ident { $($field:ident: $value:expr),* $(,)? }) => {
+        $script.send($crate::pdus::$kind()$(.$field($value))*)
+    };
+}
