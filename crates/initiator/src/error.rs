@@ -3,6 +3,7 @@
 use std::fmt;
 
 use iscsi_pdu::NameError;
+use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
 use iscsi_session::{LoginError, SessionError, SubmitError, TaskError};
 use thiserror::Error as ThisError;
@@ -83,6 +84,9 @@ pub enum Error {
         /// What is wrong with it.
         why: FormatError,
     },
+    /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
+    #[error("the target's list of targets makes no sense: {0}")]
+    Targets(#[from] TextError),
     /// The URL names no logical unit.
     #[error("the URL names no logical unit; add its number, as in iscsi://host/target/0")]
     NoUnitNamed,
@@ -168,6 +172,7 @@ impl Error {
             | Self::Status { .. }
             | Self::Length { .. }
             | Self::Format { .. }
+            | Self::Targets(_)
             | Self::WriteProtected(_)
             | Self::UnflushedWritesLost
             | Self::Unsupported(_) => Fault::Target,

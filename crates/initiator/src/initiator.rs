@@ -1,7 +1,5 @@
 //! The initiator: a name, and the sessions opened under it.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -121,7 +119,7 @@ impl Initiator {
         if let Err(error) = session.logout().await {
             tracing::debug!(%error, "the logout after discovery failed");
         }
-        decode_send_targets(&text).map_err(Error::Text)
+        Ok(decode_send_targets(&text)?)
     }
 
     fn complete(&self, url: Url) -> Url {
@@ -133,7 +131,7 @@ impl Initiator {
 
     fn start(&self, url: &Url, kind: SessionKind) -> Result<Session, Error> {
         let config = self.config(url, kind)?;
-        Ok(Session::start(url, config, SystemEntropy::default(), &self.0.options))
+        Ok(Session::start(url, config, SystemEntropy, &self.0.options))
     }
 
     fn config(&self, url: &Url, kind: SessionKind) -> Result<Config, Error> {
@@ -160,14 +158,16 @@ impl Initiator {
 }
 
 /// The system's random bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
-        // The system gave random bytes when the initiator was made, so it does now.
-        if getrandom::fill(bytes).is_err() {
-            fill_from_hasher(bytes);
+        // The system gave random bytes when the initiator was made. A challenge that can be
+        // guessed would be worse than a wait.
+        while let Err(error) = getrandom::fill(bytes) {
+            tracing::error!(%error, "the system gives no random bytes");
+            std::thread::yield_now();
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::error::Error;
 use crate::request::RequestId;
 use crate::unit_state::UnitState;
+use crate::url::Url;
 
 /// How many notices a slow listener may be behind before it misses some.
 const NOTICES: usize = 64;
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) lun: Option<Lun>,
     /// The unit serial number to insist on for that unit.
     pub(crate) serial_number: Option<String>,
+    /// The most bytes of one command of a disk.
+    pub(crate) max_transfer: usize,
     pub(crate) life: watch::Sender<Life>,
     pub(crate) notices: broadcast::Sender<Notice>,
     /// What the first login agreed on, and with which portal.
@@ -44,17 +47,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        budget: Budget,
-        target: Option<IscsiName>,
-        lun: Option<Lun>,
-        serial_number: Option<String>,
-    ) -> Self {
+    pub(crate) fn new(budget: Budget, url: &Url, max_transfer: usize) -> Self {
         Self {
             budget,
-            target,
-            lun,
-            serial_number,
+            target: url.target.clone(),
+            lun: url.lun,
+            serial_number: url.serial_number.clone(),
+            max_transfer,
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 
 use crate::extent::Extents;
-use crate::probe::Profile;
+use crate::profile::Profile;
 
 /// What is known of a logical unit within a session.
 #[derive(Debug, Default)]

@@ -238,7 +238,7 @@ impl Target {
 
     fn next_pdu(&mut self, id: ConnId, stream: &mut BytesMut) -> Option<Pdu> {
         let connection = self.connections.get(id.0)?;
-        if matches!(connection.phase, Phase::Closed | Phase::Closing) {
+        if connection.is_closed() {
             stream.clear();
             return None;
         }

@@ -33,7 +33,7 @@ use crate::config::{Config, Entropy, SessionKind};
 use crate::params::Negotiated;
 use chap_exchange::{AuthenticationKeys, ChapExchange};
 use negotiate::Negotiation;
-use response::{Expected, VERSION, next_stage, read_redirect};
+use response::{Expected, VERSION, check_acknowledgement, next_stage, read_redirect};
 use text::{Incoming, Outgoing, SeenKeys};
 
 /// The longest data segment of a login request before the target declares less, bytes
@@ -194,16 +194,16 @@ impl Login {
             1 => return Ok(Progress::Redirected(read_redirect(response.status.detail, data)?)),
             _ => return Err(LoginError::Status(response.status)),
         }
-        self.turn = Turn::Send;
         if sent.continued {
-            return self.go_on(response, data);
+            check_acknowledgement(response, data)?;
+            return Ok(self.go_on(Turn::Send));
         }
         self.incoming.push(data)?;
         if response.is_continued {
-            return Ok(Progress::Pending);
+            return Ok(self.go_on(Turn::Send));
         }
         self.receive_step(config)?;
-        if response.transit { self.leave_stage(response) } else { Ok(Progress::Pending) }
+        if response.transit { self.leave_stage(response) } else { Ok(self.go_on(Turn::Write)) }
     }
 
     /// Whether a failed login is worth one more try with
@@ -264,12 +264,10 @@ impl Login {
         Ok(())
     }
 
-    /// The target may only acknowledge a text that is not complete (RFC 7143 §11.12.2).
-    fn go_on(&self, response: &LoginResponse, data: &[u8]) -> Result<Progress, LoginError> {
-        if response.is_continued || !data.is_empty() {
-            return Err(LoginViolation::Interruption.into());
-        }
-        Ok(Progress::Pending)
+    /// Only a login that goes on has another request; one that has failed or ended says no more.
+    fn go_on(&mut self, turn: Turn) -> Progress {
+        self.turn = turn;
+        Progress::Pending
     }
 
     /// Takes the target's whole text of one step.
@@ -284,9 +282,7 @@ impl Login {
                 Some(key) => self.negotiation.receive(self.stage, key, value)?,
             }
         }
-        self.receive_authentication(config, authentication)?;
-        self.turn = Turn::Write;
-        Ok(())
+        self.receive_authentication(config, authentication)
     }
 
     fn receive_authentication(
@@ -311,7 +307,7 @@ impl Login {
             return Err(AuthenticationError::Incomplete.into());
         }
         self.stage = Stage::OperationalNegotiation;
-        Ok(Progress::Pending)
+        Ok(self.go_on(Turn::Write))
     }
 
     fn finish(&mut self, response: &LoginResponse) -> Result<Progress, LoginError> {

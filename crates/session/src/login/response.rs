@@ -54,6 +54,18 @@ impl Expected {
     }
 }
 
+/// Checks the response to a text that is not complete: the target has nothing to say yet
+/// (RFC 7143 §11.12.2).
+pub(super) fn check_acknowledgement(
+    response: &LoginResponse,
+    data: &[u8],
+) -> Result<(), LoginViolation> {
+    if response.is_continued || !data.is_empty() {
+        return Err(LoginViolation::Interruption);
+    }
+    Ok(())
+}
+
 /// The stage that a request proposes to go to.
 pub(super) const fn next_stage(stage: Stage) -> Stage {
     match stage {

@@ -1,6 +1,7 @@
 //! Text on its way through the data segments of several PDUs (RFC 7143 §6.1, §11.12.2).
 
 use std::collections::HashSet;
+use std::fmt;
 
 use bytes::Bytes;
 use iscsi_pdu::keys::{Key, MAX_TEXT_LEN, TextError};
@@ -8,7 +9,7 @@ use iscsi_pdu::keys::{Key, MAX_TEXT_LEN, TextError};
 use super::error::{LoginError, NegotiationFault};
 
 /// The text of one step of the initiator, as far as it has not been sent.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Outgoing(Bytes);
 
 impl Outgoing {
@@ -23,8 +24,15 @@ impl Outgoing {
     }
 }
 
+impl fmt::Debug for Outgoing {
+    /// Only the length: the text may hold a response to a challenge.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outgoing({} bytes)", self.0.len())
+    }
+}
+
 /// The text of one step of the target, as far as it has come.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Incoming(Vec<u8>);
 
 impl Incoming {
@@ -41,6 +49,13 @@ impl Incoming {
     /// The whole text; the next step starts with none.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
+    }
+}
+
+impl fmt::Debug for Incoming {
+    /// Only the length: the text may hold a response to a challenge.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Incoming({} bytes)", self.0.len())
     }
 }
 

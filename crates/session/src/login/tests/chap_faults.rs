@@ -7,11 +7,17 @@ use super::*;
 use crate::ChapAlgorithm;
 use crate::login::AuthenticationError;
 
+/// A response of a target that does not know its secret.
+type Forgery = fn(&Asked) -> Vec<u8>;
+
+/// Makes credentials unfit for use.
+type Spoil = fn(&mut Chap);
+
 fn authentication(error: LoginError) -> AuthenticationError {
-    match error {
-        LoginError::Authentication(error) => error,
-        other => panic!("{other:?} is no authentication error"),
-    }
+    let LoginError::Authentication(error) = error else {
+        panic!("{error:?} is no authentication error");
+    };
+    error
 }
 
 /// A login that has said its algorithms.
@@ -225,7 +231,7 @@ fn chp_09_reflected_challenge() {
 #[test]
 fn unh_5_1_wrong_responses() {
     let wrong = AuthenticationError::WrongResponse;
-    let cases: [(fn(&Asked) -> Vec<u8>, AuthenticationError); 5] = [
+    let cases: [(Forgery, AuthenticationError); 5] = [
         (|_| vec![0; 16], wrong),
         (|asked| digest(5, asked.identifier, "guess", &asked.challenge), wrong),
         (|asked| digest(5, asked.identifier, TARGET_SECRET, &[0x42]), wrong),
@@ -289,7 +295,7 @@ fn unh_4_4_wrong_names() {
 /// CHP-11, CHP-12: credentials that cannot be secure are not used; nothing of them goes out.
 #[test]
 fn chp_11_and_chp_12_credentials_are_checked() {
-    let cases: [(fn(&mut Chap), AuthenticationError); 7] = [
+    let cases: [(Spoil, AuthenticationError); 7] = [
         (|c| c.target.as_mut().unwrap().secret = SECRET.into(), AuthenticationError::SameSecret),
         (|c| c.secret = "".into(), AuthenticationError::ShortSecret),
         (

@@ -189,8 +189,11 @@ impl Rig {
 
     /// Hands a response over and, if the login goes on, takes and checks the next request.
     fn send(&mut self, response: &LoginResponse, data: &[u8]) -> Result<Progress, LoginError> {
-        let progress = self.login.handle_response(&self.config, response, data)?;
-        if matches!(progress, Progress::Pending) {
+        let progress = self.login.handle_response(&self.config, response, data);
+        if !matches!(progress, Ok(Progress::Pending)) {
+            let polled = self.login.poll_request(&self.config, &mut |_: &mut [u8]| {});
+            assert!(polled.is_none(), "LOG-20: a login that is over says no more");
+        } else {
             self.stat_sn = response.stat_sn.next();
             self.responses += 1;
             let continues = self.request.is_continued;
@@ -201,7 +204,7 @@ impl Rig {
                 self.note_keys();
             }
         }
-        Ok(progress)
+        progress
     }
 
     /// LOG-01 to LOG-08, LOG-13, LOG-29, SEQ-01, SEQ-13, TXT-01, UNH 2.1, 5.1 and 7.1: what holds

@@ -3,6 +3,9 @@
 use super::*;
 use crate::login::{LoginViolation, Redirect};
 
+/// Makes a response one that does not fit its request.
+type Spoil = fn(&mut LoginResponse);
+
 /// UNH 1.1, LOG-05, LOG-06, LOG-07: names first, then everything else in the same request, which
 /// proposes full feature phase.
 #[test]
@@ -147,7 +150,7 @@ fn seq_16_stat_sn_gap() {
 #[test]
 fn log_09_response_must_fit_its_request() {
     let full_feature = Some(Stage::FullFeature);
-    let cases: [(fn(&mut LoginResponse), LoginViolation); 6] = [
+    let cases: [(Spoil, LoginViolation); 6] = [
         (|r| r.itt = Itt::new(1).unwrap(), LoginViolation::Mismatch("Initiator Task Tag")),
         (|r| r.isid = Isid::from_bytes([0; 6]), LoginViolation::Mismatch("ISID")),
         (|r| r.version_active = 1, LoginViolation::Version(1)),

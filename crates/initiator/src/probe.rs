@@ -1,0 +1,141 @@
+//! The questions a disk is asked first: all at once, so that they cost one round trip.
+
+use bytes::BytesMut;
+use iscsi_pdu::scsi::vpd::{
+    BlockDeviceCharacteristics, BlockLimits, DeviceIdentification, LogicalBlockProvisioning,
+    SupportedPages, UnitSerialNumber,
+};
+use iscsi_pdu::scsi::{
+    AdditionalSense, Cdb, DeviceType, FormatError, ModeParameters, StandardInquiry,
+};
+
+use crate::error::Error;
+use crate::logical_unit::LogicalUnit;
+use crate::profile::{Capacity, Profile};
+
+/// Room for a vital product data page.
+const PAGE_LEN: u16 = 1024;
+/// Room for mode pages: as much as MODE SENSE (6) can say.
+const MODE_LEN: u8 = 252;
+/// All mode pages.
+const ALL_PAGES: u8 = 0x3f;
+
+type Answer = Result<BytesMut, Error>;
+
+/// Asks a unit for its profile.
+pub(crate) async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
+    // TEST UNIT READY goes first: it takes the attention conditions upon itself.
+    let ready = unit.query(Cdb::test_unit_ready(), 0);
+    let (ready, inquiry, pages, capacity, mode) =
+        tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
+    let inquiry = inquiry?;
+    tolerate(ready)?;
+    let pages = pages?;
+    let mode = mode?;
+    Ok(Profile {
+        vendor: inquiry.vendor,
+        product: inquiry.product,
+        revision: inquiry.revision,
+        serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
+        designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),
+        capacity: capacity?,
+        limits: pages.limits.unwrap_or_default(),
+        characteristics: pages.characteristics,
+        provisioning: pages.provisioning,
+        write_protected: mode.as_ref().is_some_and(|mode| mode.write_protected),
+        force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
+        write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
+    })
+}
+
+/// What stands behind the number: a disk, or an error that says what else.
+async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+    let inquiry = match unit.inquiry().await {
+        Err(Error::CheckCondition { sense, .. })
+            if sense.additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED =>
+        {
+            return Err(Error::NoSuchUnit(unit.lun()));
+        }
+        result => result?,
+    };
+    if !inquiry.is_present() {
+        return Err(Error::NoSuchUnit(unit.lun()));
+    }
+    let device_type = inquiry.device_type;
+    if device_type != DeviceType::DIRECT_ACCESS_BLOCK {
+        return Err(Error::NotABlockDevice { lun: unit.lun(), device_type });
+    }
+    Ok(inquiry)
+}
+
+/// The vital product data that a disk may have.
+#[derive(Debug)]
+struct Pages {
+    serial: Option<UnitSerialNumber>,
+    identification: Option<DeviceIdentification>,
+    limits: Option<BlockLimits>,
+    characteristics: Option<BlockDeviceCharacteristics>,
+    provisioning: Option<LogicalBlockProvisioning>,
+}
+
+impl Pages {
+    async fn ask(unit: &LogicalUnit) -> Result<Self, Error> {
+        let ask = |page| unit.query(Cdb::inquiry_vpd(page, PAGE_LEN), PAGE_LEN.into());
+        let (list, serial, identification, limits, characteristics, provisioning) = tokio::join!(
+            ask(SupportedPages::PAGE),
+            ask(UnitSerialNumber::PAGE),
+            ask(DeviceIdentification::PAGE),
+            ask(BlockLimits::PAGE),
+            ask(BlockDeviceCharacteristics::PAGE),
+            ask(LogicalBlockProvisioning::PAGE),
+        );
+        let list = decode(list, SupportedPages::decode)?;
+        // Some units answer for pages that they do not have; the list decides, if there is one.
+        let has = |page| list.as_ref().is_none_or(|list| list.contains(page));
+        Ok(Self {
+            serial: decode(serial, UnitSerialNumber::decode)?
+                .filter(|_| has(UnitSerialNumber::PAGE)),
+            identification: decode(identification, DeviceIdentification::decode)?
+                .filter(|_| has(DeviceIdentification::PAGE)),
+            limits: decode(limits, BlockLimits::decode)?.filter(|_| has(BlockLimits::PAGE)),
+            characteristics: decode(characteristics, BlockDeviceCharacteristics::decode)?
+                .filter(|_| has(BlockDeviceCharacteristics::PAGE)),
+            provisioning: decode(provisioning, LogicalBlockProvisioning::decode)?
+                .filter(|_| has(LogicalBlockProvisioning::PAGE)),
+        })
+    }
+}
+
+/// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
+async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
+    let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
+    match long {
+        Ok(long) => Ok(long.into()),
+        Err(Error::CheckCondition { .. } | Error::Status { .. } | Error::Format { .. }) => {
+            Ok(short?.into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
+    let data = unit.query(Cdb::mode_sense_6(ALL_PAGES, MODE_LEN), MODE_LEN.into()).await;
+    decode(data, ModeParameters::decode_6)
+}
+
+/// The answer to a question that a unit need not know: `None` if it refuses or makes no sense.
+fn decode<T>(
+    answer: Answer,
+    decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
+) -> Result<Option<T>, Error> {
+    Ok(tolerate(answer)?.and_then(|data| decode(&data).ok()))
+}
+
+/// Turns a refusal of the unit into `None`; without a session there is no answer at all.
+fn tolerate(answer: Answer) -> Result<Option<BytesMut>, Error> {
+    match answer {
+        Ok(data) => Ok(Some(data)),
+        Err(Error::CheckCondition { .. } | Error::Status { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

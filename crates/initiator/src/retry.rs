@@ -1,0 +1,148 @@
+//! Which ends of a command are worth another try.
+//!
+//! | end | tried again |
+//! |---|---|
+//! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
+//! | BUSY, TASK SET FULL | after a pause |
+//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition | after a pause |
+//! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
+//! | a deferred error: an earlier command failed after it had ended well | never |
+//! | RESERVATION CONFLICT, any other status, any other sense | never |
+//! | no status: the session ended, the command timed out | never |
+//!
+//! Pauses begin at 10 ms, double up to one second, and end after some five seconds in all. This
+//! holds for commands whose second execution changes nothing that the first did not: those that
+//! read, and those that write to an address. [`LogicalUnit::execute`](crate::LogicalUnit::execute)
+//! sends its command once.
+
+use std::time::Duration;
+
+use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
+use iscsi_session::Completion;
+
+use crate::error::Error;
+
+/// Unit attention conditions queue up in a unit; more than this in a row are no news.
+const MOST_ATTENTIONS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// With these pauses, some five seconds.
+const MOST_PAUSES: u32 = 11;
+
+/// What is to be done after a command has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    /// Nothing: that was it, well or not.
+    Final,
+    /// Try again after this time.
+    Again(Duration),
+}
+
+/// How often a command has been tried again, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    attentions: u32,
+    pauses: u32,
+}
+
+impl Patience {
+    /// Judges the end of one try.
+    pub(crate) fn judge(&mut self, status: Status, sense: Option<&Sense>) -> Verdict {
+        match (status, sense) {
+            (Status::BUSY | Status::TASK_SET_FULL, _) => self.pause(),
+            (Status::CHECK_CONDITION, Some(sense)) if !sense.deferred => self.judge_sense(sense),
+            _ => Verdict::Final,
+        }
+    }
+
+    fn judge_sense(&mut self, sense: &Sense) -> Verdict {
+        if sense.key == SenseKey::UnitAttention {
+            self.attentions += 1;
+            let again = self.attentions <= MOST_ATTENTIONS;
+            return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
+        }
+        let passes = matches!(
+            sense.additional,
+            AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
+        );
+        if sense.key == SenseKey::AbortedCommand || (sense.key == SenseKey::NotReady && passes) {
+            return self.pause();
+        }
+        Verdict::Final
+    }
+
+    fn pause(&mut self) -> Verdict {
+        if self.pauses >= MOST_PAUSES {
+            return Verdict::Final;
+        }
+        let pause = FIRST_PAUSE * 2u32.pow(self.pauses);
+        self.pauses += 1;
+        Verdict::Again(pause.min(LONGEST_PAUSE))
+    }
+}
+
+/// The sense data of a CHECK CONDITION that can be read.
+pub(crate) fn sense_of(completion: &Completion) -> Option<Sense> {
+    let check = completion.status == Status::CHECK_CONDITION;
+    check.then(|| Sense::decode(&completion.sense).ok()).flatten()
+}
+
+/// A completion with a good status, or the error that it stands for.
+pub(crate) fn outcome(command: &'static str, completion: Completion) -> Result<Completion, Error> {
+    match completion.status {
+        Status::GOOD | Status::CONDITION_MET => Ok(completion),
+        status => Err(match sense_of(&completion) {
+            Some(sense) => Error::CheckCondition { command, sense: Box::new(sense) },
+            None => Error::Status { command, status },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sense(deferred: bool, key: u8, asc: u8, ascq: u8) -> Sense {
+        let code = if deferred { 0x71 } else { 0x70 };
+        let bytes = [code, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
+        Sense::decode(&bytes).unwrap()
+    }
+
+    fn first(status: Status, sense: Option<Sense>) -> Verdict {
+        Patience::default().judge(status, sense.as_ref())
+    }
+
+    #[test]
+    fn only_what_passes_is_tried_again() {
+        let check = Status::CHECK_CONDITION;
+        assert_eq!(first(Status::GOOD, None), Verdict::Final);
+        assert_eq!(first(Status::RESERVATION_CONFLICT, None), Verdict::Final);
+        assert_eq!(first(check, None), Verdict::Final);
+        assert_eq!(first(check, Some(sense(false, 0x3, 0x11, 0))), Verdict::Final);
+        assert_eq!(first(check, Some(sense(false, 0x2, 0x3a, 0))), Verdict::Final);
+        assert_eq!(first(check, Some(sense(true, 0x6, 0x29, 0))), Verdict::Final);
+        assert_eq!(first(check, Some(sense(false, 0x6, 0x29, 0))), Verdict::Again(Duration::ZERO));
+        assert_eq!(first(check, Some(sense(false, 0x2, 0x04, 1))), Verdict::Again(FIRST_PAUSE));
+        assert_eq!(first(check, Some(sense(false, 0xb, 0x47, 3))), Verdict::Again(FIRST_PAUSE));
+        assert_eq!(first(Status::BUSY, None), Verdict::Again(FIRST_PAUSE));
+        assert_eq!(first(Status::TASK_SET_FULL, None), Verdict::Again(FIRST_PAUSE));
+    }
+
+    #[test]
+    fn patience_ends() {
+        let mut patience = Patience::default();
+        let mut total = Duration::ZERO;
+        while let Verdict::Again(pause) = patience.judge(Status::BUSY, None) {
+            assert!(pause <= LONGEST_PAUSE);
+            total += pause;
+        }
+        assert!((4..6).contains(&total.as_secs()), "{total:?}");
+        let attention = sense(false, 0x6, 0x29, 0);
+        let tries = (0..100)
+            .take_while(|_| {
+                patience.judge(Status::CHECK_CONDITION, Some(&attention)) != Verdict::Final
+            })
+            .count();
+        assert_eq!(tries, MOST_ATTENTIONS as usize);
+    }
+}

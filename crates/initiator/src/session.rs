@@ -1,0 +1,246 @@
+//! The handle of a session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use iscsi_pdu::scsi::{Cdb, Lun, ReportLuns};
+use iscsi_pdu::{FunctionResponse, IscsiName, TargetAddress, TaskFunction};
+use iscsi_session::{
+    Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Notice, Stats,
+    decode_send_targets,
+};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
+
+use crate::budget::{Budget, Permit};
+use crate::disk::Disk;
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::extent::Extent;
+use crate::logical_unit::LogicalUnit;
+use crate::options::Options;
+use crate::peer::Peer;
+use crate::request::{Holds, Message, Request, Waiter};
+use crate::shared::{Life, Shared};
+use crate::url::Url;
+
+/// Room for the numbers of 1023 logical units; a longer list is asked for again.
+const LUN_LIST: u32 = 8192;
+
+/// A session with a target: a handle that is cheap to clone and can be used from many tasks.
+///
+/// When the last handle is dropped, and with it the last [`LogicalUnit`], [`Disk`] and request, the
+/// session logs out in the background. [`logout`](Self::logout) does it at once and tells how it
+/// went.
+#[derive(Clone, Debug)]
+pub struct Session {
+    driver: mpsc::UnboundedSender<Message>,
+    shared: Arc<Shared>,
+}
+
+impl Session {
+    /// Starts the driver, which begins to connect.
+    pub(crate) fn start(
+        url: &Url,
+        config: Config,
+        entropy: impl Entropy + 'static,
+        options: &Options,
+    ) -> Self {
+        let budget = Budget::new(options.requests(), options.max_bytes_in_flight);
+        let shared = Arc::new(Shared::new(budget, url, options.max_transfer));
+        let peer = Peer::new(
+            url.portal.clone(),
+            url.target.clone(),
+            config.initiator_name.clone(),
+            config.chap.as_ref().map(|chap| chap.user.clone()),
+        );
+        let (driver, messages) = mpsc::unbounded_channel();
+        let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
+        let timeout = options.connect_timeout;
+        let task = Driver::new(session, peer, Arc::clone(&shared), messages, timeout);
+        tokio::spawn(task.run());
+        Self { driver, shared }
+    }
+
+    /// Waits for the end of the login; meanwhile the questions to the unit that the URL names
+    /// queue up behind it.
+    pub(crate) async fn log_in(&self) -> Result<(), Error> {
+        let Some(unit) = self.shared.lun.map(|lun| self.logical_unit(lun)) else {
+            return self.shared.logged_in().await;
+        };
+        // What comes of it is kept with the unit, or asked again by whoever wants to know.
+        let mut probe = Box::pin(async move { drop(unit.profile().await) });
+        tokio::select! {
+            biased;
+            () = &mut probe => self.shared.logged_in().await,
+            result = self.shared.logged_in() => {
+                if result.is_ok() {
+                    tokio::spawn(probe);
+                }
+                result
+            }
+        }
+    }
+
+    /// The disk that the URL names.
+    ///
+    /// # Errors
+    /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk`].
+    pub async fn disk(&self) -> Result<Disk, Error> {
+        let lun = self.shared.lun.ok_or(Error::NoUnitNamed)?;
+        let disk = self.logical_unit(lun).disk().await?;
+        if let Some(expected) = &self.shared.serial_number {
+            let found = disk.profile().serial_number.clone().unwrap_or_default();
+            if found != *expected {
+                return Err(Error::SerialNumber { expected: expected.clone(), found });
+            }
+        }
+        Ok(disk)
+    }
+
+    /// A logical unit of the target. Nothing is asked yet, so it need not exist.
+    pub fn logical_unit(&self, lun: Lun) -> LogicalUnit {
+        LogicalUnit::new(self.clone(), lun, self.shared.unit(lun))
+    }
+
+    /// The numbers of the target's logical units (SPC-4, REPORT LUNS).
+    ///
+    /// # Errors
+    /// As any command; see [`LogicalUnit::execute`].
+    pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
+        // A target without unit 0 may answer at the well known unit alone.
+        match self.report_luns_at(Lun::ZERO).await {
+            Err(Error::CheckCondition { .. }) => self.report_luns_at(Lun::REPORT_LUNS).await,
+            result => result,
+        }
+    }
+
+    async fn report_luns_at(&self, lun: Lun) -> Result<Vec<Lun>, Error> {
+        let unit = self.logical_unit(lun);
+        let mut length = LUN_LIST;
+        loop {
+            let data = unit.query(Cdb::report_luns(0, length), length as usize).await?;
+            let command = "REPORT LUNS";
+            let list =
+                ReportLuns::decode(&data).map_err(|why| Error::Format { command, why })?;
+            if !list.is_truncated() || list.allocation_length() <= length {
+                return Ok(list.luns);
+            }
+            length = list.allocation_length();
+        }
+    }
+
+    /// The addresses of the session's own target, by its own account (RFC 7143 appendix C).
+    ///
+    /// # Errors
+    /// When the target refuses, answers nonsense, or the session ends.
+    pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
+        Ok(decode_send_targets(&self.send_targets_text().await?)?)
+    }
+
+    pub(crate) async fn send_targets_text(&self) -> Result<Bytes, Error> {
+        let holds = self.holds(0).await?;
+        Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).await
+    }
+
+    /// Sends a NOP-Out and measures the time to its answer (RFC 7143 §11.18): the round trip,
+    /// and what lies before it in the send buffer.
+    ///
+    /// # Errors
+    /// When the session ends or the answer does not come in time.
+    pub async fn ping(&self) -> Result<Duration, Error> {
+        let holds = self.holds(0).await?;
+        Waiter::start(&self.driver, &self.shared, holds, Request::Ping).await
+    }
+
+    /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5): resets
+    /// and the like. Single tasks are aborted by dropping their futures.
+    ///
+    /// # Errors
+    /// When the session ends first. A refusal is a [`FunctionResponse`].
+    pub async fn manage(
+        &self,
+        function: TaskFunction,
+        lun: Lun,
+    ) -> Result<FunctionResponse, Error> {
+        let holds = self.holds(0).await?;
+        let request = |answer| Request::Manage(function, lun, answer);
+        Waiter::start(&self.driver, &self.shared, holds, request).await
+    }
+
+    /// What was agreed with the target at login.
+    pub fn negotiated(&self) -> Negotiated {
+        self.shared.terms.get().map(|(negotiated, _)| negotiated.clone()).unwrap_or_default()
+    }
+
+    /// The portal of the session: not that of the URL if the login was redirected.
+    pub fn portal(&self) -> Option<&TargetAddress> {
+        self.shared.terms.get().map(|(_, portal)| portal)
+    }
+
+    /// The target's name; `None` in discovery.
+    pub fn target(&self) -> Option<&IscsiName> {
+        self.shared.target.as_ref()
+    }
+
+    /// What the target announces, from now on. A listener that is 64 notices behind misses some.
+    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.shared.notices.subscribe()
+    }
+
+    /// Counters since the session began.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Whether the session takes requests.
+    pub fn is_open(&self) -> bool {
+        matches!(*self.shared.life.borrow(), Life::LoggedIn)
+    }
+
+    /// Ends the session in order (RFC 7143 §11.14): no request is taken any more, those under way
+    /// are finished, then the session is logged out.
+    ///
+    /// # Errors
+    /// Why the session ended, if not by this logout.
+    pub async fn logout(&self) -> Result<(), Error> {
+        // A driver that is gone has told its end before.
+        drop(self.driver.send(Message::Logout));
+        self.shared.ended().await
+    }
+
+    /// Waits until the session has ended.
+    ///
+    /// # Errors
+    /// Why it ended, if not by a logout.
+    pub async fn closed(&self) -> Result<(), Error> {
+        self.shared.ended().await
+    }
+
+    /// The most bytes of one command, by the options.
+    pub(crate) fn max_transfer(&self) -> usize {
+        self.shared.max_transfer
+    }
+
+    /// Waits for room for a request with buffers of `bytes`.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
+        self.shared.budget.reserve(bytes).await
+    }
+
+    async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
+        Ok(Holds { _permit: self.reserve(bytes).await?, _extent: None })
+    }
+
+    /// Sends a command once and waits for its end, whatever its status.
+    pub(crate) async fn perform(
+        &self,
+        command: Command,
+        permit: Permit,
+        extent: Option<Arc<Extent>>,
+    ) -> Result<Completion, Error> {
+        let holds = Holds { _permit: permit, _extent: extent };
+        let request = |answer| Request::Command(command, answer);
+        Waiter::start(&self.driver, &self.shared, holds, request).await
+    }
+}
