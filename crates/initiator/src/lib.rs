@@ -1,1 +1,117 @@
-//! iSCSI initiator.
+//! A userspace iSCSI initiator on tokio (RFC 7143): no kernel module, no daemon, no privileges.
+//!
+//! ```no_run
+//! use bytes::Bytes;
+//! use iscsi_initiator::{Error, Initiator};
+//!
+//! # async fn example() -> Result<(), Error> {
+//! let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
+//! let session = initiator.connect("iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0").await?;
+//! let disk = session.disk().await?;
+//! let page = Bytes::from(vec![0x5a; 4096]);
+//! disk.write_at(0, vec![page.clone(), page]).await?;
+//! let data = disk.read_at(0, 8192).await?;
+//! disk.flush().await?;
+//! session.logout().await?;
+//! # drop(data);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | handle | speaks |
+//! |---|---|
+//! | [`Initiator`] | URLs: [`connect`](Initiator::connect), [`discover`](Initiator::discover) |
+//! | [`Session`] | iSCSI: what was negotiated, ping, task management, logout |
+//! | [`LogicalUnit`] | SCSI: blocks, typed commands, any CDB |
+//! | [`Disk`] | bytes: any offset and length, splitting, unaligned edges |
+//! | [`DiskStream`] | [`AsyncRead`](tokio::io::AsyncRead), [`AsyncWrite`](tokio::io::AsyncWrite), [`AsyncSeek`](tokio::io::AsyncSeek) |
+//!
+//! All handles but the last are cheap to clone, `Send` and `Sync`, and usable from many tasks. A
+//! task of its own runs each session; it never waits for a caller, and never for one direction of
+//! the socket while the other could move.
+//!
+//! # Data is not copied
+//!
+//! A write goes to the socket from the caller's own pages, lists of them included; a read lands in
+//! the buffer that the caller gets. The exceptions: reads into an unaligned
+//! [`read_into`](Disk::read_into) buffer, bytes that were read ahead of a header, and
+//! [`DiskStream`]. Because `Bytes` cannot change while they are shared, a data digest never
+//! disagrees with what was sent.
+//!
+//! # Memory is bounded
+//!
+//! A session has at most [`Options::max_requests`] requests with
+//! [`Options::max_bytes_in_flight`] bytes under way; further ones wait before they allocate.
+//!
+//! # What dropping does
+//!
+//! | dropped | what happens |
+//! |---|---|
+//! | the future of a command that is not on the wire | the command disappears |
+//! | the future of a command on the wire | it is aborted in the background (ABORT TASK); its buffers stay with the session until the target has finished with them |
+//! | the future of a write of a [`Disk`] | the same; a later write to the same blocks waits for that |
+//! | the future of [`Initiator::connect`] | the login is given up |
+//! | the last handle of a session | it logs out in the background |
+//!
+//! # What is tried again
+//!
+//! | end | tried again |
+//! |---|---|
+//! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
+//! | BUSY, TASK SET FULL | after a pause |
+//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition | after a pause |
+//! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
+//! | a deferred error: an earlier command failed after it had ended well | never |
+//! | RESERVATION CONFLICT, any other status, any other sense | never |
+//! | no status: the session ended, the command timed out | never |
+//!
+//! Pauses begin at 10 ms, double up to one second, and end after some five seconds in all. This
+//! holds for commands whose second execution changes nothing that the first did not: those that
+//! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once. A lost connection ends every request of its
+//! session once, with an error that says whether the command may have been executed; connect
+//! again, and repeat what may be repeated.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod disk;
+mod driver;
+mod error;
+mod extent;
+mod initiator;
+mod join;
+mod logical_unit;
+mod name;
+mod options;
+mod pages;
+mod peer;
+mod probe;
+mod profile;
+mod request;
+mod retry;
+mod session;
+mod shared;
+mod stream;
+mod transfer;
+mod transport;
+mod unit_state;
+pub mod url;
+
+pub use disk::Disk;
+pub use error::{Error, Fault, LoginFailure, SessionFailure};
+pub use initiator::Initiator;
+pub use logical_unit::LogicalUnit;
+pub use name::default_name;
+pub use options::Options;
+pub use profile::{Capacity, Profile};
+pub use session::Session;
+pub use stream::DiskStream;
+pub use transport::ConnectError;
+pub use url::{Url, UrlError};
+
+pub use iscsi_pdu as pdu;
+pub use iscsi_pdu::scsi;
+pub use iscsi_session::{
+    Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget, LoginError,
+    Negotiated, Notice, Offer, Payload, ProtocolError, Secret, SessionError, Stats, SubmitError,
+    TargetCredentials, TaskError, Timeouts, Timer, TransportError,
+};

@@ -1,19 +1,4 @@
-//! Which ends of a command are worth another try.
-//!
-//! | end | tried again |
-//! |---|---|
-//! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
-//! | BUSY, TASK SET FULL | after a pause |
-//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition | after a pause |
-//! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
-//! | a deferred error: an earlier command failed after it had ended well | never |
-//! | RESERVATION CONFLICT, any other status, any other sense | never |
-//! | no status: the session ended, the command timed out | never |
-//!
-//! Pauses begin at 10 ms, double up to one second, and end after some five seconds in all. This
-//! holds for commands whose second execution changes nothing that the first did not: those that
-//! read, and those that write to an address. [`LogicalUnit::execute`](crate::LogicalUnit::execute)
-//! sends its command once.
+//! Which ends of a command are worth another try; the table is in the crate documentation.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The handle of a session.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -216,6 +217,15 @@ impl Session {
     /// Why it ended, if not by a logout.
     pub async fn closed(&self) -> Result<(), Error> {
         self.shared.ended().await
+    }
+
+    /// How many commands were sent again, because of an end that passes by itself.
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_retry(&self) {
+        self.shared.retries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The most bytes of one command, by the options.

@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) notices: broadcast::Sender<Notice>,
     /// What the first login agreed on, and with which portal.
     pub(crate) terms: OnceLock<(Negotiated, TargetAddress)>,
+    /// Commands that were sent again.
+    pub(crate) retries: AtomicU64,
     stats: Mutex<Stats>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
     ids: AtomicU64,
@@ -57,6 +59,7 @@ impl Shared {
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),
+            retries: AtomicU64::new(0),
             stats: Mutex::default(),
             units: Mutex::default(),
             ids: AtomicU64::new(0),

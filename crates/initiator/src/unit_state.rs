@@ -36,24 +36,39 @@ impl Unflushed {
         self.oldest().get_or_insert(resets);
     }
 
-    /// What the flush that begins now vouches for.
-    pub(crate) fn begin_flush(&self) -> Option<u64> {
-        self.oldest().take()
-    }
-
-    /// Whether all the writes that a flush vouches for were there when it ended.
-    pub(crate) fn survived(&self, oldest: Option<u64>) -> bool {
-        oldest.is_none_or(|before| before == self.resets.load(Ordering::Relaxed))
-    }
-
-    /// The flush failed: its writes are still not flushed.
-    pub(crate) fn end_failed(&self, flushed: Option<u64>) {
-        let mut oldest = self.oldest();
-        *oldest = flushed.or(*oldest);
+    /// Begins a flush of the writes that have ended.
+    pub(crate) fn begin_flush(&self) -> Flush<'_> {
+        let oldest = self.oldest().take();
+        Flush { unflushed: self, oldest }
     }
 
     fn oldest(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
         self.oldest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A flush under way. If it is dropped before it is known to have ended well, its writes count as
+/// unflushed again.
+#[derive(Debug)]
+pub(crate) struct Flush<'a> {
+    unflushed: &'a Unflushed,
+    /// How many resets had been reported when the oldest of its writes ended.
+    oldest: Option<u64>,
+}
+
+impl Flush<'_> {
+    /// The flush has ended well: whether the writes were still there to be flushed.
+    pub(crate) fn ended(mut self) -> bool {
+        let resets = self.unflushed.resets.load(Ordering::Relaxed);
+        self.oldest.take().is_none_or(|before| before == resets)
+    }
+}
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        if self.oldest.is_some() {
+            *self.unflushed.oldest() = self.oldest;
+        }
     }
 }
 
@@ -66,24 +81,24 @@ mod tests {
         let state = Unflushed::default();
         state.reset();
         state.wrote();
-        let flush = state.begin_flush();
-        assert!(state.survived(flush));
+        assert!(state.begin_flush().ended());
         state.reset();
-        assert!(state.survived(state.begin_flush()), "nothing was unflushed");
+        assert!(state.begin_flush().ended(), "nothing was unflushed");
         state.wrote();
         state.reset();
         state.wrote();
-        assert!(!state.survived(state.begin_flush()));
+        assert!(!state.begin_flush().ended());
+        assert!(state.begin_flush().ended(), "the loss is told once");
     }
 
     #[test]
-    fn a_failed_flush_leaves_its_writes_unflushed() {
+    fn a_flush_that_does_not_end_leaves_its_writes_unflushed() {
         let state = Unflushed::default();
         state.wrote();
         let flush = state.begin_flush();
         state.reset();
         state.wrote();
-        state.end_failed(flush);
-        assert!(!state.survived(state.begin_flush()));
+        drop(flush);
+        assert!(!state.begin_flush().ended());
     }
 }

@@ -22,7 +22,7 @@ pub struct Config {
     pub first_cmd_sn: CmdSn,
     /// Operational parameters to propose.
     pub offer: Offer,
-    /// Credentials; without them AuthMethod=None is proposed.
+    /// Credentials; without them the login skips the security stage (RFC 7143 §6.3).
     pub chap: Option<Chap>,
     /// Time limits.
     pub timeouts: Timeouts,

@@ -56,7 +56,7 @@ pub use config::{
 };
 pub use discovery::{DiscoveredTarget, decode_send_targets};
 pub use error::{ProtocolError, SessionError, SubmitError, TaskError, TransportError};
-pub use login::chap::{ChapAlgorithm, IssuedChallenges, Secret};
+pub use login::chap::{ChapAlgorithm, IssuedChallenges, Secret, UnknownChapAlgorithm};
 pub use login::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
 pub use output::{Notice, Output};
 pub use params::Negotiated;

@@ -60,7 +60,6 @@ fn connections_break_at_any_byte() {
     let mut config = config();
     config.faults.push(Fault::cut_after_sent(100));
     let mut rig = Rig::connect(config);
-    rig.target.receive(rig.id, &[0; 48]);
     let mut sent = 0;
     for _ in 0..4 {
         rig.target.inject(rig.id, Pdu::new(Opcode::NopIn));

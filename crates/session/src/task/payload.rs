@@ -48,6 +48,11 @@ impl Payload {
         self.len == 0
     }
 
+    /// The pages in order, none of them empty.
+    pub fn pages(&self) -> impl Iterator<Item = &Bytes> {
+        self.pages.iter().map(|page| &page.bytes)
+    }
+
     /// A view of the bytes from `offset`, `len` of them, cut to what there is.
     pub(crate) fn slice(&self, offset: usize, len: usize) -> PayloadSlice {
         let offset = offset.min(self.len);

@@ -12,6 +12,7 @@
 
 mod faults;
 mod pair;
+mod properties;
 mod read;
 mod segmentation;
 mod sequence_numbers;

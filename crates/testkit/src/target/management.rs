@@ -29,16 +29,20 @@ impl Target {
             TASK_REASSIGN => NO_REASSIGNMENT,
             _ => NOT_SUPPORTED,
         };
-        if self.config.silent_task_management {
-            return;
+        if !self.config.silent_task_management {
+            self.answer_management(id, pdu, code);
         }
+        self.deliver_in_order(id);
+        if pdu.function() == TARGET_COLD_RESET {
+            self.drop_session_of(id);
+        }
+    }
+
+    fn answer_management(&mut self, id: ConnId, pdu: &Pdu, code: u8) {
         let mut response = Pdu::new(Opcode::TaskManagementResponse);
         response.set(2, &[self.config.task_management_response.unwrap_or(code)]);
         response.set_u32(16, pdu.itt());
         self.enqueue(id, Outgoing::Pdu(response));
-        if pdu.function() == TARGET_COLD_RESET {
-            self.drop_session_of(id);
-        }
     }
 
     /// Ends one task, or makes up for a command that never came (RFC 7143 §11.5.5).
@@ -56,7 +60,6 @@ impl Target {
             return NO_SUCH_TASK;
         }
         session.plug(missing);
-        self.deliver_in_order(id);
         COMPLETE
     }
 

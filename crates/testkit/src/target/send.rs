@@ -38,7 +38,11 @@ impl Target {
                 let pdu = read.next_pdu();
                 if read.is_done() {
                 } else if interleave {
-                    connection.queue.push_back(Outgoing::Read(read));
+                    // Not behind a response: it may be the one that ends this read.
+                    let queue = &mut connection.queue;
+                    let is_pdu = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Pdu(_));
+                    let at = queue.iter().position(is_pdu).unwrap_or(queue.len());
+                    queue.insert(at, Outgoing::Read(read));
                 } else {
                     connection.queue.push_front(Outgoing::Read(read));
                 }

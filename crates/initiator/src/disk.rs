@@ -1,0 +1,347 @@
+//! A disk: byte-addressed, of any alignment.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::{UnmapList, WriteSameFlags};
+use iscsi_session::Payload;
+
+use crate::error::Error;
+use crate::extent::Extent;
+use crate::join::try_join_all;
+use crate::logical_unit::{LogicalUnit, is_refused};
+use crate::pages;
+use crate::profile::Profile;
+use crate::stream::DiskStream;
+
+/// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
+const WRITE_SAME_BLOCKS: u64 = 1 << 20;
+
+/// A logical unit as an array of bytes.
+///
+/// Requests of any offset and length are split by the limits of the unit (VPD page B0) and of
+/// [`Options::max_transfer`](crate::Options::max_transfer), and the parts run at once. A write that
+/// begins or ends within a block reads that block first and writes it back with the new bytes in
+/// it. Writes that touch the same block run one after the other, in the order of their first poll
+/// that finds the range free; a write that was dropped counts until the target has finished with
+/// it.
+///
+/// Clones are the same disk. What is tried again, and how often, is in the table in the
+/// [crate documentation](crate).
+#[derive(Clone, Debug)]
+pub struct Disk {
+    unit: LogicalUnit,
+    profile: Arc<Profile>,
+    /// Bytes of one command, a whole number of blocks.
+    max_transfer: usize,
+}
+
+impl Disk {
+    pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
+        let max_transfer = profile.longest_transfer(unit.session().max_transfer());
+        Self { unit, profile, max_transfer }
+    }
+
+    /// The logical unit that this is.
+    pub const fn unit(&self) -> &LogicalUnit {
+        &self.unit
+    }
+
+    /// What the unit says of itself.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The capacity, bytes.
+    pub fn capacity(&self) -> u64 {
+        self.profile.capacity.bytes()
+    }
+
+    /// The length of a logical block, bytes: what is aligned to it is read and written directly.
+    pub fn block_size(&self) -> u32 {
+        self.profile.capacity.block_size
+    }
+
+    /// The most bytes of one command; longer requests are split.
+    pub const fn max_transfer(&self) -> usize {
+        self.max_transfer
+    }
+
+    /// The same disk with other bytes for one command: rounded down to whole blocks, at least one
+    /// block, and at most what the unit takes.
+    #[must_use]
+    pub fn with_max_transfer(mut self, bytes: usize) -> Self {
+        self.max_transfer = self.profile.longest_transfer(bytes);
+        self
+    }
+
+    /// Whether the unit refuses writes.
+    pub fn is_write_protected(&self) -> bool {
+        self.profile.write_protected
+    }
+
+    /// Reads `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
+    pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(Bytes::new()) };
+        let head = distance(blocks.start, offset);
+        let data = self.read_blocks(&blocks).await?.freeze();
+        Ok(data.slice(head..head + len))
+    }
+
+    /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
+    /// The bytes land there from the socket if offset and length are whole blocks, otherwise they
+    /// are copied. The buffer is lost when the read fails.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
+    pub async fn read_into(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+        let Some(blocks) = self.blocks_around(offset, buffer.len())? else { return Ok(buffer) };
+        if blocks == (offset..offset + buffer.len() as u64) {
+            return self.fill(offset, buffer).await;
+        }
+        let data = self.read_at(offset, buffer.len()).await?;
+        buffer.copy_from_slice(&data);
+        Ok(buffer)
+    }
+
+    /// Writes data from `offset` on: `Bytes`, or a list of them, of any lengths. The pages are
+    /// shared, not copied.
+    ///
+    /// When it returns, the unit has the data, maybe in a cache that a power failure empties: see
+    /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::WriteProtected`], or as [`LogicalUnit::write`].
+    pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
+        let data = data.into();
+        self.check_writable()?;
+        let Some(blocks) = self.blocks_around(offset, data.len())? else { return Ok(()) };
+        let extent = Arc::new(self.take(blocks.clone()).await);
+        let end = offset + data.len() as u64;
+        let data = if blocks == (offset..end) {
+            data
+        } else {
+            let head = self.edge(blocks.start..offset, blocks.start);
+            let tail = self.edge(end..blocks.end, blocks.end - u64::from(self.block_size()));
+            let (head, tail) = tokio::try_join!(head, tail)?;
+            pages::enclose(head, &data, tail)
+        };
+        self.write_blocks(blocks.start, &data, &extent).await
+    }
+
+    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE).
+    ///
+    /// # Errors
+    /// As [`LogicalUnit::flush`].
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.unit.flush().await
+    }
+
+    /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
+    /// stay as they are. What the blocks read as afterwards is told by
+    /// [`Capacity::unmapped_reads_zeros`](crate::Capacity).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
+    /// [`Error::WriteProtected`], or as [`LogicalUnit::unmap`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_writable()?;
+        self.check_range(offset, len)?;
+        let most = u64::from(self.profile.limits.maximum_unmap_lba_count);
+        if most == 0 || !self.profile.provisioning.is_some_and(|page| page.unmap) {
+            return Err(Error::Unsupported("UNMAP"));
+        }
+        let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
+        let extent = Arc::new(self.take(blocks.clone()).await);
+        let runs = runs(self.lbas(&blocks), most).map(|(lba, blocks)| {
+            let extent = Arc::clone(&extent);
+            async move {
+                let mut list = UnmapList::new();
+                let why = |why| Error::Format { command: "UNMAP", why };
+                list.push(lba, blocks).map_err(why)?;
+                self.unit.unmap_within(&list, Some(extent)).await
+            }
+        });
+        try_join_all(runs).await.map(drop)
+    }
+
+    /// Writes zeros, without sending them where the unit knows WRITE SAME.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_writable()?;
+        self.check_range(offset, len)?;
+        let end = offset + len;
+        let Some(blocks) = self.blocks_within(offset, len) else {
+            return self.write_zero_bytes(offset..end).await;
+        };
+        self.write_zero_bytes(offset..blocks.start).await?;
+        self.write_zero_bytes(blocks.end..end).await?;
+        match self.write_same_zeroes(&blocks).await {
+            Err(error) if is_refused(&error) => self.write_zero_bytes(blocks).await,
+            result => result,
+        }
+    }
+
+    async fn write_same_zeroes(&self, blocks: &Range<u64>) -> Result<(), Error> {
+        let extent = Arc::new(self.take(blocks.clone()).await);
+        let block = Payload::from(vec![0; self.block_size() as usize]);
+        let most = self.profile.limits.maximum_write_same_length.unwrap_or(WRITE_SAME_BLOCKS);
+        let runs = runs(self.lbas(blocks), most).map(|(lba, blocks)| {
+            let (block, extent) = (block.clone(), Some(Arc::clone(&extent)));
+            let flags = WriteSameFlags::default();
+            self.unit.write_same_within(lba, blocks, block, flags, extent)
+        });
+        try_join_all(runs).await.map(drop)
+    }
+
+    async fn write_zero_bytes(&self, range: Range<u64>) -> Result<(), Error> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let zeros = Bytes::from(vec![0; self.max_transfer]);
+        let step = zeros.len() as u64;
+        let writes = (range.start..range.end).step_by(self.max_transfer).map(|offset| {
+            let len = distance(offset, range.end.min(offset + step));
+            self.write_at(offset, zeros.slice(..len))
+        });
+        try_join_all(writes).await.map(drop)
+    }
+
+    /// A stream over the disk, from `offset` on: [`AsyncRead`](tokio::io::AsyncRead),
+    /// [`AsyncWrite`](tokio::io::AsyncWrite) and [`AsyncSeek`](tokio::io::AsyncSeek).
+    pub fn stream(&self, offset: u64) -> DiskStream {
+        DiskStream::new(self.clone(), offset)
+    }
+
+    /// Reads whole blocks.
+    async fn read_blocks(&self, blocks: &Range<u64>) -> Result<BytesMut, Error> {
+        let len = distance(blocks.start, blocks.end);
+        if len > self.max_transfer {
+            return self.fill(blocks.start, BytesMut::zeroed(len)).await;
+        }
+        let count = self.lba(len as u64);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.unit.read(self.lba(blocks.start), count).await
+    }
+
+    /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
+    async fn fill(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+        let mut parts = Vec::with_capacity(buffer.len().div_ceil(self.max_transfer));
+        let mut lba = self.lba(offset);
+        while !buffer.is_empty() {
+            let part = buffer.split_to(self.max_transfer.min(buffer.len()));
+            let len = part.len() as u64;
+            parts.push(self.unit.read_into(lba, part));
+            lba += self.lba(len);
+        }
+        let mut whole = BytesMut::new();
+        for part in try_join_all(parts).await? {
+            whole.unsplit(part);
+        }
+        Ok(whole)
+    }
+
+    /// Writes whole blocks, in parts.
+    async fn write_blocks(
+        &self,
+        offset: u64,
+        data: &Payload,
+        extent: &Arc<Extent>,
+    ) -> Result<(), Error> {
+        let mut lba = self.lba(offset);
+        let parts = pages::split(data, self.max_transfer).into_iter().map(|part| {
+            let at = lba;
+            lba += self.lba(part.len() as u64);
+            self.unit.write_within(at, part, Some(Arc::clone(extent)))
+        });
+        try_join_all(parts).await.map(drop)
+    }
+
+    /// The bytes of a range within one block, which begins at `block`.
+    async fn edge(&self, range: Range<u64>, block: u64) -> Result<Bytes, Error> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let data = self.unit.read(self.lba(block), 1).await?.freeze();
+        Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
+    }
+
+    async fn take(&self, range: Range<u64>) -> Extent {
+        self.unit.state().extents.take(range).await
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.profile.write_protected {
+            return Err(Error::WriteProtected(self.unit.lun()));
+        }
+        Ok(())
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let capacity = self.capacity();
+        match offset.checked_add(len) {
+            Some(end) if end <= capacity => Ok(()),
+            Some(_) | None => Err(Error::OutOfRange { offset, len, capacity }),
+        }
+    }
+
+    /// The smallest range of whole blocks around a range of bytes; `None` if that is empty.
+    fn blocks_around(&self, offset: u64, len: usize) -> Result<Option<Range<u64>>, Error> {
+        self.check_range(offset, len as u64)?;
+        let block = u64::from(self.block_size());
+        let end = (offset + len as u64).next_multiple_of(block);
+        Ok((len > 0).then_some(offset - offset % block..end))
+    }
+
+    /// The largest range of whole blocks within a range of bytes; `None` if there is none.
+    fn blocks_within(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let block = u64::from(self.block_size());
+        let end = offset + len;
+        let blocks = offset.next_multiple_of(block)..end - end % block;
+        (!blocks.is_empty()).then_some(blocks)
+    }
+
+    /// The block address of a multiple of the block size, or a number of whole blocks.
+    fn lba(&self, bytes: u64) -> u64 {
+        bytes / u64::from(self.block_size())
+    }
+
+    fn lbas(&self, bytes: &Range<u64>) -> Range<u64> {
+        self.lba(bytes.start)..self.lba(bytes.end)
+    }
+}
+
+/// The distance of two offsets within one request, which memory can hold.
+fn distance(from: u64, to: u64) -> usize {
+    usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
+}
+
+/// Cuts a range of blocks into runs of at most `most`.
+fn runs(blocks: Range<u64>, most: u64) -> impl Iterator<Item = (u64, u32)> {
+    let most = most.clamp(1, u32::MAX.into());
+    let mut lba = blocks.start;
+    std::iter::from_fn(move || {
+        let count = u32::try_from(most.min(blocks.end.saturating_sub(lba))).ok()?;
+        let run = (lba, count);
+        lba += u64::from(count);
+        (count > 0).then_some(run)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_cover_the_range_once() {
+        assert_eq!(runs(5..12, 3).collect::<Vec<_>>(), [(5, 3), (8, 3), (11, 1)]);
+        assert_eq!(runs(5..5, 3).count(), 0);
+        assert_eq!(runs(0..1 << 33, u64::MAX).map(|(_, n)| u64::from(n)).sum::<u64>(), 1 << 33);
+    }
+}

@@ -1,0 +1,401 @@
+//! A logical unit: block-addressed, in the words of SCSI.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::{
+    Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, Sense,
+    SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
+};
+use iscsi_pdu::{FunctionResponse, Residual, TaskFunction};
+use iscsi_session::{Command, Completion, Payload};
+use tokio::time::sleep;
+
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::extent::Extent;
+use crate::probe::probe;
+use crate::profile::Profile;
+use crate::retry::{Patience, Verdict, outcome, sense_of};
+use crate::session::Session;
+use crate::transfer::Transfer;
+use crate::unit_state::UnitState;
+
+/// Additional sense code of every report of a power-on or reset (SPC-4).
+const RESET: u8 = 0x29;
+
+/// A logical unit of the session's target: any command may be sent, and the common ones have
+/// methods. Addresses and lengths are in logical blocks.
+///
+/// The methods try again what passes by itself, as the table in the [crate documentation](crate)
+/// says; [`execute`](Self::execute) does not. Dropping a future gives its command up.
+#[derive(Clone, Debug)]
+pub struct LogicalUnit {
+    session: Session,
+    lun: Lun,
+    state: Arc<UnitState>,
+}
+
+impl LogicalUnit {
+    pub(crate) const fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
+        Self { session, lun, state }
+    }
+
+    /// The session that the unit is reached through.
+    pub const fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The unit's number.
+    pub const fn lun(&self) -> Lun {
+        self.lun
+    }
+
+    /// Identity, capacity and limits; asked for once and then remembered. All questions go out
+    /// together, so the first call takes one round trip.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUnit`], [`Error::NotABlockDevice`], or as [`execute`](Self::execute).
+    pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
+        let ask = async || probe(self).await.map(Arc::new);
+        self.state.profile.get_or_try_init(ask).await.cloned()
+    }
+
+    /// The unit as a byte-addressed disk.
+    ///
+    /// # Errors
+    /// As [`profile`](Self::profile).
+    pub async fn disk(&self) -> Result<Disk, Error> {
+        Ok(Disk::new(self.clone(), self.profile().await?))
+    }
+
+    /// A command for this unit, to be given data or a buffer and then
+    /// [executed](Self::execute).
+    pub const fn command(&self, cdb: Cdb) -> Command {
+        Command::new(self.lun, cdb)
+    }
+
+    /// Sends a command once.
+    ///
+    /// # Errors
+    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
+    /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    pub async fn execute(&self, mut command: Command) -> Result<Completion, Error> {
+        command.lun = self.lun;
+        let name = command.cdb.operation_name();
+        let written = command.write.as_ref().map_or(0, Payload::len);
+        let read = command.read.as_ref().map_or(0, BytesMut::len);
+        let permit = self.session.reserve(written + read).await?;
+        let completion = self.session.perform(command, permit, None).await?;
+        self.note(sense_of(&completion).as_ref());
+        if written > 0 {
+            self.state.unflushed.wrote();
+        }
+        outcome(name, completion)
+    }
+
+    /// Whether the unit takes commands (TEST UNIT READY).
+    ///
+    /// # Errors
+    /// The sense data says why not; otherwise as [`execute`](Self::execute).
+    pub async fn test_unit_ready(&self) -> Result<(), Error> {
+        self.query(Cdb::test_unit_ready(), 0).await.map(drop)
+    }
+
+    /// What the unit has to tell (REQUEST SENSE).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn request_sense(&self) -> Result<Sense, Error> {
+        const LEN: u8 = 252;
+        self.ask(Cdb::request_sense(false, LEN), LEN.into(), Sense::decode).await
+    }
+
+    /// What kind of device it is (INQUIRY).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn inquiry(&self) -> Result<StandardInquiry, Error> {
+        const LEN: u16 = 96;
+        self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
+    }
+
+    /// A page of vital product data, as it came (INQUIRY); see [`iscsi_pdu::scsi::vpd`].
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn vital_product_data(&self, page: u8) -> Result<Bytes, Error> {
+        const LEN: u16 = 4096;
+        Ok(self.query(Cdb::inquiry_vpd(page, LEN), LEN.into()).await?.freeze())
+    }
+
+    /// Capacity of units of up to 2^32 - 1 blocks (READ CAPACITY (10)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn read_capacity_10(&self) -> Result<ReadCapacity10, Error> {
+        self.ask(Cdb::read_capacity_10(), ReadCapacity10::LEN, ReadCapacity10::decode).await
+    }
+
+    /// Capacity and provisioning (READ CAPACITY (16)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn read_capacity_16(&self) -> Result<ReadCapacity16, Error> {
+        const LEN: u32 = 32;
+        self.ask(Cdb::read_capacity_16(LEN), LEN as usize, ReadCapacity16::decode).await
+    }
+
+    /// The current values of a mode page, 0 to 3Eh, or with 3Fh of all (MODE SENSE (10)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn mode_sense(&self, page: u8) -> Result<ModeParameters, Error> {
+        const LEN: u16 = 4096;
+        self.ask(Cdb::mode_sense_10(page, LEN), LEN.into(), ModeParameters::decode_10).await
+    }
+
+    /// Which blocks from `lba` on are mapped; as much as the unit tells at once (GET LBA STATUS).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn get_lba_status(&self, lba: u64) -> Result<LbaStatus, Error> {
+        /// Room for 2047 extents.
+        const LEN: u32 = 32 * 1024 - 8;
+        self.ask(Cdb::get_lba_status(lba, LEN), LEN as usize, LbaStatus::decode).await
+    }
+
+    /// Reads `blocks` from `lba` on (READ (16), or (10) from units that know no other).
+    ///
+    /// # Errors
+    /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Error::Length`] when the
+    /// unit moves fewer bytes, [`Error::OutOfRange`] beyond what the unit's commands can address.
+    pub async fn read(&self, lba: u64, blocks: u32) -> Result<BytesMut, Error> {
+        let profile = self.profile().await?;
+        let len = bytes_of(blocks, &profile);
+        self.read_all(Transfer::read(read_cdb(&profile, lba, blocks)?, len)).await
+    }
+
+    /// Reads whole blocks from `lba` on into a buffer, which comes back filled. The buffer's
+    /// length says how many. It is lost when the read fails.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Error::NotWholeBlocks`] when the buffer ends within a block.
+    pub async fn read_into(&self, lba: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
+        let profile = self.profile().await?;
+        let blocks = blocks_of(buffer.len(), &profile)?;
+        self.read_all(Transfer::read_into(read_cdb(&profile, lba, blocks)?, buffer)).await
+    }
+
+    /// Sends a command whose whole buffer must be filled.
+    async fn read_all(&self, transfer: Transfer) -> Result<BytesMut, Error> {
+        let (command, expected) = (transfer.name(), transfer.len());
+        let data = self.persist(transfer).await?.data;
+        if data.len() == expected {
+            return Ok(data);
+        }
+        Err(Error::Length { command, expected, moved: data.len() })
+    }
+
+    /// Writes whole blocks from `lba` on (WRITE (16), or (10) to units that know no other).
+    ///
+    /// # Errors
+    /// As [`read_into`](Self::read_into).
+    pub async fn write(&self, lba: u64, data: impl Into<Payload>) -> Result<(), Error> {
+        self.write_within(lba, data.into(), None).await
+    }
+
+    /// Writes blocks of an extent that the caller holds.
+    pub(crate) async fn write_within(
+        &self,
+        lba: u64,
+        data: Payload,
+        extent: Option<Arc<Extent>>,
+    ) -> Result<(), Error> {
+        let profile = self.profile().await?;
+        let blocks = blocks_of(data.len(), &profile)?;
+        let cdb = write_cdb(&profile, lba, blocks)?;
+        self.modify(Transfer::write(cdb, data).within(extent)).await
+    }
+
+    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
+    /// the command and reports no volatile cache has nothing to bring.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when the unit was reset
+    /// between a write through this session and this flush.
+    pub async fn flush(&self) -> Result<(), Error> {
+        let profile = self.profile().await?;
+        let cdb = match profile.capacity.long_commands {
+            true => Cdb::synchronize_cache_16(0, 0),
+            false => Cdb::synchronize_cache_10(0, 0),
+        };
+        let flush = self.state.unflushed.begin_flush();
+        match self.query(cdb, 0).await {
+            Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
+                tracing::debug!(lun = %self.lun, "the unit has no cache to flush");
+            }
+            result => drop(result?),
+        }
+        if flush.ended() { Ok(()) } else { Err(Error::UnflushedWritesLost) }
+    }
+
+    /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn unmap(&self, list: &UnmapList) -> Result<(), Error> {
+        self.unmap_within(list, None).await
+    }
+
+    pub(crate) async fn unmap_within(
+        &self,
+        list: &UnmapList,
+        extent: Option<Arc<Extent>>,
+    ) -> Result<(), Error> {
+        let cdb = Cdb::unmap(list.parameter_list_length());
+        self.modify(Transfer::write(cdb, list.encode().into()).within(extent)).await
+    }
+
+    /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn write_same(
+        &self,
+        lba: u64,
+        blocks: u32,
+        block: impl Into<Payload>,
+        flags: WriteSameFlags,
+    ) -> Result<(), Error> {
+        self.write_same_within(lba, blocks, block.into(), flags, None).await
+    }
+
+    pub(crate) async fn write_same_within(
+        &self,
+        lba: u64,
+        blocks: u32,
+        block: Payload,
+        flags: WriteSameFlags,
+        extent: Option<Arc<Extent>>,
+    ) -> Result<(), Error> {
+        let cdb = Cdb::write_same_16(lba, blocks, flags);
+        self.modify(Transfer::write(cdb, block).within(extent)).await
+    }
+
+    /// Resets the unit: all its tasks, of all initiators, are aborted (LOGICAL UNIT RESET).
+    ///
+    /// # Errors
+    /// When the session ends first. A refusal is a [`FunctionResponse`].
+    pub async fn reset(&self) -> Result<FunctionResponse, Error> {
+        self.session.manage(TaskFunction::LogicalUnitReset, self.lun).await
+    }
+
+    /// Sends a command that reads up to `len` bytes.
+    pub(crate) async fn query(&self, cdb: Cdb, len: usize) -> Result<BytesMut, Error> {
+        Ok(self.persist(Transfer::read(cdb, len)).await?.data)
+    }
+
+    /// The same, and makes sense of the answer.
+    async fn ask<T>(
+        &self,
+        cdb: Cdb,
+        len: usize,
+        decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
+    ) -> Result<T, Error> {
+        let command = cdb.operation_name();
+        let data = self.query(cdb, len).await?;
+        decode(&data).map_err(|why| Error::Format { command, why })
+    }
+
+    /// Sends a command that changes blocks; all its data must be taken.
+    async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
+        let (command, expected) = (transfer.name(), transfer.len());
+        let residual = self.persist(transfer).await?.residual;
+        let moved = match residual {
+            Residual::None => {
+                self.state.unflushed.wrote();
+                return Ok(());
+            }
+            Residual::Underflow(left) => expected.saturating_sub(left as usize),
+            Residual::Overflow(more) => expected.saturating_add(more as usize),
+        };
+        Err(Error::Length { command, expected, moved })
+    }
+
+    /// Sends a command until it ends in a way that counts.
+    async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
+        let mut patience = Patience::default();
+        loop {
+            let permit = self.session.reserve(transfer.len()).await?;
+            let command = transfer.command(self.lun);
+            let completion = self.session.perform(command, permit, transfer.extent()).await?;
+            let sense = sense_of(&completion);
+            self.note(sense.as_ref());
+            match patience.judge(completion.status, sense.as_ref()) {
+                Verdict::Final => return outcome(transfer.name(), completion),
+                Verdict::Again(pause) => {
+                    self.session.count_retry();
+                    transfer.restore(completion.data);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Notes what sense data says about earlier writes.
+    fn note(&self, sense: Option<&Sense>) {
+        let Some(sense) = sense.filter(|sense| sense.key == SenseKey::UnitAttention) else { return };
+        tracing::debug!(lun = %self.lun, %sense, "the unit has something to tell");
+        if sense.additional.asc == RESET {
+            self.state.unflushed.reset();
+        }
+    }
+
+    pub(crate) fn state(&self) -> &UnitState {
+        &self.state
+    }
+}
+
+/// Whether the unit does not know the command, or a field of it.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
+}
+
+fn bytes_of(blocks: u32, profile: &Profile) -> usize {
+    blocks as usize * profile.capacity.block_size as usize
+}
+
+fn blocks_of(len: usize, profile: &Profile) -> Result<u32, Error> {
+    let block_size = profile.capacity.block_size;
+    let blocks = u32::try_from(len / block_size as usize).ok();
+    let whole = blocks.filter(|_| len.is_multiple_of(block_size as usize));
+    whole.ok_or(Error::NotWholeBlocks { len, block_size })
+}
+
+fn read_cdb(profile: &Profile, lba: u64, blocks: u32) -> Result<Cdb, Error> {
+    if profile.capacity.long_commands {
+        return Ok(Cdb::read_16(lba, blocks));
+    }
+    let (lba, blocks) = short_address(profile, lba, blocks)?;
+    Ok(Cdb::read_10(lba, blocks))
+}
+
+fn write_cdb(profile: &Profile, lba: u64, blocks: u32) -> Result<Cdb, Error> {
+    if profile.capacity.long_commands {
+        return Ok(Cdb::write_16(lba, blocks));
+    }
+    let (lba, blocks) = short_address(profile, lba, blocks)?;
+    Ok(Cdb::write_10(lba, blocks))
+}
+
+/// Address and length as commands of 10 bytes hold them.
+fn short_address(profile: &Profile, lba: u64, blocks: u32) -> Result<(u32, u16), Error> {
+    let block_size = u64::from(profile.capacity.block_size);
+    let short = u32::try_from(lba).ok().zip(u16::try_from(blocks).ok());
+    short.ok_or_else(|| Error::OutOfRange {
+        offset: lba.saturating_mul(block_size),
+        len: u64::from(blocks) * block_size,
+        capacity: profile.capacity.bytes(),
+    })
+}
