@@ -195,21 +195,20 @@ impl Driver {
                 Output::LoggedIn { .. } => self.logged_in(),
                 // Nobody listens to notices, or somebody does: both are well.
                 Output::Notice(notice) => drop(self.shared.notices.send(notice)),
+                Output::Completed { itt, result } => self.answer(itt, Outcome::Command(result)),
+                Output::Managed { itt, result } => self.answer(itt, Outcome::Manage(result)),
+                Output::Discovered { itt, result } => {
+                    self.answer(itt, Outcome::SendTargets(result));
+                }
+                Output::Ponged { itt, result } => self.answer(itt, Outcome::Ping(result)),
                 Output::Ended(result) => self.end(result),
-                answer => self.answer(answer),
+                _ => {}
             }
         }
     }
 
     /// Passes the end of a request on to whoever waits for it.
-    fn answer(&mut self, output: Output) {
-        let (itt, outcome) = match output {
-            Output::Completed { itt, result } => (itt, Outcome::Command(result)),
-            Output::Managed { itt, result } => (itt, Outcome::Manage(result)),
-            Output::Discovered { itt, result } => (itt, Outcome::SendTargets(result)),
-            Output::Ponged { itt, result } => (itt, Outcome::Ping(result)),
-            _ => return,
-        };
+    fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { id, name, answer, _holds }) = self.pending.remove(&itt) else { return };
         self.tags.remove(&id);
         answer.give(outcome, |why| self.peer.explain_task(name, why));

@@ -325,19 +325,22 @@ impl std::error::Error for SessionFailure {
 impl fmt::Display for SessionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { portal, cause, may_have_executed } = self;
-        match cause {
-            SessionError::Protocol(violation) => write!(
+        if let SessionError::Protocol(violation) = cause {
+            write!(
                 f,
                 "{portal} does not speak iSCSI as it should ({violation}); check that an iSCSI \
                  target listens there"
-            )?,
-            SessionError::TimedOut(timer) => write!(
+            )?;
+        } else if let SessionError::TimedOut(timer) = cause {
+            write!(
                 f,
                 "{portal} did not answer in time (waiting for: {timer}); check that an iSCSI target \
                  listens there and is well"
-            )?,
-            SessionError::Transport(loss) => write!(f, "lost {portal}: {loss}; connect again")?,
-            other => write!(f, "the session with {portal} ended: {other}")?,
+            )?;
+        } else if let SessionError::Transport(loss) = cause {
+            write!(f, "lost {portal}: {loss}; connect again")?;
+        } else {
+            write!(f, "the session with {portal} ended: {cause}")?;
         }
         f.write_str(if *may_have_executed { "; the command may have been executed" } else { "" })
     }

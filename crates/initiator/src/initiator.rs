@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use iscsi_pdu::{Isid, IscsiName};
+use iscsi_pdu::{IscsiName, Isid};
 use iscsi_session::{
     Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
 };

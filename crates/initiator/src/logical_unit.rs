@@ -345,7 +345,9 @@ impl LogicalUnit {
 
     /// Notes what sense data says about earlier writes.
     fn note(&self, sense: Option<&Sense>) {
-        let Some(sense) = sense.filter(|sense| sense.key == SenseKey::UnitAttention) else { return };
+        let Some(sense) = sense.filter(|sense| sense.key == SenseKey::UnitAttention) else {
+            return;
+        };
         tracing::debug!(lun = %self.lun, %sense, "the unit has something to tell");
         if sense.additional.asc == RESET {
             self.state.unflushed.reset();

@@ -55,11 +55,10 @@ impl Peer {
 
     /// Why a request ended.
     pub(crate) fn explain_task(&self, request: &'static str, why: TaskError) -> Error {
-        match why {
-            TaskError::Session { cause, sent } => self.explain(cause, sent),
-            TaskError::Closed => Error::Closed,
-            cause => Error::Task { request, cause },
+        if let TaskError::Session { cause, sent } = why {
+            return self.explain(cause, sent);
         }
+        if why == TaskError::Closed { Error::Closed } else { Error::Task { request, cause: why } }
     }
 
     /// Why the session ended.

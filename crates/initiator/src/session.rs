@@ -123,8 +123,7 @@ impl Session {
         loop {
             let data = unit.query(Cdb::report_luns(0, length), length as usize).await?;
             let command = "REPORT LUNS";
-            let list =
-                ReportLuns::decode(&data).map_err(|why| Error::Format { command, why })?;
+            let list = ReportLuns::decode(&data).map_err(|why| Error::Format { command, why })?;
             if !list.is_truncated() || list.allocation_length() <= length {
                 return Ok(list.luns);
             }

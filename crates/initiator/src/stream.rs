@@ -266,7 +266,10 @@ impl AsyncSeek for DiskStream {
     fn start_seek(mut self: Pin<&mut Self>, seek: SeekFrom) -> io::Result<()> {
         let this = &mut *self;
         let Some(position) = this.target_of(seek) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a seek before the first byte"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a seek before the first byte",
+            ));
         };
         this.behind.send(&this.disk);
         this.ahead.clear();

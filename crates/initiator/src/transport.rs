@@ -87,10 +87,15 @@ async fn resolve(
 }
 
 async fn connect_to(address: SocketAddr, deadline: Instant) -> Result<TcpStream, ConnectError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => ConnectError::Refused { address },
-        io::ErrorKind::TimedOut => ConnectError::TimedOut { portal: address.to_string() },
-        _ => ConnectError::Failed { address, reason: error.to_string() },
+    let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
+    let failed = |error: io::Error| {
+        if error.kind() == io::ErrorKind::ConnectionRefused {
+            ConnectError::Refused { address }
+        } else if error.kind() == io::ErrorKind::TimedOut {
+            timed_out()
+        } else {
+            ConnectError::Failed { address, reason: error.to_string() }
+        }
     };
     match timeout_at(deadline, TcpStream::connect(address)).await {
         Ok(result) => {
@@ -98,7 +103,7 @@ async fn connect_to(address: SocketAddr, deadline: Instant) -> Result<TcpStream,
             prepare(&stream).map_err(failed)?;
             Ok(stream)
         }
-        Err(_) => Err(ConnectError::TimedOut { portal: address.to_string() }),
+        Err(_) => Err(timed_out()),
     }
 }
 

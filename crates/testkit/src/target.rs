@@ -161,6 +161,12 @@ impl Target {
         self.checker.violations()
     }
 
+    /// Pings of [`Target::ping`] that the initiator has not answered: transfer tag and LUN.
+    #[must_use]
+    pub fn unanswered_pings(&self, id: ConnId) -> &[(u32, u64)] {
+        self.checker.unanswered_pings(id)
+    }
+
     /// The SCSI commands in the order in which they were started.
     #[must_use]
     pub fn commands(&self) -> &[CommandRecord] {

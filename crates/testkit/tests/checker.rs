@@ -279,3 +279,25 @@ fn logins_are_watched() {
     let rules: Vec<_> = rig.target.violations().iter().map(|found| found.rule).collect();
     assert_eq!(rules, ["LOG-03", "ISI-01", "TXT-01"]);
 }
+
+#[test]
+fn r2ts_of_a_task_are_answered_in_their_order() {
+    let rules = broken(|rig| {
+        let mut write = rig.write(0, 8, &pattern(1024));
+        write.header[1] |= FINAL;
+        rig.put(write);
+        let asks = rig.drain();
+        let data = pattern(4096);
+        rig.answer(&asks[1], &data, 1024);
+        rig.answer(&asks[0], &data, 1024);
+    });
+    assert_eq!(rules, ["WR-09"]);
+}
+
+#[test]
+fn unanswered_pings_are_known() {
+    let mut rig = Rig::login(config(), &[]);
+    rig.target.ping(rig.id, 7);
+    let ping = rig.next();
+    assert_eq!(rig.target.unanswered_pings(rig.id), [(ping.ttt(), 7)]);
+}

@@ -4,7 +4,9 @@
 
 mod rig;
 
-use iscsi_testkit::config::{Answer, Chap, DigestPolicy, Encoding, Redirect, Stage, TargetConfig};
+use iscsi_testkit::config::{
+    Answer, Chap, DigestPolicy, Encoding, Redirect, Reflection, Stage, TargetConfig,
+};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{CONTINUE, FINAL, Pdu};
 use iscsi_testkit::text::Pairs;
@@ -258,4 +260,46 @@ fn an_unknown_session_cannot_be_joined() {
     let mut rig = Rig::connect(config());
     rig.tsih = 77;
     assert_eq!(rig.login_request(1, 3, FINAL, &NAMES).login_status(), 0x020a);
+}
+
+/// CHAP as far as the target's proof.
+fn proof_of(chap: Chap, own_challenge: &str) -> (Rig, Pairs) {
+    let mut config = config();
+    config.chap = Some(Chap { algorithms: vec![5], ..chap });
+    let (mut rig, _) = to_challenge(config);
+    let proof = prove(&mut rig, own_challenge, &(0x40..0x50).collect::<Vec<u8>>());
+    (rig, proof)
+}
+
+fn prove(rig: &mut Rig, own_challenge: &str, challenge: &[u8]) -> Pairs {
+    let response = md5(0x2a, b"secret", challenge);
+    let own = [("CHAP_N", "host"), ("CHAP_R", &response), ("CHAP_I", "9")];
+    let all = [&own[..], &[("CHAP_C", own_challenge)]].concat();
+    answers(&rig.login_request(0, 1, FINAL, &all))
+}
+
+#[test]
+fn a_target_may_reflect_what_it_saw() {
+    let chap = Chap::new("host", "secret").mutual("disk", "other");
+    let response = Chap { reflection: Reflection::Response, ..chap.clone() };
+    let (_, proof) = proof_of(response, "0x0102");
+    let seen: Vec<u8> = (0x40..0x50).collect();
+    assert_eq!(proof.get("CHAP_R"), Some(md5(0x2a, b"secret", &seen).as_str()));
+    let challenge = Chap { reflection: Reflection::Challenge, ..chap };
+    let (mut rig, proof) = proof_of(challenge, "0x0102");
+    assert_eq!(proof.get("CHAP_R"), Some(md5(9, b"other", &[1, 2]).as_str()));
+    rig.id = rig.target.accept();
+    rig.login_request(0, 1, 0, &[&NAMES[..], &[("AuthMethod", "CHAP")]].concat());
+    let again = answers(&rig.login_request(0, 1, 0, &[("CHAP_A", "5")]));
+    assert_eq!(again.get("CHAP_C"), Some("0x0102"));
+}
+
+#[test]
+fn the_values_of_chap_can_be_replaced() {
+    let mut config = config();
+    config.chap = Some(Chap::new("host", "secret"));
+    config.keys.answer("CHAP_I", Answer::from("256"));
+    config.keys.answer("CHAP_C", Answer::Omit);
+    let (_, pairs) = to_challenge(config);
+    assert_eq!((pairs.get("CHAP_I"), pairs.get("CHAP_C")), (Some("256"), None));
 }

@@ -72,10 +72,10 @@ fn a_write_asks_for_what_was_not_sent_along() {
     rig.put(write);
     let first = rig.drain();
     assert_eq!(ranges(&first), [(512, 1024), (1536, 1024)]);
-    rig.answer(&first[1], &data, 600);
+    rig.answer(&first[0], &data, 600);
     let third = rig.next();
     assert_eq!((third.buffer_offset(), third.data_sn()), (2560, 2));
-    rig.answer(&first[0], &data, 512);
+    rig.answer(&first[1], &data, 512);
     let fourth = rig.next();
     assert_eq!((fourth.buffer_offset(), fourth.desired_length()), (3584, 512));
     rig.answer(&third, &data, 1024);
@@ -183,4 +183,61 @@ fn the_window_follows_the_tasks() {
     let last = rig.drain().pop().unwrap();
     assert_eq!((last.exp_cmd_sn(), last.max_cmd_sn()), (three.cmd_sn(), three.cmd_sn() + 1));
     assert_eq!(rig.target.violations().len(), 1);
+}
+
+#[test]
+fn reads_may_alternate() {
+    let mut config = config();
+    config.data_in.interleave = true;
+    config.data_in.pdu = Some(512);
+    let mut rig = Rig::login(config, &[]);
+    for lba in 0..2 {
+        let read = rig.read(lba, 2);
+        rig.put(read);
+    }
+    let tags: Vec<u32> = rig.drain().iter().map(Pdu::itt).collect();
+    assert_eq!(tags, [1, 2, 1, 2]);
+}
+
+#[test]
+fn a_closed_window_takes_nothing_until_it_opens() {
+    let mut config = config();
+    config.window = 0;
+    let mut rig = Rig::login(config, &[]);
+    let read = rig.read(0, 1);
+    rig.put(read.clone());
+    assert!(rig.try_next().is_none());
+    assert_eq!(rig.target.violations()[0].rule, "SEQ-06");
+    rig.target.set_window(1);
+    rig.target.show_window(rig.id);
+    let shown = rig.next();
+    assert_eq!((shown.exp_cmd_sn(), shown.max_cmd_sn()), (read.cmd_sn(), read.cmd_sn()));
+    rig.put(read);
+    assert!(rig.next().has_status());
+}
+
+#[test]
+fn a_failed_write_still_takes_its_unsolicited_data() {
+    let mut rig = Rig::login(config(), &[("InitialR2T", "No"), ("FirstBurstLength", "1024")]);
+    rig.target.disk(0).unwrap().set_read_only(true);
+    let mut write = rig.write(0, 4, &[]);
+    write.header[1] &= 0x7f;
+    rig.put(write.clone());
+    assert!(rig.try_next().is_none(), "the burst is not over");
+    rig.unsolicited(write.itt(), 0, 0, &pattern(1024), true);
+    assert_eq!(rig.next().status(), 2);
+    assert!(rig.target.disk(0).unwrap().holds(0, &[0; 1024]));
+    rig.assert_no_violations();
+}
+
+#[test]
+fn too_little_data_fail_the_write() {
+    let mut rig = Rig::login(config(), &[("ImmediateData", "No")]);
+    let write = rig.write(0, 2, &[]);
+    rig.put(write);
+    let mut r2t = rig.next();
+    r2t.set_u32(44, 512);
+    rig.answer(&r2t, &pattern(512), 512);
+    let response = rig.next();
+    assert_eq!((response.status(), response.data[14], response.data[15]), (2, 0x0c, 0x0d));
 }

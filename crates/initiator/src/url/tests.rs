@@ -189,8 +189,8 @@ fn the_environment_fills_in_what_the_url_lacks() {
     assert_eq!(url.user.as_deref(), Some("me"));
     assert_eq!(url.password.as_ref().map(Secret::len), Some(8));
 
-    let url = parse("iscsi://me:own@host?target_user=t&target_password=q")
-        .with_environment(environment);
+    let url =
+        parse("iscsi://me:own@host?target_user=t&target_password=q").with_environment(environment);
     assert_eq!(url.password.as_ref().map(Secret::len), Some(3));
     assert_eq!(url.target_user.as_deref(), Some("t"));
 

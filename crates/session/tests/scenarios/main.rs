@@ -10,12 +10,22 @@
     reason = "a test may panic, and not every topic needs every part of the rig"
 )]
 
+mod async_message;
+mod conformance;
+mod connections;
+mod discovery;
 mod faults;
+mod login_flow;
+mod logout;
+mod nop;
 mod pair;
 mod properties;
 mod read;
+mod reject;
 mod segmentation;
 mod sequence_numbers;
+mod task_management;
+mod trace;
 mod traffic;
 mod write;
 mod zero_copy;

@@ -2,7 +2,7 @@
 
 use super::session::SessionWatch;
 use super::{Faults, Watch, demand};
-use crate::convert::len32;
+use crate::convert::{before, len32};
 use crate::pdu::{NO_TAG, Pdu};
 
 /// A range that an R2T asked for.
@@ -13,11 +13,14 @@ pub(super) struct Ask {
     offset: u32,
     length: u32,
     data_sn: u32,
+    /// Place among the R2Ts of the task.
+    number: u32,
 }
 
 impl Ask {
     pub(super) fn new(r2t: &Pdu) -> Self {
         Self {
+            number: r2t.data_sn(),
             itt: r2t.itt(),
             lun: r2t.lun(),
             offset: r2t.buffer_offset(),
@@ -118,6 +121,7 @@ impl Watch {
         let Some(ask) = self.asks.get_mut(&pdu.ttt()) else {
             return faults.push(("WR-10", format!("data that no R2T asked for: {pdu:?}")));
         };
+        let (itt, number) = (ask.itt, ask.number);
         let copied = ask.itt == pdu.itt() && ask.lun == pdu.lun();
         demand(faults, copied, "WR-10", || format!("ITT or LUN not that of the R2T: {pdu:?}"));
         let start = ask.offset;
@@ -135,6 +139,9 @@ impl Watch {
         if pdu.is_final() {
             self.asks.remove(&pdu.ttt());
         }
+        let mut others = self.asks.values();
+        let overtaken = others.any(|other| other.itt == itt && before(other.number, number));
+        demand(faults, !overtaken, "WR-09", || format!("an earlier R2T waits: {pdu:?}"));
     }
 }
 

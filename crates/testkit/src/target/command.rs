@@ -166,6 +166,9 @@ impl Target {
             return;
         }
         let Some(task) = session.tasks.get_mut(&pdu.itt()) else { return };
+        if task.connection != id {
+            return self.reject(id, pdu, 0x04);
+        }
         let Some(write) = task.write.as_mut() else { return };
         let open = write.is_open();
         if write.take(pdu).is_none() {

@@ -1,0 +1,229 @@
+//! A session against a target that does what the test says, PDU by PDU.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use iscsi_pdu::{Cid, Itt};
+use iscsi_session::{
+    Command, Completion, Config, Notice, Output, Session, SessionError, TaskError, TransportError,
+};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+use iscsi_testkit::pdus::Template;
+use iscsi_testkit::script::Script;
+
+use crate::pair::{config, entropy};
+
+const CID: Cid = Cid(0);
+
+/// What the target says at login unless the test says otherwise.
+const ANSWERS: [(&str, &str); 15] = [
+    ("TargetPortalGroupTag", "1"),
+    ("HeaderDigest", "None"),
+    ("DataDigest", "None"),
+    ("MaxConnections", "1"),
+    ("InitialR2T", "No"),
+    ("ImmediateData", "Yes"),
+    ("MaxRecvDataSegmentLength", "8192"),
+    ("MaxBurstLength", "262144"),
+    ("FirstBurstLength", "65536"),
+    ("DefaultTime2Wait", "2"),
+    ("DefaultTime2Retain", "0"),
+    ("MaxOutstandingR2T", "8"),
+    ("DataPDUInOrder", "Yes"),
+    ("DataSequenceInOrder", "Yes"),
+    ("ErrorRecoveryLevel", "0"),
+];
+
+/// Both ends of one connection. [`iscsi_testkit::expect`] takes the next PDU of the session,
+/// [`iscsi_testkit::send`] delivers one of the target. When it is dropped, the session must have
+/// kept every rule that the checker knows.
+pub(crate) struct Trace {
+    pub(crate) session: Session,
+    pub(crate) script: Script,
+    pub(crate) now: Instant,
+    pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
+    /// Everything else that came out.
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) notices: Vec<Notice>,
+    /// How the connection was closed: whether it was reset.
+    pub(crate) closed: Option<bool>,
+    pub(crate) ended: Option<Result<(), SessionError>>,
+}
+
+impl Trace {
+    /// A connection that stands, before the first login request.
+    pub(crate) fn new(config: Config) -> Self {
+        let now = Instant::now();
+        let mut trace = Self {
+            session: Session::new(config, entropy(1), now),
+            script: Script::new(),
+            now,
+            completed: BTreeMap::new(),
+            outputs: Vec::new(),
+            notices: Vec::new(),
+            closed: None,
+            ended: None,
+        };
+        trace.drain();
+        trace
+    }
+
+    /// Full feature phase, on the target's usual terms.
+    pub(crate) fn logged_in() -> Self {
+        Self::with_answers(&[])
+    }
+
+    /// Full feature phase; `answers` replace the target's usual ones.
+    pub(crate) fn with_answers(answers: &[(&str, &str)]) -> Self {
+        Self::established(config(), answers)
+    }
+
+    /// Full feature phase for any configuration.
+    pub(crate) fn established(config: Config, answers: &[(&str, &str)]) -> Self {
+        let mut trace = Self::new(config);
+        trace.login(answers);
+        assert!(trace.session.negotiated().is_some(), "login: {:?}", trace.ended);
+        trace
+    }
+
+    /// Answers the login request that is due, and returns it.
+    pub(crate) fn login(&mut self, answers: &[(&str, &str)]) -> Pdu {
+        let usual = ANSWERS.into_iter().filter(|(key, _)| answers.iter().all(|(k, _)| k != key));
+        let all: Vec<_> = usual.chain(answers.iter().copied()).collect();
+        self.pump();
+        let request = self.script.answer_login(&all);
+        self.deliver();
+        request
+    }
+
+    pub(crate) fn submit(&mut self, command: Command) -> Itt {
+        self.session.submit(command, self.now).unwrap()
+    }
+
+    /// The next PDU of the session, which must be of this kind.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, opcode: Opcode) -> Pdu {
+        self.pump();
+        self.script.expect(opcode)
+    }
+
+    /// The session has nothing to say.
+    #[track_caller]
+    pub(crate) fn silence(&mut self) {
+        self.pump();
+        self.script.silence();
+    }
+
+    /// Delivers a PDU of the target, and returns it as it went out.
+    pub(crate) fn send(&mut self, template: impl Into<Template>) -> Pdu {
+        self.pump();
+        let pdu = self.script.send(template);
+        self.deliver();
+        pdu
+    }
+
+    /// The target closes the connection.
+    pub(crate) fn close(&mut self) {
+        self.script.close();
+        self.session.handle_disconnected(CID, TransportError::Closed, self.now);
+        self.drain();
+    }
+
+    /// Lets time pass in the session's own steps.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        let end = self.now + by;
+        while let Some((when, _)) = self.session.poll_timeout().filter(|(when, _)| *when <= end) {
+            self.now = when.max(self.now);
+            self.session.handle_timeout(self.now);
+            self.drain();
+            self.pump();
+        }
+        self.now = end;
+    }
+
+    /// How a command has ended; it must have.
+    #[track_caller]
+    pub(crate) fn result(&mut self, itt: Itt) -> Result<Completion, TaskError> {
+        self.completed.remove(&itt).expect("the command has not ended")
+    }
+
+    /// The session goes on: a command still gets through and back.
+    #[track_caller]
+    pub(crate) fn assert_usable(&mut self) {
+        let itt = self.submit(crate::pair::read(0, 0));
+        let command = self.expect(Opcode::ScsiCommand);
+        self.send(iscsi_testkit::pdus::scsi_response().itt(command.itt()));
+        self.result(itt).unwrap();
+    }
+
+    /// The session has ended with an error.
+    #[track_caller]
+    pub(crate) fn failure(&self) -> &SessionError {
+        match &self.ended {
+            Some(Err(error)) => error,
+            other => panic!("the session has not failed: {other:?}"),
+        }
+    }
+
+    fn pump(&mut self) {
+        while let Some(mut transmit) = self.session.poll_transmit(CID, self.now) {
+            let bytes = transmit.copy_to_bytes(transmit.remaining());
+            self.script.receive(&bytes);
+        }
+        self.drain();
+    }
+
+    fn deliver(&mut self) {
+        let mut bytes = self.script.transmit();
+        while bytes.has_remaining() && self.closed.is_none() {
+            let filled = self.fill(&mut bytes);
+            assert!(filled > 0, "the session takes no bytes");
+            self.session.handle_received(CID, filled, self.now);
+            self.drain();
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut Bytes) -> usize {
+        let mut filled = 0;
+        for slice in &mut self.session.receive_slices(CID) {
+            let len = slice.len().min(bytes.remaining());
+            bytes.copy_to_slice(&mut slice[..len]);
+            filled += len;
+        }
+        filled
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Connect { cid, .. } => self.session.handle_connected(cid, self.now),
+                Output::Disconnect { abortive, .. } => self.closed = Some(abortive),
+                Output::Completed { itt, result } => {
+                    let earlier = self.completed.insert(itt, result);
+                    assert!(earlier.is_none(), "task {itt} ended twice");
+                }
+                Output::Notice(notice) => self.notices.push(notice),
+                Output::Ended(result) => {
+                    assert!(self.ended.is_none(), "the session ended twice");
+                    self.ended = Some(result);
+                }
+                other => self.outputs.push(other),
+            }
+        }
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.script.assert_no_violations();
+        }
+    }
+}
+
+/// The LUN field of a flat unit number below 256 (SAM-5 §4.7).
+pub(crate) const fn wire_lun(number: u8) -> u64 {
+    (number as u64) << 48
+}

@@ -1,0 +1,40 @@
+//! Any bytes are SCSI data or an error, never a panic; what is printed of them neither.
+#![no_main]
+
+use iscsi_pdu::scsi::{
+    Cdb, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense,
+    StandardInquiry, vpd,
+};
+use libfuzzer_sys::fuzz_target;
+
+fn show(value: &impl std::fmt::Debug) {
+    let _ = format!("{value:?}");
+}
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(sense) = Sense::decode(data) {
+        let _ = format!("{sense}");
+    }
+    if let Ok(identification) = vpd::DeviceIdentification::decode(data) {
+        show(&identification.logical_unit_name());
+    }
+    show(&StandardInquiry::decode(data));
+    show(&vpd::SupportedPages::decode(data));
+    show(&vpd::UnitSerialNumber::decode(data));
+    show(&vpd::BlockLimits::decode(data));
+    show(&ReadCapacity10::decode(data));
+    show(&ReadCapacity16::decode(data));
+    show(&ReportLuns::decode(data));
+    show(&LbaStatus::decode(data));
+    show(&ModeParameters::decode_6(data));
+    show(&ModeParameters::decode_10(data));
+    if let Ok(cdb) = Cdb::new(data) {
+        show(&cdb);
+        assert_eq!(cdb.as_bytes(), data);
+    }
+    if let Some(lun) = data.first_chunk() {
+        let lun = Lun::from_bytes(*lun);
+        let _ = format!("{lun} {lun:?}");
+        assert!(lun.number().and_then(Lun::new).is_none_or(|again| again.number() == lun.number()));
+    }
+});
