@@ -65,12 +65,15 @@ fn digests(c: &mut Criterion) {
     for len in [48, 4096, 65536, 262_144] {
         let data = vec![0x5a; len];
         group.throughput(Throughput::Bytes(len as u64));
-        group.bench_function(len.to_string(), |b| {
+        group.bench_function(format!("{len} bytes"), |b| {
             b.iter(|| {
                 let mut crc = Crc32c::new();
                 crc.update(black_box(&data));
                 crc.finish()
             });
+        });
+        group.bench_function(format!("{len} bytes, crate crc32c"), |b| {
+            b.iter(|| crc32c::crc32c(black_box(&data)));
         });
     }
 }

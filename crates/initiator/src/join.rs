@@ -89,7 +89,7 @@ mod tests {
             async move {
                 running.set(running.get() + 1);
                 most.set(most.get().max(running.get()));
-                for _ in 0..number % 7 {
+                for _ in 0..=number % 7 {
                     tokio::task::yield_now().await;
                 }
                 running.set(running.get() - 1);

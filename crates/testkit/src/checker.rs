@@ -1,8 +1,9 @@
 //! A passive observer that knows the rules: it sees the PDUs of both sides, learns from those of the
 //! target what is negotiated, asked for and allowed, and notes what the initiator does against it.
 //!
-//! The names of the rules are those of the project's list of conformance rules: `SEQ` numbers,
-//! `LOG` login, `TXT` text, `WR` writes, `TMF` task management, `NOP` pings, `LGO` logout, and so on.
+//! The name of a rule starts with its subject: `SEQ` numbers and tags, `LOG` login, `TXT` text, `KEY`
+//! limits, `WR` write data, `TMF` task management, `NOP` pings, `LGO` logout, `SNK` SNACK, `DSC`
+//! discovery, `DIG` digests and padding, `ERR` and `LAY` the layout of a PDU.
 
 mod format;
 mod login;

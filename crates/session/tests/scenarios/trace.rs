@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
+use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_pdu::{Cid, Itt};
 use iscsi_session::{
     Command, Completion, Config, Notice, Output, Session, SessionError, TaskError, TransportError,
@@ -152,7 +153,7 @@ impl Trace {
     /// The session goes on: a command still gets through and back.
     #[track_caller]
     pub(crate) fn assert_usable(&mut self) {
-        let itt = self.submit(crate::pair::read(0, 0));
+        let itt = self.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
         let command = self.expect(Opcode::ScsiCommand);
         self.send(iscsi_testkit::pdus::scsi_response().itt(command.itt()));
         self.result(itt).unwrap();

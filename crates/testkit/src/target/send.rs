@@ -31,24 +31,18 @@ impl Target {
 
     fn next_outgoing(&mut self, id: ConnId) -> Option<Pdu> {
         let interleave = self.config.data_in.interleave;
-        let connection = self.connections.get_mut(id.0)?;
-        match connection.queue.pop_front()? {
-            Outgoing::Pdu(pdu) => Some(pdu),
-            Outgoing::Read(mut read) => {
-                let pdu = read.next_pdu();
-                if read.is_done() {
-                } else if interleave {
-                    // Not behind a response: it may be the one that ends this read.
-                    let queue = &mut connection.queue;
-                    let is_pdu = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Pdu(_));
-                    let at = queue.iter().position(is_pdu).unwrap_or(queue.len());
-                    queue.insert(at, Outgoing::Read(read));
-                } else {
-                    connection.queue.push_front(Outgoing::Read(read));
-                }
-                pdu
-            }
+        let queue = &mut self.connections.get_mut(id.0)?.queue;
+        let mut read = match queue.pop_front()? {
+            Outgoing::Pdu(pdu) => return Some(pdu),
+            Outgoing::Read(read) => read,
+        };
+        let pdu = read.next_pdu();
+        match (read.is_done(), interleave) {
+            (true, _) => {}
+            (false, true) => queue.push_back(Outgoing::Read(read)),
+            (false, false) => queue.push_front(Outgoing::Read(read)),
         }
+        pdu
     }
 
     /// Numbers a PDU, lets faults have it, and puts it on the wire.

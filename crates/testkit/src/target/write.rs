@@ -74,7 +74,6 @@ impl WriteTransfer {
     }
 
     /// Takes a Data-Out; `None` when it answers nothing that was asked.
-    /// The range that unsolicited data left over is returned once their last PDU has come.
     pub(crate) fn take(&mut self, pdu: &Pdu) -> Option<()> {
         if pdu.ttt() == NO_TAG {
             self.unsolicited?;
