@@ -9,6 +9,7 @@
 )]
 
 mod any_bytes;
+mod captures;
 mod command;
 mod disk;
 mod identity;

@@ -105,6 +105,7 @@ impl Connection {
         self.unsolicited.retain(|queued| *queued != itt);
         self.solicited.retain(|queued| *queued != itt);
         self.urgent.retain(|queued| *queued != Urgent::Task(itt));
+        self.ping = self.ping.filter(|ping| *ping != itt);
         self.outbox.withdraw_data_of(itt)
     }
 }

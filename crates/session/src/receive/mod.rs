@@ -46,7 +46,7 @@ impl Session {
             }
             TargetPdu::DataIn(pdu) => self.receive_data_in(cid, pdu, received.data_len),
             TargetPdu::R2t(pdu) => self.receive_r2t(cid, pdu),
-            TargetPdu::TaskManagementResponse(pdu) => self.receive_task_management(cid, pdu),
+            TargetPdu::TaskManagementResponse(pdu) => self.receive_task_management(cid, pdu, now),
             TargetPdu::TextResponse(pdu) => self.receive_text(cid, pdu, &data),
             TargetPdu::LogoutResponse(pdu) => self.receive_logout(cid, pdu),
             TargetPdu::NopIn(pdu) => self.receive_nop_in(cid, pdu, now),

@@ -1,5 +1,7 @@
 //! Task Management Function Responses (RFC 7143 §11.6).
 
+use std::time::Instant;
+
 use iscsi_pdu::{Cid, CmdSn, FunctionResponse, Itt, TaskFunction, TaskManagementResponse};
 
 use crate::Session;
@@ -13,6 +15,7 @@ impl Session {
         &mut self,
         cid: Cid,
         response: &TaskManagementResponse,
+        now: Instant,
     ) -> Result<(), SessionError> {
         if !self.take_stat_sn(cid, response.stat_sn)? {
             return Ok(());
@@ -28,7 +31,7 @@ impl Session {
         if ends_tasks(management.function, code) {
             self.conclude_managed(&management, issued_at);
         } else if let Some(itt) = management.referenced.filter(|_| management.internal) {
-            self.abort_refused(itt)?;
+            self.abort_refused(itt, now)?;
         }
         if !management.internal {
             self.outputs.push_back(Output::Managed { itt: response.itt, result: Ok(code) });
@@ -36,11 +39,12 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the tasks that the function concerned and that were sent before it.
+    /// Ends the tasks that the function concerned and that were sent before it. The function
+    /// itself has used up no CmdSN, so the next command carries the same one.
     fn conclude_managed(&mut self, management: &Management, issued_at: CmdSn) {
         let concerned = |(itt, task): (Itt, &Task)| {
             let scsi = task.as_scsi()?;
-            let before = task.cmd_sn.is_some_and(|sn| !sn.is_after(issued_at)) && task.is_sent();
+            let before = task.cmd_sn.is_some_and(|sn| sn.is_before(issued_at)) && task.is_sent();
             let meant = match management.function {
                 TaskFunction::AbortTask => management.referenced == Some(itt),
                 TaskFunction::AbortTaskSet
@@ -63,13 +67,16 @@ impl Session {
     }
 
     /// The target did not abort the task, so it may still end by itself. A caller that gave it up
-    /// gets its status; one that waited too long, or got damaged data, must not wait for ever.
-    fn abort_refused(&mut self, itt: Itt) -> Result<(), SessionError> {
+    /// gets its status, within the usual time limit; one that waited too long, or got damaged data,
+    /// must not wait for ever.
+    fn abort_refused(&mut self, itt: Itt, now: Instant) -> Result<(), SessionError> {
         let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else {
             return Ok(());
         };
         if task.aborting == Some(TaskError::Aborted) {
             task.aborting = None;
+            let deadline = self.config.timeouts.command.map(|timeout| now + timeout);
+            self.tasks.set_deadline(itt, deadline);
             return Ok(());
         }
         Err(SessionError::TimedOut(Timer::Command))

@@ -11,6 +11,8 @@ use super::{Task, TaskKind};
 /// finished task does not come back for a long time and never names another task.
 const SLOT_BITS: u32 = 12;
 const MAX_SLOTS: usize = 1 << SLOT_BITS;
+/// The bits of a tag that name its slot.
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// Invariant: with this generation the tag would be the reserved 0xffffffff for the last slot.
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
 
@@ -149,7 +151,7 @@ impl Slot {
 }
 
 const fn slot_of(itt: Itt) -> u32 {
-    itt.get() & ((1 << SLOT_BITS) - 1)
+    itt.get() & SLOT_MASK
 }
 
 #[cfg(test)]
@@ -181,10 +183,10 @@ mod tests {
         for slot in &mut set.slots {
             slot.generation = GENERATIONS - 1;
         }
-        let last = Itt::new((GENERATIONS - 1) << SLOT_BITS | (MAX_SLOTS as u32 - 1)).unwrap();
+        let last = Itt::new((GENERATIONS - 1) << SLOT_BITS | SLOT_MASK).unwrap();
         assert!(set.remove(last).is_some());
         let next = set.insert(ping()).unwrap();
-        assert_eq!(next.get(), MAX_SLOTS as u32 - 1);
+        assert_eq!(next.get(), SLOT_MASK);
         assert_ne!(Some(&next), tags.first());
     }
 

@@ -103,6 +103,13 @@ impl Trace {
         self.session.submit(command, self.now).unwrap()
     }
 
+    /// As [`logged_in`](Self::logged_in), for an initiator that never pings on its own.
+    pub(crate) fn without_pings() -> Self {
+        let mut config = config();
+        config.timeouts.nop_interval = None;
+        Self::established(config, &[])
+    }
+
     /// The next PDU of the session, which must be of this kind.
     #[track_caller]
     pub(crate) fn expect(&mut self, opcode: Opcode) -> Pdu {

@@ -39,7 +39,12 @@ impl Target {
         let pdu = read.next_pdu();
         match (read.is_done(), interleave) {
             (true, _) => {}
-            (false, true) => queue.push_back(Outgoing::Read(read)),
+            // Not behind a response: it may be the one that ends this read.
+            (false, true) => {
+                let is_pdu = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Pdu(_));
+                let at = queue.iter().position(is_pdu).unwrap_or(queue.len());
+                queue.insert(at, Outgoing::Read(read));
+            }
             (false, false) => queue.push_front(Outgoing::Read(read)),
         }
         pdu

@@ -1,0 +1,159 @@
+//! How commands end that do not end well: what is tried again, and what a lost session leaves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use iscsi_initiator::scsi::{Cdb, Lun, SenseKey, Status};
+use iscsi_initiator::{Disk, Error, Fault, Notice, Options, Session};
+use iscsi_testkit::fault::{Effect, Fault as Break};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::scsi::{Sense, status};
+use iscsi_testkit::target::Outcome;
+use support::{Rig, pattern, soon, until};
+
+async fn rig_with_disk() -> (Rig, Session, Disk) {
+    let rig = Rig::start(512, 4096, |_| {}).await;
+    let session = rig.session(Options::default()).await;
+    let disk = soon(session.disk()).await.unwrap();
+    (rig, session, disk)
+}
+
+#[tokio::test]
+async fn what_passes_by_itself_is_tried_again() {
+    let (rig, session, disk) = rig_with_disk().await;
+    let data = pattern(4096, 1);
+    for outcome in [
+        Outcome::status(status::BUSY),
+        Outcome::status(status::TASK_SET_FULL),
+        Outcome::check(Sense::RESET),
+        Outcome::check(Sense::new(2, 4, 1)),
+        Outcome::check(Sense::CRC_ERROR),
+    ] {
+        for _ in 0..3 {
+            rig.server.with(|target| target.end_next_with(outcome));
+        }
+        let before = session.retries();
+        soon(disk.write_at(512, data.clone())).await.unwrap();
+        assert_eq!(session.retries(), before + 3, "{outcome:?}");
+        rig.server.with(|target| target.end_next_with(outcome));
+        assert_eq!(soon(disk.read_at(512, 4096)).await.unwrap(), data, "{outcome:?}");
+        rig.server.with(|target| target.end_next_with(outcome));
+        soon(disk.flush()).await.ok();
+    }
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn what_does_not_pass_is_not() {
+    let (rig, session, disk) = rig_with_disk().await;
+    rig.server.with(|target| {
+        target.end_next_with(Outcome::status(status::RESERVATION_CONFLICT));
+        target.end_next_with(Outcome::check(Sense::new(3, 0x11, 0)));
+    });
+    let error = disk.write_at(0, vec![0; 512]).await.unwrap_err();
+    assert!(matches!(error, Error::Status { status: Status::RESERVATION_CONFLICT, .. }));
+    assert!(error.to_string().contains("another initiator"), "{error}");
+    let error = disk.read_at(0, 512).await.unwrap_err();
+    assert_eq!(error.sense().unwrap().key, SenseKey::MediumError);
+    assert_eq!((session.retries(), error.fault()), (0, Fault::Target));
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn raw_commands_are_sent_once() {
+    let (rig, session, disk) = rig_with_disk().await;
+    rig.server.with(|target| target.end_next_with(Outcome::status(status::BUSY)));
+    let unit = disk.unit();
+    let error = unit.execute(unit.command(Cdb::test_unit_ready())).await.unwrap_err();
+    assert!(matches!(error, Error::Status { status: Status::BUSY, .. }), "{error:?}");
+    assert_eq!(session.retries(), 0);
+}
+
+#[tokio::test]
+async fn a_reset_between_write_and_flush_is_told() {
+    let (rig, _session, disk) = rig_with_disk().await;
+    let reset = || rig.server.with(|target| target.end_next_with(Outcome::check(Sense::RESET)));
+    reset();
+    disk.write_at(0, vec![1; 512]).await.unwrap();
+    disk.flush().await.unwrap();
+    disk.write_at(0, vec![1; 512]).await.unwrap();
+    reset();
+    disk.read_at(0, 512).await.unwrap();
+    assert!(matches!(disk.flush().await, Err(Error::UnflushedWritesLost)));
+    disk.write_at(0, vec![1; 512]).await.unwrap();
+    disk.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_connection_ends_every_request_once_and_says_so() {
+    let (rig, session, disk) = rig_with_disk().await;
+    rig.server.with(|target| target.hold());
+    let before = rig.server.with(|target| target.commands().len());
+    let writes: Vec<_> = (0..20u64)
+        .map(|number| {
+            let disk = disk.clone();
+            tokio::spawn(async move { disk.write_at(number * 512, vec![7; 512]).await })
+        })
+        .collect();
+    until(|| rig.server.with(|target| target.commands().len() == before + 20)).await;
+    rig.server.stop().await;
+    for write in writes {
+        let error = soon(write).await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Session(_)), "{error:?}");
+        assert!(error.may_have_executed() && error.fault() == Fault::Network, "{error}");
+    }
+    assert!(matches!(soon(session.closed()).await, Err(Error::Session(_))));
+    assert!(matches!(soon(disk.read_at(0, 1)).await, Err(Error::Session(_))));
+    assert!(soon(session.logout()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_command_times_out_and_is_aborted() {
+    let (rig, session, disk) = rig_with_disk().await;
+    rig.server.with(|target| target.hold());
+    let unit = disk.unit();
+    let ready = unit.command(Cdb::test_unit_ready()).with_timeout(Duration::from_millis(50));
+    let error = soon(unit.execute(ready)).await.unwrap_err();
+    assert!(error.to_string().contains("TEST UNIT READY failed"), "{error}");
+    assert!(error.may_have_executed());
+    rig.server.with(|target| target.release());
+    soon(session.ping()).await.unwrap();
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_target_that_breaks_the_protocol_ends_the_session() {
+    let rig = Rig::start(512, 4096, |config| {
+        config.faults = vec![Break::sending(Opcode::NopIn, 0, Effect::SkipStatSn(5))];
+    })
+    .await;
+    let session = rig.session(Options::default()).await;
+    session.disk().await.unwrap();
+    drop(soon(session.ping()).await);
+    let error = soon(session.closed()).await.unwrap_err();
+    assert!(error.to_string().contains("does not speak iSCSI as it should"), "{error}");
+}
+
+#[tokio::test]
+async fn a_unit_is_reset_and_notices_are_passed_on() {
+    let (rig, session, disk) = rig_with_disk().await;
+    let mut notices = session.notices();
+    let response = soon(disk.unit().reset()).await.unwrap();
+    assert_eq!(response, iscsi_initiator::pdu::FunctionResponse::COMPLETE);
+    rig.server.with(|target| {
+        let mut message = iscsi_testkit::pdu::Pdu::new(Opcode::AsyncMessage);
+        message.set_u32(16, u32::MAX);
+        message.set(36, &[5]);
+        target.inject(iscsi_testkit::target::ConnId(0), message);
+    });
+    let notice = soon(notices.recv()).await.unwrap();
+    assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
+}
