@@ -289,7 +289,7 @@ impl Driver {
             let Link::Up(stream) = &self.link else { return Ok(()) };
             let mut slices = self.session.receive_slices(CID);
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
-            let count = match stream.try_read_vectored(&mut slices) {
+            let count = match transport::read(stream, &mut slices) {
                 Ok(0) => return Err(TransportError::Closed),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

@@ -111,7 +111,7 @@ pub use url::{Url, UrlError};
 pub use iscsi_pdu as pdu;
 pub use iscsi_pdu::scsi;
 pub use iscsi_session::{
-    Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget, LoginError,
-    Negotiated, Notice, Offer, Payload, ProtocolError, Secret, SessionError, Stats, SubmitError,
-    TargetCredentials, TaskError, Timeouts, Timer, TransportError,
+    AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget,
+    LoginError, Negotiated, Notice, Offer, Payload, ProtocolError, Secret, SessionError, Stats,
+    SubmitError, TargetCredentials, TaskError, Timeouts, Timer, TransportError,
 };

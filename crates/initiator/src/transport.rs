@@ -1,12 +1,13 @@
 //! TCP connections to portals.
 
-use std::io;
+use std::io::{self, IoSliceMut, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
 use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
+use tokio::io::Interest;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
@@ -112,6 +113,21 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_IDLE);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// Reads what is there into the slices, in order.
+///
+/// A read that does not fill them has emptied the socket; the runtime is told so, which saves the
+/// system call that would find out.
+pub(crate) fn read(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let room: usize = slices.iter().map(|slice| slice.len()).sum();
+    let mut count = None;
+    let result = stream.try_io(Interest::READABLE, || {
+        let read = (&*SockRef::from(stream)).read_vectored(slices)?;
+        count = Some(read);
+        if read < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(read) }
+    });
+    count.map_or(result, Ok)
 }
 
 /// Closes a connection. An abortive close resets it, so that nothing that is still buffered

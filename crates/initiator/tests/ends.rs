@@ -7,6 +7,7 @@
     reason = "a test may panic"
 )]
 
+#[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 
 use std::time::Duration;

@@ -7,6 +7,7 @@
     reason = "a test may panic"
 )]
 
+#[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::io::SeekFrom;
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey};
 use iscsi_initiator::{Error, Options};
-use iscsi_testkit::config::{Chap, DigestPolicy, Portal};
+use iscsi_testkit::config::{Chap, DigestPolicy, Portal, Redirect};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::Unit;
 use support::{Rig, TARGET, initiator, pattern, soon};
@@ -27,7 +28,8 @@ async fn writes_and_reads_of_any_size_and_alignment() {
     let session = rig.session(Options::default()).await;
     let disk = soon(session.disk()).await.unwrap();
     assert_eq!((disk.capacity(), disk.block_size()), (8192 * 512, 512));
-    for (offset, len) in [(0, 512), (512, 1 << 20), (1, 1), (1023, 2), (5000, 70_001), (4_194_303, 1)]
+    for (offset, len) in
+        [(0, 512), (512, 1 << 20), (1, 1), (1023, 2), (5000, 70_001), (4_194_303, 1)]
     {
         let data = pattern(len, offset as u8);
         soon(disk.write_at(offset, data.clone())).await.unwrap();
@@ -96,7 +98,7 @@ async fn long_requests_are_split_by_the_units_limits() {
 }
 
 #[tokio::test]
-async fn digests_chap_and_redirected_names_work_together() {
+async fn digests_and_mutual_chap_work_together() {
     let rig = Rig::start(512, 4096, |config| {
         config.chap = Some(Chap::new("me", "a long secret").mutual("you", "another secret"));
         config.keys.header_digest = DigestPolicy::Require;
@@ -141,6 +143,28 @@ async fn a_probe_costs_no_turn_of_its_own_and_survives_unit_attention() {
     assert_eq!(rig.server.with(|target| target.commands().len()), commands);
     disk.write_at(0, vec![1; 512]).await.unwrap();
     disk.flush().await.unwrap();
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn all_questions_go_out_before_any_is_answered() {
+    let rig = Rig::start(512, 64, |_| {}).await;
+    rig.server.with(|target| target.hold());
+    let session = rig.session(Options::default()).await;
+    // Nobody has asked for the disk, and no answer has come.
+    support::until(|| rig.server.with(|target| target.commands().len()) == 11).await;
+    rig.server.with(|target| target.release());
+    soon(session.disk()).await.unwrap();
+    assert_eq!(rig.server.with(|target| target.commands().len()), 11);
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_host_may_have_a_name_with_several_addresses() {
+    let rig = Rig::start(512, 64, |_| {}).await;
+    let url = format!("iscsi://localhost:{}/{TARGET}/0", rig.server.address().port());
+    let session = soon(initiator(Options::default()).connect(url)).await.unwrap();
+    soon(session.disk()).await.unwrap();
     rig.assert_clean();
 }
 
@@ -292,5 +316,66 @@ async fn a_session_answers_what_it_is() {
     let targets = soon(session.send_targets()).await.unwrap();
     assert_eq!(targets[0].name.as_str(), TARGET);
     assert!(session.stats().pdus_sent > 2);
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_redirected_login_ends_at_the_other_portal() {
+    let rig = Rig::start(512, 64, |_| {}).await;
+    let address = rig.server.address().to_string();
+    let gate = Rig::start(512, 8, |config| {
+        config.login.redirect =
+            Some(Redirect { address, permanent: false, after_authentication: false });
+    })
+    .await;
+    let session = gate.session(Options::default()).await;
+    assert_eq!(session.portal().unwrap().port, rig.server.address().port());
+    assert_eq!(soon(session.disk()).await.unwrap().capacity(), 64 * 512);
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_target_that_reads_no_list_of_algorithms_gets_a_single_one() {
+    let rig = Rig::start(512, 64, |config| {
+        let mut chap = Chap::new("me", "a long secret");
+        chap.no_lists = true;
+        chap.algorithms = vec![5];
+        config.chap = Some(chap);
+    })
+    .await;
+    let mut options = Options::default();
+    options.chap = Some(iscsi_initiator::Chap::new("me", "a long secret".into()));
+    let session = soon(rig.session(options)).await;
+    assert_eq!(rig.server.with(|target| target.accepted()), 2);
+    soon(session.disk()).await.unwrap();
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn both_directions_full_at_once_do_not_block_each_other() {
+    let rig = Rig::start(4096, 16384, |config| config.window = 128).await;
+    let mut options = Options::default();
+    options.max_bytes_in_flight = 256 << 20;
+    let session = rig.session(options).await;
+    let disk = session.disk().await.unwrap();
+    let data = Bytes::from(pattern(4 << 20, 1));
+    let tasks: Vec<_> = (0..16u64)
+        .map(|number| {
+            let (disk, data) = (disk.clone(), data.clone());
+            tokio::spawn(async move {
+                let offset = number % 8 * (4 << 20);
+                if number < 8 {
+                    return disk.write_at(offset, data).await.is_ok();
+                }
+                disk.read_at((32 << 20) + offset, 4 << 20)
+                    .await
+                    .is_ok_and(|read| read.len() == 4 << 20)
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert!(soon(task).await.unwrap());
+    }
+    assert!(rig.disk.holds(28 << 20, &data));
     rig.assert_clean();
 }

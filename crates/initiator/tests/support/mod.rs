@@ -8,18 +8,18 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
-pub const TARGET: &str = "iqn.2026-01.org.example:disk";
+pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
 
 /// A served target and its disk.
-pub struct Rig {
-    pub server: Server,
-    pub disk: RamDisk,
+pub(crate) struct Rig {
+    pub(crate) server: Server,
+    pub(crate) disk: RamDisk,
 }
 
 impl Rig {
     /// A target with one unit, changed by `change`.
-    pub async fn start(
+    pub(crate) async fn start(
         block_size: u32,
         blocks: u64,
         change: impl FnOnce(&mut TargetConfig),
@@ -32,44 +32,44 @@ impl Rig {
     }
 
     /// The URL of a path behind the portal.
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("iscsi://{}{path}", self.server.address())
     }
 
     /// The URL of a unit, with options.
-    pub fn unit_url(&self, lun: u16, options: &str) -> String {
+    pub(crate) fn unit_url(&self, lun: u16, options: &str) -> String {
         self.url(&format!("/{TARGET}/{lun}{options}"))
     }
 
     /// A session with unit 0.
-    pub async fn session(&self, options: Options) -> Session {
+    pub(crate) async fn session(&self, options: Options) -> Session {
         initiator(options).connect(self.unit_url(0, "")).await.unwrap()
     }
 
     /// Everything the initiator did was right.
-    pub fn assert_clean(&self) {
+    pub(crate) fn assert_clean(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
     }
 }
 
-pub fn initiator(mut options: Options) -> Initiator {
+pub(crate) fn initiator(mut options: Options) -> Initiator {
     options.use_environment = false;
     Initiator::with_options(INITIATOR, options).unwrap()
 }
 
 /// Bytes that tell their place.
-pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
+pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ (at / 251) as u8 ^ seed).collect()
 }
 
 /// Fails instead of hanging.
-pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.expect("the test hangs")
 }
 
 /// Waits until something holds that the other side brings about.
-pub async fn until(mut holds: impl FnMut() -> bool) {
+pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     soon(async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(1)).await;

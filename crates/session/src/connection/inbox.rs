@@ -3,7 +3,9 @@
 use std::io::IoSliceMut;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_pdu::{Bhs, Crc32c, Digest, FrameLayout, Header, Itt, TargetPdu};
+use iscsi_pdu::{
+    Bhs, Crc32c, DecodeError, Digest, FrameLayout, Header, Itt, TargetOpcode, TargetPdu,
+};
 
 use super::outbox::Digests;
 use crate::error::ProtocolError;
@@ -138,6 +140,10 @@ impl Inbox {
     ) -> Result<Option<(Header, FrameLayout)>, ProtocolError> {
         let Some(bhs) = self.unread().first_chunk::<{ Bhs::LEN }>() else { return Ok(None) };
         let bhs = Bhs::from_bytes(*bhs);
+        // What is no PDU is not waited for: its lengths mean nothing.
+        if digests.header == Digest::None && TargetOpcode::from_wire(bhs.opcode()).is_none() {
+            return Err(DecodeError::Opcode(bhs.opcode()).into());
+        }
         let layout = FrameLayout::of(&bhs, digests.header, digests.data);
         let header_len = Bhs::LEN + layout.ahs_len;
         let Some(bytes) = self.take(header_len + layout.header_digest_len) else { return Ok(None) };

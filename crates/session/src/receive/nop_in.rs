@@ -6,7 +6,7 @@ use iscsi_pdu::{Cid, Itt, NopIn};
 
 use crate::Session;
 use crate::connection::Urgent;
-use crate::error::SessionError;
+use crate::error::{ProtocolError, SessionError};
 use crate::output::Output;
 use crate::task::TaskKind;
 
@@ -35,6 +35,10 @@ impl Session {
         nop: &NopIn,
         now: Instant,
     ) -> Result<(), SessionError> {
+        if nop.ttt.is_some() {
+            // An answer that asks for an answer (RFC 7143 §11.19.1).
+            return Err(ProtocolError::Task { pdu: "NOP-In", itt }.into());
+        }
         if !self.take_stat_sn(cid, nop.stat_sn)? {
             return Ok(());
         }

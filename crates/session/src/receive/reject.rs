@@ -24,7 +24,8 @@ impl Session {
         }
         let reason = reject.reason;
         let why = TaskError::Rejected { reason, header: data.clone() };
-        match rejected_header(data).and_then(task_of) {
+        let itt = rejected_header(data).and_then(task_of);
+        match itt.filter(|itt| self.tasks.get(*itt).is_some()) {
             Some(itt) => self.request_rejected(itt, why, now)?,
             // Rejected data is sent again only if the target asks; the task's status follows.
             None => self.outputs.push_back(Output::Notice(Notice::Rejected { reason })),

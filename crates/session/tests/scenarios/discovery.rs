@@ -1,1 +1,255 @@
-//! discovery.
+//! Discovery sessions and SendTargets (RFC 7143 §4.3, appendix C).
+
+use std::time::Duration;
+
+use iscsi_pdu::{IscsiName, Itt};
+use iscsi_session::{
+    Config, DiscoveredTarget, Output, SessionError, SessionKind, SubmitError, TaskError, Timer,
+    decode_send_targets,
+};
+use iscsi_testkit::config::{Portal, TargetConfig};
+use iscsi_testkit::pdu::{NO_TAG, Pdu};
+use iscsi_testkit::text::Pairs;
+use iscsi_testkit::{expect, send};
+
+use crate::pair::{Pair, TARGET, config, read, target_config};
+use crate::trace::{Trace, wire_lun};
+
+fn discovery() -> Config {
+    let mut config = config();
+    config.kind = SessionKind::Discovery;
+    config
+}
+
+fn portal(name: &str, addresses: &[&str]) -> Portal {
+    let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
+    Portal { name: name.to_owned(), addresses }
+}
+
+/// How an exchange has ended; it must have.
+fn discovered(outputs: &[Output], tag: Itt) -> Result<Vec<DiscoveredTarget>, TaskError> {
+    let result = outputs.iter().find_map(|output| match output {
+        Output::Discovered { itt, result } if *itt == tag => Some(result.clone()),
+        _ => None,
+    });
+    result.expect("the exchange has not ended").map(|text| decode_send_targets(&text).unwrap())
+}
+
+fn discover(target: TargetConfig) -> Vec<DiscoveredTarget> {
+    let mut pair = Pair::logged_in(discovery(), target);
+    let tag = pair.session.send_targets(pair.now).unwrap();
+    pair.drive();
+    let targets = discovered(&pair.outputs, tag).unwrap();
+    pair.session.logout(pair.now);
+    pair.drive();
+    assert_eq!(pair.ended, Some(Ok(())));
+    pair.assert_no_violations();
+    targets
+}
+
+fn text_of(request: &Pdu) -> String {
+    String::from_utf8(request.data.to_vec()).unwrap()
+}
+
+/// DSC-01: a discovery session names no target, offers no digest, and takes no commands.
+#[test]
+fn dsc_01_login_of_a_discovery_session() {
+    let mut trace = Trace::new(discovery());
+    let request = trace.login(&[]);
+    let said = Pairs::split(&request.data).unwrap();
+    assert_eq!(said.get("SessionType"), Some("Discovery"));
+    assert_eq!(said.get("TargetName"), None);
+    assert_eq!(said.get("HeaderDigest").unwrap_or("None"), "None");
+    assert_eq!(said.get("DataDigest").unwrap_or("None"), "None");
+    assert_eq!(said.get("MaxConnections").unwrap_or("1"), "1");
+    assert_eq!(said.get("ErrorRecoveryLevel").unwrap_or("0"), "0");
+    assert_eq!(trace.session.submit(read(0, 1), trace.now), Err(SubmitError::WrongSession));
+    trace.silence();
+}
+
+/// DSC-01, NOP-01: a long idle discovery session asks for no sign of life that the target need not
+/// give, but answers one that it is asked for.
+#[test]
+fn dsc_01_pings_of_the_target_are_answered() {
+    let mut trace = Trace::established(discovery(), &[]);
+    send!(trace, nop_in { ttt: 5 });
+    expect!(trace, NopOut { itt: NO_TAG, ttt: 5 });
+}
+
+/// DSC-02, DSC-05, QRK-37, peers' fault 14: names with any number of addresses, of which the bad
+/// ones are left out.
+#[test]
+fn dsc_02_targets_with_their_addresses() {
+    let mut target = target_config(64);
+    target.discovery.targets = vec![
+        portal("iqn.2026-01.org.example:a", &["10.0.0.1:3260,1", "[2001:db8::1]:3260,2", "san,-1"]),
+        portal("iqn.2026-01.org.example:b", &[]),
+        portal("iqn.2026-01.org.example:c", &["0.0.0.0:3260,1", "[::]:3260,1", "10.0.0.2:3260,1"]),
+    ];
+    let targets = discover(target);
+    let hosts: Vec<Vec<&str>> = targets
+        .iter()
+        .map(|target| target.addresses.iter().map(|address| address.host.as_str()).collect())
+        .collect();
+    assert_eq!(hosts, [vec!["10.0.0.1", "2001:db8::1", "san"], vec![], vec!["10.0.0.2"]]);
+    assert_eq!(targets[0].addresses[2].portal_group_tag, None);
+}
+
+/// DSC-03, TXT-22, peers' fault 15: a list over many PDUs, split anywhere, marked or not.
+#[test]
+fn dsc_03_list_over_many_pdus() {
+    for with_continue in [false, true] {
+        for split in [1, 7, 20, 100] {
+            let mut target = target_config(64);
+            target.window = 1;
+            target.discovery.split = Some(split);
+            target.discovery.with_continue = with_continue;
+            target.discovery.targets = (0..10)
+                .map(|n| portal(&format!("iqn.2026-01.org.example:{n}"), &["10.0.0.1:3260,1"]))
+                .collect();
+            let targets = discover(target);
+            assert_eq!(targets.len(), 10);
+            assert!(targets.iter().all(|target| target.addresses.len() == 1));
+        }
+    }
+}
+
+/// DSC-03: ten thousand targets.
+#[test]
+fn dsc_03_ten_thousand_targets() {
+    let mut target = target_config(64);
+    target.discovery.targets =
+        (0..10_000).map(|n| portal(&format!("iqn.2026-01.org.example:{n}"), &[])).collect();
+    assert_eq!(discover(target).len(), 10_000);
+}
+
+/// DSC-03: a list without an end does not take all memory.
+#[test]
+fn dsc_03_endless_list_ends_the_session() {
+    let mut trace = Trace::established(discovery(), &[]);
+    let tag = trace.session.send_targets(trace.now).unwrap();
+    let part = vec![b'a'; 256 * 1024];
+    for ttt in 0..65 {
+        let itt = expect!(trace, TextRequest).itt();
+        send!(trace, text_response { itt: itt, ttt: ttt, last: false, data: part.clone() });
+        if trace.ended.is_some() {
+            break;
+        }
+    }
+    assert!(matches!(trace.failure(), SessionError::Protocol(_)));
+    assert!(discovered(&trace.outputs, tag).is_err());
+}
+
+/// DSC-04: what is asked for, in each kind of session; a name that is not the session's own
+/// cannot be asked for in a normal one.
+#[test]
+fn dsc_04_all_only_in_discovery() {
+    let other = IscsiName::parse("iqn.2026-01.org.example:other").unwrap();
+    let own = IscsiName::parse(TARGET).unwrap();
+    let mut trace = Trace::established(discovery(), &[]);
+    trace.session.send_targets(trace.now).unwrap();
+    let request = expect!(trace, TextRequest { is_final: true, ttt: NO_TAG, lun: 0 });
+    assert_eq!(text_of(&request), "SendTargets=All\0");
+    send!(trace, text_response { itt: request.itt() });
+    trace.session.send_target(&other, trace.now).unwrap();
+    let request = expect!(trace, TextRequest);
+    assert_eq!(text_of(&request), format!("SendTargets={other}\0"));
+    send!(trace, text_response { itt: request.itt() });
+
+    let mut trace = Trace::logged_in();
+    trace.session.send_targets(trace.now).unwrap();
+    let request = expect!(trace, TextRequest);
+    assert_eq!(text_of(&request), "SendTargets=\0");
+    send!(trace, text_response { itt: request.itt() });
+    trace.session.send_target(&own, trace.now).unwrap();
+    let request = expect!(trace, TextRequest);
+    assert_eq!(text_of(&request), format!("SendTargets={TARGET}\0"));
+    send!(trace, text_response { itt: request.itt() });
+    assert_eq!(trace.session.send_target(&other, trace.now), Err(SubmitError::WrongSession));
+}
+
+/// DSC-04: beside commands, in a normal session.
+#[test]
+fn dsc_04_own_addresses_beside_commands() {
+    let mut target = target_config(64);
+    target.discovery.targets = vec![portal(TARGET, &["10.0.0.1:3260,1", "10.0.0.2:3260,2"])];
+    let mut pair = Pair::logged_in(config(), target);
+    let command = pair.submit(read(0, 1));
+    let tag = pair.session.send_target(&IscsiName::parse(TARGET).unwrap(), pair.now).unwrap();
+    pair.drive();
+    assert!(pair.completed[&command].is_ok());
+    assert_eq!(discovered(&pair.outputs, tag).unwrap()[0].addresses.len(), 2);
+    pair.assert_no_violations();
+}
+
+/// DSC-06, UNH 18.4, peers' fault 15: keys that do not belong in a list change nothing.
+#[test]
+fn dsc_06_foreign_keys_have_no_effect() {
+    let mut target = target_config(64);
+    let foreign = [("MaxRecvDataSegmentLength", "512"), ("TargetAlias", "x"), ("Y-1", "z")];
+    target.discovery.foreign =
+        foreign.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let mut pair = Pair::logged_in(discovery(), target);
+    let before = pair.session.negotiated().cloned();
+    let tag = pair.session.send_targets(pair.now).unwrap();
+    pair.drive();
+    assert_eq!(discovered(&pair.outputs, tag).unwrap()[0].name.as_str(), TARGET);
+    assert_eq!(pair.session.negotiated().cloned(), before);
+}
+
+/// DSC-07: no targets are no error.
+#[test]
+fn dsc_07_empty_list() {
+    let mut target = target_config(64);
+    target.discovery.nothing = true;
+    assert_eq!(discover(target), []);
+}
+
+/// DSC-08: a target may just close a discovery session.
+#[test]
+fn dsc_08_target_drops_a_discovery_session() {
+    let mut trace = Trace::established(discovery(), &[]);
+    let tag = trace.session.send_targets(trace.now).unwrap();
+    expect!(trace, TextRequest);
+    trace.close();
+    assert!(matches!(trace.failure(), SessionError::Transport(_)));
+    let expected = matches!(
+        discovered(&trace.outputs, tag),
+        Err(TaskError::Session { sent: true, .. })
+    );
+    assert!(expected);
+}
+
+/// ERR-13: a target that does not answer does not hold the caller up for ever.
+#[test]
+fn silent_target_ends_the_exchange() {
+    let mut config = discovery();
+    config.timeouts.nop_interval = None;
+    let mut trace = Trace::established(config, &[]);
+    let tag = trace.session.send_targets(trace.now).unwrap();
+    expect!(trace, TextRequest);
+    trace.advance(Duration::from_secs(61));
+    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Command));
+    assert!(discovered(&trace.outputs, tag).is_err());
+}
+
+/// UNH 18.2, TXT-22, SEQ-02: an exchange goes on under its tag, with the target's tag and LUN, and
+/// each request has a CmdSN of its own.
+#[test]
+fn exchange_goes_on_with_the_tag_and_lun_of_the_target() {
+    let mut trace = Trace::established(discovery(), &[]);
+    let tag = trace.session.send_targets(trace.now).unwrap();
+    let first = expect!(trace, TextRequest { ttt: NO_TAG, lun: 0 });
+    for (round, last) in [(1, false), (2, false), (3, true)] {
+        let (itt, text) = (first.itt(), &b"TargetName=iqn.2026-01.org.example:a\0"[..]);
+        let lun = wire_lun(round);
+        let ttt = if last { NO_TAG } else { 0xabba_0000 + u32::from(round) };
+        send!(trace, text_response { itt: itt, ttt: ttt, lun: lun, last: last, data: text });
+        if !last {
+            let next = expect!(trace, TextRequest { itt: itt, ttt: ttt, lun: lun });
+            assert_eq!(next.cmd_sn(), first.cmd_sn() + u32::from(round));
+            assert!(next.data.is_empty());
+        }
+    }
+    assert_eq!(discovered(&trace.outputs, tag).unwrap().len(), 1);
+}

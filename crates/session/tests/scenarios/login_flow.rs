@@ -1,1 +1,365 @@
-//! login_flow.
+//! Logins from end to end: redirections, time limits, CHAP, terms (RFC 7143 §6.3, §11.13.5, §12.1).
+
+use std::time::Duration;
+
+use iscsi_pdu::Digest;
+use iscsi_session::{
+    AuthenticationError, Chap, ChapAlgorithm, Config, LoginError, Notice, Secret, Session,
+    SessionError, SessionKind, TargetCredentials, Timer,
+};
+use iscsi_testkit::config::{
+    Chap as TargetChap, DigestPolicy, Encoding, Redirect, Reflection, TargetConfig,
+};
+use iscsi_testkit::expect;
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+use iscsi_testkit::pdus::login_response;
+use iscsi_testkit::text::Pairs;
+
+use crate::pair::{Pair, config, entropy, pattern, read, target_config, write};
+use crate::trace::Trace;
+
+const USER: &str = "host";
+const SECRET: &[u8] = b"initiator secret";
+const TARGET_USER: &str = "disk";
+const TARGET_SECRET: &[u8] = b"the target's own";
+
+fn with_chap(mutual: bool) -> Config {
+    let mut config = config();
+    let mut chap = Chap::new(USER, Secret::from(SECRET.to_vec()));
+    if mutual {
+        let (user, secret) = (Some(TARGET_USER.to_owned()), Secret::from(TARGET_SECRET.to_vec()));
+        chap.target = Some(TargetCredentials { user, secret });
+    }
+    config.chap = Some(chap);
+    config
+}
+
+fn target_with_chap(algorithms: &[u8]) -> TargetConfig {
+    let mut target = target_config(64);
+    let mut chap = TargetChap::new(USER, SECRET).mutual(TARGET_USER, TARGET_SECRET);
+    chap.algorithms = algorithms.to_vec();
+    target.chap = Some(chap);
+    target
+}
+
+fn login_error(pair: &Pair) -> &LoginError {
+    match &pair.ended {
+        Some(Err(SessionError::Login(error))) => error,
+        other => panic!("the login has not failed: {other:?}"),
+    }
+}
+
+/// Redirects the login request that is due.
+fn redirect(trace: &mut Trace, permanent: bool, address: &str) -> Pdu {
+    let request = expect!(trace, LoginRequest);
+    let response = login_response().last(false).stages(request.csg(), 0).isid(request.isid());
+    let response = response.itt(request.itt()).login_status(1, if permanent { 2 } else { 1 });
+    trace.send(response.text(&[("TargetAddress", address)]));
+    request
+}
+
+fn said(request: &Pdu, key: &str) -> Option<String> {
+    Pairs::split(&request.data).unwrap().get(key).map(str::to_owned)
+}
+
+/// LOG-24, ISI-03: every form of address is followed; the login starts anew under the same names.
+#[test]
+fn log_24_redirection_is_followed() {
+    for (address, host, port) in [
+        ("10.0.0.2", "10.0.0.2", 3260),
+        ("10.0.0.2:3261", "10.0.0.2", 3261),
+        ("10.0.0.2:3260,1", "10.0.0.2", 3260),
+        ("san.example.org", "san.example.org", 3260),
+        ("[2001:db8::1]", "2001:db8::1", 3260),
+        ("[2001:db8::1]:860", "2001:db8::1", 860),
+    ] {
+        for permanent in [false, true] {
+            let mut trace = Trace::new(config());
+            let first = redirect(&mut trace, permanent, address);
+            let to = trace.connects[1].clone().unwrap();
+            assert_eq!((to.host.as_str(), to.port), (host, port));
+            let again = trace.login(&[]);
+            assert_eq!((again.tsih(), again.isid()), (0, first.isid()));
+            assert_eq!(again.cmd_sn(), first.cmd_sn());
+            assert_eq!(said(&again, "TargetName"), said(&first, "TargetName"));
+            let told = |notice: &Notice| matches!(notice, Notice::Redirected { permanent: told, .. } if *told == permanent);
+            assert!(trace.notices.iter().any(told));
+            trace.assert_usable();
+        }
+    }
+}
+
+/// LOG-24, QRK-27: a redirection after the authentication; the next portal wants one of its own.
+#[test]
+fn log_24_redirection_after_authentication() {
+    let mut target = target_with_chap(&[7]);
+    target.login.redirect = Some(Redirect {
+        address: "10.0.0.9:3261".to_owned(),
+        permanent: false,
+        after_authentication: true,
+    });
+    let mut config = with_chap(true);
+    config.max_redirects = 3;
+    let mut pair = Pair::new(config, target);
+    pair.drive();
+    assert_eq!(pair.ended, Some(Err(SessionError::RedirectLoop)));
+    assert_eq!((pair.connects, pair.target.accepted()), (4, 4));
+    pair.assert_no_violations();
+}
+
+/// LOG-24: a redirection that leads nowhere fails the login.
+#[test]
+fn log_24_redirection_without_an_address() {
+    for address in ["", "10.0.0.2:0", "10.0.0.2:99999", "[fe80::1"] {
+        let mut trace = Trace::new(config());
+        redirect(&mut trace, false, address);
+        assert!(matches!(trace.failure(), SessionError::Login(LoginError::Protocol(_))));
+        assert_eq!(trace.connects.len(), 1);
+    }
+}
+
+/// LOG-25: as many redirections as configured, and no more.
+#[test]
+fn log_25_redirections_in_a_circle_end() {
+    for limit in [0, 1, 8] {
+        let mut config = config();
+        config.max_redirects = limit;
+        let mut trace = Trace::new(config);
+        for _ in 0..limit {
+            redirect(&mut trace, false, "10.0.0.2");
+            assert_eq!(trace.ended, None);
+        }
+        redirect(&mut trace, false, "10.0.0.2");
+        assert_eq!(*trace.failure(), SessionError::RedirectLoop);
+        assert_eq!(trace.connects.len(), usize::from(limit) + 1);
+    }
+}
+
+/// LOG-26: a target may take its time, but not for ever.
+#[test]
+fn log_26_exchanges_are_bounded() {
+    for (rounds, succeeds) in [(0, true), (6, true), (20, true), (200, false), (100_000, false)] {
+        let mut target = target_config(64);
+        target.login.extra_rounds = rounds;
+        let mut pair = Pair::new(config(), target);
+        pair.drive();
+        assert_eq!(pair.session.negotiated().is_some(), succeeds);
+        if !succeeds {
+            assert!(matches!(login_error(&pair), LoginError::TooManyExchanges(_)));
+        }
+        pair.assert_no_violations();
+    }
+}
+
+/// LOG-18, LOG-19, SEQ-11: a refusal ends the login at the first attempt, and says whether another
+/// makes sense.
+#[test]
+fn log_18_refused_login_is_not_tried_again() {
+    for (class, detail) in [(2, 0), (2, 1), (2, 3), (2, 6), (3, 0), (3, 1), (3, 2), (9, 9)] {
+        let mut target = target_config(64);
+        target.login.refuse = Some((class, detail));
+        let mut pair = Pair::new(config(), target);
+        pair.drive();
+        let error = login_error(&pair);
+        assert_eq!(error.is_retryable(), class == 3);
+        assert_eq!(error.is_target_not_found(), (class, detail) == (2, 3));
+        assert_eq!(pair.connects, 1);
+    }
+}
+
+/// LOG-32: the time limit holds for all of it: no connection, a silent target, one that dawdles,
+/// one that redirects.
+#[test]
+fn log_32_login_has_one_time_limit() {
+    let late = Duration::from_secs(15);
+    let mut now = std::time::Instant::now();
+    let mut session = Session::new(config(), entropy(1), now);
+    assert_eq!(session.poll_timeout(), Some((now + late, Timer::Login)));
+    now += late;
+    session.handle_timeout(now);
+    let ended = std::iter::from_fn(|| session.poll_output()).last().unwrap();
+    let expected = SessionError::TimedOut(Timer::Login);
+    assert!(matches!(ended, iscsi_session::Output::Ended(Err(error)) if error == expected));
+
+    let mut target = target_config(64);
+    target.login.silent = true;
+    let mut pair = Pair::new(config(), target);
+    pair.drive();
+    pair.advance(late);
+    assert_eq!(pair.ended, Some(Err(expected.clone())));
+
+    let mut trace = Trace::new(config());
+    for _ in 0..7 {
+        redirect(&mut trace, false, "10.0.0.2");
+        trace.advance(late / 8);
+    }
+    assert_eq!(trace.ended, None);
+    expect!(trace, LoginRequest);
+    trace.advance(late / 8);
+    assert_eq!(*trace.failure(), expected);
+}
+
+/// LOG-32: once logged in, the limit is lifted.
+#[test]
+fn log_32_limit_ends_with_the_login() {
+    let mut config = config();
+    config.timeouts.nop_interval = None;
+    let mut trace = Trace::established(config, &[]);
+    assert_eq!(trace.session.poll_timeout(), None);
+    trace.advance(Duration::from_secs(3600));
+    trace.assert_usable();
+}
+
+/// CHP-01, CHP-16, peers' faults 1 and 19: every algorithm, one way and both ways, in both kinds of
+/// session, with values in both forms and a challenge of 1024 bytes.
+#[test]
+fn chp_01_every_algorithm_logs_in() {
+    for algorithm in [5, 6, 7, 8] {
+        for (mutual, discovery) in [(false, false), (true, false), (true, true)] {
+            for encoding in [Encoding::Hex, Encoding::Base64] {
+                let mut target = target_with_chap(&[algorithm]);
+                let chap = target.chap.as_mut().unwrap();
+                chap.discovery = true;
+                chap.encoding = encoding;
+                chap.challenge = pattern(if mutual { 1024 } else { 1 }, 9);
+                let mut config = with_chap(mutual);
+                if discovery {
+                    config.kind = SessionKind::Discovery;
+                }
+                Pair::logged_in(config, target).assert_no_violations();
+            }
+        }
+    }
+}
+
+/// CHP-06, CHP-09: whoever cannot prove itself gets no session.
+#[test]
+fn chp_06_wrong_secrets_fail() {
+    let mut target = target_with_chap(&[7]);
+    target.chap.as_mut().unwrap().initiator.secret = b"another secret".to_vec();
+    let mut pair = Pair::new(with_chap(false), target);
+    pair.drive();
+    assert!(login_error(&pair).is_authentication());
+
+    let mut target = target_with_chap(&[7]);
+    target.chap.as_mut().unwrap().target.as_mut().unwrap().secret = b"an impostor's".to_vec();
+    let mut pair = Pair::new(with_chap(true), target);
+    pair.drive();
+    let expected = LoginError::Authentication(AuthenticationError::WrongResponse);
+    assert_eq!(*login_error(&pair), expected);
+
+    let mut target = target_with_chap(&[7]);
+    target.chap.as_mut().unwrap().reflection = Reflection::Response;
+    let mut pair = Pair::new(with_chap(true), target);
+    pair.drive();
+    assert_eq!(*login_error(&pair), expected);
+}
+
+/// CHP-08, UNH 3.8, and the appendix of faults: the challenge of a login that is under way comes
+/// back in another one, which ends before the target learns the answer.
+#[test]
+fn chp_08_reflected_challenge_fails() {
+    let config = with_chap(true);
+    let mut target = target_with_chap(&[7]);
+    target.chap.as_mut().unwrap().reflection = Reflection::Challenge;
+    target.faults.push(Fault::sending(Opcode::LoginResponse, 2, Effect::Swallow));
+    let mut pair = Pair::new(config.clone(), target);
+    pair.drive();
+    let other = Session::new(config, entropy(2), pair.now);
+    let waiting = std::mem::replace(&mut pair.session, other);
+    pair.drive();
+    assert!(waiting.negotiated().is_none());
+    let expected = LoginError::Authentication(AuthenticationError::ReflectedChallenge);
+    assert_eq!(*login_error(&pair), expected);
+}
+
+/// LOG-31, CHP-14, peers' fault 25: with credentials there is no session without CHAP, whatever
+/// the target answers.
+#[test]
+fn log_31_no_session_without_chap() {
+    for method in ["None", "Reject", "NotUnderstood", "Irrelevant", "KRB5", ""] {
+        let mut target = target_config(64);
+        target.keys.answer("AuthMethod", method.into());
+        let mut pair = Pair::new(with_chap(false), target);
+        pair.drive();
+        assert!(matches!(pair.ended, Some(Err(SessionError::Login(_)))), "{method}");
+        pair.assert_no_violations();
+    }
+}
+
+/// LOG-31: the target wants CHAP of an initiator that has no credentials.
+#[test]
+fn log_31_credentials_are_missing() {
+    let mut pair = Pair::new(config(), target_with_chap(&[5]));
+    pair.drive();
+    assert!(login_error(&pair).is_authentication());
+}
+
+/// QRK-07: a target that cannot read a list of algorithms gets one more try, with MD5 alone.
+#[test]
+fn qrk_07_single_algorithm_is_the_second_try() {
+    let mut target = target_with_chap(&[5]);
+    target.chap.as_mut().unwrap().no_lists = true;
+    let mut pair = Pair::logged_in(with_chap(true), target);
+    assert_eq!(pair.connects, 2);
+    assert!(matches!(pair.notices.as_slice(), [Notice::SingleChapAlgorithm]));
+    pair.execute(read(0, 1)).unwrap();
+    pair.assert_no_violations();
+}
+
+/// QRK-07: no second try where a list was not sent, or where it cannot help.
+#[test]
+fn qrk_07_no_second_try_without_a_list() {
+    let mut config = with_chap(false);
+    config.chap.as_mut().unwrap().algorithms = vec![ChapAlgorithm::Md5];
+    let mut target = target_with_chap(&[5]);
+    target.chap.as_mut().unwrap().initiator.secret = b"another secret".to_vec();
+    let mut pair = Pair::new(config, target);
+    pair.drive();
+    assert!(login_error(&pair).is_authentication());
+    assert_eq!(pair.connects, 1);
+}
+
+/// ISI-01, and the appendix of faults: a random ISID says so in its two highest bits.
+#[test]
+fn isi_01_random_isid_on_the_wire() {
+    let mut trace = Trace::new(config());
+    let isid = trace.login(&[]).isid();
+    assert_eq!(isid.to_be_bytes()[2..], [0x80, 1, 2, 3, 0, 4]);
+}
+
+/// TXT-26, KEY-13, KEY-16, peers' faults 10, 16 and 17, QRK-25: whatever the target makes of the
+/// offers, its answers hold, and data gets through.
+#[test]
+fn peers_16_smaller_answers_to_every_key() {
+    let mut target = target_config(256);
+    target.window = 1;
+    let keys = &mut target.keys;
+    keys.header_digest = DigestPolicy::Require;
+    keys.data_digest = DigestPolicy::Require;
+    keys.max_connections = 1;
+    keys.initial_r2t = true;
+    keys.immediate_data = false;
+    keys.max_recv_data_segment_length = Some(512);
+    keys.max_burst_length = 512;
+    keys.first_burst_length = 512;
+    keys.default_time2wait = 60;
+    keys.default_time2retain = 0;
+    keys.max_outstanding_r2t = 1;
+    let mut pair = Pair::logged_in(config(), target);
+    let agreed = pair.session.negotiated().unwrap().clone();
+    assert_eq!((agreed.header_digest, agreed.data_digest), (Digest::Crc32c, Digest::Crc32c));
+    assert_eq!((agreed.initial_r2t, agreed.immediate_data), (true, false));
+    assert_eq!(agreed.target_max_recv_data_segment_length, 512);
+    assert_eq!((agreed.max_burst_length, agreed.first_burst_length), (512, 512));
+    assert_eq!((agreed.default_time2wait, agreed.default_time2retain), (60, 0));
+    assert_eq!((agreed.max_outstanding_r2t, agreed.max_connections), (1, 1));
+    for lba in 0..4 {
+        let data = pattern(16 * 512, u64::from(lba));
+        pair.execute(write(lba * 16, data.clone())).unwrap();
+        assert_eq!(pair.execute(read(lba * 16, 16)).unwrap().data, data);
+    }
+    pair.assert_no_violations();
+}

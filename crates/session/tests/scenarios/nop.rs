@@ -1,1 +1,249 @@
-//! nop.
+//! Pings in both directions (RFC 7143 §11.18, §11.19).
+
+use std::time::Duration;
+
+use bytes::Buf;
+use iscsi_pdu::Cid;
+use iscsi_session::{Output, SessionError, Timer};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::NO_TAG;
+use iscsi_testkit::{expect, send};
+
+use crate::pair::{Pair, config, pattern, read, target_config, write};
+use crate::trace::{Trace, wire_lun};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// NOP-01, UNH 15.1, QRK-14, QRK-24, and the appendix of faults: tag and LUN come back; zero is a
+/// tag like any other.
+#[test]
+fn nop_01_ping_is_answered_with_its_tag_and_lun() {
+    for (ttt, lun) in [(0, 0), (0, wire_lun(9)), (0xabba_abba, wire_lun(255)), (NO_TAG - 1, 0)] {
+        let mut trace = Trace::logged_in();
+        send!(trace, nop_in { ttt: ttt, lun: lun });
+        let next = trace.script.numbers();
+        let answer = expect!(trace, NopOut {
+            itt: NO_TAG,
+            ttt: ttt,
+            lun: lun,
+            immediate: true,
+            is_final: true,
+            cmd_sn: next.exp_cmd_sn,
+            exp_stat_sn: next.stat_sn,
+        });
+        assert!(answer.data.is_empty());
+        trace.silence();
+        trace.assert_usable();
+    }
+}
+
+/// NOP-01, peers' fault 24: an answer overtakes whatever waits to be sent.
+#[test]
+fn nop_01_answer_does_not_wait_behind_data() {
+    let mut pair = Pair::logged_in(config(), target_config(65_536));
+    pair.submit(write(0, pattern(16 << 20, 1)));
+    let link = pair.link(0);
+    let first = pair.session.poll_transmit(Cid(0), pair.now).unwrap().copy_to_bytes(4096);
+    pair.target.receive(link, &first);
+    pair.target.ping(link, 0);
+    pair.drive_receive();
+    let mut rest = 0;
+    while !pair.target.received().iter().any(|(_, pdu)| pdu.is(Opcode::NopOut)) {
+        let mut transmit = pair.session.poll_transmit(Cid(0), pair.now).unwrap();
+        let bytes = transmit.copy_to_bytes(transmit.remaining());
+        rest += bytes.len();
+        pair.target.receive(link, &bytes);
+    }
+    assert!(rest < 8 << 20, "it waited behind {rest} bytes");
+    pair.drive();
+    pair.assert_no_violations();
+}
+
+/// NOP-02: a NOP-In without a tag wants no answer.
+#[test]
+fn nop_02_no_answer_without_a_tag() {
+    let mut trace = Trace::logged_in();
+    send!(trace, nop_in { ttt: NO_TAG, lun: wire_lun(1) });
+    trace.silence();
+    trace.assert_usable();
+}
+
+/// NOP-03, NOP-08, UNH 15.2, SEQ-26: after silence a ping of the session's own, immediate, which
+/// acknowledges what has come; its answer uses a StatSN up, and all is quiet again.
+#[test]
+fn nop_03_ping_after_silence() {
+    let mut trace = Trace::logged_in();
+    let message = send!(trace, async_message { event: 255 });
+    let cmd_sn = trace.script.numbers().exp_cmd_sn;
+    for round in 0..3 {
+        trace.advance(14 * SECOND);
+        trace.silence();
+        trace.advance(SECOND);
+        let exp_stat_sn = message.stat_sn() + 1 + round;
+        let ping = expect!(trace, NopOut {
+            ttt: NO_TAG,
+            lun: 0,
+            immediate: true,
+            cmd_sn: cmd_sn,
+            exp_stat_sn: exp_stat_sn,
+        });
+        assert_ne!(ping.itt(), NO_TAG);
+        trace.silence();
+        send!(trace, nop_in { itt: ping.itt(), stat_sn: exp_stat_sn });
+    }
+    assert_eq!(trace.ended, None);
+}
+
+/// NOP-03: the ping of the caller comes back with the time it took.
+#[test]
+fn nop_03_ping_of_the_caller_is_timed() {
+    let mut trace = Trace::logged_in();
+    let tag = trace.session.ping(trace.now).unwrap();
+    expect!(trace, NopOut { itt: tag.get(), ttt: NO_TAG, lun: 0 });
+    trace.advance(SECOND / 4);
+    send!(trace, nop_in { itt: tag.get() });
+    let answered = |output: &Output| {
+        matches!(output, Output::Ponged { itt, result: Ok(time) } if *itt == tag && *time == SECOND / 4)
+    };
+    assert!(trace.outputs.iter().any(answered));
+}
+
+/// NOP-03, SEQ-19: an answer to a ping that was never sent is no answer to anything.
+#[test]
+fn nop_03_answer_to_no_ping_ends_the_session() {
+    let mut trace = Trace::logged_in();
+    let itt = trace.submit(read(0, 1));
+    expect!(trace, ScsiCommand);
+    send!(trace, nop_in { itt: itt.get() });
+    assert!(matches!(trace.failure(), SessionError::Protocol(_)));
+}
+
+/// NOP-04: a ping of the target uses no StatSN up, but one that is ahead reveals a loss.
+#[test]
+fn nop_04_ping_shows_the_next_stat_sn() {
+    let mut trace = Trace::logged_in();
+    let next = trace.script.numbers().stat_sn;
+    for ttt in [NO_TAG, 1, NO_TAG] {
+        send!(trace, nop_in { ttt: ttt, stat_sn: next });
+    }
+    expect!(trace, NopOut { exp_stat_sn: next });
+    trace.assert_usable();
+    send!(trace, nop_in { stat_sn: next + 2 });
+    assert!(matches!(trace.failure(), SessionError::Protocol(_)));
+}
+
+/// NOP-05: both tags at once make no sense; data that nobody asked for do no harm.
+#[test]
+fn nop_05_both_tags_are_a_format_error() {
+    let mut trace = Trace::logged_in();
+    send!(trace, nop_in { ttt: 3, data: vec![7; 100] });
+    let answer = expect!(trace, NopOut { ttt: 3 });
+    assert!(answer.data.is_empty());
+    trace.assert_usable();
+    let ping = trace.session.ping(trace.now).unwrap();
+    expect!(trace, NopOut);
+    send!(trace, nop_in { itt: ping.get(), ttt: 3 });
+    assert!(matches!(trace.failure(), SessionError::Protocol(_)));
+}
+
+/// NOP-06: what an answer echoes is not looked at.
+#[test]
+fn nop_06_echoed_data_is_ignored() {
+    let mut trace = Trace::logged_in();
+    let ping = trace.session.ping(trace.now).unwrap();
+    expect!(trace, NopOut);
+    send!(trace, nop_in { itt: ping.get(), data: vec![7; 4096] });
+    assert!(trace.outputs.iter().any(|output| matches!(output, Output::Ponged { .. })));
+    trace.assert_usable();
+}
+
+/// NOP-07, ERR-13: no sign of life after a ping is the end of the connection.
+#[test]
+fn nop_07_silence_after_a_ping_ends_the_session() {
+    let mut trace = Trace::logged_in();
+    let itt = trace.submit(read(0, 1).with_timeout(3600 * SECOND));
+    expect!(trace, ScsiCommand);
+    trace.advance(15 * SECOND);
+    expect!(trace, NopOut);
+    trace.advance(29 * SECOND);
+    assert_eq!(trace.ended, None);
+    trace.advance(SECOND);
+    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::NopResponse));
+    assert!(trace.result(itt).is_err());
+}
+
+/// NOP-07: any PDU of the target is a sign of life, with a ping outstanding and without.
+#[test]
+fn nop_07_any_pdu_is_a_sign_of_life() {
+    let mut trace = Trace::logged_in();
+    for _ in 0..10 {
+        trace.advance(10 * SECOND);
+        send!(trace, nop_in {});
+    }
+    trace.silence();
+    trace.advance(15 * SECOND);
+    expect!(trace, NopOut);
+    for _ in 0..10 {
+        trace.advance(20 * SECOND);
+        send!(trace, nop_in {});
+    }
+    trace.silence();
+    assert_eq!(trace.ended, None);
+}
+
+/// NOP-07: a long command alone is no sign of life, and none of death: pings go on beside it.
+#[test]
+fn nop_07_pings_go_on_beside_a_long_command() {
+    let mut trace = Trace::logged_in();
+    let itt = trace.submit(read(0, 1).with_timeout(3600 * SECOND));
+    expect!(trace, ScsiCommand);
+    for _ in 0..20 {
+        trace.advance(15 * SECOND);
+        let ping = expect!(trace, NopOut);
+        send!(trace, nop_in { itt: ping.itt() });
+    }
+    send!(trace, data_in { itt: itt.get(), data: vec![1; 512], status: 0 });
+    assert!(trace.result(itt).is_ok());
+}
+
+/// REJ-03, NOP-07: a target that refuses the session's ping is alive, and is asked again.
+#[test]
+fn nop_07_refused_ping_is_a_sign_of_life() {
+    let mut trace = Trace::logged_in();
+    for _ in 0..4 {
+        trace.advance(15 * SECOND);
+        let ping = expect!(trace, NopOut);
+        trace.send(iscsi_testkit::pdus::reject(&ping).response(5));
+    }
+    trace.advance(10 * SECOND);
+    assert_eq!(trace.ended, None);
+}
+
+/// NOP-08, SEQ-07: pings of both sides pass a closed window.
+#[test]
+fn nop_08_pings_pass_a_closed_window() {
+    let mut trace = Trace::with_closed_window();
+    let waits = trace.submit(read(0, 1));
+    let command = trace.submit(read(1, 1));
+    send!(trace, nop_in { ttt: 1 });
+    expect!(trace, NopOut { itt: NO_TAG, ttt: 1 });
+    let ping = trace.session.ping(trace.now).unwrap();
+    expect!(trace, NopOut { itt: ping.get(), immediate: true });
+    trace.silence();
+    trace.script.set_window(2);
+    send!(trace, nop_in { itt: ping.get() });
+    for itt in [waits, command] {
+        expect!(trace, ScsiCommand { itt: itt.get() });
+    }
+}
+
+/// Peers' fault 11: an idle hour, and the session is as good as new.
+#[test]
+fn idle_session_lives_on() {
+    let mut pair = Pair::logged_in(config(), target_config(256));
+    pair.advance(3600 * SECOND);
+    assert_eq!(pair.ended, None);
+    pair.execute(read(0, 1)).unwrap();
+    assert!(pair.target.received().iter().filter(|(_, pdu)| pdu.is(Opcode::NopOut)).count() > 200);
+    pair.assert_no_violations();
+}

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use iscsi_pdu::scsi::{Cdb, Lun};
-use iscsi_pdu::{Cid, Itt};
+use iscsi_pdu::{Cid, Itt, TargetAddress};
 use iscsi_session::{
     Command, Completion, Config, Notice, Output, Session, SessionError, TaskError, TransportError,
 };
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
-use iscsi_testkit::pdus::Template;
+use iscsi_testkit::pdus::{Template, scsi_response};
 use iscsi_testkit::script::Script;
 
 use crate::pair::{config, entropy};
@@ -48,7 +48,9 @@ pub(crate) struct Trace {
     /// Everything else that came out.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
-    /// How the connection was closed: whether it was reset.
+    /// Where each connection was asked to go.
+    pub(crate) connects: Vec<Option<TargetAddress>>,
+    /// How the connection was closed, unless it stands: whether it was reset.
     pub(crate) closed: Option<bool>,
     pub(crate) ended: Option<Result<(), SessionError>>,
 }
@@ -64,6 +66,7 @@ impl Trace {
             completed: BTreeMap::new(),
             outputs: Vec::new(),
             notices: Vec::new(),
+            connects: Vec::new(),
             closed: None,
             ended: None,
         };
@@ -108,6 +111,25 @@ impl Trace {
         let mut config = config();
         config.timeouts.nop_interval = None;
         Self::established(config, &[])
+    }
+
+    /// As [`logged_in`](Self::logged_in), with room for so many commands.
+    pub(crate) fn with_window(window: u32) -> Self {
+        let mut trace = Self::new(config());
+        trace.script.set_window(window);
+        trace.login(&[]);
+        trace
+    }
+
+    /// After one command, the target takes no more.
+    pub(crate) fn with_closed_window() -> Self {
+        let mut trace = Self::with_window(1);
+        let itt = trace.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
+        trace.expect(Opcode::ScsiCommand);
+        trace.script.set_window(0);
+        trace.send(scsi_response().itt(itt.get()));
+        assert_eq!(trace.session.window(), 0);
+        trace
     }
 
     /// The next PDU of the session, which must be of this kind.
@@ -162,7 +184,7 @@ impl Trace {
     pub(crate) fn assert_usable(&mut self) {
         let itt = self.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
         let command = self.expect(Opcode::ScsiCommand);
-        self.send(iscsi_testkit::pdus::scsi_response().itt(command.itt()));
+        self.send(scsi_response().itt(command.itt()));
         self.result(itt).unwrap();
     }
 
@@ -175,7 +197,8 @@ impl Trace {
         }
     }
 
-    fn pump(&mut self) {
+    /// Takes everything that the session has to say.
+    pub(crate) fn pump(&mut self) {
         while let Some(mut transmit) = self.session.poll_transmit(CID, self.now) {
             let bytes = transmit.copy_to_bytes(transmit.remaining());
             self.script.receive(&bytes);
@@ -185,7 +208,9 @@ impl Trace {
 
     fn deliver(&mut self) {
         let mut bytes = self.script.transmit();
-        while bytes.has_remaining() && self.closed.is_none() {
+        let connection = self.connects.len();
+        // What comes after the session has closed the connection is lost.
+        while bytes.has_remaining() && self.closed.is_none() && connection == self.connects.len() {
             let filled = self.fill(&mut bytes);
             assert!(filled > 0, "the session takes no bytes");
             self.session.handle_received(CID, filled, self.now);
@@ -203,10 +228,19 @@ impl Trace {
         filled
     }
 
+    fn connect(&mut self, address: Option<TargetAddress>) {
+        if !self.connects.is_empty() {
+            self.script.reconnect();
+        }
+        self.connects.push(address);
+        self.closed = None;
+        self.session.handle_connected(CID, self.now);
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Connect { cid, .. } => self.session.handle_connected(cid, self.now),
+                Output::Connect { address, .. } => self.connect(address),
                 Output::Disconnect { abortive, .. } => self.closed = Some(abortive),
                 Output::Completed { itt, result } => {
                     let earlier = self.completed.insert(itt, result);
