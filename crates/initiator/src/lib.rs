@@ -73,6 +73,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod capacity;
 mod disk;
 mod driver;
 mod error;
@@ -96,13 +97,14 @@ mod transport;
 mod unit_state;
 pub mod url;
 
+pub use capacity::Capacity;
 pub use disk::Disk;
 pub use error::{Error, Fault, LoginFailure, SessionFailure};
 pub use initiator::Initiator;
 pub use logical_unit::LogicalUnit;
 pub use name::default_name;
 pub use options::Options;
-pub use profile::{Capacity, Profile};
+pub use profile::Profile;
 pub use session::Session;
 pub use stream::DiskStream;
 pub use transport::ConnectError;
@@ -115,3 +117,19 @@ pub use iscsi_session::{
     LoginError, Negotiated, Notice, Offer, Payload, ProtocolError, Secret, SessionError, Stats,
     SubmitError, TargetCredentials, TaskError, Timeouts, Timer, TransportError,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_go_to_any_task() {
+        fn shared<T: Clone + Send + Sync + 'static>() {}
+        fn sent<T: Send + 'static>() {}
+        shared::<Initiator>();
+        shared::<Session>();
+        shared::<LogicalUnit>();
+        shared::<Disk>();
+        sent::<DiskStream>();
+    }
+}

@@ -28,7 +28,8 @@ const RESET: u8 = 0x29;
 /// methods. Addresses and lengths are in logical blocks.
 ///
 /// The methods try again what passes by itself, as the table in the [crate documentation](crate)
-/// says; [`execute`](Self::execute) does not. Dropping a future gives its command up.
+/// says; [`execute`](Self::execute) does not. Dropping a future gives its command up. Unlike those
+/// of a [`Disk`], writes to the same block are not kept in order.
 #[derive(Clone, Debug)]
 pub struct LogicalUnit {
     session: Session,
@@ -171,9 +172,9 @@ impl LogicalUnit {
     /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Error::Length`] when the
     /// unit moves fewer bytes, [`Error::OutOfRange`] beyond what the unit's commands can address.
     pub async fn read(&self, lba: u64, blocks: u32) -> Result<BytesMut, Error> {
-        let profile = self.profile().await?;
-        let len = bytes_of(blocks, &profile);
-        self.read_all(Transfer::read(read_cdb(&profile, lba, blocks)?, len)).await
+        let capacity = self.profile().await?.capacity;
+        let len = capacity.bytes_of(blocks);
+        self.read_all(Transfer::read(capacity.read_command(lba, blocks)?, len)).await
     }
 
     /// Reads whole blocks from `lba` on into a buffer, which comes back filled. The buffer's
@@ -182,9 +183,9 @@ impl LogicalUnit {
     /// # Errors
     /// As [`read`](Self::read); [`Error::NotWholeBlocks`] when the buffer ends within a block.
     pub async fn read_into(&self, lba: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
-        let profile = self.profile().await?;
-        let blocks = blocks_of(buffer.len(), &profile)?;
-        self.read_all(Transfer::read_into(read_cdb(&profile, lba, blocks)?, buffer)).await
+        let capacity = self.profile().await?.capacity;
+        let blocks = capacity.blocks_of(buffer.len())?;
+        self.read_all(Transfer::read_into(capacity.read_command(lba, blocks)?, buffer)).await
     }
 
     /// Sends a command whose whole buffer must be filled.
@@ -212,9 +213,8 @@ impl LogicalUnit {
         data: Payload,
         extent: Option<Arc<Extent>>,
     ) -> Result<(), Error> {
-        let profile = self.profile().await?;
-        let blocks = blocks_of(data.len(), &profile)?;
-        let cdb = write_cdb(&profile, lba, blocks)?;
+        let capacity = self.profile().await?.capacity;
+        let cdb = capacity.write_command(lba, capacity.blocks_of(data.len())?)?;
         self.modify(Transfer::write(cdb, data).within(extent)).await
     }
 
@@ -226,10 +226,7 @@ impl LogicalUnit {
     /// between a write through this session and this flush.
     pub async fn flush(&self) -> Result<(), Error> {
         let profile = self.profile().await?;
-        let cdb = match profile.capacity.long_commands {
-            true => Cdb::synchronize_cache_16(0, 0),
-            false => Cdb::synchronize_cache_10(0, 0),
-        };
+        let cdb = profile.capacity.flush_command();
         let flush = self.state.unflushed.begin_flush();
         match self.query(cdb, 0).await {
             Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
@@ -362,42 +359,4 @@ impl LogicalUnit {
 /// Whether the unit does not know the command, or a field of it.
 pub(crate) fn is_refused(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
-}
-
-fn bytes_of(blocks: u32, profile: &Profile) -> usize {
-    blocks as usize * profile.capacity.block_size as usize
-}
-
-fn blocks_of(len: usize, profile: &Profile) -> Result<u32, Error> {
-    let block_size = profile.capacity.block_size;
-    let blocks = u32::try_from(len / block_size as usize).ok();
-    let whole = blocks.filter(|_| len.is_multiple_of(block_size as usize));
-    whole.ok_or(Error::NotWholeBlocks { len, block_size })
-}
-
-fn read_cdb(profile: &Profile, lba: u64, blocks: u32) -> Result<Cdb, Error> {
-    if profile.capacity.long_commands {
-        return Ok(Cdb::read_16(lba, blocks));
-    }
-    let (lba, blocks) = short_address(profile, lba, blocks)?;
-    Ok(Cdb::read_10(lba, blocks))
-}
-
-fn write_cdb(profile: &Profile, lba: u64, blocks: u32) -> Result<Cdb, Error> {
-    if profile.capacity.long_commands {
-        return Ok(Cdb::write_16(lba, blocks));
-    }
-    let (lba, blocks) = short_address(profile, lba, blocks)?;
-    Ok(Cdb::write_10(lba, blocks))
-}
-
-/// Address and length as commands of 10 bytes hold them.
-fn short_address(profile: &Profile, lba: u64, blocks: u32) -> Result<(u32, u16), Error> {
-    let block_size = u64::from(profile.capacity.block_size);
-    let short = u32::try_from(lba).ok().zip(u16::try_from(blocks).ok());
-    short.ok_or_else(|| Error::OutOfRange {
-        offset: lba.saturating_mul(block_size),
-        len: u64::from(blocks) * block_size,
-        capacity: profile.capacity.bytes(),
-    })
 }

@@ -9,9 +9,10 @@ use iscsi_pdu::scsi::{
     AdditionalSense, Cdb, DeviceType, FormatError, ModeParameters, StandardInquiry,
 };
 
+use crate::capacity::Capacity;
 use crate::error::Error;
 use crate::logical_unit::LogicalUnit;
-use crate::profile::{Capacity, Profile};
+use crate::profile::Profile;
 
 /// Room for a vital product data page.
 const PAGE_LEN: u16 = 1024;

@@ -90,7 +90,10 @@ impl Session {
     /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk`].
     pub async fn disk(&self) -> Result<Disk, Error> {
         let lun = self.shared.lun.ok_or(Error::NoUnitNamed)?;
-        let disk = self.logical_unit(lun).disk().await?;
+        let disk = match self.logical_unit(lun).disk().await {
+            Err(Error::NoSuchUnit(_)) => self.disk_as_reported(lun).await?,
+            result => result?,
+        };
         if let Some(expected) = &self.shared.serial_number {
             let found = disk.profile().serial_number.clone().unwrap_or_default();
             if found != *expected {
@@ -98,6 +101,18 @@ impl Session {
             }
         }
         Ok(disk)
+    }
+
+    /// The disk of a number above 255 at a target that does not use flat space addressing there:
+    /// its own list of units says how it wants to be asked.
+    async fn disk_as_reported(&self, lun: Lun) -> Result<Disk, Error> {
+        let other = lun.number().filter(|number| *number > 255).and_then(Lun::on_bus);
+        match other {
+            Some(other) if self.report_luns().await?.contains(&other) => {
+                self.logical_unit(other).disk().await
+            }
+            Some(_) | None => Err(Error::NoSuchUnit(lun)),
+        }
     }
 
     /// A logical unit of the target. Nothing is asked yet, so it need not exist.

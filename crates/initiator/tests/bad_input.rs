@@ -19,9 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 async fn refusal(url: &str) -> Error {
-    let mut options = Options::default();
-    options.timeouts.login = Duration::from_millis(300);
-    refusal_with(url, options).await
+    refusal_with(url, Options::default()).await
 }
 
 async fn refusal_with(url: &str, options: Options) -> Error {
@@ -166,7 +164,9 @@ async fn an_unknown_host() {
 async fn a_target_that_accepts_and_stays_silent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
-    let error = refusal(&format!("iscsi://{portal}/{TARGET}/0")).await;
+    let mut options = Options::default();
+    options.timeouts.login = Duration::from_millis(100);
+    let error = refusal_with(&format!("iscsi://{portal}/{TARGET}/0"), options).await;
     let who = format!("{portal} did not answer in time");
     assert_says(&error, &[&who, "check that an iSCSI target listens"], Fault::Network);
 }

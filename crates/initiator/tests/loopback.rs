@@ -45,6 +45,19 @@ async fn writes_and_reads_of_any_size_and_alignment() {
 }
 
 #[tokio::test]
+async fn reads_land_in_the_callers_buffer() {
+    let rig = Rig::start(512, 8192, |_| {}).await;
+    rig.disk.fill(3);
+    let session = rig.session(Options::default()).await;
+    let disk = session.disk().await.unwrap().with_max_transfer(65536);
+    let buffer = BytesMut::zeroed(1 << 20);
+    let place = buffer.as_ptr();
+    let buffer = soon(disk.read_into(512, buffer)).await.unwrap();
+    assert_eq!(buffer.as_ptr(), place, "sixteen reads filled one buffer, without a copy of it");
+    assert!(rig.disk.holds(512, &buffer));
+}
+
+#[tokio::test]
 async fn page_lists_go_out_in_order() {
     let rig = Rig::start(4096, 256, |_| {}).await;
     let session = rig.session(Options::default()).await;

@@ -40,6 +40,17 @@ impl Lun {
         }
     }
 
+    /// The number in peripheral device addressing with its high bits as the bus, `None` above
+    /// 16383. SAM calls for flat space addressing above 255, but some targets report and take this
+    /// form there.
+    pub const fn on_bus(number: u16) -> Option<Self> {
+        let [bus, low] = number.to_be_bytes();
+        match bus {
+            0..=0x3f => Some(Self([bus, low, 0, 0, 0, 0, 0, 0])),
+            _ => None,
+        }
+    }
+
     /// Takes the eight bytes as they came off the wire; every value is legal.
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)

@@ -27,10 +27,7 @@ impl Session {
     /// When the session is closing, as many tasks are outstanding as configured, a transfer is
     /// longer than 2^32-1 bytes, or this is a discovery session.
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<Itt, SubmitError> {
-        self.check_open()?;
-        if self.config.kind == SessionKind::Discovery {
-            return Err(SubmitError::WrongSession);
-        }
+        self.check_normal()?;
         let longest = command
             .write
             .as_ref()
@@ -84,7 +81,8 @@ impl Session {
     /// "function complete" every task it concerns ends as aborted.
     ///
     /// # Errors
-    /// When the session is closing or as many tasks are outstanding as configured.
+    /// When the session is closing, as many tasks are outstanding as configured, or this is a
+    /// discovery session.
     pub fn manage(
         &mut self,
         function: TaskFunction,
@@ -92,7 +90,7 @@ impl Session {
         referenced: Option<Itt>,
         now: Instant,
     ) -> Result<Itt, SubmitError> {
-        self.check_open()?;
+        self.check_normal()?;
         let management = self.management(function, lun, referenced, false);
         let timeout = Some(self.config.timeouts.task_management);
         self.enlist(TaskKind::Management(management), timeout, true, now)
@@ -101,9 +99,10 @@ impl Session {
     /// Sends a NOP-Out that wants an answer. It ends in one [`Output::Ponged`].
     ///
     /// # Errors
-    /// When the session is closing or as many tasks are outstanding as configured.
+    /// When the session is closing, as many tasks are outstanding as configured, or this is a
+    /// discovery session.
     pub fn ping(&mut self, now: Instant) -> Result<Itt, SubmitError> {
-        self.check_open()?;
+        self.check_normal()?;
         let kind = TaskKind::Ping(Ping { sent_at: None, internal: false });
         self.enlist(kind, Some(self.config.timeouts.nop_response), true, now)
     }
@@ -151,6 +150,15 @@ impl Session {
         match self.state {
             SessionState::Free | SessionState::LoggedIn => Ok(()),
             SessionState::Closing | SessionState::Ended => Err(SubmitError::Closed),
+        }
+    }
+
+    /// Text requests and logout are all that a discovery session may send (RFC 7143 §4.3).
+    fn check_normal(&self) -> Result<(), SubmitError> {
+        self.check_open()?;
+        match self.config.kind {
+            SessionKind::Normal { .. } => Ok(()),
+            SessionKind::Discovery => Err(SubmitError::WrongSession),
         }
     }
 

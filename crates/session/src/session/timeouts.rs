@@ -5,6 +5,7 @@ use std::time::Instant;
 use iscsi_pdu::{Cid, Itt};
 
 use super::Session;
+use crate::config::SessionKind;
 use crate::connection::{Connection, Urgent};
 use crate::error::{SessionError, TaskError};
 use crate::state::{ConnectionState, SessionState};
@@ -59,9 +60,13 @@ impl Session {
         }
     }
 
-    /// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data.
+    /// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data. A
+    /// discovery session may not send any (RFC 7143 §4.3).
     fn nop_timer(&self, connection: &Connection) -> Option<(Instant, Timer)> {
-        if connection.state != ConnectionState::LoggedIn || self.state == SessionState::Ended {
+        let live = connection.state == ConnectionState::LoggedIn
+            && self.state != SessionState::Ended
+            && self.config.kind != SessionKind::Discovery;
+        if !live {
             return None;
         }
         let timeouts = &self.config.timeouts;

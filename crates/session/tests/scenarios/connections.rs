@@ -1,1 +1,262 @@
-//! connections.
+//! Two connections in one session (RFC 7143 §4.2.2, §4.2.5.1).
+
+use std::time::Duration;
+
+use bytes::Buf;
+use iscsi_pdu::{Cid, Itt};
+use iscsi_session::{Output, ProtocolError, SessionError, SubmitError, TaskError};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+use iscsi_testkit::pdus::{Numbers, Template, data_in, r2t};
+
+use crate::pair::{Pair, config, pattern, read, target_config, write};
+
+const SECOND: Cid = Cid(1);
+
+fn target() -> TargetConfig {
+    let mut target = target_config(256);
+    target.keys.initial_r2t = true;
+    target.keys.immediate_data = false;
+    target
+}
+
+/// A session with connections 0 and 1.
+fn two_connections(target: TargetConfig) -> Pair {
+    let mut config = config();
+    config.offer.max_connections = 2;
+    let mut pair = Pair::logged_in(config, target);
+    pair.session.add_connection(SECOND, pair.now).unwrap();
+    pair.drive();
+    assert!(pair.session.negotiated_on(SECOND).is_some(), "{:?}", pair.ended);
+    pair
+}
+
+/// Lets one connection send what it can; the other has no turn.
+fn send_over(pair: &mut Pair, cid: Cid) {
+    let link = pair.link(cid.0);
+    while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
+        let bytes = transmit.copy_to_bytes(transmit.remaining());
+        pair.target.receive(link, &bytes);
+    }
+}
+
+/// The PDUs of one kind that came over a connection.
+fn received(pair: &Pair, cid: Cid, opcode: Opcode) -> Vec<Pdu> {
+    let link = pair.link(cid.0);
+    let fits = |(at, pdu): &&(_, Pdu)| *at == link && pdu.is(opcode);
+    pair.target.received().iter().filter(fits).map(|(_, pdu)| pdu.clone()).collect()
+}
+
+fn inject(pair: &mut Pair, cid: Cid, template: Template) {
+    let link = pair.link(cid.0);
+    pair.target.inject(link, template.build(Numbers { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 0 }));
+    pair.drive_receive();
+}
+
+/// A command that only the given connection had the chance to send.
+fn submit_over(pair: &mut Pair, cid: Cid, command: iscsi_session::Command) -> Itt {
+    let itt = pair.submit(command);
+    send_over(pair, cid);
+    itt
+}
+
+/// MC-I-01: the second login names the session of the first, and takes up its CmdSN.
+#[test]
+fn mc_i_01_login_of_a_second_connection() {
+    let pair = two_connections(target());
+    let [first, second] = [Cid(0), SECOND].map(|cid| received(&pair, cid, Opcode::LoginRequest));
+    let (first, second) = (&first[0], &second[0]);
+    assert_eq!((second.isid(), second.tsih()), (first.isid(), pair.session.tsih().0));
+    assert_eq!((first.cid(), second.cid()), (0, 1));
+    let logged_in = |output: &&Output| matches!(output, Output::LoggedIn { .. });
+    assert_eq!(pair.outputs.iter().filter(logged_in).count(), 2);
+    assert_eq!(pair.target.sessions(), 1);
+    pair.assert_no_violations();
+}
+
+/// MC-I-01: CmdSN is shared between the connections, StatSN is not.
+#[test]
+fn mc_i_01_one_cmd_sn_and_a_stat_sn_each() {
+    let mut pair = two_connections(target());
+    let mut cmd_sns = Vec::new();
+    for round in 0..12 {
+        let cid = if round % 3 == 0 { SECOND } else { Cid(0) };
+        let itt = submit_over(&mut pair, cid, read(round, 1));
+        pair.drive();
+        assert!(pair.completed[&itt].is_ok());
+        cmd_sns.push(received(&pair, cid, Opcode::ScsiCommand).last().unwrap().cmd_sn());
+    }
+    assert!(cmd_sns.windows(2).all(|pair| pair[1] == pair[0] + 1));
+    let last = |cid| received(&pair, cid, Opcode::ScsiCommand).last().unwrap().exp_stat_sn();
+    assert_ne!(last(Cid(0)), last(SECOND));
+    pair.assert_no_violations();
+}
+
+/// MC-I-01, SEQ-04: everything at once over both, in pieces.
+#[test]
+fn mc_i_01_traffic_over_both_connections() {
+    let mut pair = two_connections(target());
+    pair.cut = crate::pair::Cut::Every(100);
+    let data = pattern(8 * 512, 5);
+    let tags: Vec<_> = (0..16)
+        .map(|n| {
+            let cid = Cid((n % 2) as u16);
+            submit_over(&mut pair, cid, write(n * 8, data.clone()))
+        })
+        .collect();
+    pair.drive();
+    assert!(tags.iter().all(|itt| pair.completed[itt].is_ok()));
+    for n in 0..16 {
+        assert!(pair.target.disk(0).unwrap().holds(n * 8 * 512, &data));
+    }
+    pair.assert_no_violations();
+}
+
+/// MC-I-02, SEQ-09: an older window that arrives later, over the other connection, is ignored.
+#[test]
+fn mc_i_02_older_window_over_the_other_connection() {
+    let mut target = target();
+    for at in [28, 32] {
+        let old = Effect::SetWord { at, value: 1 };
+        target.faults.push(Fault::sending(Opcode::DataIn, 0, old).on_connection(1));
+    }
+    let mut pair = two_connections(target);
+    for lba in 0..4 {
+        submit_over(&mut pair, Cid(0), read(lba, 1));
+        pair.drive();
+    }
+    let before = (pair.session.exp_cmd_sn(), pair.session.window());
+    let itt = submit_over(&mut pair, SECOND, read(9, 1));
+    pair.drive();
+    assert!(pair.completed[&itt].is_ok());
+    assert_eq!(pair.session.exp_cmd_sn(), before.0);
+    assert_eq!(pair.session.window(), before.1 - 1);
+    pair.execute(read(10, 1)).unwrap();
+    pair.assert_no_violations();
+}
+
+/// MC-I-03: what the target asks for or sends on another connection than the task's.
+#[test]
+fn mc_i_03_pdus_on_the_wrong_connection() {
+    for reads in [false, true] {
+        let mut pair = two_connections(target());
+        pair.target.hold();
+        let command = if reads { read(0, 1) } else { write(0, pattern(512, 1)) };
+        let itt = submit_over(&mut pair, SECOND, command);
+        let stray = if reads {
+            data_in().itt(itt.get()).data(vec![1; 512]).status(0)
+        } else {
+            r2t().itt(itt.get()).ttt(3).desired_length(512)
+        };
+        inject(&mut pair, Cid(0), stray);
+        let expected = |error: &SessionError| {
+            matches!(error, SessionError::Protocol(ProtocolError::Task { .. }))
+        };
+        assert!(matches!(&pair.ended, Some(Err(error)) if expected(error)), "{:?}", pair.ended);
+        assert!(matches!(pair.completed[&itt], Err(TaskError::Session { sent: true, .. })));
+    }
+}
+
+/// MC-I-03: Data-Out go where the command went.
+#[test]
+fn mc_i_03_data_out_stays_on_the_connection_of_its_command() {
+    let mut pair = two_connections(target());
+    for cid in [Cid(0), SECOND] {
+        let data = pattern(64 * 512, u64::from(cid.0));
+        let itt = submit_over(&mut pair, cid, write(0, data.clone()));
+        pair.drive();
+        assert!(pair.completed[&itt].is_ok());
+        let parts = received(&pair, cid, Opcode::DataOut);
+        assert_eq!(parts.iter().map(|pdu| pdu.data.len()).sum::<usize>(), data.len());
+    }
+    pair.assert_no_violations();
+}
+
+/// TMF-04: ABORT TASK goes to the connection of the task.
+#[test]
+fn tmf_04_abort_on_the_connection_of_the_task() {
+    for cid in [Cid(0), SECOND] {
+        let mut pair = two_connections(target());
+        pair.target.hold();
+        let itt = submit_over(&mut pair, cid, read(0, 1));
+        pair.session.abort(itt, pair.now);
+        pair.drive();
+        assert_eq!(*pair.completed[&itt].as_ref().unwrap_err(), TaskError::Aborted);
+        assert_eq!(received(&pair, cid, Opcode::TaskManagementRequest).len(), 1);
+        pair.assert_no_violations();
+    }
+}
+
+/// MC-I-05, LGO-01: the logout of a session ends all its connections, and follows all of its tasks.
+#[test]
+fn mc_i_05_logout_ends_both_connections() {
+    let mut pair = two_connections(target());
+    pair.target.hold();
+    let itt = submit_over(&mut pair, SECOND, read(0, 1));
+    pair.session.logout(pair.now);
+    pair.drive();
+    assert_eq!(pair.ended, None);
+    pair.target.release();
+    pair.drive();
+    assert!(pair.completed[&itt].is_ok());
+    assert_eq!(pair.ended, Some(Ok(())));
+    assert_eq!(pair.target.sessions(), 0);
+    pair.assert_no_violations();
+}
+
+/// UNH 14.2: a logout that the target asks for on one connection may end the whole session.
+#[test]
+fn unh_14_2_async_logout_on_one_of_two_connections() {
+    let mut pair = two_connections(target());
+    let link = pair.link(1);
+    pair.target.async_message(link, 1, [0, 0, 5]);
+    pair.drive();
+    assert_eq!(pair.ended, Some(Err(SessionError::LogoutRequested)));
+    pair.assert_no_violations();
+}
+
+/// ERR-06: without connection recovery, the loss of one connection is the loss of all.
+#[test]
+fn lost_connection_ends_the_session() {
+    let mut pair = two_connections(target());
+    pair.target.hold();
+    let tags = [Cid(0), SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
+    let link = pair.link(1);
+    pair.target.drop_connection(link);
+    pair.drive();
+    assert!(matches!(pair.ended, Some(Err(SessionError::Transport(_)))));
+    assert!(tags.iter().all(|itt| pair.completed[itt].is_err()));
+}
+
+/// MC-I-08, KEY-06: no more connections than agreed, none twice, none before the first.
+#[test]
+fn mc_i_08_no_more_connections_than_agreed() {
+    let mut alone = target();
+    alone.keys.max_connections = 1;
+    let mut config = config();
+    config.offer.max_connections = 8;
+    let mut pair = Pair::new(config, alone);
+    assert_eq!(pair.session.add_connection(SECOND, pair.now), Err(SubmitError::Closed));
+    pair.drive();
+    assert_eq!(pair.session.negotiated().unwrap().max_connections, 1);
+    assert_eq!(pair.session.add_connection(SECOND, pair.now), Err(SubmitError::Full));
+    let mut pair = two_connections(target());
+    for cid in [Cid(0), SECOND, Cid(2)] {
+        assert_eq!(pair.session.add_connection(cid, pair.now), Err(SubmitError::Full));
+    }
+    pair.drive();
+    assert_eq!(pair.connects, 2);
+}
+
+/// NOP-07: each connection is asked for a sign of life by itself.
+#[test]
+fn each_connection_is_pinged() {
+    let mut pair = two_connections(target());
+    pair.advance(Duration::from_secs(16));
+    for cid in [Cid(0), SECOND] {
+        assert_eq!(received(&pair, cid, Opcode::NopOut).len(), 1);
+    }
+    pair.assert_no_violations();
+}

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::{IscsiName, Itt};
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{IscsiName, Itt, TaskFunction};
 use iscsi_session::{
     Config, DiscoveredTarget, Output, SessionError, SessionKind, SubmitError, TaskError, Timer,
     decode_send_targets,
@@ -63,15 +64,27 @@ fn dsc_01_login_of_a_discovery_session() {
     assert_eq!(said.get("DataDigest").unwrap_or("None"), "None");
     assert_eq!(said.get("MaxConnections").unwrap_or("1"), "1");
     assert_eq!(said.get("ErrorRecoveryLevel").unwrap_or("0"), "0");
-    assert_eq!(trace.session.submit(read(0, 1), trace.now), Err(SubmitError::WrongSession));
+}
+
+/// DSC-01: only text requests and logout are sent.
+#[test]
+fn dsc_01_other_requests_are_refused() {
+    let mut trace = Trace::established(discovery(), &[]);
+    let refused = Err(SubmitError::WrongSession);
+    assert_eq!(trace.session.submit(read(0, 1), trace.now), refused);
+    assert_eq!(trace.session.ping(trace.now), refused);
+    let reset = TaskFunction::LogicalUnitReset;
+    assert_eq!(trace.session.manage(reset, Lun::ZERO, None, trace.now), refused);
     trace.silence();
 }
 
-/// DSC-01, NOP-01: a long idle discovery session asks for no sign of life that the target need not
-/// give, but answers one that it is asked for.
+/// DSC-01, NOP-01: an idle discovery session asks for no sign of life, but gives one.
 #[test]
 fn dsc_01_pings_of_the_target_are_answered() {
     let mut trace = Trace::established(discovery(), &[]);
+    trace.advance(Duration::from_secs(3600));
+    trace.silence();
+    assert_eq!(trace.ended, None);
     send!(trace, nop_in { ttt: 5 });
     expect!(trace, NopOut { itt: NO_TAG, ttt: 5 });
 }
@@ -223,9 +236,7 @@ fn dsc_08_target_drops_a_discovery_session() {
 /// ERR-13: a target that does not answer does not hold the caller up for ever.
 #[test]
 fn silent_target_ends_the_exchange() {
-    let mut config = discovery();
-    config.timeouts.nop_interval = None;
-    let mut trace = Trace::established(config, &[]);
+    let mut trace = Trace::established(discovery(), &[]);
     let tag = trace.session.send_targets(trace.now).unwrap();
     expect!(trace, TextRequest);
     trace.advance(Duration::from_secs(61));

@@ -1,0 +1,147 @@
+//! How many blocks of which size, and the commands that address them.
+
+use iscsi_pdu::scsi::{Cdb, ReadCapacity10, ReadCapacity16};
+
+use crate::error::Error;
+
+/// How many blocks of which size a disk has (SBC-3, READ CAPACITY).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Capacity {
+    /// The number of logical blocks.
+    pub blocks: u64,
+    /// The length of a logical block, bytes; never 0.
+    pub block_size: u32,
+    /// The length of a physical block, bytes.
+    pub physical_block_size: u64,
+    /// LBPME: blocks can be deallocated.
+    pub provisioning_management: bool,
+    /// LBPRZ: deallocated blocks read as zeros.
+    pub unmapped_reads_zeros: bool,
+    /// The unit knows READ CAPACITY (16), and so the other commands of 16 bytes.
+    pub long_commands: bool,
+}
+
+impl Capacity {
+    /// The capacity in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.blocks.saturating_mul(self.block_size as u64)
+    }
+
+    /// The most blocks that the length field of READ and WRITE can say.
+    pub(crate) const fn longest_transfer(&self) -> u32 {
+        if self.long_commands { u32::MAX } else { u16::MAX as u32 }
+    }
+
+    pub(crate) const fn bytes_of(&self, blocks: u32) -> usize {
+        (blocks as usize).saturating_mul(self.block_size as usize)
+    }
+
+    /// How many blocks these bytes are, if it is a whole number.
+    pub(crate) fn blocks_of(&self, len: usize) -> Result<u32, Error> {
+        let block_size = self.block_size;
+        let blocks = u32::try_from(len / block_size as usize).ok();
+        let whole = blocks.filter(|_| len.is_multiple_of(block_size as usize));
+        whole.ok_or(Error::NotWholeBlocks { len, block_size })
+    }
+
+    /// READ of the width that the unit knows.
+    pub(crate) fn read_command(&self, lba: u64, blocks: u32) -> Result<Cdb, Error> {
+        if self.long_commands {
+            return Ok(Cdb::read_16(lba, blocks));
+        }
+        let (lba, blocks) = self.short_address(lba, blocks)?;
+        Ok(Cdb::read_10(lba, blocks))
+    }
+
+    /// WRITE of the width that the unit knows.
+    pub(crate) fn write_command(&self, lba: u64, blocks: u32) -> Result<Cdb, Error> {
+        if self.long_commands {
+            return Ok(Cdb::write_16(lba, blocks));
+        }
+        let (lba, blocks) = self.short_address(lba, blocks)?;
+        Ok(Cdb::write_10(lba, blocks))
+    }
+
+    /// SYNCHRONIZE CACHE of the whole medium.
+    pub(crate) fn flush_command(&self) -> Cdb {
+        if self.long_commands {
+            Cdb::synchronize_cache_16(0, 0)
+        } else {
+            Cdb::synchronize_cache_10(0, 0)
+        }
+    }
+
+    /// Address and length as commands of 10 bytes hold them.
+    fn short_address(&self, lba: u64, blocks: u32) -> Result<(u32, u16), Error> {
+        let block_size = u64::from(self.block_size);
+        let short = u32::try_from(lba).ok().zip(u16::try_from(blocks).ok());
+        short.ok_or_else(|| Error::OutOfRange {
+            offset: lba.saturating_mul(block_size),
+            len: u64::from(blocks) * block_size,
+            capacity: self.bytes(),
+        })
+    }
+}
+
+impl From<ReadCapacity16> for Capacity {
+    fn from(answer: ReadCapacity16) -> Self {
+        Self {
+            blocks: answer.blocks(),
+            block_size: answer.block_length,
+            physical_block_size: answer.physical_block_length(),
+            provisioning_management: answer.provisioning_management,
+            unmapped_reads_zeros: answer.unmapped_reads_zeros,
+            long_commands: true,
+        }
+    }
+}
+
+impl From<ReadCapacity10> for Capacity {
+    /// A unit that has more blocks than this answer can tell is taken at its first 2^32 - 1.
+    fn from(answer: ReadCapacity10) -> Self {
+        Self {
+            blocks: answer.blocks().unwrap_or_else(|| u32::MAX.into()),
+            block_size: answer.block_length,
+            physical_block_size: answer.block_length.into(),
+            provisioning_management: false,
+            unmapped_reads_zeros: false,
+            long_commands: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacity(long_commands: bool) -> Capacity {
+        Capacity {
+            blocks: 1 << 40,
+            block_size: 512,
+            physical_block_size: 512,
+            provisioning_management: false,
+            unmapped_reads_zeros: false,
+            long_commands,
+        }
+    }
+
+    #[test]
+    fn commands_have_the_width_that_the_unit_knows() {
+        let (short, long) = (capacity(false), capacity(true));
+        assert_eq!(short.read_command(7, 8).unwrap(), Cdb::read_10(7, 8));
+        assert_eq!(long.read_command(7, 8).unwrap(), Cdb::read_16(7, 8));
+        assert_eq!(short.write_command(7, 8).unwrap(), Cdb::write_10(7, 8));
+        assert_eq!(long.write_command(1 << 33, 1 << 17).unwrap(), Cdb::write_16(1 << 33, 1 << 17));
+        assert_eq!(short.flush_command(), Cdb::synchronize_cache_10(0, 0));
+        assert_eq!(long.flush_command(), Cdb::synchronize_cache_16(0, 0));
+    }
+
+    #[test]
+    fn short_commands_refuse_what_they_cannot_say() {
+        let short = capacity(false);
+        assert!(matches!(short.read_command(1 << 32, 1), Err(Error::OutOfRange { .. })));
+        assert!(matches!(short.write_command(0, 65536), Err(Error::OutOfRange { .. })));
+        assert!(matches!(short.blocks_of(513), Err(Error::NotWholeBlocks { len: 513, .. })));
+    }
+}
