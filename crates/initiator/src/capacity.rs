@@ -23,9 +23,10 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The capacity in bytes.
-    pub const fn bytes(&self) -> u64 {
-        self.blocks.saturating_mul(self.block_size as u64)
+    /// The capacity in bytes: as many of the blocks as 64 bits can count.
+    pub fn bytes(&self) -> u64 {
+        let block_size = u64::from(self.block_size);
+        self.blocks.min(u64::MAX / block_size) * block_size
     }
 
     /// The most blocks that the length field of READ and WRITE can say.
@@ -135,6 +136,13 @@ mod tests {
         assert_eq!(long.write_command(1 << 33, 1 << 17).unwrap(), Cdb::write_16(1 << 33, 1 << 17));
         assert_eq!(short.flush_command(), Cdb::synchronize_cache_10(0, 0));
         assert_eq!(long.flush_command(), Cdb::synchronize_cache_16(0, 0));
+    }
+
+    #[test]
+    fn an_impossible_capacity_is_still_whole_blocks() {
+        let most = Capacity { blocks: u64::MAX, ..capacity(true) };
+        assert_eq!(most.bytes(), u64::MAX - 511);
+        assert_eq!(capacity(true).bytes(), 1 << 49);
     }
 
     #[test]

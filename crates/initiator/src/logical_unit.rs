@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::{
-    Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, Sense,
-    SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
+    Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
+    Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, Residual, TaskFunction};
 use iscsi_session::{Command, Completion, Payload};
@@ -145,6 +145,10 @@ impl LogicalUnit {
     pub async fn read_capacity_16(&self) -> Result<ReadCapacity16, Error> {
         const LEN: u32 = 32;
         self.ask(Cdb::read_capacity_16(LEN), LEN as usize, ReadCapacity16::decode).await
+    }
+
+    pub(crate) async fn report_luns(&self, length: u32) -> Result<ReportLuns, Error> {
+        self.ask(Cdb::report_luns(0, length), length as usize, ReportLuns::decode).await
     }
 
     /// The current values of a mode page, 0 to 3Eh, or with 3Fh of all (MODE SENSE (10)).

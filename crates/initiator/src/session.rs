@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi_pdu::scsi::{Cdb, Lun, ReportLuns};
+use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, IscsiName, TargetAddress, TaskFunction};
 use iscsi_session::{
     Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Notice, Stats,
@@ -28,6 +28,8 @@ use crate::url::Url;
 
 /// Room for the numbers of 1023 logical units; a longer list is asked for again.
 const LUN_LIST: u32 = 8192;
+/// Room for more numbers than there are with one level of addressing.
+const LONGEST_LUN_LIST: u32 = 1 << 20;
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
 ///
@@ -134,16 +136,12 @@ impl Session {
 
     async fn report_luns_at(&self, lun: Lun) -> Result<Vec<Lun>, Error> {
         let unit = self.logical_unit(lun);
-        let mut length = LUN_LIST;
-        loop {
-            let data = unit.query(Cdb::report_luns(0, length), length as usize).await?;
-            let command = "REPORT LUNS";
-            let list = ReportLuns::decode(&data).map_err(|why| Error::Format { command, why })?;
-            if !list.is_truncated() || list.allocation_length() <= length {
-                return Ok(list.luns);
-            }
-            length = list.allocation_length();
+        let list = unit.report_luns(LUN_LIST).await?;
+        if !list.is_truncated() {
+            return Ok(list.luns);
         }
+        let length = list.allocation_length().min(LONGEST_LUN_LIST);
+        Ok(unit.report_luns(length).await?.luns)
     }
 
     /// The addresses of the session's own target, by its own account (RFC 7143 appendix C).

@@ -216,6 +216,18 @@ async fn units_are_listed_and_addressed_by_number() {
 }
 
 #[tokio::test]
+async fn a_long_list_of_units_is_read_whole() {
+    let rig = Rig::start(512, 8, |config| {
+        let unit = config.units[&0].clone();
+        config.units = (0..3000).map(|number| (number, unit.clone())).collect();
+    })
+    .await;
+    let session = rig.session(Options::default()).await;
+    let luns = soon(session.report_luns()).await.unwrap();
+    assert!(luns.iter().map(|lun| lun.number()).eq((0..3000).map(Some)));
+}
+
+#[tokio::test]
 async fn any_cdb_may_be_sent_and_its_sense_is_an_error() {
     let rig = Rig::start(512, 64, |_| {}).await;
     let session = rig.session(Options::default()).await;

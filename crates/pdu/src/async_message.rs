@@ -1,6 +1,134 @@
-use crate::{scsi::Lun, Bhs, Cid, CmdSn, DecodeError, StatSn};
+//! Asynchronous Message (RFC 7143 §11.9).
+
+use crate::bhs::Bhs;
+use crate::error::DecodeError;
+use crate::opcode::TargetOpcode;
+use crate::scsi::Lun;
+use crate::serial::{CmdSn, StatSn};
+use crate::tag::Cid;
+
+/// News from the target that nobody asked for (RFC 7143 §11.9).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AsyncEvent { ScsiAsyncEvent, LogoutRequest { time: u16 }, ConnectionDropped { cid: Cid, time2wait: u16, time2retain: u16 }, SessionDropped { time2wait: u16, time2retain: u16 }, NegotiationRequest { time: u16 }, TaskTermination, Vendor { event: u8, code: u8 }, Other(u8) }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct AsyncMessage { pub lun: Lun, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub event: AsyncEvent }
-impl AsyncMessage { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { let p = |a| b.u16_at(a); let event = match b.u8_at(36) { 0 => AsyncEvent::ScsiAsyncEvent, 1 => AsyncEvent::LogoutRequest { time: p(42) }, 2 => AsyncEvent::ConnectionDropped { cid: Cid(p(38)), time2wait: p(40), time2retain: p(42) }, 3 => AsyncEvent::SessionDropped { time2wait: p(40), time2retain: p(42) }, 4 => AsyncEvent::NegotiationRequest { time: p(42) }, 5 => AsyncEvent::TaskTermination, e @ 248.. => AsyncEvent::Vendor { event: e, code: b.u8_at(37) }, e => AsyncEvent::Other(e) }; Ok(Self { lun: Lun::from_bytes(b.array_at(8)), stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), event }) } }
+pub struct AsyncMessage {
+    /// The logical unit, for events that concern one.
+    pub lun: Lun,
+    /// The number that the message uses up.
+    pub stat_sn: StatSn,
+    /// The next CmdSN the target expects.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target accepts.
+    pub max_cmd_sn: CmdSn,
+    /// What happened.
+    pub event: AsyncEvent,
+}
+
+/// What happened (RFC 7143 §11.9.1).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AsyncEvent {
+    /// A SCSI event; its sense data is in the data segment: see [`sense_of`](crate::sense_of).
+    ScsiAsyncEvent,
+    /// The target wants a logout of this connection.
+    LogoutRequest {
+        /// Seconds in which it wants it.
+        time: u16,
+    },
+    /// The target will drop a connection.
+    ConnectionDropped {
+        /// Which one.
+        cid: Cid,
+        /// Seconds to wait before a reconnect.
+        time2wait: u16,
+        /// Seconds after that in which tasks are kept.
+        time2retain: u16,
+    },
+    /// The target will drop all connections of the session.
+    SessionDropped {
+        /// Seconds to wait before a reconnect.
+        time2wait: u16,
+        /// Seconds after that in which tasks are kept.
+        time2retain: u16,
+    },
+    /// The target wants to negotiate parameters.
+    NegotiationRequest {
+        /// Seconds in which it wants that.
+        time: u16,
+    },
+    /// All tasks of the logical unit were ended, and the target waits for an acknowledgement.
+    TaskTermination,
+    /// Something of the vendor's.
+    Vendor {
+        /// AsyncEvent, 248 to 255.
+        event: u8,
+        /// AsyncVCode.
+        code: u8,
+    },
+    /// An event that no standard defines.
+    Other(u8),
+}
+
+impl AsyncMessage {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::AsyncMessage as u8, false);
+        bhs.put_u8(1, 0x80);
+        bhs.put_lun(self.lun);
+        bhs.put_itt(None);
+        bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
+        self.event.encode(&mut bhs);
+        bhs
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// None at present; every value of every field has a meaning.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        Ok(Self {
+            lun: bhs.lun(),
+            stat_sn: bhs.stat_sn(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+            event: AsyncEvent::decode(bhs),
+        })
+    }
+}
+
+impl AsyncEvent {
+    fn encode(self, bhs: &mut Bhs) {
+        let mut put = |event: u8, code: u8, parameters: [u16; 3]| {
+            bhs.put(36, &[event, code]);
+            for (at, parameter) in [38, 40, 42].into_iter().zip(parameters) {
+                bhs.put_u16(at, parameter);
+            }
+        };
+        match self {
+            Self::ScsiAsyncEvent => put(0, 0, [0; 3]),
+            Self::LogoutRequest { time } => put(1, 0, [0, 0, time]),
+            Self::ConnectionDropped { cid, time2wait, time2retain } => {
+                put(2, 0, [cid.0, time2wait, time2retain]);
+            }
+            Self::SessionDropped { time2wait, time2retain } => {
+                put(3, 0, [0, time2wait, time2retain]);
+            }
+            Self::NegotiationRequest { time } => put(4, 0, [0, 0, time]),
+            Self::TaskTermination => put(5, 0, [0; 3]),
+            Self::Vendor { event, code } => put(event, code, [0; 3]),
+            Self::Other(event) => put(event, 0, [0; 3]),
+        }
+    }
+
+    fn decode(bhs: &Bhs) -> Self {
+        let [parameter1, parameter2, parameter3] = [38, 40, 42].map(|at| bhs.u16_at(at));
+        let (time2wait, time2retain) = (parameter2, parameter3);
+        match bhs.u8_at(36) {
+            0 => Self::ScsiAsyncEvent,
+            1 => Self::LogoutRequest { time: parameter3 },
+            2 => Self::ConnectionDropped { cid: Cid(parameter1), time2wait, time2retain },
+            3 => Self::SessionDropped { time2wait, time2retain },
+            4 => Self::NegotiationRequest { time: parameter3 },
+            5 => Self::TaskTermination,
+            event @ 248.. => Self::Vendor { event, code: bhs.u8_at(37) },
+            event => Self::Other(event),
+        }
+    }
+}

@@ -1,7 +1,13 @@
 //! The Basic Header Segment: the 48 bytes that begin every PDU (RFC 7143 §11.2.1).
 
-use bytes::Bytes;
+#![allow(
+    clippy::indexing_slicing,
+    reason = "offsets are constants of the layout, and never beyond its 48 bytes"
+)]
+
 use std::fmt;
+
+use bytes::Bytes;
 
 /// The largest value of the 24-bit DataSegmentLength field.
 pub const MAX_DATA_SEGMENT_LENGTH: usize = 0x00ff_ffff;
@@ -81,6 +87,10 @@ impl Bhs {
 
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) const fn put_u8(&mut self, at: usize, value: u8) {
+        self.0[at] = value;
     }
 
     pub(crate) fn array_at<const N: usize>(&self, at: usize) -> [u8; N] {

@@ -1,8 +1,111 @@
-use crate::{scsi::{Lun, Status}, Bhs, CmdSn, DataSn, DecodeError, Itt, Residual, StatSn, Ttt};
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DataInStatus { pub stat_sn: StatSn, pub status: Status, pub residual: Residual }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DataIn { pub is_final: bool, pub acknowledge: bool, pub status: Option<DataInStatus>, pub lun: Lun, pub itt: Itt, pub ttt: Option<Ttt>, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub data_sn: DataSn, pub buffer_offset: u32 }
-impl DataIn { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { let f = b.u8_at(1);
-  let status = if f & 1 != 0 { if f & 0x80 == 0 { return Err(DecodeError::Ahs("S without F")) } Some(DataInStatus { stat_sn: StatSn::new(b.u32_at(24)), status: Status(b.u8_at(3)), residual: crate::scsi_response::residual(f & 4 != 0, f & 2 != 0, b.u32_at(44))? }) } else { None };
-  Ok(Self { is_final: f & 0x80 != 0, acknowledge: f & 0x40 != 0, status, lun: Lun::from_bytes(b.array_at(8)), itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, ttt: Ttt::new(b.u32_at(20)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), data_sn: DataSn::new(b.u32_at(36)), buffer_offset: b.u32_at(40) }) } }
+//! SCSI Data-In (RFC 7143 §11.7).
+
+use crate::bhs::Bhs;
+use crate::error::DecodeError;
+use crate::opcode::TargetOpcode;
+use crate::scsi::{Lun, Status};
+use crate::scsi_response::Residual;
+use crate::serial::{CmdSn, DataSn, StatSn};
+use crate::tag::{Itt, Ttt};
+
+const PDU: &str = "SCSI Data-In";
+const FINAL: u8 = 0x80;
+const ACKNOWLEDGE: u8 = 0x40;
+const OVERFLOW: u8 = 0x04;
+const UNDERFLOW: u8 = 0x02;
+const STATUS: u8 = 0x01;
+
+/// Data from the target (RFC 7143 §11.7), with the status of its command if that collapses into the
+/// last one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DataIn {
+    /// F: the last PDU of its sequence; not necessarily of the task.
+    pub is_final: bool,
+    /// A: the target asks for a DataACK; means nothing at ErrorRecoveryLevel 0.
+    pub acknowledge: bool,
+    /// S: the status of the command, which ends with this PDU.
+    pub status: Option<DataInStatus>,
+    /// For a DataACK; reserved otherwise.
+    pub lun: Lun,
+    /// The task.
+    pub itt: Itt,
+    /// For a DataACK; `None` otherwise.
+    pub ttt: Option<Ttt>,
+    /// The next CmdSN the target expects.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target accepts.
+    pub max_cmd_sn: CmdSn,
+    /// The PDU's number in its task, from zero; shared with R2Ts.
+    pub data_sn: DataSn,
+    /// Where the data stands in the transfer, bytes.
+    pub buffer_offset: u32,
+}
+
+/// What a Data-In with the S bit says of its command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DataInStatus {
+    /// The number that the status uses up.
+    pub stat_sn: StatSn,
+    /// The SCSI status.
+    pub status: Status,
+    /// What is left over or missing of the transfer.
+    pub residual: Residual,
+}
+
+impl DataIn {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::DataIn as u8, false);
+        let mut flags = if self.is_final { FINAL } else { 0 };
+        flags |= if self.acknowledge { ACKNOWLEDGE } else { 0 };
+        bhs.put_lun(self.lun);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_ttt(self.ttt);
+        bhs.put_u32(28, self.exp_cmd_sn.get());
+        bhs.put_u32(32, self.max_cmd_sn.get());
+        bhs.put_u32(36, self.data_sn.get());
+        bhs.put_u32(40, self.buffer_offset);
+        if let Some(end) = &self.status {
+            flags |= STATUS | end.residual.flags(OVERFLOW, UNDERFLOW);
+            bhs.put_u8(3, end.status.0);
+            bhs.put_u32(24, end.stat_sn.get());
+            bhs.put_u32(44, end.residual.count());
+        }
+        bhs.put_u8(1, flags);
+        bhs
+    }
+
+    /// Reads a header. Without S, status, residual and StatSN hold nothing and are not looked at.
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one, S comes without F, or O with U.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        let status = if bhs.has_flag(STATUS) { Some(DataInStatus::decode(bhs)?) } else { None };
+        Ok(Self {
+            is_final: bhs.has_flag(FINAL),
+            acknowledge: bhs.has_flag(ACKNOWLEDGE),
+            status,
+            lun: bhs.lun(),
+            itt: bhs.task_itt(PDU)?,
+            ttt: bhs.ttt(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+            data_sn: bhs.data_sn(),
+            buffer_offset: bhs.u32_at(40),
+        })
+    }
+}
+
+impl DataInStatus {
+    fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        if !bhs.has_flag(FINAL) {
+            let value = u64::from(bhs.u8_at(1));
+            return Err(DecodeError::Field { pdu: PDU, field: "S without F", value });
+        }
+        Ok(Self {
+            stat_sn: bhs.stat_sn(),
+            status: Status(bhs.u8_at(3)),
+            residual: Residual::decode(bhs, PDU, OVERFLOW, UNDERFLOW, 44)?,
+        })
+    }
+}

@@ -1,5 +1,73 @@
-use crate::{Bhs, Digest};
-#[derive(Clone, Copy, Debug)]
-pub struct FrameLayout { pub ahs_len: usize, pub header_digest_len: usize, pub data_len: usize, pub padding_len: usize, pub data_digest_len: usize }
-pub const fn padding_of(n: usize) -> usize { n.next_multiple_of(4) - n }
-impl FrameLayout { pub fn of(b: &Bhs, h: Digest, d: Digest) -> Self { let n = b.data_len(); Self { ahs_len: b.ahs_len(), header_digest_len: if h == Digest::Crc32c { 4 } else { 0 }, data_len: n, padding_len: padding_of(n), data_digest_len: if d == Digest::Crc32c && n > 0 { 4 } else { 0 } } } pub const fn trailer_len(&self) -> usize { self.padding_len + self.data_digest_len } }
+//! Where the parts of a PDU stand in the stream (RFC 7143 §11.2).
+
+use crate::bhs::Bhs;
+use crate::digest::Digest;
+
+/// The lengths of all parts of a PDU, bytes: BHS, AHS, header digest, data, padding, data digest.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct FrameLayout {
+    /// All Additional Header Segments.
+    pub ahs_len: usize,
+    /// The header digest, if one is in force.
+    pub header_digest_len: usize,
+    /// The data segment.
+    pub data_len: usize,
+    /// What fills the data segment up to a multiple of four.
+    pub padding_len: usize,
+    /// The data digest, if one is in force and there is data.
+    pub data_digest_len: usize,
+}
+
+/// How many bytes fill a length up to a multiple of four: 0 to 3.
+pub const fn padding_of(len: usize) -> usize {
+    len.next_multiple_of(4) - len
+}
+
+impl FrameLayout {
+    /// The layout that a header announces. The lengths are the peer's word: judge them before
+    /// memory is set aside for them.
+    pub const fn of(bhs: &Bhs, header_digest: Digest, data_digest: Digest) -> Self {
+        let data_len = bhs.data_len();
+        Self {
+            ahs_len: bhs.ahs_len(),
+            header_digest_len: header_digest.len(),
+            data_len,
+            padding_len: padding_of(data_len),
+            data_digest_len: if data_len == 0 { 0 } else { data_digest.len() },
+        }
+    }
+
+    /// Where the data segment begins.
+    pub const fn data_offset(&self) -> usize {
+        Bhs::LEN + self.ahs_len + self.header_digest_len
+    }
+
+    /// What follows the data: padding and data digest.
+    pub const fn trailer_len(&self) -> usize {
+        self.padding_len + self.data_digest_len
+    }
+
+    /// The whole PDU.
+    pub const fn total_len(&self) -> usize {
+        self.data_offset() + self.data_len + self.trailer_len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dig_03_dig_04_lay_04_layout() {
+        let mut bhs = Bhs::with_opcode(1, false);
+        bhs.set_ahs_len(8);
+        bhs.set_data_len(5);
+        let layout = FrameLayout::of(&bhs, Digest::Crc32c, Digest::Crc32c);
+        assert_eq!((layout.data_offset(), layout.padding_len), (60, 3));
+        assert_eq!((layout.trailer_len(), layout.total_len()), (7, 72));
+        bhs.set_data_len(0);
+        let layout = FrameLayout::of(&bhs, Digest::None, Digest::Crc32c);
+        assert_eq!((layout.total_len(), layout.data_digest_len), (56, 0));
+    }
+}

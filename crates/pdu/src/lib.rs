@@ -1,7 +1,83 @@
-//! iSCSI protocol data units and SCSI formats.
+//! iSCSI protocol data units (RFC 7143 §11-13) and SCSI formats as plain values.
+//!
+//! A PDU on the wire:
+//!
+//! ```text
+//!  ┌──────────────┬───────────────┬──────────┬──────────────┬─────────┬──────────┐
+//!  │ BHS          │ AHS           │ header   │ data segment │ padding │ data     │
+//!  │ 48 bytes     │ 0-1020 bytes  │ digest   │ 0-2^24-1     │ 0-3     │ digest   │
+//!  └──────────────┴───────────────┴──────────┴──────────────┴─────────┴──────────┘
+//!    TotalAHSLength counts the AHS in words; DataSegmentLength counts the data in bytes.
+//! ```
+//!
+//! Each PDU is a value with named fields; byte order, flags and reserved fields stay in the file
+//! that knows them. The data segment is not part of the value: [`FrameLayout`] says where it
+//! stands, [`keys`] and [`scsi`] say what it holds. The crate knows no state: what a PDU means, and
+//! whether it may come now, is for others to say.
+//!
+//! Decoding ignores reserved fields and refuses reserved codes. No input panics.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `bhs.rs`, `frame.rs`, `digest.rs` | the parts of a PDU |
+//! | `opcode.rs`, `message.rs` | which PDU it is |
+//! | one file a pair of PDUs, named as in RFC 7143 §11 | their fields |
+//! | `tag.rs`, `serial.rs` | tags and sequence numbers |
+//! | `name.rs`, `target_address.rs` | names and addresses in text |
+//! | [`keys`] | key=value text and the table of all keys |
+//! | [`scsi`] | LUNs, CDBs, status, sense, and the data of commands |
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
-mod async_message; mod bhs; mod data_in; mod data_out; mod digest; mod error; mod frame; mod login; mod logout; mod message; mod name; mod nop; mod opcode; mod r2t; mod reject; mod scsi_command; mod scsi_response; mod serial; mod snack; mod tag; mod target_address; mod task_management; mod text;
+#![warn(clippy::indexing_slicing)]
+
+mod async_message;
+mod bhs;
+mod common_fields;
+mod data_in;
+mod data_out;
+mod digest;
+mod error;
+mod frame;
 pub mod keys;
+mod login;
+mod logout;
+mod message;
+mod name;
+mod nop;
+mod opcode;
+mod r2t;
+mod reject;
 pub mod scsi;
-pub use async_message::*; pub use bhs::*; pub use data_in::*; pub use data_out::*; pub use digest::*; pub use error::*; pub use frame::*; pub use login::*; pub use logout::*; pub use message::*; pub use name::*; pub use nop::*; pub use opcode::*; pub use r2t::*; pub use reject::*; pub use scsi_command::*; pub use scsi_response::*; pub use serial::*; pub use snack::*; pub use tag::*; pub use target_address::*; pub use task_management::*; pub use text::*;
+mod scsi_command;
+mod scsi_response;
+mod serial;
+mod snack;
+mod tag;
+mod target_address;
+mod task_management;
+mod text;
+
+pub use async_message::{AsyncEvent, AsyncMessage};
+pub use bhs::{Bhs, Header, MAX_DATA_SEGMENT_LENGTH};
+pub use data_in::{DataIn, DataInStatus};
+pub use data_out::DataOut;
+pub use digest::{Crc32c, Digest, crc32c};
+pub use error::DecodeError;
+pub use frame::{FrameLayout, padding_of};
+pub use login::{LoginRequest, LoginResponse, LoginStatus, Stage};
+pub use logout::{LogoutCode, LogoutReason, LogoutRequest, LogoutResponse};
+pub use message::{InitiatorPdu, TargetPdu};
+pub use name::{IscsiName, NameError};
+pub use nop::{NopIn, NopOut};
+pub use opcode::{InitiatorOpcode, TargetOpcode};
+pub use r2t::R2t;
+pub use reject::{Reject, RejectReason, rejected_header};
+pub use scsi_command::{ScsiCommand, TaskAttribute};
+pub use scsi_response::{Residual, ScsiResponse, ServiceResponse, sense_of};
+pub use serial::{CmdSn, DataSn, R2tSn, StatSn};
+pub use snack::{SnackKind, SnackRequest};
+pub use tag::{Cid, Isid, Itt, Tsih, Ttt};
+pub use target_address::{DEFAULT_PORT, TargetAddress, TargetAddressError};
+pub use task_management::{
+    FunctionResponse, TaskFunction, TaskManagementRequest, TaskManagementResponse,
+};
+pub use text::{TextRequest, TextResponse};

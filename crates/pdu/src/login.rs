@@ -1,14 +1,292 @@
-use crate::{Bhs, Cid, CmdSn, DecodeError, Isid, Itt, StatSn, Tsih};
+//! Login Request and Login Response (RFC 7143 §11.12-11.13).
+
+use std::fmt;
+
+use crate::bhs::Bhs;
+use crate::common_fields::CONTINUE;
+use crate::error::DecodeError;
+use crate::opcode::{InitiatorOpcode, TargetOpcode};
+use crate::serial::{CmdSn, StatSn};
+use crate::tag::{Cid, Isid, Itt, Tsih};
+
+const PDU: &str = "Login Response";
+const TRANSIT: u8 = 0x80;
+
+/// A stage of the login phase (RFC 7143 §11.12.3).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the names are the standard's own")]
+pub enum Stage {
+    SecurityNegotiation = 0,
+    OperationalNegotiation = 1,
+    FullFeature = 3,
+}
+
+impl Stage {
+    /// The stage of a two-bit code; 2 is reserved.
+    fn from_wire(code: u8) -> Result<Self, DecodeError> {
+        Ok(match code & 3 {
+            0 => Self::SecurityNegotiation,
+            1 => Self::OperationalNegotiation,
+            3 => Self::FullFeature,
+            value => {
+                return Err(DecodeError::Field { pdu: PDU, field: "stage", value: value.into() });
+            }
+        })
+    }
+}
+
+/// A step of the login by the initiator (RFC 7143 §11.12); the text is the data segment. Always
+/// immediate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stage { SecurityNegotiation = 0, OperationalNegotiation = 1, FullFeature = 3 }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LoginRequest { pub transit: bool, pub is_continued: bool, pub current_stage: Stage, pub next_stage: Stage, pub version_max: u8, pub version_min: u8, pub isid: Isid, pub tsih: Tsih, pub itt: Itt, pub cid: Cid, pub cmd_sn: CmdSn, pub exp_stat_sn: StatSn }
-impl LoginRequest { pub fn encode(&self) -> Bhs { let mut b = Bhs::with_opcode(3, true); let nsg = if self.transit { self.next_stage as u8 } else { 0 }; b.put(1, &[(self.transit as u8) << 7 | (self.is_continued as u8) << 6 | (self.current_stage as u8) << 2 | nsg, self.version_max, self.version_min]); b.put(8, &self.isid.to_bytes()); b.put(14, &self.tsih.0.to_be_bytes()); b.put(16, &self.itt.get().to_be_bytes()); b.put(20, &self.cid.0.to_be_bytes()); b.put(24, &self.cmd_sn.get().to_be_bytes()); b.put(28, &self.exp_stat_sn.get().to_be_bytes()); b } }
+pub struct LoginRequest {
+    /// T: the initiator is ready for the next stage.
+    pub transit: bool,
+    /// C: the text goes on in the next request.
+    pub is_continued: bool,
+    /// CSG: the stage this request belongs to.
+    pub current_stage: Stage,
+    /// NSG: the stage to go to; sent only with T.
+    pub next_stage: Stage,
+    /// The highest version spoken: 0.
+    pub version_max: u8,
+    /// The lowest version spoken: 0.
+    pub version_min: u8,
+    /// The initiator's part of the session identifier.
+    pub isid: Isid,
+    /// The session; zero for a new one.
+    pub tsih: Tsih,
+    /// The same in all requests of a login.
+    pub itt: Itt,
+    /// The connection.
+    pub cid: Cid,
+    /// CmdSN of the first command to come.
+    pub cmd_sn: CmdSn,
+    /// The next StatSN expected on the connection.
+    pub exp_stat_sn: StatSn,
+}
+
+const fn flags(transit: bool, is_continued: bool, current: Stage, next: u8) -> u8 {
+    let next = if transit { TRANSIT | next } else { 0 };
+    next | (if is_continued { CONTINUE } else { 0 }) | (current as u8) << 2
+}
+
+impl LoginRequest {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(InitiatorOpcode::LoginRequest as u8, true);
+        let next = self.next_stage as u8;
+        bhs.put_u8(1, flags(self.transit, self.is_continued, self.current_stage, next));
+        bhs.put(2, &[self.version_max, self.version_min]);
+        bhs.put(8, &self.isid.to_bytes());
+        bhs.put_u16(14, self.tsih.0);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_u16(20, self.cid.0);
+        bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
+        bhs
+    }
+
+    /// Reads a header. Without T the next stage comes out as the current one.
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one, or a stage is 2.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        let transit = bhs.has_flag(TRANSIT);
+        let current_stage = Stage::from_wire(bhs.u8_at(1) >> 2)?;
+        Ok(Self {
+            transit,
+            is_continued: bhs.has_flag(CONTINUE),
+            current_stage,
+            next_stage: if transit { Stage::from_wire(bhs.u8_at(1))? } else { current_stage },
+            version_max: bhs.u8_at(2),
+            version_min: bhs.u8_at(3),
+            isid: Isid::from_bytes(bhs.array_at(8)),
+            tsih: Tsih(bhs.u16_at(14)),
+            itt: bhs.task_itt("Login Request")?,
+            cid: Cid(bhs.u16_at(20)),
+            cmd_sn: bhs.cmd_sn(),
+            exp_stat_sn: bhs.exp_stat_sn(),
+        })
+    }
+}
+
+/// A step of the login by the target (RFC 7143 §11.13); the text is the data segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LoginStatus { pub class: u8, pub detail: u8 }
-impl LoginStatus { pub const fn is_success(self) -> bool { self.class == 0 } }
-impl std::fmt::Display for LoginStatus { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "{:02x}{:02x}", self.class, self.detail) } }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LoginResponse { pub transit: bool, pub is_continued: bool, pub current_stage: Stage, pub next_stage: Option<Stage>, pub version_max: u8, pub version_active: u8, pub isid: Isid, pub tsih: Tsih, pub itt: Itt, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub status: LoginStatus }
-fn stage(n: u8) -> Option<Stage> { Some(match n & 3 { 0 => Stage::SecurityNegotiation, 1 => Stage::OperationalNegotiation, 3 => Stage::FullFeature, _ => return None }) }
-impl LoginResponse { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { let f = b.u8_at(1); let transit = f & 0x80 != 0; Ok(Self { transit, is_continued: f & 0x40 != 0, current_stage: stage(f >> 2).unwrap_or(Stage::SecurityNegotiation), next_stage: if transit { stage(f) } else { None }, version_max: b.u8_at(2), version_active: b.u8_at(3), isid: Isid::from_bytes(b.array_at(8)), tsih: Tsih(b.u16_at(14)), itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), status: LoginStatus { class: b.u8_at(36), detail: b.u8_at(37) } }) } }
+pub struct LoginResponse {
+    /// T: the target agrees to the next stage.
+    pub transit: bool,
+    /// C: the text goes on in the next response.
+    pub is_continued: bool,
+    /// CSG: the stage this response belongs to. Means nothing in a failure.
+    pub current_stage: Stage,
+    /// NSG: the stage to go to; present with T.
+    pub next_stage: Option<Stage>,
+    /// The highest version the target speaks.
+    pub version_max: u8,
+    /// The version spoken from now on.
+    pub version_active: u8,
+    /// The initiator's part of the session identifier.
+    pub isid: Isid,
+    /// The session; given in the last response.
+    pub tsih: Tsih,
+    /// The tag of the requests.
+    pub itt: Itt,
+    /// The number that the response uses up; means nothing in a failure.
+    pub stat_sn: StatSn,
+    /// The next CmdSN the target expects; means nothing in a failure.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target accepts; means nothing in a failure.
+    pub max_cmd_sn: CmdSn,
+    /// How the login stands.
+    pub status: LoginStatus,
+}
+
+impl LoginResponse {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::LoginResponse as u8, false);
+        let next = self.next_stage.map_or(0, |stage| stage as u8);
+        bhs.put_u8(1, flags(self.transit, self.is_continued, self.current_stage, next));
+        bhs.put(2, &[self.version_max, self.version_active]);
+        bhs.put(8, &self.isid.to_bytes());
+        bhs.put_u16(14, self.tsih.0);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
+        bhs.put(36, &[self.status.class, self.status.detail]);
+        bhs
+    }
+
+    /// Reads a header. A failure is read leniently: its stages come out as SecurityNegotiation and
+    /// none, whatever they hold.
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one; in a success, when a stage is 2, or T and C
+    /// come together.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        let status = LoginStatus { class: bhs.u8_at(36), detail: bhs.u8_at(37) };
+        let flags = bhs.u8_at(1);
+        let success = status.is_success();
+        let transit = success && bhs.has_flag(TRANSIT);
+        let is_continued = success && bhs.has_flag(CONTINUE);
+        if transit && is_continued {
+            return Err(DecodeError::Field { pdu: PDU, field: "T with C", value: flags.into() });
+        }
+        let current_stage =
+            if success { Stage::from_wire(flags >> 2)? } else { Stage::SecurityNegotiation };
+        Ok(Self {
+            transit,
+            is_continued,
+            current_stage,
+            next_stage: if transit { Some(Stage::from_wire(flags)?) } else { None },
+            version_max: bhs.u8_at(2),
+            version_active: bhs.u8_at(3),
+            isid: Isid::from_bytes(bhs.array_at(8)),
+            tsih: Tsih(bhs.u16_at(14)),
+            itt: bhs.task_itt(PDU)?,
+            stat_sn: bhs.stat_sn(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+            status,
+        })
+    }
+}
+
+/// Status-Class and Status-Detail (RFC 7143 §11.13.5).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LoginStatus {
+    /// 0 success, 1 redirection, 2 the initiator's error, 3 the target's error.
+    pub class: u8,
+    /// What exactly; its meaning depends on the class.
+    pub detail: u8,
+}
+
+impl LoginStatus {
+    /// Whether the login goes on, or is complete.
+    pub const fn is_success(self) -> bool {
+        self.class == 0
+    }
+
+    const fn words(self) -> &'static str {
+        match (self.class, self.detail) {
+            (0, _) => "success",
+            (1, 1) => "target moved temporarily",
+            (1, 2) => "target moved permanently",
+            (1, _) => "redirection",
+            (2, 0) => "initiator error",
+            (2, 1) => "authentication failure",
+            (2, 2) => "authorization failure",
+            (2, 3) => "target not found",
+            (2, 4) => "target removed",
+            (2, 5) => "unsupported version",
+            (2, 6) => "too many connections",
+            (2, 7) => "missing parameter",
+            (2, 8) => "cannot include in session",
+            (2, 9) => "session type not supported",
+            (2, 0x0a) => "session does not exist",
+            (2, 0x0b) => "invalid request during login",
+            (2, _) => "initiator error of unknown detail",
+            (3, 0) => "target error",
+            (3, 1) => "service unavailable",
+            (3, 2) => "out of resources",
+            (3, _) => "target error of unknown detail",
+            _ => "unknown status class",
+        }
+    }
+}
+
+impl fmt::Display for LoginStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:02x}{:02x})", self.words(), self.class, self.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(flags: u8, class: u8) -> Result<LoginResponse, DecodeError> {
+        let mut bhs = Bhs::with_opcode(0x23, false);
+        bhs.put_u8(1, flags);
+        bhs.put_u8(36, class);
+        LoginResponse::decode(&bhs)
+    }
+
+    #[test]
+    fn lay_10_flags_and_stages() {
+        let full = response(0x87, 0).unwrap();
+        assert_eq!(full.current_stage, Stage::OperationalNegotiation);
+        assert_eq!(full.next_stage, Some(Stage::FullFeature));
+        let stay = response(0x03, 0).unwrap();
+        assert_eq!((stay.current_stage, stay.next_stage), (Stage::SecurityNegotiation, None));
+        assert!(response(0x40, 0).unwrap().is_continued);
+    }
+
+    #[test]
+    fn log_07_reserved_stages_and_log_08_transit_with_continue() {
+        for flags in [0x08, 0x82, 0xc7] {
+            assert!(response(flags, 0).is_err(), "{flags:#x}");
+            assert!(response(flags, 2).is_ok(), "a failure is read leniently");
+        }
+    }
+
+    #[test]
+    fn lay_01_request_goes_out_as_0x43() {
+        let request = LoginRequest {
+            transit: true,
+            is_continued: false,
+            current_stage: Stage::OperationalNegotiation,
+            next_stage: Stage::FullFeature,
+            version_max: 0,
+            version_min: 0,
+            isid: Isid::random([1, 2, 3], 4),
+            tsih: Tsih::NEW_SESSION,
+            itt: Itt::new(0).unwrap(),
+            cid: Cid(0),
+            cmd_sn: CmdSn::new(1),
+            exp_stat_sn: StatSn::new(0),
+        };
+        assert_eq!(request.encode().as_bytes()[..2], [0x43, 0x87]);
+        let stay = LoginRequest { transit: false, ..request };
+        assert_eq!(stay.encode().as_bytes()[1], 0x04);
+    }
+}

@@ -1,12 +1,201 @@
-use crate::{Bhs, Cid, CmdSn, DecodeError, Itt, StatSn};
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LogoutReason { CloseSession = 0, CloseConnection = 1, RemoveConnectionForRecovery = 2 }
+//! Logout (RFC 7143 §11.14, §11.15).
+
+use std::fmt;
+
+use crate::common_fields::FINAL;
+use crate::{Bhs, Cid, CmdSn, DecodeError, InitiatorOpcode, Itt, StatSn, TargetOpcode};
+
+const REQUEST: &str = "Logout Request";
+const RESPONSE: &str = "Logout Response";
+
+/// The reason shares byte 1 with the F bit.
+const REASON: u8 = 0x7f;
+const CID: usize = 20;
+const CODE: usize = 2;
+const TIME2WAIT: usize = 40;
+const TIME2RETAIN: usize = 42;
+
+/// What a logout is to end (RFC 7143 §11.14.1).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum LogoutReason {
+    /// The session with all its connections and tasks.
+    CloseSession = 0,
+    /// One connection with its tasks.
+    CloseConnection = 1,
+    /// One connection whose tasks go over to another one; error recovery level 2 only.
+    RemoveConnectionForRecovery = 2,
+}
+
+impl LogoutReason {
+    fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        Ok(match bhs.flags() & REASON {
+            0 => Self::CloseSession,
+            1 => Self::CloseConnection,
+            2 => Self::RemoveConnectionForRecovery,
+            code => {
+                let value = code.into();
+                return Err(DecodeError::Field { pdu: REQUEST, field: "Reason Code", value });
+            }
+        })
+    }
+}
+
+/// Logout Request: an orderly end of a connection or a session (RFC 7143 §11.14).
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LogoutRequest { pub immediate: bool, pub reason: LogoutReason, pub itt: Itt, pub cid: Cid, pub cmd_sn: CmdSn, pub exp_stat_sn: StatSn }
-impl LogoutRequest { pub fn encode(&self) -> Bhs { let mut b = Bhs::with_opcode(6, self.immediate); b.put(1, &[0x80 | self.reason as u8]); b.put(16, &self.itt.get().to_be_bytes()); b.put(20, &self.cid.0.to_be_bytes()); b.put(24, &self.cmd_sn.get().to_be_bytes()); b.put(28, &self.exp_stat_sn.get().to_be_bytes()); b } pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { Ok(Self { immediate: true, reason: LogoutReason::CloseSession, itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, cid: Cid(b.u16_at(20)), cmd_sn: CmdSn::new(b.u32_at(24)), exp_stat_sn: StatSn::new(b.u32_at(28)) }) } }
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LogoutCode(pub u8);
-impl LogoutCode { pub const SUCCESS: Self = Self(0); }
+pub struct LogoutRequest {
+    /// I: outside the order of commands.
+    pub immediate: bool,
+    /// What is to end.
+    pub reason: LogoutReason,
+    /// The tag of this request.
+    pub itt: Itt,
+    /// The connection to end. Reserved, and zero on the wire, for
+    /// [`LogoutReason::CloseSession`].
+    pub cid: Cid,
+    /// The number of this request, or of the next one if it is immediate.
+    pub cmd_sn: CmdSn,
+    /// The next StatSN the initiator expects on this connection.
+    pub exp_stat_sn: StatSn,
+}
+
+impl LogoutRequest {
+    /// The header as it goes on the wire; a Logout Request has no data segment.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(InitiatorOpcode::LogoutRequest as u8, self.immediate);
+        bhs.put_flags(FINAL | self.reason as u8);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_u16(CID, cid_of(self.reason, self.cid).0);
+        bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
+        bhs
+    }
+
+    /// Reads a header whose opcode says it is a Logout Request.
+    ///
+    /// # Errors
+    /// [`DecodeError::Field`] for a reserved Initiator Task Tag or reason.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        let reason = LogoutReason::decode(bhs)?;
+        Ok(Self {
+            immediate: bhs.immediate(),
+            reason,
+            itt: bhs.task_itt(REQUEST)?,
+            cid: cid_of(reason, Cid(bhs.u16_at(CID))),
+            cmd_sn: bhs.cmd_sn(),
+            exp_stat_sn: bhs.exp_stat_sn(),
+        })
+    }
+}
+
+/// The CID where the reason has a use for it.
+fn cid_of(reason: LogoutReason, cid: Cid) -> Cid {
+    if reason == LogoutReason::CloseSession { Cid::default() } else { cid }
+}
+
+/// How a logout ended (RFC 7143 §11.15.1).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LogoutCode(
+    /// The code as it stands on the wire; those without a name here are reserved.
+    pub u8,
+);
+
+impl LogoutCode {
+    /// The connection or the session is closed.
+    pub const SUCCESS: Self = Self(0);
+    /// The target knows no connection of that CID.
+    pub const CID_NOT_FOUND: Self = Self(1);
+    /// The target cannot recover connections (error recovery level below 2).
+    pub const RECOVERY_NOT_SUPPORTED: Self = Self(2);
+    /// The target could not clean up.
+    pub const CLEANUP_FAILED: Self = Self(3);
+}
+
+impl fmt::Display for LogoutCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match *self {
+            Self::SUCCESS => "closed successfully",
+            Self::CID_NOT_FOUND => "CID not found",
+            Self::RECOVERY_NOT_SUPPORTED => "connection recovery is not supported",
+            Self::CLEANUP_FAILED => "cleanup failed",
+            Self(code) => return write!(f, "logout response {code:#04x}"),
+        })
+    }
+}
+
+/// Logout Response (RFC 7143 §11.15).
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LogoutResponse { pub response: LogoutCode, pub itt: Itt, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub time2wait: u16, pub time2retain: u16 }
-impl LogoutResponse { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { Ok(Self { response: LogoutCode(b.u8_at(2)), itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), time2wait: b.u16_at(40), time2retain: b.u16_at(42) }) } }
+pub struct LogoutResponse {
+    /// How it ended.
+    pub response: LogoutCode,
+    /// The tag of the request.
+    pub itt: Itt,
+    /// The number of this status.
+    pub stat_sn: StatSn,
+    /// The next CmdSN the target expects.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target has room for.
+    pub max_cmd_sn: CmdSn,
+    /// How long to wait before a reconnect, seconds (RFC 7143 §11.15.3).
+    pub time2wait: u16,
+    /// How long after that the target keeps the tasks, seconds; 0 means they are gone
+    /// (RFC 7143 §11.15.4).
+    pub time2retain: u16,
+}
+
+impl LogoutResponse {
+    /// The header as it goes on the wire; a Logout Response has no data segment.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::LogoutResponse as u8, false);
+        bhs.put_flags(FINAL);
+        bhs.put(CODE, &[self.response.0]);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_stat_sn(self.stat_sn);
+        bhs.put_window(self.exp_cmd_sn, self.max_cmd_sn);
+        bhs.put_u16(TIME2WAIT, self.time2wait);
+        bhs.put_u16(TIME2RETAIN, self.time2retain);
+        bhs
+    }
+
+    /// Reads a header whose opcode says it is a Logout Response.
+    ///
+    /// # Errors
+    /// [`DecodeError::Field`] for a reserved Initiator Task Tag. A reserved response code is
+    /// none: the logout has ended either way.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        Ok(Self {
+            response: LogoutCode(bhs.u8_at(CODE)),
+            itt: bhs.task_itt(RESPONSE)?,
+            stat_sn: bhs.stat_sn(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+            time2wait: bhs.u16_at(TIME2WAIT),
+            time2retain: bhs.u16_at(TIME2RETAIN),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LGO-02: F is set, and the CID is reserved when the whole session ends.
+    #[test]
+    fn lgo_02_cid_stands_only_where_it_has_a_meaning() {
+        let request = |reason| {
+            let (cid, cmd_sn, exp_stat_sn) = (Cid(7), CmdSn::new(1), StatSn::new(2));
+            let itt = Itt::new(3).unwrap();
+            LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn }.encode()
+        };
+        let session = request(LogoutReason::CloseSession);
+        assert_eq!((session.u8_at(0), session.flags(), session.u16_at(CID)), (0x46, 0x80, 0));
+        let connection = request(LogoutReason::CloseConnection);
+        assert_eq!((connection.flags(), connection.u16_at(CID)), (0x81, 7));
+    }
+
+    #[test]
+    fn reserved_reason_is_an_error() {
+        let mut bhs = Bhs::with_opcode(6, false);
+        bhs.put_flags(0x83);
+        let error = DecodeError::Field { pdu: REQUEST, field: "Reason Code", value: 3 };
+        assert_eq!(LogoutRequest::decode(&bhs), Err(error));
+    }
+}

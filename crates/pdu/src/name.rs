@@ -59,7 +59,8 @@ impl IscsiName {
 fn check_iqn(rest: &str) -> Result<(), &'static str> {
     let form = "the form is iqn.yyyy-mm.reversed.domain[:string]";
     let (date, authority) = rest.split_at_checked(8).ok_or(form)?;
-    let digits = |at: std::ops::Range<usize>| date.get(at).filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
+    let digits =
+        |at: std::ops::Range<usize>| date.get(at).filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
     let month: u8 = digits(5..7).and_then(|month| month.parse().ok()).ok_or(form)?;
     digits(0..4).ok_or(form)?;
     if date.get(4..5) != Some("-") || date.get(7..8) != Some(".") || !(1..=12).contains(&month) {
@@ -109,9 +110,22 @@ mod tests {
         }
         let long = format!("iqn.2001-04.com.example:{}", "x".repeat(200));
         for name in [
-            "", "iqn", "iqn.", "iqn.2001-04", "iqn.2001-04.", "iqn.2001-4.com", "iqn.2001-13.com",
-            "iqn.20x1-04.com", "iqn.2001-04.:a", "eui.0200", "naa.5200", "naa.5200456zba64678d",
-            "com.example", "iqn.2001-04.com.example: x", "iqn.2001-04.com.example:\u{7}", &long,
+            "",
+            "iqn",
+            "iqn.",
+            "iqn.2001-04",
+            "iqn.2001-04.",
+            "iqn.2001-4.com",
+            "iqn.2001-13.com",
+            "iqn.20x1-04.com",
+            "iqn.2001-04.:a",
+            "eui.0200",
+            "naa.5200",
+            "naa.5200456zba64678d",
+            "com.example",
+            "iqn.2001-04.com.example: x",
+            "iqn.2001-04.com.example:\u{7}",
+            &long,
         ] {
             assert!(IscsiName::parse(name).is_err(), "{name}");
         }

@@ -1,9 +1,103 @@
-use crate::{Bhs, CmdSn, DataSn, DecodeError, StatSn};
+//! Reject (RFC 7143 §11.17).
+
+use std::fmt;
+
+use crate::bhs::Bhs;
+use crate::error::DecodeError;
+use crate::opcode::TargetOpcode;
+use crate::serial::{CmdSn, DataSn, StatSn};
+
+/// The target refused a PDU (RFC 7143 §11.17). The header of that PDU is in the data segment: see
+/// [`rejected_header`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reject {
+    /// Why.
+    pub reason: RejectReason,
+    /// The number that the reject uses up.
+    pub stat_sn: StatSn,
+    /// The next CmdSN the target expects.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target accepts.
+    pub max_cmd_sn: CmdSn,
+    /// DataSN or R2TSN, for rejected data and SNACKs.
+    pub data_sn: DataSn,
+}
+
+/// Why a PDU was refused (RFC 7143 §11.17.1).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RejectReason(pub u8);
-impl RejectReason { pub const WAITING_FOR_LOGOUT: Self = Self(0x0c); }
-impl std::fmt::Display for RejectReason { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "{:02x}", self.0) } }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Reject { pub reason: RejectReason, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub data_sn: DataSn }
-impl Reject { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { Ok(Self { reason: RejectReason(b.u8_at(2)), stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), data_sn: DataSn::new(b.u32_at(36)) }) } }
-pub fn rejected_header(data: &[u8]) -> Option<Bhs> { data.first_chunk::<48>().map(|b| Bhs::from_bytes(*b)) }
+
+impl RejectReason {
+    /// The data digest did not match.
+    pub const DATA_DIGEST_ERROR: Self = Self(0x02);
+    /// The SNACK cannot be served.
+    pub const SNACK_REJECT: Self = Self(0x03);
+    /// The PDU breaks the protocol.
+    pub const PROTOCOL_ERROR: Self = Self(0x04);
+    /// The command is not supported.
+    pub const COMMAND_NOT_SUPPORTED: Self = Self(0x05);
+    /// Too many immediate commands are under way.
+    pub const IMMEDIATE_COMMAND_REJECT: Self = Self(0x06);
+    /// The task is in progress.
+    pub const TASK_IN_PROGRESS: Self = Self(0x07);
+    /// The data acknowledgement is wrong.
+    pub const INVALID_DATA_ACK: Self = Self(0x08);
+    /// A field is wrong.
+    pub const INVALID_PDU_FIELD: Self = Self(0x09);
+    /// The target has run out of something; later it may work.
+    pub const LONG_OPERATION_REJECT: Self = Self(0x0a);
+    /// A key was negotiated again, or in the wrong stage.
+    pub const NEGOTIATION_RESET: Self = Self(0x0b);
+    /// The target waits for a logout.
+    pub const WAITING_FOR_LOGOUT: Self = Self(0x0c);
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            0x02 => "data digest error",
+            0x03 => "SNACK reject",
+            0x04 => "protocol error",
+            0x05 => "command not supported",
+            0x06 => "too many immediate commands",
+            0x07 => "task in progress",
+            0x08 => "invalid data acknowledgement",
+            0x09 => "invalid PDU field",
+            0x0a => "out of resources",
+            0x0b => "negotiation reset",
+            0x0c => "waiting for logout",
+            other => return write!(f, "reserved reason {other:#04x}"),
+        })
+    }
+}
+
+impl Reject {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::Reject as u8, false);
+        bhs.put(1, &[0x80, self.reason.0]);
+        bhs.put_itt(None);
+        bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
+        bhs.put_u32(36, self.data_sn.get());
+        bhs
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// None at present; every value of every field has a meaning.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        Ok(Self {
+            reason: RejectReason(bhs.u8_at(2)),
+            stat_sn: bhs.stat_sn(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+            data_sn: bhs.data_sn(),
+        })
+    }
+}
+
+/// The header of the refused PDU, from the data segment of a Reject; `None` if it is cut short.
+pub fn rejected_header(data: &[u8]) -> Option<Bhs> {
+    data.first_chunk().copied().map(Bhs::from_bytes)
+}

@@ -1,30 +1,266 @@
-use bytes::{BufMut, BytesMut};
-use crate::{scsi::{Cdb, Lun}, Bhs, CmdSn, DecodeError, Header, Itt, StatSn};
+//! SCSI Command (RFC 7143 §11.3) and its Additional Header Segments (§11.2.2).
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::bhs::{Bhs, Header};
+use crate::error::DecodeError;
+use crate::opcode::InitiatorOpcode;
+use crate::scsi::{Cdb, Lun};
+use crate::serial::{CmdSn, StatSn};
+use crate::tag::Itt;
+
+const PDU: &str = "SCSI Command";
+const FINAL: u8 = 0x80;
+const READ: u8 = 0x40;
+const WRITE: u8 = 0x20;
+const ATTRIBUTE: u8 = 0x07;
+
+/// AHSType: the rest of a CDB that does not fit the BHS.
+const EXTENDED_CDB: u8 = 1;
+/// AHSType: the expected length of the read half of a bidirectional command.
+const READ_LENGTH: u8 = 2;
+/// Bytes of a CDB in the BHS.
+const SHORT_CDB: usize = 16;
+
+/// A SCSI command (RFC 7143 §11.3).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ScsiCommand {
+    /// I: uses no CmdSN up.
+    pub immediate: bool,
+    /// F: no unsolicited Data-Out follows.
+    pub is_final: bool,
+    /// R: data is expected from the target.
+    pub read: bool,
+    /// W: data goes to the target.
+    pub write: bool,
+    /// The SAM task attribute.
+    pub attribute: TaskAttribute,
+    /// Command priority, 0 to 15; 0 below iSCSIProtocolLevel 2 (RFC 7144 §4).
+    pub priority: u8,
+    /// The logical unit.
+    pub lun: Lun,
+    /// The task.
+    pub itt: Itt,
+    /// Bytes to transfer; for a bidirectional command, those to write.
+    pub expected_data_transfer_length: u32,
+    /// CmdSN; used up unless immediate.
+    pub cmd_sn: CmdSn,
+    /// The next StatSN expected on the connection.
+    pub exp_stat_sn: StatSn,
+    /// The command descriptor block; more than 16 bytes travel in an Additional Header Segment.
+    pub cdb: Cdb,
+    /// Bytes to read, for a bidirectional command.
+    pub bidirectional_read_length: Option<u32>,
+}
+
+/// The SAM task attribute (RFC 7143 §11.3.1).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum TaskAttribute { Untagged = 0, #[default] Simple = 1, Ordered = 2, HeadOfQueue = 3, Aca = 4 }
-#[derive(Clone, Debug)]
-pub struct ScsiCommand { pub immediate: bool, pub is_final: bool, pub read: bool, pub write: bool, pub attribute: TaskAttribute, pub priority: u8, pub lun: Lun, pub itt: Itt, pub expected_data_transfer_length: u32, pub cmd_sn: CmdSn, pub exp_stat_sn: StatSn, pub cdb: Cdb, pub bidirectional_read_length: Option<u32> }
-impl ScsiCommand {
-    pub fn encode(&self) -> Header {
-        let mut bhs = Bhs::with_opcode(1, self.immediate);
-        let f = (self.is_final as u8) << 7 | (self.read as u8) << 6 | (self.write as u8) << 5 | self.attribute as u8;
-        bhs.put(1, &[f, self.priority << 4]);
-        bhs.put(8, &self.lun.to_bytes());
-        bhs.put(16, &self.itt.get().to_be_bytes());
-        bhs.put(20, &self.expected_data_transfer_length.to_be_bytes());
-        bhs.put(24, &self.cmd_sn.get().to_be_bytes());
-        bhs.put(28, &self.exp_stat_sn.get().to_be_bytes());
-        let cdb = self.cdb.as_bytes();
-        let n = cdb.len().min(16);
-        bhs.put(32, &cdb[..n]);
-        let mut ahs = BytesMut::new();
-        if cdb.len() > 16 { ahs.put_u16((cdb.len() - 15) as u16); ahs.put_u8(1); ahs.put_u8(0); ahs.put_slice(&cdb[16..]); while ahs.len() % 4 != 0 { ahs.put_u8(0) } }
-        if let Some(n) = self.bidirectional_read_length { ahs.put_u16(5); ahs.put_u8(2); ahs.put_u8(0); ahs.put_u32(n); }
-        bhs.set_ahs_len(ahs.len());
-        Header { bhs, ahs: ahs.freeze() }
+#[repr(u8)]
+pub enum TaskAttribute {
+    /// None; the target's default.
+    Untagged = 0,
+    /// In any order with other simple tasks.
+    #[default]
+    Simple = 1,
+    /// After all older tasks, before all younger ones.
+    Ordered = 2,
+    /// Before all others.
+    HeadOfQueue = 3,
+    /// Part of an auto contingent allegiance.
+    Aca = 4,
+}
+
+impl TaskAttribute {
+    fn decode(flags: u8) -> Result<Self, DecodeError> {
+        Ok(match flags & ATTRIBUTE {
+            0 => Self::Untagged,
+            1 => Self::Simple,
+            2 => Self::Ordered,
+            3 => Self::HeadOfQueue,
+            4 => Self::Aca,
+            value => {
+                return Err(DecodeError::Field { pdu: PDU, field: "ATTR", value: value.into() });
+            }
+        })
     }
-    pub fn decode(h: &Header) -> Result<Self, DecodeError> {
-        let b = &h.bhs; let f = b.u8_at(1);
-        Ok(Self { immediate: b.immediate(), is_final: f & 0x80 != 0, read: f & 0x40 != 0, write: f & 0x20 != 0, attribute: TaskAttribute::Simple, priority: 0, lun: Lun::from_bytes(b.array_at(8)), itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, expected_data_transfer_length: b.u32_at(20), cmd_sn: CmdSn::new(b.u32_at(24)), exp_stat_sn: StatSn::new(b.u32_at(28)), cdb: Cdb::new(&b.array_at::<16>(32)).map_err(|_| DecodeError::Ahs("cdb"))?, bidirectional_read_length: None })
+}
+
+impl ScsiCommand {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Header {
+        let mut bhs = Bhs::with_opcode(InitiatorOpcode::ScsiCommand as u8, self.immediate);
+        bhs.put(1, &[self.flags(), self.priority << 4]);
+        bhs.put_lun(self.lun);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_u32(20, self.expected_data_transfer_length);
+        bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
+        let cdb = self.cdb.as_bytes();
+        let (short, rest) = cdb.split_at_checked(SHORT_CDB).unwrap_or((cdb, &[]));
+        bhs.put(32, short);
+        let ahs = encode_ahs(rest, self.bidirectional_read_length);
+        bhs.set_ahs_len(ahs.len());
+        Header { bhs, ahs }
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |on, flag| if on { flag } else { 0 };
+        flag(self.is_final, FINAL)
+            | flag(self.read, READ)
+            | flag(self.write, WRITE)
+            | self.attribute as u8
+    }
+
+    /// Reads a header with its Additional Header Segments.
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one, the task attribute is unknown, or an
+    /// Additional Header Segment is malformed.
+    pub fn decode(header: &Header) -> Result<Self, DecodeError> {
+        let bhs = &header.bhs;
+        let segments = Segments::decode(&header.ahs)?;
+        let short = bhs.array_at::<SHORT_CDB>(32);
+        let cdb = match segments.extended_cdb {
+            None => Cdb::from_field(&short),
+            Some(rest) => Cdb::new(&[&short[..], rest].concat())
+                .map_err(|_| DecodeError::Ahs("the extended CDB is longer than 260 bytes"))?,
+        };
+        Ok(Self {
+            immediate: bhs.immediate(),
+            is_final: bhs.has_flag(FINAL),
+            read: bhs.has_flag(READ),
+            write: bhs.has_flag(WRITE),
+            attribute: TaskAttribute::decode(bhs.u8_at(1))?,
+            priority: bhs.u8_at(2) >> 4,
+            lun: bhs.lun(),
+            itt: bhs.task_itt(PDU)?,
+            expected_data_transfer_length: bhs.u32_at(20),
+            cmd_sn: bhs.cmd_sn(),
+            exp_stat_sn: bhs.exp_stat_sn(),
+            cdb,
+            bidirectional_read_length: segments.read_length,
+        })
+    }
+}
+
+fn encode_ahs(extended_cdb: &[u8], read_length: Option<u32>) -> Bytes {
+    let mut ahs = BytesMut::new();
+    if !extended_cdb.is_empty() {
+        // AHSLength counts what follows the type, its first byte being reserved. A CDB is at most
+        // 260 bytes long.
+        ahs.put_u16(u16::try_from(extended_cdb.len() + 1).unwrap_or(u16::MAX));
+        ahs.put_slice(&[EXTENDED_CDB, 0]);
+        ahs.put_slice(extended_cdb);
+        ahs.resize(ahs.len().next_multiple_of(4), 0);
+    }
+    if let Some(length) = read_length {
+        ahs.put_u16(5);
+        ahs.put_slice(&[READ_LENGTH, 0]);
+        ahs.put_u32(length);
+    }
+    ahs.freeze()
+}
+
+/// What the Additional Header Segments of a command hold.
+#[derive(Debug, Default)]
+struct Segments<'a> {
+    extended_cdb: Option<&'a [u8]>,
+    read_length: Option<u32>,
+}
+
+impl<'a> Segments<'a> {
+    /// Segments of other types are passed over.
+    fn decode(mut ahs: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut segments = Self::default();
+        while let Some((&[high, low, kind], rest)) = ahs.split_first_chunk::<3>() {
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            let content = rest.get(..len).ok_or(DecodeError::Ahs("it is cut short"))?;
+            segments.take(kind, content)?;
+            let padded = (3 + len).next_multiple_of(4);
+            ahs = ahs.get(padded..).unwrap_or_default();
+        }
+        Ok(segments)
+    }
+
+    /// The first byte of the content is reserved.
+    fn take(&mut self, kind: u8, content: &'a [u8]) -> Result<(), DecodeError> {
+        let value = content.split_first().map(|(_, value)| value);
+        match (kind, value) {
+            (EXTENDED_CDB, Some(rest)) if !rest.is_empty() => self.extended_cdb = Some(rest),
+            (EXTENDED_CDB, _) => return Err(DecodeError::Ahs("the extended CDB is empty")),
+            (READ_LENGTH, Some(value)) => {
+                let length =
+                    value.try_into().map_err(|_| DecodeError::Ahs("a length is 4 bytes"))?;
+                self.read_length = Some(u32::from_be_bytes(length));
+            }
+            (READ_LENGTH, None) => return Err(DecodeError::Ahs("a length is 4 bytes")),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(cdb: &[u8]) -> ScsiCommand {
+        ScsiCommand {
+            immediate: false,
+            is_final: true,
+            read: true,
+            write: false,
+            attribute: TaskAttribute::Simple,
+            priority: 0,
+            lun: Lun::ZERO,
+            itt: Itt::new(7).unwrap(),
+            expected_data_transfer_length: 512,
+            cmd_sn: CmdSn::new(1),
+            exp_stat_sn: StatSn::new(2),
+            cdb: Cdb::new(cdb).unwrap(),
+            bidirectional_read_length: None,
+        }
+    }
+
+    #[test]
+    fn wr_22_lay_03_long_cdb_goes_to_an_ahs() {
+        let header = command(&[0x7f; 32]).encode();
+        assert_eq!(header.bhs.ahs_len(), 20);
+        // AHSLength = CDB length - 15.
+        assert_eq!(header.ahs[..4], [0, 17, 1, 0]);
+        assert_eq!(ScsiCommand::decode(&header), Ok(command(&[0x7f; 32])));
+        let odd = command(&[0x7f; 17]).encode();
+        assert_eq!((odd.ahs.len(), &odd.ahs[..4]), (8, &[0, 2, 1, 0][..]));
+        assert_eq!(ScsiCommand::decode(&odd), Ok(command(&[0x7f; 17])));
+    }
+
+    #[test]
+    fn wr_22_lay_03_bidirectional_length() {
+        let command = ScsiCommand {
+            write: true,
+            bidirectional_read_length: Some(0x0102_0304),
+            ..command(&[0x53; 10])
+        };
+        let header = command.encode();
+        assert_eq!(header.ahs[..], [0, 5, 2, 0, 1, 2, 3, 4]);
+        assert_eq!(header.bhs.as_bytes()[1], 0xe1);
+        assert_eq!(ScsiCommand::decode(&header), Ok(command));
+    }
+
+    #[test]
+    fn malformed_segments_are_errors() {
+        for ahs in [&[0, 9, 1, 0][..], &[0, 1, 1, 0], &[0, 4, 2, 0, 1, 2, 3, 0], &[0, 0, 2, 0]] {
+            let header = Header { ahs: Bytes::copy_from_slice(ahs), ..command(&[0; 6]).encode() };
+            assert!(ScsiCommand::decode(&header).is_err(), "{ahs:?}");
+        }
+        let unknown =
+            Header { ahs: Bytes::from_static(&[0, 1, 0x3f, 0]), ..command(&[0; 6]).encode() };
+        assert!(ScsiCommand::decode(&unknown).is_ok());
+    }
+
+    #[test]
+    fn unknown_attributes_are_errors() {
+        let mut header = command(&[0; 6]).encode();
+        header.bhs.put_u8(1, 0x85);
+        assert!(ScsiCommand::decode(&header).is_err());
     }
 }

@@ -1,17 +1,220 @@
-use bytes::Bytes;
+//! SCSI Response (RFC 7143 §11.4).
+
 use std::fmt;
-use crate::{scsi::Status, Bhs, CmdSn, DataSn, DecodeError, Itt, StatSn};
+
+use bytes::Bytes;
+
+use crate::bhs::Bhs;
+use crate::error::DecodeError;
+use crate::opcode::TargetOpcode;
+use crate::scsi::Status;
+use crate::serial::{CmdSn, DataSn, StatSn};
+use crate::tag::Itt;
+
+const PDU: &str = "SCSI Response";
+const BIDIRECTIONAL_OVERFLOW: u8 = 0x10;
+const BIDIRECTIONAL_UNDERFLOW: u8 = 0x08;
+const OVERFLOW: u8 = 0x04;
+const UNDERFLOW: u8 = 0x02;
+
+/// How a command ended (RFC 7143 §11.4). Sense data is in the data segment: see [`sense_of`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ScsiResponse {
+    /// Whether the command was completed at the target at all; only then the status counts.
+    pub response: ServiceResponse,
+    /// The SCSI status.
+    pub status: Status,
+    /// What is left over or missing of the transfer, or of the write half of a bidirectional one.
+    pub residual: Residual,
+    /// The same for the read half of a bidirectional command.
+    pub bidirectional_residual: Residual,
+    /// Status Qualifier (RFC 7144 §4).
+    pub status_qualifier: u16,
+    /// The task.
+    pub itt: Itt,
+    /// SNACK Tag, or zero.
+    pub snack_tag: u32,
+    /// The number that the response uses up.
+    pub stat_sn: StatSn,
+    /// The next CmdSN the target expects.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target accepts.
+    pub max_cmd_sn: CmdSn,
+    /// How many Data-In and R2T PDUs the target sent; some targets leave it at zero.
+    pub exp_data_sn: DataSn,
+}
+
+/// The iSCSI service response (RFC 7143 §11.4.3).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ServiceResponse(pub u8);
-impl ServiceResponse { pub const COMPLETED_AT_TARGET: Self = Self(0); pub const TARGET_FAILURE: Self = Self(1); }
-impl fmt::Display for ServiceResponse { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{:#x}", self.0) } }
+
+impl ServiceResponse {
+    /// The command was completed at the target; the status says how.
+    pub const COMPLETED_AT_TARGET: Self = Self(0x00);
+    /// The target failed; there is no status.
+    pub const TARGET_FAILURE: Self = Self(0x01);
+}
+
+impl fmt::Display for ServiceResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0x00 => f.write_str("command completed at target"),
+            0x01 => f.write_str("target failure"),
+            0x80..=0xff => write!(f, "vendor-specific response {:#04x}", self.0),
+            other => write!(f, "reserved response {other:#04x}"),
+        }
+    }
+}
+
+/// What is left over or missing of a transfer, bytes (RFC 7143 §11.4.5).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Residual { #[default] None, Underflow(u32), Overflow(u32) }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ScsiResponse { pub response: ServiceResponse, pub status: Status, pub residual: Residual, pub bidirectional_residual: Residual, pub status_qualifier: u16, pub itt: Itt, pub snack_tag: u32, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn, pub exp_data_sn: DataSn }
-pub(crate) fn residual(o: bool, u: bool, n: u32) -> Result<Residual, DecodeError> { match (o, u) { (true, true) => Err(DecodeError::Ahs("O and U")), (true, false) => Ok(Residual::Overflow(n)), (false, true) => Ok(Residual::Underflow(n)), _ => Ok(Residual::None) } }
-impl ScsiResponse { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> {
-    let f = b.u8_at(1); let response = ServiceResponse(b.u8_at(2)); let ok = response.0 == 0;
-    Ok(Self { response, status: Status(b.u8_at(3)), residual: if ok { residual(f & 4 != 0, f & 2 != 0, b.u32_at(44))? } else { Residual::None }, bidirectional_residual: if ok { residual(f & 16 != 0, f & 8 != 0, b.u32_at(40))? } else { Residual::None }, status_qualifier: b.u16_at(8), itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, snack_tag: b.u32_at(20), stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)), exp_data_sn: DataSn::new(b.u32_at(36)) })
-} }
-pub fn sense_of(data: &Bytes) -> Result<Bytes, DecodeError> { if data.is_empty() { return Ok(Bytes::new()) } let Some(l) = data.first_chunk::<2>() else { return Err(DecodeError::Ahs("s")) }; let n = u16::from_be_bytes(*l) as usize; if n + 2 > data.len() { return Err(DecodeError::Ahs("s")) } Ok(data.slice(2..2 + n)) }
+pub enum Residual {
+    /// All that was expected, and no more.
+    #[default]
+    None,
+    /// So many bytes of the expected ones were not transferred.
+    Underflow(u32),
+    /// So many more bytes would have been needed than were expected.
+    Overflow(u32),
+}
+
+impl Residual {
+    pub(crate) const fn count(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Underflow(count) | Self::Overflow(count) => count,
+        }
+    }
+
+    pub(crate) const fn flags(self, overflow: u8, underflow: u8) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Underflow(_) => underflow,
+            Self::Overflow(_) => overflow,
+        }
+    }
+
+    /// Reads the count at `at` by its two flags, which exclude each other.
+    pub(crate) fn decode(
+        bhs: &Bhs,
+        pdu: &'static str,
+        overflow: u8,
+        underflow: u8,
+        at: usize,
+    ) -> Result<Self, DecodeError> {
+        match (bhs.has_flag(overflow), bhs.has_flag(underflow)) {
+            (false, false) => Ok(Self::None),
+            (true, false) => Ok(Self::Overflow(bhs.u32_at(at))),
+            (false, true) => Ok(Self::Underflow(bhs.u32_at(at))),
+            (true, true) => {
+                let value = u64::from(bhs.u8_at(1));
+                Err(DecodeError::Field { pdu, field: "overflow with underflow", value })
+            }
+        }
+    }
+}
+
+impl ScsiResponse {
+    /// The header; its DataSegmentLength is zero until framing sets it.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::ScsiResponse as u8, false);
+        let flags = self.residual.flags(OVERFLOW, UNDERFLOW)
+            | self.bidirectional_residual.flags(BIDIRECTIONAL_OVERFLOW, BIDIRECTIONAL_UNDERFLOW);
+        bhs.put(1, &[0x80 | flags, self.response.0, self.status.0]);
+        bhs.put_u16(8, self.status_qualifier);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_u32(20, self.snack_tag);
+        bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
+        bhs.put_u32(36, self.exp_data_sn.get());
+        bhs.put_u32(40, self.bidirectional_residual.count());
+        bhs.put_u32(44, self.residual.count());
+        bhs
+    }
+
+    /// Reads a header. Unless the command was completed at the target, residuals are not looked at
+    /// and come out as none (RFC 7143 §11.4.3).
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one, or an overflow comes with an underflow.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        let response = ServiceResponse(bhs.u8_at(2));
+        let residual = |overflow, underflow, at| match response {
+            ServiceResponse::COMPLETED_AT_TARGET => {
+                Residual::decode(bhs, PDU, overflow, underflow, at)
+            }
+            ServiceResponse(_) => Ok(Residual::None),
+        };
+        Ok(Self {
+            response,
+            status: Status(bhs.u8_at(3)),
+            residual: residual(OVERFLOW, UNDERFLOW, 44)?,
+            bidirectional_residual: residual(BIDIRECTIONAL_OVERFLOW, BIDIRECTIONAL_UNDERFLOW, 40)?,
+            status_qualifier: bhs.u16_at(8),
+            itt: bhs.task_itt(PDU)?,
+            snack_tag: bhs.u32_at(20),
+            stat_sn: bhs.stat_sn(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+            exp_data_sn: bhs.data_sn(),
+        })
+    }
+}
+
+/// The sense data in the data segment of a SCSI Response or of an Asynchronous Message: what
+/// follows the two bytes of SenseLength, which it may exceed (RFC 7143 §11.4.7). An empty data
+/// segment is taken as no sense at all.
+///
+/// # Errors
+/// When the data segment is shorter than SenseLength says.
+pub fn sense_of(data: &Bytes) -> Result<Bytes, DecodeError> {
+    if data.is_empty() {
+        return Ok(Bytes::new());
+    }
+    let too_short = DecodeError::DataSegment { pdu: PDU, len: data.len() };
+    let Some(len) = data.first_chunk::<2>() else { return Err(too_short) };
+    let end = 2 + usize::from(u16::from_be_bytes(*len));
+    if end > data.len() {
+        return Err(too_short);
+    }
+    Ok(data.slice(2..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(bytes: &[(usize, u8)]) -> Bhs {
+        let mut bhs = Bhs::with_opcode(0x21, false);
+        bhs.put_u8(1, 0x80);
+        bytes.iter().for_each(|(at, value)| bhs.put_u8(*at, *value));
+        bhs
+    }
+
+    #[test]
+    fn rd_11_residuals_by_their_flags() {
+        let decode = |flags, at| ScsiResponse::decode(&with(&[(1, flags), (at, 9)])).unwrap();
+        assert_eq!(decode(0x84, 47).residual, Residual::Overflow(9));
+        assert_eq!(decode(0x82, 47).residual, Residual::Underflow(9));
+        assert_eq!(decode(0x90, 43).bidirectional_residual, Residual::Overflow(9));
+        assert_eq!(decode(0x88, 43).bidirectional_residual, Residual::Underflow(9));
+        assert_eq!(decode(0x80, 47).residual, Residual::None);
+        for flags in [0x86, 0x98] {
+            assert!(ScsiResponse::decode(&with(&[(1, flags)])).is_err());
+        }
+    }
+
+    #[test]
+    fn rd_10_flags_mean_nothing_when_the_target_failed() {
+        let response = ScsiResponse::decode(&with(&[(1, 0x9e), (2, 1)])).unwrap();
+        assert_eq!(response.residual, Residual::None);
+        assert_eq!(response.response, ServiceResponse::TARGET_FAILURE);
+    }
+
+    #[test]
+    fn rd_13_sense_is_bounded_by_the_segment() {
+        let sense = |data: &'static [u8]| sense_of(&Bytes::from_static(data));
+        assert_eq!(sense(&[]), Ok(Bytes::new()));
+        assert_eq!(sense(&[0, 2, 7, 8, 0, 0]), Ok(Bytes::from_static(&[7, 8])));
+        assert!(sense(&[0]).is_err() && sense(&[0, 3, 1, 2]).is_err());
+    }
+}

@@ -1,14 +1,197 @@
+//! Task Management Function Request and Response (RFC 7143 §11.5-11.6, RFC 7144 §6).
+
 use std::fmt;
-use crate::{scsi::Lun, Bhs, CmdSn, DataSn, DecodeError, Itt, StatSn};
+
+use crate::bhs::Bhs;
+use crate::error::DecodeError;
+use crate::opcode::{InitiatorOpcode, TargetOpcode};
+use crate::scsi::Lun;
+use crate::serial::{CmdSn, DataSn, StatSn};
+use crate::tag::Itt;
+
+const REQUEST: &str = "Task Management Function Request";
+const RESPONSE: &str = "Task Management Function Response";
+
+/// Control over other tasks (RFC 7143 §11.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TaskFunction { AbortTask=1, AbortTaskSet=2, ClearAca=3, ClearTaskSet=4, LogicalUnitReset=5, TargetWarmReset=6, TargetColdReset=7, TaskReassign=8, QueryTask=9, QueryTaskSet=10, ItNexusReset=11, QueryAsynchronousEvent=12 }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TaskManagementRequest { pub immediate: bool, pub function: TaskFunction, pub lun: Lun, pub itt: Itt, pub referenced_task_tag: Option<Itt>, pub cmd_sn: CmdSn, pub exp_stat_sn: StatSn, pub ref_cmd_sn: CmdSn, pub exp_data_sn: DataSn }
-impl TaskManagementRequest { pub fn encode(&self) -> Bhs { let mut b = Bhs::with_opcode(2, self.immediate); b.put(1, &[0x80 | self.function as u8]); b.put(8, &self.lun.to_bytes()); b.put(16, &self.itt.get().to_be_bytes()); b.put(20, &Itt::to_wire(self.referenced_task_tag).to_be_bytes()); b.put(24, &self.cmd_sn.get().to_be_bytes()); b.put(28, &self.exp_stat_sn.get().to_be_bytes()); b.put(32, &self.ref_cmd_sn.get().to_be_bytes()); b.put(36, &self.exp_data_sn.get().to_be_bytes()); b } pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { Ok(Self { immediate: true, function: TaskFunction::AbortTask, lun: Lun::ZERO, itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, referenced_task_tag: None, cmd_sn: CmdSn::new(0), exp_stat_sn: StatSn::new(0), ref_cmd_sn: CmdSn::new(0), exp_data_sn: DataSn::new(0) }) } }
+pub struct TaskManagementRequest {
+    /// I: uses no CmdSN up.
+    pub immediate: bool,
+    /// What is to be done.
+    pub function: TaskFunction,
+    /// The logical unit, for functions that concern one; zero otherwise.
+    pub lun: Lun,
+    /// The task that this request is.
+    pub itt: Itt,
+    /// The task to abort, reassign or ask about.
+    pub referenced_task_tag: Option<Itt>,
+    /// CmdSN; used up unless immediate.
+    pub cmd_sn: CmdSn,
+    /// The next StatSN expected on the connection.
+    pub exp_stat_sn: StatSn,
+    /// For ABORT TASK the CmdSN of the task, so that the target can fill a gap; zero otherwise.
+    pub ref_cmd_sn: CmdSn,
+    /// For TASK REASSIGN the next DataSN or R2TSN expected; zero otherwise.
+    pub exp_data_sn: DataSn,
+}
+
+/// The task management functions (RFC 7143 §11.5.1; from `QueryTask` on RFC 7144 §6).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the names are the standard's own")]
+pub enum TaskFunction {
+    AbortTask = 1,
+    AbortTaskSet = 2,
+    ClearAca = 3,
+    ClearTaskSet = 4,
+    LogicalUnitReset = 5,
+    TargetWarmReset = 6,
+    TargetColdReset = 7,
+    TaskReassign = 8,
+    QueryTask = 9,
+    QueryTaskSet = 10,
+    ItNexusReset = 11,
+    QueryAsynchronousEvent = 12,
+}
+
+impl TaskFunction {
+    const fn from_wire(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::AbortTask,
+            2 => Self::AbortTaskSet,
+            3 => Self::ClearAca,
+            4 => Self::ClearTaskSet,
+            5 => Self::LogicalUnitReset,
+            6 => Self::TargetWarmReset,
+            7 => Self::TargetColdReset,
+            8 => Self::TaskReassign,
+            9 => Self::QueryTask,
+            10 => Self::QueryTaskSet,
+            11 => Self::ItNexusReset,
+            12 => Self::QueryAsynchronousEvent,
+            _ => return None,
+        })
+    }
+}
+
+impl TaskManagementRequest {
+    /// The header.
+    pub fn encode(&self) -> Bhs {
+        let opcode = InitiatorOpcode::TaskManagementRequest as u8;
+        let mut bhs = Bhs::with_opcode(opcode, self.immediate);
+        bhs.put_u8(1, 0x80 | self.function as u8);
+        bhs.put_lun(self.lun);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_u32(20, Itt::to_wire(self.referenced_task_tag));
+        bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
+        bhs.put_u32(32, self.ref_cmd_sn.get());
+        bhs.put_u32(36, self.exp_data_sn.get());
+        bhs
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one, or the function is unknown.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        let code = bhs.u8_at(1) & 0x7f;
+        let unknown = || DecodeError::Field { pdu: REQUEST, field: "Function", value: code.into() };
+        Ok(Self {
+            immediate: bhs.immediate(),
+            function: TaskFunction::from_wire(code).ok_or_else(unknown)?,
+            lun: bhs.lun(),
+            itt: bhs.task_itt(REQUEST)?,
+            referenced_task_tag: Itt::new(bhs.u32_at(20)),
+            cmd_sn: bhs.cmd_sn(),
+            exp_stat_sn: bhs.exp_stat_sn(),
+            ref_cmd_sn: CmdSn::new(bhs.u32_at(32)),
+            exp_data_sn: bhs.data_sn(),
+        })
+    }
+}
+
+/// What came of a task management function (RFC 7143 §11.6).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TaskManagementResponse {
+    /// What came of it.
+    pub response: FunctionResponse,
+    /// Additional Response Information (RFC 7144 §6.3).
+    pub additional: [u8; 3],
+    /// The request.
+    pub itt: Itt,
+    /// The number that the response uses up.
+    pub stat_sn: StatSn,
+    /// The next CmdSN the target expects.
+    pub exp_cmd_sn: CmdSn,
+    /// The last CmdSN the target accepts.
+    pub max_cmd_sn: CmdSn,
+}
+
+/// The response code of a task management function (RFC 7143 §11.6.1).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct FunctionResponse(pub u8);
-impl FunctionResponse { pub const COMPLETE: Self = Self(0); pub const TASK_DOES_NOT_EXIST: Self = Self(1); }
-impl fmt::Display for FunctionResponse { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{}", self.0) } }
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TaskManagementResponse { pub response: FunctionResponse, pub additional: [u8; 3], pub itt: Itt, pub stat_sn: StatSn, pub exp_cmd_sn: CmdSn, pub max_cmd_sn: CmdSn }
-impl TaskManagementResponse { pub fn decode(b: &Bhs) -> Result<Self, DecodeError> { Ok(Self { response: FunctionResponse(b.u8_at(2)), additional: b.array_at(8), itt: Itt::new(b.u32_at(16)).ok_or(DecodeError::Ahs("itt"))?, stat_sn: StatSn::new(b.u32_at(24)), exp_cmd_sn: CmdSn::new(b.u32_at(28)), max_cmd_sn: CmdSn::new(b.u32_at(32)) }) } }
+
+impl FunctionResponse {
+    /// The function has done what it is for.
+    pub const COMPLETE: Self = Self(0);
+    /// The referenced task is not known.
+    pub const TASK_DOES_NOT_EXIST: Self = Self(1);
+    /// There is no such logical unit.
+    pub const LUN_DOES_NOT_EXIST: Self = Self(2);
+    /// The task's connection is still in use.
+    pub const TASK_STILL_ALLEGIANT: Self = Self(3);
+    /// Tasks cannot be reassigned.
+    pub const REASSIGNMENT_NOT_SUPPORTED: Self = Self(4);
+    /// The target does not do this.
+    pub const FUNCTION_NOT_SUPPORTED: Self = Self(5);
+    /// The initiator may not ask for this.
+    pub const AUTHORIZATION_FAILED: Self = Self(6);
+    /// The answer to a query is yes (RFC 7144 §6.3).
+    pub const SUCCEEDED: Self = Self(7);
+    /// The target refused.
+    pub const REJECTED: Self = Self(255);
+}
+
+impl fmt::Display for FunctionResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            0 => "function complete",
+            1 => "task does not exist",
+            2 => "LUN does not exist",
+            3 => "task still allegiant",
+            4 => "task allegiance reassignment not supported",
+            5 => "task management function not supported",
+            6 => "function authorization failed",
+            7 => "function succeeded",
+            255 => "function rejected",
+            other => return write!(f, "reserved response {other:#04x}"),
+        })
+    }
+}
+
+impl TaskManagementResponse {
+    /// The header.
+    pub fn encode(&self) -> Bhs {
+        let mut bhs = Bhs::with_opcode(TargetOpcode::TaskManagementResponse as u8, false);
+        bhs.put(1, &[0x80, self.response.0]);
+        bhs.put(8, &self.additional);
+        bhs.put_itt(Some(self.itt));
+        bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
+        bhs
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// When the Initiator Task Tag is the reserved one.
+    pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
+        Ok(Self {
+            response: FunctionResponse(bhs.u8_at(2)),
+            additional: bhs.array_at(8),
+            itt: bhs.task_itt(RESPONSE)?,
+            stat_sn: bhs.stat_sn(),
+            exp_cmd_sn: bhs.exp_cmd_sn(),
+            max_cmd_sn: bhs.max_cmd_sn(),
+        })
+    }
+}

@@ -186,13 +186,16 @@ fn asy_06_terminated_tasks_are_acknowledged() {
     });
     tags.iter().for_each(|_| drop(expect!(trace, ScsiCommand)));
     let message = send!(trace, async_message { event: 5, lun: wire_lun(3) });
-    expect!(trace, NopOut {
-        immediate: true,
-        itt: NO_TAG,
-        ttt: NO_TAG,
-        lun: wire_lun(3),
-        exp_stat_sn: message.stat_sn() + 1,
-    });
+    expect!(
+        trace,
+        NopOut {
+            immediate: true,
+            itt: NO_TAG,
+            ttt: NO_TAG,
+            lun: wire_lun(3),
+            exp_stat_sn: message.stat_sn() + 1,
+        }
+    );
     assert_eq!(trace.result(tags[0]).unwrap_err(), TaskError::Aborted);
     send!(trace, r2t { itt: tags[0].get(), lun: wire_lun(3), ttt: 1, desired_length: 1024 });
     trace.silence();

@@ -206,6 +206,23 @@ fn mc_i_05_logout_ends_both_connections() {
     pair.assert_no_violations();
 }
 
+/// MC-I-05, LGO-01: after the logout no connection says anything, pings not excepted.
+#[test]
+fn mc_i_05_silence_on_both_connections_after_a_logout() {
+    let mut target = target();
+    target.faults.push(Fault::receiving(Opcode::LogoutRequest, 0, Effect::Swallow));
+    let mut pair = two_connections(target);
+    pair.session.logout(pair.now);
+    pair.drive();
+    for cid in [Cid(0), SECOND] {
+        let link = pair.link(cid.0);
+        pair.target.ping(link, 0);
+        pair.drive();
+        assert_eq!(received(&pair, cid, Opcode::NopOut), []);
+    }
+    assert_eq!(pair.ended, None);
+}
+
 /// UNH 14.2: a logout that the target asks for on one connection may end the whole session.
 #[test]
 fn unh_14_2_async_logout_on_one_of_two_connections() {

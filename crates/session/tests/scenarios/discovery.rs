@@ -226,10 +226,8 @@ fn dsc_08_target_drops_a_discovery_session() {
     expect!(trace, TextRequest);
     trace.close();
     assert!(matches!(trace.failure(), SessionError::Transport(_)));
-    let expected = matches!(
-        discovered(&trace.outputs, tag),
-        Err(TaskError::Session { sent: true, .. })
-    );
+    let expected =
+        matches!(discovered(&trace.outputs, tag), Err(TaskError::Session { sent: true, .. }));
     assert!(expected);
 }
 

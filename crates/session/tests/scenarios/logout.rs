@@ -78,9 +78,10 @@ fn lgo_05_every_response_ends_the_session() {
         let itt = expect!(trace, LogoutRequest).itt();
         send!(trace, logout_response { itt: itt, response: code });
         assert_eq!(trace.ended, Some(Ok(())));
-        let told = trace.notices.iter().any(
-            |notice| matches!(notice, Notice::LogoutFailed { response } if *response == code),
-        );
+        let told = trace
+            .notices
+            .iter()
+            .any(|notice| matches!(notice, Notice::LogoutFailed { response } if *response == code));
         assert_eq!(told, code != 0);
     }
     let mut trace = Trace::logged_in();
@@ -89,7 +90,6 @@ fn lgo_05_every_response_ends_the_session() {
     trace.send(iscsi_testkit::pdus::logout_response().itt(itt).times(3600, 3600));
     assert_eq!(trace.ended, Some(Ok(())));
 }
-
 
 /// LGO-06: a logout in order waits for the last command, those without a CmdSN included.
 #[test]
@@ -157,9 +157,7 @@ fn pending_ping_does_not_hold_up_a_logout() {
     trace.session.logout(trace.now);
     let request = expect!(trace, LogoutRequest);
     send!(trace, logout_response { itt: request.itt() });
-    let ponged = |output: &Output| {
-        matches!(output, Output::Ponged { itt, result: Err(TaskError::Closed) } if *itt == ping)
-    };
+    let ponged = |output: &Output| matches!(output, Output::Ponged { itt, result: Err(TaskError::Closed) } if *itt == ping);
     assert!(trace.outputs.iter().any(ponged));
 }
 

@@ -22,15 +22,18 @@ fn nop_01_ping_is_answered_with_its_tag_and_lun() {
         let mut trace = Trace::logged_in();
         send!(trace, nop_in { ttt: ttt, lun: lun });
         let next = trace.script.numbers();
-        let answer = expect!(trace, NopOut {
-            itt: NO_TAG,
-            ttt: ttt,
-            lun: lun,
-            immediate: true,
-            is_final: true,
-            cmd_sn: next.exp_cmd_sn,
-            exp_stat_sn: next.stat_sn,
-        });
+        let answer = expect!(
+            trace,
+            NopOut {
+                itt: NO_TAG,
+                ttt: ttt,
+                lun: lun,
+                immediate: true,
+                is_final: true,
+                cmd_sn: next.exp_cmd_sn,
+                exp_stat_sn: next.stat_sn,
+            }
+        );
         assert!(answer.data.is_empty());
         trace.silence();
         trace.assert_usable();
@@ -80,13 +83,16 @@ fn nop_03_ping_after_silence() {
         trace.silence();
         trace.advance(SECOND);
         let exp_stat_sn = message.stat_sn() + 1 + round;
-        let ping = expect!(trace, NopOut {
-            ttt: NO_TAG,
-            lun: 0,
-            immediate: true,
-            cmd_sn: cmd_sn,
-            exp_stat_sn: exp_stat_sn,
-        });
+        let ping = expect!(
+            trace,
+            NopOut {
+                ttt: NO_TAG,
+                lun: 0,
+                immediate: true,
+                cmd_sn: cmd_sn,
+                exp_stat_sn: exp_stat_sn,
+            }
+        );
         assert_ne!(ping.itt(), NO_TAG);
         trace.silence();
         send!(trace, nop_in { itt: ping.itt(), stat_sn: exp_stat_sn });
@@ -102,9 +108,7 @@ fn nop_03_ping_of_the_caller_is_timed() {
     expect!(trace, NopOut { itt: tag.get(), ttt: NO_TAG, lun: 0 });
     trace.advance(SECOND / 4);
     send!(trace, nop_in { itt: tag.get() });
-    let answered = |output: &Output| {
-        matches!(output, Output::Ponged { itt, result: Ok(time) } if *itt == tag && *time == SECOND / 4)
-    };
+    let answered = |output: &Output| matches!(output, Output::Ponged { itt, result: Ok(time) } if *itt == tag && *time == SECOND / 4);
     assert!(trace.outputs.iter().any(answered));
 }
 

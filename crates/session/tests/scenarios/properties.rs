@@ -31,7 +31,14 @@ fn terms() -> impl Strategy<Value = Terms> {
     let burst = || prop_oneof![Just(512u32), 512..5000u32, Just(65536)];
     let numbers = (segment(), segment(), burst(), burst(), 1..5u16);
     (any::<u16>(), numbers, 1..8u32, 256..9000u32, 1..3000usize, 0..4u8).prop_map(
-        |(flags, (target_segment, initiator_segment, first, max_burst, outstanding), window, data_in_pdu, cut, order)| Terms {
+        |(
+            flags,
+            (target_segment, initiator_segment, first, max_burst, outstanding),
+            window,
+            data_in_pdu,
+            cut,
+            order,
+        )| Terms {
             flags,
             target_segment,
             initiator_segment,

@@ -26,11 +26,14 @@ fn refuse_command(trace: &mut Trace, reason: u8, answer: u8) -> TaskError {
     let command = expect!(trace, ScsiCommand);
     trace.send(reject(&command).response(reason));
     assert!(trace.completed.is_empty(), "the target may still know the task");
-    let abort = expect!(trace, TaskManagementRequest {
-        function: 1,
-        referenced_tag: itt.get(),
-        ref_cmd_sn: command.cmd_sn(),
-    });
+    let abort = expect!(
+        trace,
+        TaskManagementRequest {
+            function: 1,
+            referenced_tag: itt.get(),
+            ref_cmd_sn: command.cmd_sn(),
+        }
+    );
     send!(trace, task_management_response { itt: abort.itt(), response: answer });
     trace.result(itt).unwrap_err()
 }
@@ -79,7 +82,11 @@ fn rej_02_refused_command_is_aborted_and_never_sent_again() {
 fn rej_02_commands_after_a_refused_one_get_through() {
     let mut target = target_config(256);
     // Byte 1 of the second command is spoiled on its way: no target takes W without F or data.
-    target.faults.push(Fault::receiving(Opcode::ScsiCommand, 1, Effect::SetByte { at: 0, value: 0x1c }));
+    target.faults.push(Fault::receiving(
+        Opcode::ScsiCommand,
+        1,
+        Effect::SetByte { at: 0, value: 0x1c },
+    ));
     let mut pair = Pair::logged_in(config(), target);
     let tags = [0, 1, 2].map(|lba| pair.submit(read(lba, 1)));
     pair.drive();

@@ -59,16 +59,19 @@ fn tmf_01_abort_task_names_the_task() {
     let itt = trace.submit(on_unit(3, read(0, 1)));
     let command = expect!(trace, ScsiCommand { lun: wire_lun(3) });
     trace.session.abort(itt, trace.now);
-    let abort = expect!(trace, TaskManagementRequest {
-        immediate: true,
-        function: 1,
-        lun: wire_lun(3),
-        referenced_tag: command.itt(),
-        ref_cmd_sn: command.cmd_sn(),
-        cmd_sn: command.cmd_sn() + 1,
-        exp_data_sn: 0,
-        is_final: true,
-    });
+    let abort = expect!(
+        trace,
+        TaskManagementRequest {
+            immediate: true,
+            function: 1,
+            lun: wire_lun(3),
+            referenced_tag: command.itt(),
+            ref_cmd_sn: command.cmd_sn(),
+            cmd_sn: command.cmd_sn() + 1,
+            exp_data_sn: 0,
+            is_final: true,
+        }
+    );
     assert!(abort.data.is_empty() && abort.ahs.is_empty());
     send!(trace, task_management_response { itt: abort.itt() });
     assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
@@ -100,15 +103,18 @@ fn tmf_01_functions_for_units_and_targets() {
         let bystander = trace.submit(read(0, 1));
         expect!(trace, ScsiCommand);
         let itt = trace.session.manage(function, lun(5), Some(bystander), trace.now).unwrap();
-        let request = expect!(trace, TaskManagementRequest {
-            immediate: true,
-            function: code,
-            lun: if unit { wire_lun(5) } else { 0 },
-            referenced_tag: NO_TAG,
-            ref_cmd_sn: 0,
-            exp_data_sn: 0,
-            itt: itt.get(),
-        });
+        let request = expect!(
+            trace,
+            TaskManagementRequest {
+                immediate: true,
+                function: code,
+                lun: if unit { wire_lun(5) } else { 0 },
+                referenced_tag: NO_TAG,
+                ref_cmd_sn: 0,
+                exp_data_sn: 0,
+                itt: itt.get(),
+            }
+        );
         assert!(request.data.is_empty() && request.ahs.is_empty());
         send!(trace, task_management_response { itt: itt.get() });
         assert_eq!(managed(&trace.outputs, itt), Some(&Ok(FunctionResponse::COMPLETE)));

@@ -206,7 +206,8 @@ impl Trace {
         self.drain();
     }
 
-    fn deliver(&mut self) {
+    /// Delivers what the script has ready.
+    pub(crate) fn deliver(&mut self) {
         let mut bytes = self.script.transmit();
         let connection = self.connects.len();
         // What comes after the session has closed the connection is lost.
