@@ -115,15 +115,24 @@ impl ChapExchange {
         matches!(self.step, Step::Complete)
     }
 
-    /// Whether the target may have failed over a list of algorithms that it does not understand.
+    /// Whether the target may have failed over the algorithms: it takes the list for one number, or
+    /// picks one whose responses it cannot hold. A wrong password is told from that by its status.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
         let offers_more = self.offered.len() > 1 && self.offered.contains(&ChapAlgorithm::Md5);
-        let refused = matches!(
-            error,
-            LoginError::Status(LoginStatus { class: 2, detail: 0 | 1 })
-                | LoginError::Authentication(AuthenticationError::AlgorithmRefused)
-        );
-        refused && offers_more && matches!(self.step, Step::Algorithms)
+        let detail = if let LoginError::Status(LoginStatus { class: 2, detail }) = error {
+            Some(*detail)
+        } else {
+            None
+        };
+        let refused = *error == AuthenticationError::AlgorithmRefused.into();
+        let stumbled = match &self.step {
+            Step::Algorithms => refused || matches!(detail, Some(0 | 1)),
+            Step::Response { theirs, .. } => {
+                theirs.algorithm != ChapAlgorithm::Md5 && detail == Some(0)
+            }
+            Step::Method | Step::Complete => false,
+        };
+        offers_more && stumbled
     }
 
     /// Writes the keys of this step.

@@ -248,6 +248,18 @@ fn qrk_07_single_algorithm() {
     assert!(!rig.login.may_retry_with_single_algorithm(&error), "one more try, not two");
 }
 
+/// QRK-08: a target that picks an algorithm whose response does not fit its buffer gets one more
+/// try with MD5; one that picked MD5 does not.
+#[test]
+fn qrk_08_response_too_long_for_the_target() {
+    for (algorithm, again) in [(7, true), (6, true), (5, false)] {
+        let mut rig = Rig::new(with_chap(normal()));
+        challenge(&mut rig, algorithm, "1", "0x42");
+        let error = rig.refuse(2, 0, "").unwrap_err();
+        assert_eq!(rig.login.may_retry_with_single_algorithm(&error), again);
+    }
+}
+
 /// QRK-07, LOG-18: nothing else is tried again.
 #[test]
 fn qrk_07_only_failures_over_the_list() {

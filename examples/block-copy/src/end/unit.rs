@@ -1,0 +1,189 @@
+//! Logical units behind an iSCSI session.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use iscsi_initiator::pdu::Digest;
+use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Negotiated, Session, Url};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use super::{Destination, Source};
+use crate::error::Error;
+use crate::place::Side;
+use crate::size::Size;
+
+/// How long the end of a session may take: what matters was flushed before.
+const LOGOUT: Duration = Duration::from_secs(3);
+
+/// A logical unit, and the session it is reached by.
+#[derive(Clone, Debug)]
+pub struct UnitEnd {
+    side: Side,
+    url: Url,
+    session: Session,
+    disk: Disk,
+    round_trip: Duration,
+}
+
+impl UnitEnd {
+    /// Logs in, asks the unit what it is, and measures the round trip.
+    pub(super) async fn open(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, Error> {
+        let connect = Self::connect(side, url, initiator);
+        connect.await.map_err(|cause| Error::Unit { side, cause })
+    }
+
+    async fn connect(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, IscsiError> {
+        let session = initiator.connect(url).await?;
+        let disk = session.disk().await?;
+        if side == Side::Destination && disk.is_write_protected() {
+            return Err(IscsiError::WriteProtected(disk.unit().lun()));
+        }
+        let round_trip = session.ping().await?;
+        Ok(Self { side, url: url.clone(), session, disk, round_trip })
+    }
+
+    /// The bytes of a logical block; what is aligned to them need not be read before it is written.
+    pub fn block_size(&self) -> usize {
+        self.disk.block_size() as usize
+    }
+
+    /// One ping, measured before the copy began.
+    pub const fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// What was agreed at login.
+    pub fn negotiated(&self) -> Negotiated {
+        self.session.negotiated()
+    }
+
+    /// The same unit, with a read or write of `io_size` bytes as one command if it takes that.
+    pub(super) fn with_io_size(mut self, io_size: usize) -> Self {
+        self.disk = self.disk.with_max_transfer(io_size);
+        self
+    }
+
+    /// How many commands were sent again.
+    pub fn retries(&self) -> u64 {
+        self.session.retries()
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (&self.url.target, self.url.lun) == (&other.url.target, other.url.lun)
+            && self.disk.profile().serial_number == other.disk.profile().serial_number
+    }
+
+    pub(super) async fn close(&self) {
+        // Everything was flushed or has failed by now; how the goodbye goes changes nothing.
+        drop(timeout(LOGOUT, self.session.logout()).await);
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let profile = self.disk.profile();
+        let negotiated: Map<_, _> =
+            self.terms().into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+        json!({
+            "kind": "unit",
+            "name": self.url.to_string(),
+            "vendor": profile.vendor,
+            "product": profile.product,
+            "serial_number": profile.serial_number,
+            "bytes": self.disk.capacity(),
+            "block_size": self.disk.block_size(),
+            "command_bytes": self.disk.max_transfer(),
+            "round_trip_ms": self.round_trip.as_secs_f64() * 1e3,
+            "negotiated": negotiated,
+        })
+    }
+
+    /// What was agreed at login, by the names of the standard (RFC 7143 §13).
+    fn terms(&self) -> Vec<(&'static str, Value)> {
+        let terms = self.negotiated();
+        vec![
+            ("HeaderDigest", digest(terms.header_digest).into()),
+            ("DataDigest", digest(terms.data_digest).into()),
+            ("InitialR2T", terms.initial_r2t.into()),
+            ("ImmediateData", terms.immediate_data.into()),
+            ("FirstBurstLength", terms.first_burst_length.into()),
+            ("MaxBurstLength", terms.max_burst_length.into()),
+            ("MaxOutstandingR2T", terms.max_outstanding_r2t.into()),
+            ("TargetMaxRecvDataSegmentLength", terms.target_max_recv_data_segment_length.into()),
+            (
+                "InitiatorMaxRecvDataSegmentLength",
+                terms.initiator_max_recv_data_segment_length.into(),
+            ),
+        ]
+    }
+
+    fn failed(&self, cause: IscsiError) -> Error {
+        Error::Unit { side: self.side, cause }
+    }
+}
+
+const fn digest(digest: Digest) -> &'static str {
+    match digest {
+        Digest::None => "None",
+        Digest::Crc32c => "CRC32C",
+    }
+}
+
+/// A value as the standard writes it.
+fn text_value(value: &Value) -> String {
+    match (value.as_str(), value.as_bool()) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(yes)) => if yes { "Yes" } else { "No" }.to_owned(),
+        (None, None) => value.to_string(),
+    }
+}
+
+impl fmt::Display for UnitEnd {
+    /// Two lines: what it is, and what was agreed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let profile = self.disk.profile();
+        write!(
+            f,
+            "{}: {} {}, {} in blocks of {}, round trip {:.3} ms\n  agreed:",
+            self.url,
+            profile.vendor,
+            profile.product,
+            Size(self.disk.capacity()),
+            self.disk.block_size(),
+            self.round_trip.as_secs_f64() * 1e3,
+        )?;
+        self.terms().iter().try_for_each(|(name, value)| write!(f, " {name}={}", text_value(value)))
+    }
+}
+
+impl Source for UnitEnd {
+    fn length(&self) -> Option<u64> {
+        Some(self.disk.capacity())
+    }
+
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        self.disk.read_at(offset, len).await.map_err(|cause| self.failed(cause))
+    }
+}
+
+impl Destination for UnitEnd {
+    fn capacity(&self) -> Option<u64> {
+        Some(self.disk.capacity())
+    }
+
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.disk.write_at(offset, data).await.map_err(|cause| self.failed(cause))
+    }
+
+    async fn flush(&self, _length: u64) -> Result<(), Error> {
+        self.disk.flush().await.map_err(|cause| self.failed(cause))
+    }
+}

@@ -1,0 +1,152 @@
+//! What can go wrong with a copy.
+
+use std::io;
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+
+use crate::place::Side;
+use crate::size::Size;
+
+/// Why a copy failed. Each message is one sentence that says what to do where something can be
+/// done.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arguments do not go together.
+    #[error("{0}")]
+    Usage(&'static str),
+    /// The initiator cannot be what it is asked to be.
+    #[error(transparent)]
+    Initiator(iscsi_initiator::Error),
+    /// A unit, or the way to it.
+    #[error("{side}: {cause}")]
+    Unit {
+        /// Which one.
+        side: Side,
+        /// What happened.
+        cause: iscsi_initiator::Error,
+    },
+    /// A file or stream.
+    #[error("{side} {name}: {cause}{}", advice(cause.kind()))]
+    File {
+        /// Which one.
+        side: Side,
+        /// Its name.
+        name: Arc<str>,
+        /// What happened.
+        cause: io::Error,
+    },
+    /// The source ended before the length that it had at the beginning.
+    #[error(
+        "source {0}: it became shorter while it was copied; copy again when nothing changes it"
+    )]
+    Shrunk(Arc<str>),
+    /// More is to be copied than the destination holds.
+    #[error(
+        "destination too small: it holds {capacity} ({} bytes) and the source has {needed} \
+         ({} bytes); choose a larger one",
+        capacity.0, needed.0
+    )]
+    TooSmall {
+        /// What the destination holds.
+        capacity: Size,
+        /// What the source has.
+        needed: Size,
+    },
+    /// A stream turned out to be longer than the destination.
+    #[error(
+        "destination too small: it holds {capacity} ({} bytes) and the source has more; choose a \
+         larger one",
+        capacity.0
+    )]
+    Overflow {
+        /// What the destination holds.
+        capacity: Size,
+    },
+    /// A copy onto itself.
+    #[error("source and destination are the same {0}; choose another destination")]
+    Same(&'static str),
+    /// The destination holds something else than what was written.
+    #[error(
+        "verification failed: {difference}; copy again, and check the medium of the destination"
+    )]
+    Mismatch {
+        /// Where.
+        difference: crate::verify::Difference,
+    },
+    /// The copy is complete, but whether the destination holds it could not be found out.
+    #[error("{0}; everything was written and flushed, but not verified")]
+    Unverified(Box<Self>),
+    /// The copy was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The copy ended after a part of it had been written.
+    #[error("{cause}; {written}{} were written, the destination is incomplete", of(*.total))]
+    Incomplete {
+        /// Why.
+        cause: Box<Self>,
+        /// How much was written; not all of it need be flushed.
+        written: Size,
+        /// How much there is, if that is known.
+        total: Option<Size>,
+    },
+    /// The result cannot be told.
+    #[error("standard output: {cause}{}", advice(cause.kind()))]
+    Output {
+        /// What happened.
+        cause: io::Error,
+    },
+    /// The system gives no threads or no signals.
+    #[error("the system does not let the program start: {0}")]
+    Runtime(io::Error),
+    /// A task of the program was cancelled from outside.
+    #[error("the copy was cancelled")]
+    Cancelled,
+}
+
+impl Error {
+    /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt,
+    /// else 1.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Interrupted => 130,
+            Self::Incomplete { cause, .. } | Self::Unverified(cause) => cause.status(),
+            Self::Initiator(_)
+            | Self::Unit { .. }
+            | Self::File { .. }
+            | Self::Shrunk(_)
+            | Self::TooSmall { .. }
+            | Self::Overflow { .. }
+            | Self::Same(_)
+            | Self::Mismatch { .. }
+            | Self::Output { .. }
+            | Self::Runtime(_)
+            | Self::Cancelled => 1,
+        }
+    }
+
+    /// The same error, with what had been written by then.
+    #[must_use]
+    pub fn after(self, written: u64, total: Option<u64>) -> Self {
+        Self::Incomplete { cause: Box::new(self), written: Size(written), total: total.map(Size) }
+    }
+}
+
+fn of(total: Option<Size>) -> String {
+    total.map_or_else(String::new, |total| format!(" of {total}"))
+}
+
+/// What to do about an error of the system.
+fn advice(kind: io::ErrorKind) -> &'static str {
+    const ADVICE: [(io::ErrorKind, &str); 6] = [
+        (io::ErrorKind::NotFound, "; check the path"),
+        (io::ErrorKind::PermissionDenied, "; check its permissions"),
+        (io::ErrorKind::IsADirectory, "; name a file or a block device"),
+        (io::ErrorKind::StorageFull, "; make room there"),
+        (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
+        (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
+    ];
+    ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
+}

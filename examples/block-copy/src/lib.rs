@@ -1,0 +1,33 @@
+//! Copies a disk image to an iSCSI unit, back, or from unit to unit.
+//!
+//! The program is a thin `main` around [`run`], so that other programs and the tests can call it.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`args`], [`size`], [`place`] | what the command line says |
+//! | [`end`] | files, streams and units, behind the traits [`end::Source`] and [`end::Destination`] |
+//! | [`pump`] | reads ahead, writes behind, in any order of completion, in bounded memory |
+//! | [`verify`] | checksums on the way out, comparison on the way back |
+//! | [`plan`] | the numbers chosen, and why |
+//! | [`meter`], [`progress`], [`report`] | what people and programs get to see |
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod end;
+pub mod error;
+mod job;
+pub mod meter;
+pub mod place;
+pub mod plan;
+pub mod progress;
+pub mod pump;
+pub mod report;
+pub mod size;
+pub mod stop;
+pub mod verify;
+
+pub use args::Args;
+pub use error::Error;
+pub use job::run;
+pub use report::Report;
+pub use stop::Stop;

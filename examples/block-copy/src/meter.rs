@@ -1,0 +1,89 @@
+//! How much is done, and how fast it went.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::progress::Progress;
+
+/// How often the display is refreshed.
+const REFRESH: Duration = Duration::from_millis(100);
+/// How many refreshes make a sample: one a second.
+const REFRESHES: u32 = 10;
+
+/// Counts bytes.
+#[derive(Debug, Default)]
+pub struct Meter(AtomicU64);
+
+impl Meter {
+    /// Counts bytes that are done.
+    pub fn count(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How many bytes are done.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits for `work`, shows how it goes, and returns with its result the rate of each full
+    /// second, Mbit/s.
+    pub async fn follow<T>(
+        &self,
+        progress: &Progress,
+        work: impl Future<Output = T>,
+    ) -> (T, Vec<f64>) {
+        let mut work = pin!(work);
+        let mut samples = Samples::new();
+        let mut ticks = interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        for tick in 0.. {
+            tokio::select! {
+                biased;
+                result = &mut work => {
+                    progress.finish(self.bytes());
+                    return (result, samples.rates);
+                }
+                _ = ticks.tick() => {}
+            }
+            progress.refresh(self.bytes());
+            if tick > 0 && tick % REFRESHES == 0 {
+                progress.line(self.bytes(), samples.take(self.bytes()));
+            }
+        }
+        (work.await, samples.rates)
+    }
+}
+
+/// The rates of the seconds so far.
+#[derive(Debug)]
+struct Samples {
+    since: Instant,
+    bytes: u64,
+    rates: Vec<f64>,
+}
+
+impl Samples {
+    fn new() -> Self {
+        Self { since: Instant::now(), bytes: 0, rates: Vec::new() }
+    }
+
+    /// Ends a second.
+    fn take(&mut self, bytes: u64) -> f64 {
+        let now = Instant::now();
+        let rate = mbit_per_s(bytes - self.bytes, now - self.since);
+        (self.since, self.bytes) = (now, bytes);
+        self.rates.push(rate);
+        rate
+    }
+}
+
+/// A rate in Mbit/s (10^6 bits); 0 for no time.
+pub fn mbit_per_s(bytes: u64, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a rate is a rounded number")]
+    let bits = bytes as f64 * 8.0;
+    if seconds > 0.0 { bits / seconds / 1e6 } else { 0.0 }
+}

@@ -1,0 +1,101 @@
+//! Where bytes come from or go to, as the command line names it.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::PathBuf;
+
+use iscsi_initiator::{Error as IscsiError, Url, UrlError};
+
+use crate::error::Error;
+
+/// The two sides of a copy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// Where the bytes come from.
+    Source,
+    /// Where they go.
+    Destination,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source => "source",
+            Self::Destination => "destination",
+        })
+    }
+}
+
+/// A place that can be copied from or to.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A file, of any kind.
+    Path(PathBuf),
+    /// Standard input or output, by the side.
+    Standard,
+    /// A logical unit.
+    Unit(Box<Url>),
+}
+
+impl Place {
+    /// Reads an argument. Whatever has `://` in it is a URL; a path that has can be written with a
+    /// `./` before it and a single slash.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an empty argument, [`Error::Unit`] for a URL that is malformed or names
+    /// no logical unit.
+    pub fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
+        match argument.to_str() {
+            Some("") => Err(Error::Usage(
+                "a source or destination is empty; name a path, - or an iscsi:// URL",
+            )),
+            Some("-") => Ok(Self::Standard),
+            Some(text) if text.contains("://") => {
+                Self::parse_url(text).map_err(|cause| Error::Unit { side, cause })
+            }
+            _ => Ok(Self::Path(argument.into())),
+        }
+    }
+
+    fn parse_url(text: &str) -> Result<Self, IscsiError> {
+        let url = Url::parse(text)?;
+        if url.target.is_none() {
+            return Err(UrlError::PortalOnly.into());
+        }
+        if url.lun.is_none() {
+            return Err(IscsiError::NoUnitNamed);
+        }
+        Ok(Self::Unit(Box::new(url)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Place, Error> {
+        Place::parse(OsStr::new(text), Side::Source)
+    }
+
+    #[test]
+    fn places_are_told_apart() {
+        assert!(matches!(parse("-"), Ok(Place::Standard)));
+        assert!(matches!(parse("./-"), Ok(Place::Path(_))));
+        assert!(matches!(parse("disk.img"), Ok(Place::Path(_))));
+        assert!(matches!(parse("iscsi://host/iqn.2026-01.org.example:disk/0"), Ok(Place::Unit(_))));
+    }
+
+    #[test]
+    fn half_a_url_is_refused_without_its_password() {
+        for text in [
+            "",
+            "iscsi://user:secret@host",
+            "iscsi://user:secret@host/iqn.2026-01.org.example:disk",
+            "iscsi://user:secret@host/iqn.2026-01.org.example:disk/x",
+            "http://user:secret@host/",
+        ] {
+            let error = parse(text).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|message| !message.contains("secret")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The copy itself: reads ahead, writes behind.
+//!
+//! ```text
+//!              up to one queue            up to two queues in all            up to one queue
+//!  source ──► reads under way ──► chunks that wait for their turn ──► writes under way ──► destination
+//! ```
+//! Reads and writes end in any order. What waits is written from the lowest offset on. An end that
+//! is sequential has one read or write under way, in order.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+
+use bytes::Bytes;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::end::{Destination, Source};
+use crate::error::Error;
+use crate::meter::Meter;
+use crate::size::Size;
+use crate::stop::Stop;
+use crate::verify::{Checksums, sum};
+
+/// How much is read, written and kept at once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shape {
+    /// Bytes of one read or write, not 0.
+    pub io_size: usize,
+    /// Reads under way, and writes under way, at least 1. Memory holds twice as many chunks.
+    pub queue_depth: usize,
+}
+
+/// A part of what is copied.
+#[derive(Debug)]
+struct Chunk {
+    offset: u64,
+    data: Bytes,
+    sum: Option<u64>,
+}
+
+/// A copy under way.
+#[derive(Debug)]
+pub struct Pump<S, D> {
+    source: S,
+    destination: D,
+    shape: Shape,
+    /// Where the source ends, once that is known.
+    end: Option<u64>,
+    next_read: u64,
+    next_write: u64,
+    reads: JoinSet<Result<Chunk, Error>>,
+    waiting: BTreeMap<u64, Bytes>,
+    writes: JoinSet<Result<usize, Error>>,
+    sums: Option<Checksums>,
+}
+
+impl<S: Source, D: Destination> Pump<S, D> {
+    /// A copy of the first `length` bytes, or of all that a sequential source has to give.
+    pub fn new(source: S, destination: D, shape: Shape, length: Option<u64>) -> Self {
+        Self {
+            source,
+            destination,
+            shape,
+            end: length,
+            next_read: 0,
+            next_write: 0,
+            reads: JoinSet::new(),
+            waiting: BTreeMap::new(),
+            writes: JoinSet::new(),
+            sums: None,
+        }
+    }
+
+    /// The same copy, with a checksum of each chunk.
+    #[must_use]
+    pub fn with_checksums(mut self) -> Self {
+        self.sums = Some(Checksums::new(self.shape.io_size));
+        self
+    }
+
+    /// Copies until the source ends, and counts what is written. Nothing is flushed.
+    ///
+    /// # Errors
+    /// The first error of either end, [`Error::Overflow`] when there is more than the destination
+    /// holds, [`Error::Interrupted`] after a stop: then what is under way has ended.
+    pub async fn run(mut self, meter: &Meter, stop: &Stop) -> Result<Option<Checksums>, Error> {
+        loop {
+            self.start_reads();
+            self.start_writes();
+            if self.reads.is_empty() && self.writes.is_empty() {
+                return Ok(self.sums);
+            }
+            tokio::select! {
+                Some(read) = self.reads.join_next() => self.keep(joined(read)?)?,
+                Some(write) = self.writes.join_next() => meter.count(joined(write)?),
+                () = stop.requested() => return Err(self.drain(meter).await),
+            }
+        }
+    }
+
+    fn start_reads(&mut self) {
+        while self.may_read() {
+            let offset = self.next_read;
+            let len = self.next_len();
+            self.next_read += len as u64;
+            let (source, wants_sum) = (self.source.clone(), self.sums.is_some());
+            self.reads.spawn(async move {
+                let data = source.read(offset, len).await?;
+                let sum = wants_sum.then(|| sum(&data));
+                Ok(Chunk { offset, data, sum })
+            });
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        let at_once = if self.source.is_sequential() { 1 } else { self.shape.queue_depth };
+        let held = self.reads.len() + self.waiting.len() + self.writes.len();
+        self.reads.len() < at_once && held < 2 * self.shape.queue_depth && self.next_len() > 0
+    }
+
+    fn next_len(&self) -> usize {
+        let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.next_read));
+        usize::try_from(left).unwrap_or(usize::MAX).min(self.shape.io_size)
+    }
+
+    fn start_writes(&mut self) {
+        while let Some((offset, data)) = self.next_to_write() {
+            let destination = self.destination.clone();
+            self.next_write = offset + data.len() as u64;
+            self.writes.spawn(async move {
+                let len = data.len();
+                destination.write(offset, data).await?;
+                Ok(len)
+            });
+        }
+    }
+
+    fn next_to_write(&mut self) -> Option<(u64, Bytes)> {
+        let in_order = self.destination.is_sequential();
+        let at_once = if in_order { 1 } else { self.shape.queue_depth };
+        let next = self.waiting.first_entry()?;
+        let in_turn = !in_order || *next.key() == self.next_write;
+        (self.writes.len() < at_once && in_turn).then(|| next.remove_entry())
+    }
+
+    /// Takes a chunk that was read; a short one is the end of the source.
+    fn keep(&mut self, chunk: Chunk) -> Result<(), Error> {
+        let Chunk { offset, data, sum } = chunk;
+        let end = offset + data.len() as u64;
+        if end < self.next_read && self.source.is_sequential() {
+            self.end = Some(end);
+        }
+        if let Some(capacity) = self.destination.capacity().filter(|capacity| *capacity < end) {
+            return Err(Error::Overflow { capacity: Size(capacity) });
+        }
+        if let (Some(sums), Some(sum)) = (&mut self.sums, sum) {
+            sums.put(offset, sum);
+        }
+        if !data.is_empty() {
+            self.waiting.insert(offset, data);
+        }
+        Ok(())
+    }
+
+    /// Waits for the writes that are under way, and forgets the rest.
+    async fn drain(&mut self, meter: &Meter) -> Error {
+        self.reads.abort_all();
+        while let Some(write) = self.writes.join_next().await {
+            match joined(write) {
+                Ok(len) => meter.count(len),
+                Err(error) => return error,
+            }
+        }
+        Error::Interrupted
+    }
+}
+
+/// The result of a task. Its panic is ours.
+fn joined<T>(result: Result<Result<T, Error>, JoinError>) -> Result<T, Error> {
+    match result.map_err(JoinError::try_into_panic) {
+        Ok(result) => result,
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => Err(Error::Cancelled),
+    }
+}

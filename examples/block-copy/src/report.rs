@@ -1,0 +1,89 @@
+//! What came of a copy.
+
+use std::fmt;
+use std::time::Duration;
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use serde_json::{Value, json};
+
+use crate::meter::mbit_per_s;
+use crate::plan::Plan;
+use crate::size::Size;
+
+/// What came of a copy that is complete.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Bytes copied.
+    pub bytes: u64,
+    /// From the first read to the end of the flush.
+    pub time: Duration,
+    /// One ping before the copy: to the destination, or else to the source; `None` without a unit.
+    pub round_trip: Option<Duration>,
+    /// Sessions with a unit; 0 if neither end is one.
+    pub sessions: usize,
+    /// What was decided, and why.
+    pub plan: Plan,
+    /// The plan with its ends, for programs.
+    pub plan_json: Value,
+    /// Commands that were sent again.
+    pub retries: u64,
+    /// Connections that were opened again.
+    pub reconnects: u64,
+    /// Whether all bytes were read back equal.
+    pub verified: bool,
+    /// Processor time of the whole process during the copy and its verification.
+    pub cpu: Duration,
+    /// The rate of each full second of the copy, Mbit/s.
+    pub samples: Vec<f64>,
+}
+
+impl Report {
+    /// The mean rate of the copy with its flush, Mbit/s (10^6 bits).
+    pub fn goodput(&self) -> f64 {
+        mbit_per_s(self.bytes, self.time)
+    }
+
+    /// The report for programs.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "bytes": self.bytes,
+            "seconds": self.time.as_secs_f64(),
+            "goodput_mbit_per_s": self.goodput(),
+            "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
+            "sessions": self.sessions,
+            "queue_depth": self.plan.queue_depth.value,
+            "io_size": self.plan.io_size.value,
+            "plan": self.plan_json,
+            "retries": self.retries,
+            "reconnects": self.reconnects,
+            "verified": self.verified,
+            "cpu_seconds": self.cpu.as_secs_f64(),
+            "samples_mbit_per_s": self.samples,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (size, seconds) = (Size(self.bytes), self.time.as_secs_f64());
+        write!(f, "copied {size} in {seconds:.2} s, {:.1} Mbit/s, flushed", self.goodput())?;
+        if self.retries > 0 {
+            write!(f, ", {} commands sent again", self.retries)?;
+        }
+        f.write_str(if self.verified { ", read back equal" } else { "" })
+    }
+}
+
+/// Processor time of this process so far, user and system; zero if the system does not say.
+pub(crate) fn cpu_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
+    let total = |usage: &Usage| duration(usage.user_time()) + duration(usage.system_time());
+    total(&usage)
+}
+
+fn duration(time: TimeVal) -> Duration {
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or_default();
+    let micros = u64::try_from(time.tv_usec()).unwrap_or_default();
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}

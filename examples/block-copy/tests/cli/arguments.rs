@@ -1,0 +1,61 @@
+//! Arguments that make no sense, alone or together.
+
+use crate::support::{Folder, block_copy, fails};
+
+/// The command line is refused, with a word on what it should be, before anything is done.
+fn refused(arguments: &[&str], part: &str) {
+    let output = block_copy(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(part), "{said:?} does not say {part:?}");
+    assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn missing_and_surplus_ones() {
+    refused(&[], "<SOURCE>");
+    refused(&["a"], "<DESTINATION>");
+    refused(&["a", "b", "c"], "'c'");
+    refused(&["a", "b", "--fast"], "--fast");
+}
+
+#[test]
+fn values_out_of_range() {
+    refused(&["a", "b", "--io-size", "1MB"], "256K, 1M");
+    refused(&["a", "b", "--io-size", "1"], "between 512 bytes and 64 MiB");
+    refused(&["a", "b", "--queue-depth", "0"], "auto, or a number from 1 to 1024");
+    refused(&["a", "b", "--progress", "loud"], "plain");
+}
+
+#[test]
+fn combinations() {
+    let none = ["--progress", "none"];
+    for (arguments, part) in [
+        (&["a", "-", "--json"][..], "standard output"),
+        (&["a", "-", "--verify"], "cannot be read back"),
+        (&["a", "b", "--io-size", "64M", "--queue-depth", "17"], "more than 1 GiB"),
+        (&["", "b"], "name a path"),
+    ] {
+        fails(&block_copy(&[arguments, &none].concat()), 2, &[part]);
+    }
+}
+
+#[test]
+fn a_stream_behind_a_path_cannot_be_read_back_either() {
+    let folder = Folder::new();
+    let source = folder.file("image", b"x");
+    let output = block_copy(&[&source, "/dev/null", "--verify", "--progress", "none"]);
+    fails(&output, 2, &["cannot be read back"]);
+}
+
+#[test]
+fn help_is_no_error() {
+    let output = block_copy(&["--help"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for option in
+        ["--io-size", "--queue-depth", "--verify", "--progress", "--json", "--initiator-name"]
+    {
+        assert!(text.contains(option), "{option} is not in the help");
+    }
+}

@@ -1,0 +1,204 @@
+//! Whatever is wrong: one sentence that a person can act on, a status that is not zero, and nothing
+//! half-claimed.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use iscsi_testkit::config::Chap;
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::support::{
+    Folder, Rig, TARGET, block_copy, block_copy_with_input, fails, pattern, program, refuses,
+};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn files_that_cannot_be() {
+    let folder = Folder::new();
+    let image = folder.file("image", b"x");
+    let missing = folder.path("missing");
+    refuses(&missing, &folder.path("copy"), &["source", &missing, "check the path"]);
+    assert!(!fs::exists(folder.path("copy")).unwrap(), "a destination was made for nothing");
+    refuses(&image, &format!("{missing}/copy"), &["destination", "check the path"]);
+    refuses(&folder.path(""), &folder.path("copy"), &["directory", "name a file"]);
+    refuses(&image, &folder.path(""), &["directory", "name a file"]);
+}
+
+#[test]
+fn a_file_onto_itself() {
+    let folder = Folder::new();
+    let image = folder.file("image", b"precious");
+    refuses(&image, &image, &["the same file"]);
+    let link = folder.path("link");
+    fs::hard_link(&image, &link).unwrap();
+    refuses(&image, &link, &["the same file"]);
+    assert_eq!(fs::read(image).unwrap(), b"precious");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_onto_itself() {
+    let rig = Rig::start(512, MIB).await;
+    refuses(&rig.url(), &rig.url(), &["the same unit"]);
+}
+
+#[test]
+fn urls() {
+    for (url, part) in [
+        ("iscsi://", "names no host"),
+        ("iscsi://127.0.0.1", "names no target"),
+        ("iscsi://127.0.0.1/iqn.2026-01.org.example:disk", "names no logical unit"),
+        ("iscsi://127.0.0.1/disk/0", "disk"),
+        ("iscsi://127.0.0.1/iqn.2026-01.org.example:disk/x", "no logical unit number"),
+        ("iscsi://127.0.0.1/iqn.2026-01.org.example:disk/0?fast=1", "no URL option \"fast\""),
+        ("iscsi://me@127.0.0.1/iqn.2026-01.org.example:disk/0", "has no password"),
+        ("http://me:hunter@127.0.0.1/", "no iSCSI URL"),
+    ] {
+        refuses(url, "/dev/null", &["source", part]);
+        refuses("/dev/null", url, &["destination", part]);
+    }
+}
+
+#[test]
+fn an_initiator_name_that_is_none() {
+    let output = block_copy(&["a", "b", "--initiator-name", "host", "--progress", "none"]);
+    fails(&output, 1, &["'host'", "choose another name"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_is_too_small() {
+    let rig = Rig::start(512, MIB).await;
+    let folder = Folder::new();
+    let image = pattern(MIB as usize + 1);
+    let source = folder.file("image", &image);
+    let parts = ["too small", "1048576", "1048577", "choose a larger one"];
+    refuses(&source, &rig.url(), &parts);
+
+    let mut command = program(&["-", &rig.url(), "--progress", "none"]);
+    let input = Stdio::from(fs::File::open(&source).unwrap());
+    fails(&command.stdin(input).output().unwrap(), 1, &parts);
+    assert!(rig.disk.holds(0, &vec![0; MIB as usize]), "something was written all the same");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_turns_out_too_long() {
+    let rig = Rig::start(512, MIB).await;
+    let image = pattern(MIB as usize + 1);
+    let arguments = ["-", &rig.url(), "--io-size", "64k", "--progress", "none"];
+    let output = block_copy_with_input(&arguments, &image);
+    fails(&output, 1, &["too small", "1048576", "the source has more"]);
+    let output = block_copy_with_input(&arguments, &image[1..]);
+    assert!(output.status.success(), "a stream that just fits is refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password() {
+    let rig = Rig::start_with(512, MIB, |config| {
+        config.chap = Some(Chap::new("me", "the right hunter"));
+    })
+    .await;
+    let portal = rig.server.address();
+    let url = format!("iscsi://me:a%20wrong%20hunter@{portal}/{TARGET}/0");
+    refuses(&url, "/dev/null", &["source", "\"me\" or the password", "check both"]);
+    refuses(&rig.url(), "/dev/null", &["wants a user name and a password"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn targets_and_units_that_do_not_exist() {
+    let rig = Rig::start(512, MIB).await;
+    let other = rig.at("/iqn.2026-01.org.example:other/0");
+    refuses("/dev/null", &other, &["no target iqn.2026-01.org.example:other"]);
+    refuses("/dev/null", &rig.at(&format!("/{TARGET}/7")), &["no logical unit 7"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_is_read_only() {
+    let rig = Rig::start(512, MIB).await;
+    rig.disk.set_read_only(true);
+    refuses("/dev/null", &rig.url(), &["destination", "write protected"]);
+    let output = block_copy(&[&rig.url(), "/dev/null", "--progress", "none"]);
+    assert!(output.status.success(), "reading needs no right to write");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_is_no_disk() {
+    // A unit is asked ten questions with answers, INQUIRY first; and once more, since the first time
+    // has told nothing. A tape: its type, removable, SPC-4, response format 2.
+    let mut inquiry = vec![0; 36];
+    inquiry[..5].copy_from_slice(&[1, 0x80, 6, 2, 31]);
+    let tape = |nth| Fault::sending(Opcode::DataIn, nth, Effect::SetData(inquiry.clone().into()));
+    let rig = Rig::start_with(512, MIB, |config| config.faults = vec![tape(0), tape(10)]).await;
+    refuses("/dev/null", &rig.url(), &["not a block device", "choose a disk"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_port() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    drop(listener);
+    let nobody = format!("nothing listens at {portal}");
+    refuses(&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null", &[&nobody, "check the port"]);
+}
+
+#[test]
+fn an_unknown_host() {
+    let url = format!("iscsi://no-such-host.invalid/{TARGET}/0");
+    refuses(&url, "/dev/null", &["\"no-such-host.invalid\" is not known"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_accepts_and_stays_silent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    let url = format!("iscsi://{portal}/{TARGET}/0?login_timeout=1");
+    refuses("/dev/null", &url, &["did not answer in time", &portal.to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_speaks_something_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 48]).await.unwrap();
+        stream.write_all(&b"HTTP/1.1 400 Bad Request\r\n".repeat(4)).await.unwrap();
+        stream.read_to_end(&mut Vec::new()).await.unwrap();
+    });
+    let who = format!("{portal} does not speak iSCSI");
+    refuses("/dev/null", &format!("iscsi://{portal}/{TARGET}/0"), &[&who]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_midway() {
+    let fault = Fault::cut_after_received(300_000);
+    let rig = Rig::start_with(512, MIB, |config| config.faults.push(fault)).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(MIB as usize));
+    let options = ["--io-size", "64k", "--queue-depth", "1", "--progress", "none"];
+    let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
+    fails(&output, 1, &["destination: lost", "of 1 MiB were written", "incomplete"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_refuses_a_write() {
+    let rig = Rig::start_with(512, MIB, |config| config.record = true).await;
+    let mut command = program(&["-", &rig.url(), "--progress", "none"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A ping is the last thing before the copy: only then is the unit protected.
+    let is_ping = |pdu: &Pdu| pdu.header[0] & 0x3f == 0;
+    while !rig.server.with(|target| target.received().iter().any(|(_, pdu)| is_ping(pdu))) {
+        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    rig.disk.set_read_only(true);
+    child.stdin.take().unwrap().write_all(&pattern(4096)).unwrap();
+    let output = child.wait_with_output().unwrap();
+    fails(&output, 1, &["destination: WRITE (16) failed", "WRITE PROTECTED"]);
+}

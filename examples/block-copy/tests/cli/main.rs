@@ -1,0 +1,17 @@
+//! The program from outside: what it copies, what it says, how it exits.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod arguments;
+mod bad_input;
+mod copy;
+mod interrupt;
+mod json;
+mod support;
+mod verify;

@@ -1,0 +1,144 @@
+//! A target on loopback, files of a test's own, and the program.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+
+pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
+
+/// A served target with one unit.
+pub(crate) struct Rig {
+    pub(crate) server: Server,
+    pub(crate) disk: RamDisk,
+}
+
+impl Rig {
+    /// A target with a unit of `bytes`, a multiple of `block_size`.
+    pub(crate) async fn start(block_size: u32, bytes: u64) -> Self {
+        Self::start_with(block_size, bytes, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(
+        block_size: u32,
+        bytes: u64,
+        change: impl FnOnce(&mut TargetConfig),
+    ) -> Self {
+        let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
+        assert_eq!(disk.capacity(), bytes);
+        let mut config = TargetConfig::new(TARGET, disk.clone());
+        change(&mut config);
+        Self { server: Server::start(Target::new(config)).await.unwrap(), disk }
+    }
+
+    /// The URL of the unit.
+    pub(crate) fn url(&self) -> String {
+        self.at(&format!("/{TARGET}/0"))
+    }
+
+    /// The URL of a path behind the portal.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("iscsi://{}{path}", self.server.address())
+    }
+
+    /// Everything the initiator did was right.
+    pub(crate) fn assert_clean(&self) {
+        let violations = self.server.with(|target| target.violations().to_vec());
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+}
+
+/// A folder of the test's own, which disappears with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("block-copy-test-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A file with this content.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> String {
+        fs::write(self.0.join(name), content).unwrap();
+        self.path(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Bytes that tell their place: no two blocks are alike.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    (0..).flat_map(word).take(len).collect()
+}
+
+/// The program, with nothing from the environment that could matter.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_block-copy"));
+    for variable in ["USERNAME", "PASSWORD", "TARGET_USERNAME", "TARGET_PASSWORD"] {
+        command.env_remove(format!("LIBISCSI_CHAP_{variable}"));
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn block_copy(arguments: &[&str]) -> Output {
+    program(arguments).output().unwrap()
+}
+
+/// Runs the program with something on standard input, as a pipe.
+pub(crate) fn block_copy_with_input(arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = program(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        // A program that refuses the input closes the pipe.
+        scope.spawn(move || drop(pipe.write_all(input)));
+        child.wait_with_output().unwrap()
+    })
+}
+
+/// The program did what it should; its standard error.
+pub(crate) fn succeeds(output: &Output) -> String {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+    said
+}
+
+/// The program failed with this status, and told why in a single line that says all of `parts`.
+pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert!(output.stdout.is_empty(), "something was claimed on standard output");
+    let message = said.strip_prefix("block-copy: ").unwrap_or_else(|| panic!("{said:?}"));
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{message:?} does not say {part:?}");
+    }
+    assert!(!message.contains("panicked") && !message.contains("hunter"), "{message}");
+}
+
+/// Runs a copy that fails with status 1 and these words.
+pub(crate) fn refuses(source: &str, destination: &str, parts: &[&str]) {
+    fails(&block_copy(&[source, destination, "--progress", "none"]), 1, parts);
+}
