@@ -12,10 +12,9 @@ use crate::size::Size;
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
 ///
 /// SOURCE and DESTINATION are each a path (regular file, block device, FIFO), `-` for standard
-/// input or output, or an iSCSI URL:
-/// iscsi://[user:password@]host[:port]/target/lun[?option=value&...]. A password need not stand in
-/// the URL, where other users may see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are
-/// read as well.
+/// input or output, or a URL: `iscsi://user:password@host:port/target/lun?option=value`, where user,
+/// port and options may be left out. A password need not stand in the URL, where other users may
+/// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
 ///
 /// The exit status is 0 only when every byte is written, flushed and, with --verify, read back
 /// equal; 1 after an error, 2 for a wrong command line, 130 after an interrupt.
