@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
-use iscsi_pdu::{Cid, Isid, IscsiName, Itt};
+use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{Command, Config, Offer, Output, Session, SessionKind};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -30,7 +30,8 @@ impl Rig {
     pub fn new(offer: Offer) -> Result<Self, String> {
         let name = |name: &str| IscsiName::parse(name).map_err(|error| error.to_string());
         let kind = SessionKind::Normal { target_name: name(NAME)? };
-        let mut config = Config::new(name("iqn.2026-01.org.example:host")?, Isid::random([1, 2, 3], 0), kind);
+        let mut config =
+            Config::new(name("iqn.2026-01.org.example:host")?, Isid::random([1, 2, 3], 0), kind);
         config.offer = offer;
         let mut answers = TargetConfig::new(NAME, RamDisk::new(512, 128 * 1024));
         answers.keys.initial_r2t = false;

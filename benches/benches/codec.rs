@@ -52,7 +52,8 @@ fn headers(c: &mut Criterion) {
         buffer_offset: 4096,
     };
     group.bench_function("encode SCSI Data-Out", |b| b.iter(|| black_box(&data_out).encode()));
-    for (name, opcode) in [("Data-In", 0x25), ("SCSI Response", 0x21), ("Ready To Transfer", 0x31)] {
+    for (name, opcode) in [("Data-In", 0x25), ("SCSI Response", 0x21), ("Ready To Transfer", 0x31)]
+    {
         let header = from_target(opcode);
         group.bench_function(format!("decode {name}"), |b| {
             b.iter(|| TargetPdu::decode(black_box(&header)).unwrap());

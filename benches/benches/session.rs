@@ -32,7 +32,9 @@ fn with_digests() -> Offer {
 fn write_session_alone(c: &mut Criterion) {
     let mut group = c.benchmark_group("write, session alone");
     group.throughput(Throughput::Bytes(MIB as u64));
-    for (name, offer) in [("1 MiB of 4 KiB pages", Offer::default()), ("the same, digests", with_digests())] {
+    for (name, offer) in
+        [("1 MiB of 4 KiB pages", Offer::default()), ("the same, digests", with_digests())]
+    {
         let payload = pages(MIB);
         let ready = || {
             let mut rig = Rig::new(offer.clone()).unwrap();
@@ -54,7 +56,8 @@ fn round_trips(c: &mut Criterion) {
         group.bench_function(format!("read {name}"), |b| {
             b.iter(|| {
                 let buffer = BytesMut::zeroed(len);
-                rig.submit(Command::new(Lun::ZERO, Cdb::read_10(0, blocks)).with_read(buffer)).unwrap();
+                rig.submit(Command::new(Lun::ZERO, Cdb::read_10(0, blocks)).with_read(buffer))
+                    .unwrap();
                 assert_eq!(rig.drive(), 1);
             });
         });

@@ -30,7 +30,7 @@
 //! | `receive/` | what each PDU of the target means, one file each |
 //! | `login/` | the login phase: stages, negotiation, CHAP |
 //! | `task/` | commands in flight and their transfers |
-//! | `connection/` | the bytes of one connection: [`Inbox`](connection), outbox |
+//! | `connection/` | the bytes of one connection: inbox, outbox |
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states, the time limits |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]

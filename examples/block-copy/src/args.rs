@@ -19,7 +19,7 @@ use crate::size::Size;
 /// The exit status is 0 only when every byte is written, flushed and, with --verify, read back
 /// equal; 1 after an error, 2 for a wrong command line, 130 after an interrupt.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "block-copy", version, max_term_width = 100)]
+#[command(name = "block-copy", version)]
 pub struct Args {
     /// Where the bytes come from: a path, `-` or an iscsi:// URL.
     pub source: OsString,

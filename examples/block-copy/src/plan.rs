@@ -114,13 +114,15 @@ fn choose_queue_depth(io_size: u64, demands: [Option<Demand>; 2]) -> Choice {
     let chosen = bytes.clamp(LEAST_IN_FLIGHT, MOST_IN_FLIGHT);
     let depth = chosen.div_ceil(io_size).clamp(SHORTEST_QUEUE, LONGEST_QUEUE);
     let under_way = Size(depth * io_size);
-    let trip = format!("a round trip of {:.1} ms", demand.round_trip.as_secs_f64() * 1e3);
+    let trip = format!("a round trip of {:.3} ms", demand.round_trip.as_secs_f64() * 1e3);
     let why = match demand.rounds {
         _ if bytes > MOST_IN_FLIGHT => {
             format!("{under_way} under way, the most unless asked for, at {trip}")
         }
         1 => format!("{under_way} under way fill 1 Gbit/s at {trip}"),
-        rounds => format!("{under_way} under way fill 1 Gbit/s at {trip}, {rounds} for each write"),
+        rounds => {
+            format!("{under_way} under way fill 1 Gbit/s at {trip}, {rounds} of them for a write")
+        }
     };
     Choice::new(usize::try_from(depth).unwrap_or(LOCAL_QUEUE), why)
 }
@@ -171,7 +173,7 @@ mod tests {
         let far = Demand { round_trip: Duration::from_millis(200), rounds: 1 };
         let choice = choose_queue_depth(1 << 20, [Some(far), Some(near)]);
         assert_eq!(choice.value, 24);
-        assert!(choice.reason.contains("200.0 ms"), "{}", choice.reason);
+        assert!(choice.reason.contains("200.000 ms"), "{}", choice.reason);
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
         loop {
             self.start_reads();
             self.start_writes();
+            // Nothing waits either: with no write under way, the lowest chunk would have been started.
             if self.reads.is_empty() && self.writes.is_empty() {
                 return Ok(self.sums);
             }
