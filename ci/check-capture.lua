@@ -50,6 +50,8 @@ local function one_pdu(tvb, pinfo, tree)
   note_login(tvb, pinfo)
   -- An error here is already shown in the tree, as a malformed packet, before it is raised.
   pcall(iscsi.call, iscsi, tvb, pinfo, tree)
+  -- It claims the rest of the conversation for itself when it sees a login.
+  pinfo.conversation = cut
   return tvb:len()
 end
 
