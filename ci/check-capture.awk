@@ -152,7 +152,7 @@ function note_response() {
   if (malformed($4)) fail("malformed PDU")
   if ($5 != "") fail("invalid opcode")
   if ($6 != "") fail("invalid key or value")
-  if ($7 != "") fail("the capture has a hole before this frame")
+  if ($7 != "") fail("the capture has a hole: it acknowledges what is not there")
   streams[stream] = 1
   load_frame()
   while (taken["opcode"] < count["opcode"]) {

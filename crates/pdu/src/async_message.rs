@@ -1,11 +1,17 @@
 //! Asynchronous Message (RFC 7143 §11.9).
 
 use crate::bhs::Bhs;
+use crate::common_fields::FINAL;
 use crate::error::DecodeError;
 use crate::opcode::TargetOpcode;
 use crate::scsi::Lun;
 use crate::serial::{CmdSn, StatSn};
 use crate::tag::Cid;
+
+const EVENT: usize = 36;
+const VENDOR_CODE: usize = 37;
+/// Parameter1 to Parameter3.
+const PARAMETERS: [usize; 3] = [38, 40, 42];
 
 /// News from the target that nobody asked for (RFC 7143 §11.9).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,7 +76,7 @@ impl AsyncMessage {
     /// The header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::AsyncMessage as u8, false);
-        bhs.put_u8(1, 0x80);
+        bhs.put_flags(FINAL);
         bhs.put_lun(self.lun);
         bhs.put_itt(None);
         bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
@@ -96,8 +102,8 @@ impl AsyncMessage {
 impl AsyncEvent {
     fn encode(self, bhs: &mut Bhs) {
         let mut put = |event: u8, code: u8, parameters: [u16; 3]| {
-            bhs.put(36, &[event, code]);
-            for (at, parameter) in [38, 40, 42].into_iter().zip(parameters) {
+            bhs.put(EVENT, &[event, code]);
+            for (at, parameter) in PARAMETERS.into_iter().zip(parameters) {
                 bhs.put_u16(at, parameter);
             }
         };
@@ -118,16 +124,16 @@ impl AsyncEvent {
     }
 
     fn decode(bhs: &Bhs) -> Self {
-        let [parameter1, parameter2, parameter3] = [38, 40, 42].map(|at| bhs.u16_at(at));
+        let [parameter1, parameter2, parameter3] = PARAMETERS.map(|at| bhs.u16_at(at));
         let (time2wait, time2retain) = (parameter2, parameter3);
-        match bhs.u8_at(36) {
+        match bhs.u8_at(EVENT) {
             0 => Self::ScsiAsyncEvent,
             1 => Self::LogoutRequest { time: parameter3 },
             2 => Self::ConnectionDropped { cid: Cid(parameter1), time2wait, time2retain },
             3 => Self::SessionDropped { time2wait, time2retain },
             4 => Self::NegotiationRequest { time: parameter3 },
             5 => Self::TaskTermination,
-            event @ 248.. => Self::Vendor { event, code: bhs.u8_at(37) },
+            event @ 248.. => Self::Vendor { event, code: bhs.u8_at(VENDOR_CODE) },
             event => Self::Other(event),
         }
     }

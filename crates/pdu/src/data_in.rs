@@ -1,6 +1,7 @@
 //! SCSI Data-In (RFC 7143 §11.7).
 
 use crate::bhs::Bhs;
+use crate::common_fields::{FINAL, flag};
 use crate::error::DecodeError;
 use crate::opcode::TargetOpcode;
 use crate::scsi::{Lun, Status};
@@ -9,11 +10,15 @@ use crate::serial::{CmdSn, DataSn, StatSn};
 use crate::tag::{Itt, Ttt};
 
 const PDU: &str = "SCSI Data-In";
-const FINAL: u8 = 0x80;
+
 const ACKNOWLEDGE: u8 = 0x40;
 const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 const STATUS: u8 = 0x01;
+
+const STATUS_CODE: usize = 3;
+const BUFFER_OFFSET: usize = 40;
+const RESIDUAL_COUNT: usize = 44;
 
 /// Data from the target (RFC 7143 §11.7), with the status of its command if that collapses into the
 /// last one.
@@ -56,22 +61,20 @@ impl DataIn {
     /// The header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::DataIn as u8, false);
-        let mut flags = if self.is_final { FINAL } else { 0 };
-        flags |= if self.acknowledge { ACKNOWLEDGE } else { 0 };
+        let mut flags = flag(self.is_final, FINAL) | flag(self.acknowledge, ACKNOWLEDGE);
         bhs.put_lun(self.lun);
         bhs.put_itt(Some(self.itt));
         bhs.put_ttt(self.ttt);
-        bhs.put_u32(28, self.exp_cmd_sn.get());
-        bhs.put_u32(32, self.max_cmd_sn.get());
-        bhs.put_u32(36, self.data_sn.get());
-        bhs.put_u32(40, self.buffer_offset);
+        bhs.put_window(self.exp_cmd_sn, self.max_cmd_sn);
+        bhs.put_data_sn(self.data_sn);
+        bhs.put_u32(BUFFER_OFFSET, self.buffer_offset);
         if let Some(end) = &self.status {
             flags |= STATUS | end.residual.flags(OVERFLOW, UNDERFLOW);
-            bhs.put_u8(3, end.status.0);
-            bhs.put_u32(24, end.stat_sn.get());
-            bhs.put_u32(44, end.residual.count());
+            bhs.put_u8(STATUS_CODE, end.status.0);
+            bhs.put_stat_sn(end.stat_sn);
+            bhs.put_u32(RESIDUAL_COUNT, end.residual.count());
         }
-        bhs.put_u8(1, flags);
+        bhs.put_flags(flags);
         bhs
     }
 
@@ -91,7 +94,7 @@ impl DataIn {
             exp_cmd_sn: bhs.exp_cmd_sn(),
             max_cmd_sn: bhs.max_cmd_sn(),
             data_sn: bhs.data_sn(),
-            buffer_offset: bhs.u32_at(40),
+            buffer_offset: bhs.u32_at(BUFFER_OFFSET),
         })
     }
 }
@@ -99,13 +102,52 @@ impl DataIn {
 impl DataInStatus {
     fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         if !bhs.has_flag(FINAL) {
-            let value = u64::from(bhs.u8_at(1));
+            let value = bhs.flags().into();
             return Err(DecodeError::Field { pdu: PDU, field: "S without F", value });
         }
         Ok(Self {
             stat_sn: bhs.stat_sn(),
-            status: Status(bhs.u8_at(3)),
-            residual: Residual::decode(bhs, PDU, OVERFLOW, UNDERFLOW, 44)?,
+            status: Status(bhs.u8_at(STATUS_CODE)),
+            residual: Residual::decode(bhs, PDU, OVERFLOW, UNDERFLOW, RESIDUAL_COUNT)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(flags: u8) -> Result<DataIn, DecodeError> {
+        let mut bhs = Bhs::with_opcode(0x25, false);
+        bhs.put_flags(flags);
+        bhs.put_u8(STATUS_CODE, 0x08);
+        bhs.put_u32(RESIDUAL_COUNT, 9);
+        DataIn::decode(&bhs)
+    }
+
+    #[test]
+    fn rd_01_status_ends_the_data() {
+        let status =
+            |residual| DataInStatus { stat_sn: StatSn::new(0), status: Status::BUSY, residual };
+        let end = |flags| decode(flags).unwrap().status;
+        assert_eq!(end(0x81), Some(status(Residual::None)));
+        assert_eq!(end(0x83), Some(status(Residual::Underflow(9))));
+        assert_eq!(end(0x85), Some(status(Residual::Overflow(9))));
+        for contradiction in [0x01, 0x87] {
+            assert!(decode(contradiction).is_err(), "{contradiction:#x}");
+        }
+    }
+
+    #[test]
+    fn rd_02_without_s_the_status_is_not_read() {
+        for flags in [0x00, 0x80, 0x86] {
+            assert_eq!(decode(flags).unwrap().status, None, "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn lay_07_final_and_acknowledge() {
+        let flags = |flags| decode(flags).map(|data| (data.is_final, data.acknowledge));
+        assert_eq!([flags(0x80), flags(0x40)], [Ok((true, false)), Ok((false, true))]);
     }
 }

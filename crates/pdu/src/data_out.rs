@@ -10,7 +10,7 @@ const BUFFER_OFFSET: usize = 40;
 /// SCSI Data-Out: a piece of a write's data (RFC 7143 §11.7).
 ///
 /// It is no command and has no CmdSN.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataOut {
     /// F: the last PDU of its sequence, which is the answer to one R2T or the unsolicited data
     /// (RFC 7143 §11.7.1).

@@ -21,7 +21,7 @@ pub struct FrameLayout {
 
 /// How many bytes fill a length up to a multiple of four: 0 to 3.
 pub const fn padding_of(len: usize) -> usize {
-    len.next_multiple_of(4) - len
+    len.wrapping_neg() % 4
 }
 
 impl FrameLayout {
@@ -57,6 +57,12 @@ impl FrameLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn padding_completes_a_word() {
+        assert_eq!([0, 1, 2, 3, 4, 5].map(padding_of), [0, 3, 2, 1, 0, 3]);
+        assert_eq!(padding_of(usize::MAX), 1);
+    }
 
     #[test]
     fn dig_03_dig_04_lay_04_layout() {

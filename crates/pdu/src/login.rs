@@ -3,14 +3,22 @@
 use std::fmt;
 
 use crate::bhs::Bhs;
-use crate::common_fields::CONTINUE;
+use crate::common_fields::{CONTINUE, flag};
 use crate::error::DecodeError;
 use crate::opcode::{InitiatorOpcode, TargetOpcode};
 use crate::serial::{CmdSn, StatSn};
 use crate::tag::{Cid, Isid, Itt, Tsih};
 
-const PDU: &str = "Login Response";
+const REQUEST: &str = "Login Request";
+const RESPONSE: &str = "Login Response";
+
 const TRANSIT: u8 = 0x80;
+
+const VERSIONS: usize = 2;
+const ISID: usize = 8;
+const TSIH: usize = 14;
+const CID: usize = 20;
+const STATUS: usize = 36;
 
 /// A stage of the login phase (RFC 7143 §11.12.3).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -23,15 +31,23 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// CSG, from the flags of a PDU.
+    fn current(pdu: &'static str, flags: u8) -> Result<Self, DecodeError> {
+        Self::from_wire(flags >> 2).ok_or_else(|| contradiction(pdu, "CSG", flags))
+    }
+
+    /// NSG, from the flags of a PDU.
+    fn next(pdu: &'static str, flags: u8) -> Result<Self, DecodeError> {
+        Self::from_wire(flags).ok_or_else(|| contradiction(pdu, "NSG", flags))
+    }
+
     /// The stage of a two-bit code; 2 is reserved.
-    fn from_wire(code: u8) -> Result<Self, DecodeError> {
-        Ok(match code & 3 {
+    const fn from_wire(code: u8) -> Option<Self> {
+        Some(match code & 3 {
             0 => Self::SecurityNegotiation,
             1 => Self::OperationalNegotiation,
             3 => Self::FullFeature,
-            value => {
-                return Err(DecodeError::Field { pdu: PDU, field: "stage", value: value.into() });
-            }
+            _ => return None,
         })
     }
 }
@@ -67,8 +83,12 @@ pub struct LoginRequest {
 }
 
 const fn flags(transit: bool, is_continued: bool, current: Stage, next: u8) -> u8 {
-    let next = if transit { TRANSIT | next } else { 0 };
-    next | (if is_continued { CONTINUE } else { 0 }) | (current as u8) << 2
+    flag(transit, TRANSIT | next) | flag(is_continued, CONTINUE) | (current as u8) << 2
+}
+
+/// Flags that must not stand together, or a stage that does not exist.
+fn contradiction(pdu: &'static str, field: &'static str, flags: u8) -> DecodeError {
+    DecodeError::Field { pdu, field, value: flags.into() }
 }
 
 impl LoginRequest {
@@ -76,12 +96,12 @@ impl LoginRequest {
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::LoginRequest as u8, true);
         let next = self.next_stage as u8;
-        bhs.put_u8(1, flags(self.transit, self.is_continued, self.current_stage, next));
-        bhs.put(2, &[self.version_max, self.version_min]);
-        bhs.put(8, &self.isid.to_bytes());
-        bhs.put_u16(14, self.tsih.0);
+        bhs.put_flags(flags(self.transit, self.is_continued, self.current_stage, next));
+        bhs.put(VERSIONS, &[self.version_max, self.version_min]);
+        bhs.put(ISID, &self.isid.to_bytes());
+        bhs.put_u16(TSIH, self.tsih.0);
         bhs.put_itt(Some(self.itt));
-        bhs.put_u16(20, self.cid.0);
+        bhs.put_u16(CID, self.cid.0);
         bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
         bhs
     }
@@ -89,21 +109,25 @@ impl LoginRequest {
     /// Reads a header. Without T the next stage comes out as the current one.
     ///
     /// # Errors
-    /// When the Initiator Task Tag is the reserved one, or a stage is 2.
+    /// When the Initiator Task Tag is the reserved one, a stage is 2, or T and C come together.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
-        let transit = bhs.has_flag(TRANSIT);
-        let current_stage = Stage::from_wire(bhs.u8_at(1) >> 2)?;
+        let flags = bhs.flags();
+        let (transit, is_continued) = (bhs.has_flag(TRANSIT), bhs.has_flag(CONTINUE));
+        if transit && is_continued {
+            return Err(contradiction(REQUEST, "T with C", flags));
+        }
+        let current_stage = Stage::current(REQUEST, flags)?;
         Ok(Self {
             transit,
-            is_continued: bhs.has_flag(CONTINUE),
+            is_continued,
             current_stage,
-            next_stage: if transit { Stage::from_wire(bhs.u8_at(1))? } else { current_stage },
-            version_max: bhs.u8_at(2),
-            version_min: bhs.u8_at(3),
-            isid: Isid::from_bytes(bhs.array_at(8)),
-            tsih: Tsih(bhs.u16_at(14)),
-            itt: bhs.task_itt("Login Request")?,
-            cid: Cid(bhs.u16_at(20)),
+            next_stage: if transit { Stage::next(REQUEST, flags)? } else { current_stage },
+            version_max: bhs.u8_at(VERSIONS),
+            version_min: bhs.u8_at(VERSIONS + 1),
+            isid: Isid::from_bytes(bhs.array_at(ISID)),
+            tsih: Tsih(bhs.u16_at(TSIH)),
+            itt: bhs.task_itt(REQUEST)?,
+            cid: Cid(bhs.u16_at(CID)),
             cmd_sn: bhs.cmd_sn(),
             exp_stat_sn: bhs.exp_stat_sn(),
         })
@@ -146,13 +170,13 @@ impl LoginResponse {
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::LoginResponse as u8, false);
         let next = self.next_stage.map_or(0, |stage| stage as u8);
-        bhs.put_u8(1, flags(self.transit, self.is_continued, self.current_stage, next));
-        bhs.put(2, &[self.version_max, self.version_active]);
-        bhs.put(8, &self.isid.to_bytes());
-        bhs.put_u16(14, self.tsih.0);
+        bhs.put_flags(flags(self.transit, self.is_continued, self.current_stage, next));
+        bhs.put(VERSIONS, &[self.version_max, self.version_active]);
+        bhs.put(ISID, &self.isid.to_bytes());
+        bhs.put_u16(TSIH, self.tsih.0);
         bhs.put_itt(Some(self.itt));
         bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
-        bhs.put(36, &[self.status.class, self.status.detail]);
+        bhs.put(STATUS, &[self.status.class, self.status.detail]);
         bhs
     }
 
@@ -163,26 +187,26 @@ impl LoginResponse {
     /// When the Initiator Task Tag is the reserved one; in a success, when a stage is 2, or T and C
     /// come together.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
-        let status = LoginStatus { class: bhs.u8_at(36), detail: bhs.u8_at(37) };
-        let flags = bhs.u8_at(1);
+        let status = LoginStatus { class: bhs.u8_at(STATUS), detail: bhs.u8_at(STATUS + 1) };
+        let flags = bhs.flags();
         let success = status.is_success();
         let transit = success && bhs.has_flag(TRANSIT);
         let is_continued = success && bhs.has_flag(CONTINUE);
         if transit && is_continued {
-            return Err(DecodeError::Field { pdu: PDU, field: "T with C", value: flags.into() });
+            return Err(contradiction(RESPONSE, "T with C", flags));
         }
         let current_stage =
-            if success { Stage::from_wire(flags >> 2)? } else { Stage::SecurityNegotiation };
+            if success { Stage::current(RESPONSE, flags)? } else { Stage::SecurityNegotiation };
         Ok(Self {
             transit,
             is_continued,
             current_stage,
-            next_stage: if transit { Some(Stage::from_wire(flags)?) } else { None },
-            version_max: bhs.u8_at(2),
-            version_active: bhs.u8_at(3),
-            isid: Isid::from_bytes(bhs.array_at(8)),
-            tsih: Tsih(bhs.u16_at(14)),
-            itt: bhs.task_itt(PDU)?,
+            next_stage: if transit { Some(Stage::next(RESPONSE, flags)?) } else { None },
+            version_max: bhs.u8_at(VERSIONS),
+            version_active: bhs.u8_at(VERSIONS + 1),
+            isid: Isid::from_bytes(bhs.array_at(ISID)),
+            tsih: Tsih(bhs.u16_at(TSIH)),
+            itt: bhs.task_itt(RESPONSE)?,
             stat_sn: bhs.stat_sn(),
             exp_cmd_sn: bhs.exp_cmd_sn(),
             max_cmd_sn: bhs.max_cmd_sn(),
@@ -246,8 +270,8 @@ mod tests {
 
     fn response(flags: u8, class: u8) -> Result<LoginResponse, DecodeError> {
         let mut bhs = Bhs::with_opcode(0x23, false);
-        bhs.put_u8(1, flags);
-        bhs.put_u8(36, class);
+        bhs.put_flags(flags);
+        bhs.put_u8(STATUS, class);
         LoginResponse::decode(&bhs)
     }
 
@@ -266,6 +290,15 @@ mod tests {
         for flags in [0x08, 0x82, 0xc7] {
             assert!(response(flags, 0).is_err(), "{flags:#x}");
             assert!(response(flags, 2).is_ok(), "a failure is read leniently");
+        }
+    }
+
+    #[test]
+    fn log_07_log_08_the_same_holds_for_requests() {
+        for (flags, field) in [(0x08, "CSG"), (0x82, "NSG"), (0xc7, "T with C")] {
+            let mut bhs = Bhs::with_opcode(0x03, true);
+            bhs.put_flags(flags);
+            assert_eq!(LoginRequest::decode(&bhs), Err(contradiction(REQUEST, field, flags)));
         }
     }
 

@@ -41,7 +41,7 @@ impl LogoutReason {
 }
 
 /// Logout Request: an orderly end of a connection or a session (RFC 7143 §11.14).
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogoutRequest {
     /// I: outside the order of commands.
     pub immediate: bool,
@@ -122,7 +122,7 @@ impl fmt::Display for LogoutCode {
 }
 
 /// Logout Response (RFC 7143 §11.15).
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogoutResponse {
     /// How it ended.
     pub response: LogoutCode,

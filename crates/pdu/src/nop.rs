@@ -13,7 +13,7 @@ const NOP_IN: &str = "NOP-In";
 /// | some | `None` | a ping: the target answers and returns the data |
 /// | `None` | some | the answer to the target's ping of that tag |
 /// | `None` | `None` | only ExpStatSN counts; no answer comes |
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NopOut {
     /// I: outside the order of commands. Without an `itt` it must be set (RFC 7143 §11.18.1).
     pub immediate: bool,
@@ -66,7 +66,7 @@ impl NopOut {
 /// | some | `None` | the answer to our ping; uses up a StatSN |
 /// | `None` | some | a ping: answer it with the tag and the LUN |
 /// | `None` | `None` | only the numbers count; no answer is due |
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NopIn {
     /// To be repeated in the answer to a ping of the target.
     pub lun: Lun,

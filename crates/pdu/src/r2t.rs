@@ -12,7 +12,7 @@ const BUFFER_OFFSET: usize = 40;
 const DESIRED_LENGTH: usize = 44;
 
 /// Ready To Transfer: the target asks for a range of a write's data (RFC 7143 §11.8).
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct R2t {
     /// The logical unit of the command; every Data-Out of the sequence repeats it.
     pub lun: Lun,

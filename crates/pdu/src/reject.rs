@@ -3,9 +3,12 @@
 use std::fmt;
 
 use crate::bhs::Bhs;
+use crate::common_fields::FINAL;
 use crate::error::DecodeError;
 use crate::opcode::TargetOpcode;
 use crate::serial::{CmdSn, DataSn, StatSn};
+
+const REASON: usize = 2;
 
 /// The target refused a PDU (RFC 7143 §11.17). The header of that PDU is in the data segment: see
 /// [`rejected_header`].
@@ -42,7 +45,7 @@ impl RejectReason {
     pub const TASK_IN_PROGRESS: Self = Self(0x07);
     /// The data acknowledgement is wrong.
     pub const INVALID_DATA_ACK: Self = Self(0x08);
-    /// A field is wrong.
+    /// A field of the PDU is wrong.
     pub const INVALID_PDU_FIELD: Self = Self(0x09);
     /// The target has run out of something; later it may work.
     pub const LONG_OPERATION_REJECT: Self = Self(0x0a);
@@ -75,10 +78,11 @@ impl Reject {
     /// The header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::Reject as u8, false);
-        bhs.put(1, &[0x80, self.reason.0]);
+        bhs.put_flags(FINAL);
+        bhs.put_u8(REASON, self.reason.0);
         bhs.put_itt(None);
         bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
-        bhs.put_u32(36, self.data_sn.get());
+        bhs.put_data_sn(self.data_sn);
         bhs
     }
 
@@ -88,7 +92,7 @@ impl Reject {
     /// None at present; every value of every field has a meaning.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         Ok(Self {
-            reason: RejectReason(bhs.u8_at(2)),
+            reason: RejectReason(bhs.u8_at(REASON)),
             stat_sn: bhs.stat_sn(),
             exp_cmd_sn: bhs.exp_cmd_sn(),
             max_cmd_sn: bhs.max_cmd_sn(),
@@ -100,4 +104,17 @@ impl Reject {
 /// The header of the refused PDU, from the data segment of a Reject; `None` if it is cut short.
 pub fn rejected_header(data: &[u8]) -> Option<Bhs> {
     data.first_chunk().copied().map(Bhs::from_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// REJ-01: the copy of the header may be followed by more, or be cut short.
+    #[test]
+    fn rej_01_rejected_header_is_48_bytes_or_none() {
+        let data = [0x43; 52];
+        assert_eq!(rejected_header(&data).map(|bhs| bhs.opcode()), Some(0x03));
+        assert_eq!(rejected_header(&data[..47]), None);
+    }
 }

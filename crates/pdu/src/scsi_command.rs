@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::bhs::{Bhs, Header};
+use crate::common_fields::{FINAL, flag};
 use crate::error::DecodeError;
 use crate::opcode::InitiatorOpcode;
 use crate::scsi::{Cdb, Lun};
@@ -10,17 +11,21 @@ use crate::serial::{CmdSn, StatSn};
 use crate::tag::Itt;
 
 const PDU: &str = "SCSI Command";
-const FINAL: u8 = 0x80;
+
 const READ: u8 = 0x40;
 const WRITE: u8 = 0x20;
 const ATTRIBUTE: u8 = 0x07;
 
+const PRIORITY: usize = 2;
+const EXPECTED_LENGTH: usize = 20;
+const CDB: usize = 32;
+
+/// The bits of AHSType that hold the code; the others are reserved.
+const AHS_CODE: u8 = 0x3f;
 /// AHSType: the rest of a CDB that does not fit the BHS.
 const EXTENDED_CDB: u8 = 1;
 /// AHSType: the expected length of the read half of a bidirectional command.
 const READ_LENGTH: u8 = 2;
-/// Bytes of a CDB in the BHS.
-const SHORT_CDB: usize = 16;
 
 /// A SCSI command (RFC 7143 §11.3).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,7 +40,7 @@ pub struct ScsiCommand {
     pub write: bool,
     /// The SAM task attribute.
     pub attribute: TaskAttribute,
-    /// Command priority, 0 to 15; 0 below iSCSIProtocolLevel 2 (RFC 7144 §4).
+    /// Command priority, 0 to 15; 0 below iSCSIProtocolLevel 2 (RFC 7144).
     pub priority: u8,
     /// The logical unit.
     pub lun: Lun,
@@ -89,21 +94,21 @@ impl ScsiCommand {
     /// The header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Header {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::ScsiCommand as u8, self.immediate);
-        bhs.put(1, &[self.flags(), self.priority << 4]);
+        bhs.put_flags(self.flags());
+        bhs.put_u8(PRIORITY, self.priority << 4);
         bhs.put_lun(self.lun);
         bhs.put_itt(Some(self.itt));
-        bhs.put_u32(20, self.expected_data_transfer_length);
+        bhs.put_u32(EXPECTED_LENGTH, self.expected_data_transfer_length);
         bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
         let cdb = self.cdb.as_bytes();
-        let (short, rest) = cdb.split_at_checked(SHORT_CDB).unwrap_or((cdb, &[]));
-        bhs.put(32, short);
+        let (short, rest) = cdb.split_at_checked(Cdb::SHORT_LEN).unwrap_or((cdb, &[]));
+        bhs.put(CDB, short);
         let ahs = encode_ahs(rest, self.bidirectional_read_length);
         bhs.set_ahs_len(ahs.len());
         Header { bhs, ahs }
     }
 
     fn flags(&self) -> u8 {
-        let flag = |on, flag| if on { flag } else { 0 };
         flag(self.is_final, FINAL)
             | flag(self.read, READ)
             | flag(self.write, WRITE)
@@ -113,30 +118,28 @@ impl ScsiCommand {
     /// Reads a header with its Additional Header Segments.
     ///
     /// # Errors
-    /// When the Initiator Task Tag is the reserved one, the task attribute is unknown, or an
-    /// Additional Header Segment is malformed.
+    /// When the Initiator Task Tag is the reserved one, the task attribute is unknown, F and W are
+    /// both missing, or an Additional Header Segment is malformed.
     pub fn decode(header: &Header) -> Result<Self, DecodeError> {
         let bhs = &header.bhs;
+        if !bhs.has_flag(FINAL | WRITE) {
+            let value = bhs.flags().into();
+            return Err(DecodeError::Field { pdu: PDU, field: "flags without F and W", value });
+        }
         let segments = Segments::decode(&header.ahs)?;
-        let short = bhs.array_at::<SHORT_CDB>(32);
-        let cdb = match segments.extended_cdb {
-            None => Cdb::from_field(&short),
-            Some(rest) => Cdb::new(&[&short[..], rest].concat())
-                .map_err(|_| DecodeError::Ahs("the extended CDB is longer than 260 bytes"))?,
-        };
         Ok(Self {
             immediate: bhs.immediate(),
             is_final: bhs.has_flag(FINAL),
             read: bhs.has_flag(READ),
             write: bhs.has_flag(WRITE),
-            attribute: TaskAttribute::decode(bhs.u8_at(1))?,
-            priority: bhs.u8_at(2) >> 4,
+            attribute: TaskAttribute::decode(bhs.flags())?,
+            priority: bhs.u8_at(PRIORITY) >> 4,
             lun: bhs.lun(),
             itt: bhs.task_itt(PDU)?,
-            expected_data_transfer_length: bhs.u32_at(20),
+            expected_data_transfer_length: bhs.u32_at(EXPECTED_LENGTH),
             cmd_sn: bhs.cmd_sn(),
             exp_stat_sn: bhs.exp_stat_sn(),
-            cdb,
+            cdb: segments.cdb(bhs.array_at(CDB))?,
             bidirectional_read_length: segments.read_length,
         })
     }
@@ -174,29 +177,41 @@ impl<'a> Segments<'a> {
         while let Some((&[high, low, kind], rest)) = ahs.split_first_chunk::<3>() {
             let len = usize::from(u16::from_be_bytes([high, low]));
             let content = rest.get(..len).ok_or(DecodeError::Ahs("it is cut short"))?;
-            segments.take(kind, content)?;
+            segments.take(kind & AHS_CODE, content)?;
             let padded = (3 + len).next_multiple_of(4);
             ahs = ahs.get(padded..).unwrap_or_default();
         }
-        Ok(segments)
+        if ahs.is_empty() { Ok(segments) } else { Err(DecodeError::Ahs("it is cut short")) }
     }
 
     /// The first byte of the content is reserved.
-    fn take(&mut self, kind: u8, content: &'a [u8]) -> Result<(), DecodeError> {
-        let value = content.split_first().map(|(_, value)| value);
-        match (kind, value) {
-            (EXTENDED_CDB, Some(rest)) if !rest.is_empty() => self.extended_cdb = Some(rest),
-            (EXTENDED_CDB, _) => return Err(DecodeError::Ahs("the extended CDB is empty")),
-            (READ_LENGTH, Some(value)) => {
-                let length =
-                    value.try_into().map_err(|_| DecodeError::Ahs("a length is 4 bytes"))?;
-                self.read_length = Some(u32::from_be_bytes(length));
-            }
-            (READ_LENGTH, None) => return Err(DecodeError::Ahs("a length is 4 bytes")),
-            _ => {}
-        }
-        Ok(())
+    fn take(&mut self, code: u8, content: &'a [u8]) -> Result<(), DecodeError> {
+        let value = content.get(1..).unwrap_or_default();
+        let is_repeated = match code {
+            EXTENDED_CDB => self.extended_cdb.replace(non_empty(value)?).is_some(),
+            READ_LENGTH => self.read_length.replace(length(value)?).is_some(),
+            _ => false,
+        };
+        if is_repeated { Err(DecodeError::Ahs("it comes twice")) } else { Ok(()) }
     }
+
+    /// The whole CDB, of which `field` is the part in the BHS.
+    fn cdb(&self, field: [u8; Cdb::SHORT_LEN]) -> Result<Cdb, DecodeError> {
+        match self.extended_cdb {
+            None => Ok(Cdb::from_field(&field)),
+            Some(rest) => Cdb::new(&[&field[..], rest].concat())
+                .map_err(|_| DecodeError::Ahs("the extended CDB is longer than 260 bytes")),
+        }
+    }
+}
+
+fn non_empty(rest: &[u8]) -> Result<&[u8], DecodeError> {
+    if rest.is_empty() { Err(DecodeError::Ahs("the extended CDB is empty")) } else { Ok(rest) }
+}
+
+fn length(value: &[u8]) -> Result<u32, DecodeError> {
+    let bytes = value.try_into().map_err(|_| DecodeError::Ahs("a length is 4 bytes"))?;
+    Ok(u32::from_be_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -248,13 +263,39 @@ mod tests {
 
     #[test]
     fn malformed_segments_are_errors() {
-        for ahs in [&[0, 9, 1, 0][..], &[0, 1, 1, 0], &[0, 4, 2, 0, 1, 2, 3, 0], &[0, 0, 2, 0]] {
+        for ahs in
+            [&[0][..], &[0, 9, 1, 0], &[0, 1, 1, 0], &[0, 4, 2, 0, 1, 2, 3, 0], &[0, 0, 2, 0]]
+        {
             let header = Header { ahs: Bytes::copy_from_slice(ahs), ..command(&[0; 6]).encode() };
             assert!(ScsiCommand::decode(&header).is_err(), "{ahs:?}");
         }
-        let unknown =
-            Header { ahs: Bytes::from_static(&[0, 1, 0x3f, 0]), ..command(&[0; 6]).encode() };
-        assert!(ScsiCommand::decode(&unknown).is_ok());
+    }
+
+    #[test]
+    fn segments_of_other_types_and_reserved_bits_are_ignored() {
+        let decode = |ahs: &'static [u8]| {
+            let ahs = Bytes::from_static(ahs);
+            ScsiCommand::decode(&Header { ahs, ..command(&[0; 6]).encode() }).unwrap()
+        };
+        assert_eq!(decode(&[0, 1, 0x3f, 0]), command(&[0; 6]));
+        let read = decode(&[0, 5, 0xc2, 0xff, 0, 0, 0, 9]);
+        assert_eq!(read.bidirectional_read_length, Some(9));
+    }
+
+    #[test]
+    fn a_segment_comes_once() {
+        let twice = [[0, 5, 2, 0, 0, 0, 0, 9]; 2].concat();
+        let header = Header { ahs: Bytes::from(twice), ..command(&[0; 6]).encode() };
+        assert_eq!(ScsiCommand::decode(&header), Err(DecodeError::Ahs("it comes twice")));
+    }
+
+    #[test]
+    fn a_command_without_f_and_w_is_an_error() {
+        let mut header = command(&[0; 6]).encode();
+        header.bhs.put_flags(READ);
+        assert!(ScsiCommand::decode(&header).is_err());
+        header.bhs.put_flags(WRITE);
+        assert!(ScsiCommand::decode(&header).is_ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::bhs::Bhs;
+use crate::common_fields::FINAL;
 use crate::error::DecodeError;
 use crate::opcode::TargetOpcode;
 use crate::scsi::Status;
@@ -12,10 +13,18 @@ use crate::serial::{CmdSn, DataSn, StatSn};
 use crate::tag::Itt;
 
 const PDU: &str = "SCSI Response";
+
 const BIDIRECTIONAL_OVERFLOW: u8 = 0x10;
 const BIDIRECTIONAL_UNDERFLOW: u8 = 0x08;
 const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
+
+const RESPONSE: usize = 2;
+const STATUS: usize = 3;
+const STATUS_QUALIFIER: usize = 8;
+const SNACK_TAG: usize = 20;
+const BIDIRECTIONAL_RESIDUAL_COUNT: usize = 40;
+const RESIDUAL_COUNT: usize = 44;
 
 /// How a command ended (RFC 7143 §11.4). Sense data is in the data segment: see [`sense_of`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,7 +37,7 @@ pub struct ScsiResponse {
     pub residual: Residual,
     /// The same for the read half of a bidirectional command.
     pub bidirectional_residual: Residual,
-    /// Status Qualifier (RFC 7144 §4).
+    /// Status Qualifier (RFC 7144).
     pub status_qualifier: u16,
     /// The task.
     pub itt: Itt,
@@ -107,7 +116,7 @@ impl Residual {
             (true, false) => Ok(Self::Overflow(bhs.u32_at(at))),
             (false, true) => Ok(Self::Underflow(bhs.u32_at(at))),
             (true, true) => {
-                let value = u64::from(bhs.u8_at(1));
+                let value = bhs.flags().into();
                 Err(DecodeError::Field { pdu, field: "overflow with underflow", value })
             }
         }
@@ -120,14 +129,15 @@ impl ScsiResponse {
         let mut bhs = Bhs::with_opcode(TargetOpcode::ScsiResponse as u8, false);
         let flags = self.residual.flags(OVERFLOW, UNDERFLOW)
             | self.bidirectional_residual.flags(BIDIRECTIONAL_OVERFLOW, BIDIRECTIONAL_UNDERFLOW);
-        bhs.put(1, &[0x80 | flags, self.response.0, self.status.0]);
-        bhs.put_u16(8, self.status_qualifier);
+        bhs.put_flags(FINAL | flags);
+        bhs.put(RESPONSE, &[self.response.0, self.status.0]);
+        bhs.put_u16(STATUS_QUALIFIER, self.status_qualifier);
         bhs.put_itt(Some(self.itt));
-        bhs.put_u32(20, self.snack_tag);
+        bhs.put_u32(SNACK_TAG, self.snack_tag);
         bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
-        bhs.put_u32(36, self.exp_data_sn.get());
-        bhs.put_u32(40, self.bidirectional_residual.count());
-        bhs.put_u32(44, self.residual.count());
+        bhs.put_data_sn(self.exp_data_sn);
+        bhs.put_u32(BIDIRECTIONAL_RESIDUAL_COUNT, self.bidirectional_residual.count());
+        bhs.put_u32(RESIDUAL_COUNT, self.residual.count());
         bhs
     }
 
@@ -137,27 +147,34 @@ impl ScsiResponse {
     /// # Errors
     /// When the Initiator Task Tag is the reserved one, or an overflow comes with an underflow.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
-        let response = ServiceResponse(bhs.u8_at(2));
-        let residual = |overflow, underflow, at| match response {
-            ServiceResponse::COMPLETED_AT_TARGET => {
-                Residual::decode(bhs, PDU, overflow, underflow, at)
-            }
-            ServiceResponse(_) => Ok(Residual::None),
+        let response = ServiceResponse(bhs.u8_at(RESPONSE));
+        let (residual, bidirectional_residual) = match response {
+            ServiceResponse::COMPLETED_AT_TARGET => residuals(bhs)?,
+            ServiceResponse(_) => (Residual::None, Residual::None),
         };
         Ok(Self {
             response,
-            status: Status(bhs.u8_at(3)),
-            residual: residual(OVERFLOW, UNDERFLOW, 44)?,
-            bidirectional_residual: residual(BIDIRECTIONAL_OVERFLOW, BIDIRECTIONAL_UNDERFLOW, 40)?,
-            status_qualifier: bhs.u16_at(8),
+            status: Status(bhs.u8_at(STATUS)),
+            residual,
+            bidirectional_residual,
+            status_qualifier: bhs.u16_at(STATUS_QUALIFIER),
             itt: bhs.task_itt(PDU)?,
-            snack_tag: bhs.u32_at(20),
+            snack_tag: bhs.u32_at(SNACK_TAG),
             stat_sn: bhs.stat_sn(),
             exp_cmd_sn: bhs.exp_cmd_sn(),
             max_cmd_sn: bhs.max_cmd_sn(),
             exp_data_sn: bhs.data_sn(),
         })
     }
+}
+
+/// Both residuals of a response whose flags count.
+fn residuals(bhs: &Bhs) -> Result<(Residual, Residual), DecodeError> {
+    let read = (BIDIRECTIONAL_OVERFLOW, BIDIRECTIONAL_UNDERFLOW);
+    Ok((
+        Residual::decode(bhs, PDU, OVERFLOW, UNDERFLOW, RESIDUAL_COUNT)?,
+        Residual::decode(bhs, PDU, read.0, read.1, BIDIRECTIONAL_RESIDUAL_COUNT)?,
+    ))
 }
 
 /// The sense data in the data segment of a SCSI Response or of an Asynchronous Message: what
@@ -170,7 +187,7 @@ pub fn sense_of(data: &Bytes) -> Result<Bytes, DecodeError> {
     if data.is_empty() {
         return Ok(Bytes::new());
     }
-    let too_short = DecodeError::DataSegment { pdu: PDU, len: data.len() };
+    let too_short = DecodeError::DataSegment { pdu: "sense data", len: data.len() };
     let Some(len) = data.first_chunk::<2>() else { return Err(too_short) };
     let end = 2 + usize::from(u16::from_be_bytes(*len));
     if end > data.len() {

@@ -40,7 +40,7 @@ impl SnackKind {
 /// SNACK Request, used above error recovery level 0 only (RFC 7143 §11.16).
 ///
 /// It has no CmdSN. Which fields a kind leaves reserved is told at each of them.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SnackRequest {
     /// What is asked for.
     pub kind: SnackKind,

@@ -1,8 +1,9 @@
-//! Task Management Function Request and Response (RFC 7143 §11.5-11.6, RFC 7144 §6).
+//! Task Management Function Request and Response (RFC 7143 §11.5-11.6, RFC 7144).
 
 use std::fmt;
 
 use crate::bhs::Bhs;
+use crate::common_fields::FINAL;
 use crate::error::DecodeError;
 use crate::opcode::{InitiatorOpcode, TargetOpcode};
 use crate::scsi::Lun;
@@ -11,6 +12,13 @@ use crate::tag::Itt;
 
 const REQUEST: &str = "Task Management Function Request";
 const RESPONSE: &str = "Task Management Function Response";
+
+/// The function shares byte 1 with the F bit.
+const FUNCTION: u8 = 0x7f;
+const REFERENCED_TASK_TAG: usize = 20;
+const REF_CMD_SN: usize = 32;
+const RESPONSE_CODE: usize = 2;
+const ADDITIONAL: usize = 8;
 
 /// Control over other tasks (RFC 7143 §11.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,7 +43,7 @@ pub struct TaskManagementRequest {
     pub exp_data_sn: DataSn,
 }
 
-/// The task management functions (RFC 7143 §11.5.1; from `QueryTask` on RFC 7144 §6).
+/// The task management functions (RFC 7143 §11.5.1; from `QueryTask` on RFC 7144).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the standard's own")]
@@ -79,13 +87,13 @@ impl TaskManagementRequest {
     pub fn encode(&self) -> Bhs {
         let opcode = InitiatorOpcode::TaskManagementRequest as u8;
         let mut bhs = Bhs::with_opcode(opcode, self.immediate);
-        bhs.put_u8(1, 0x80 | self.function as u8);
+        bhs.put_flags(FINAL | self.function as u8);
         bhs.put_lun(self.lun);
         bhs.put_itt(Some(self.itt));
-        bhs.put_u32(20, Itt::to_wire(self.referenced_task_tag));
+        bhs.put_u32(REFERENCED_TASK_TAG, Itt::to_wire(self.referenced_task_tag));
         bhs.put_request_numbers(self.cmd_sn, self.exp_stat_sn);
-        bhs.put_u32(32, self.ref_cmd_sn.get());
-        bhs.put_u32(36, self.exp_data_sn.get());
+        bhs.put_u32(REF_CMD_SN, self.ref_cmd_sn.get());
+        bhs.put_data_sn(self.exp_data_sn);
         bhs
     }
 
@@ -94,17 +102,17 @@ impl TaskManagementRequest {
     /// # Errors
     /// When the Initiator Task Tag is the reserved one, or the function is unknown.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
-        let code = bhs.u8_at(1) & 0x7f;
+        let code = bhs.flags() & FUNCTION;
         let unknown = || DecodeError::Field { pdu: REQUEST, field: "Function", value: code.into() };
         Ok(Self {
             immediate: bhs.immediate(),
             function: TaskFunction::from_wire(code).ok_or_else(unknown)?,
             lun: bhs.lun(),
             itt: bhs.task_itt(REQUEST)?,
-            referenced_task_tag: Itt::new(bhs.u32_at(20)),
+            referenced_task_tag: Itt::new(bhs.u32_at(REFERENCED_TASK_TAG)),
             cmd_sn: bhs.cmd_sn(),
             exp_stat_sn: bhs.exp_stat_sn(),
-            ref_cmd_sn: CmdSn::new(bhs.u32_at(32)),
+            ref_cmd_sn: CmdSn::new(bhs.u32_at(REF_CMD_SN)),
             exp_data_sn: bhs.data_sn(),
         })
     }
@@ -115,7 +123,7 @@ impl TaskManagementRequest {
 pub struct TaskManagementResponse {
     /// What came of it.
     pub response: FunctionResponse,
-    /// Additional Response Information (RFC 7144 §6.3).
+    /// Additional Response Information (RFC 7144).
     pub additional: [u8; 3],
     /// The request.
     pub itt: Itt,
@@ -146,7 +154,7 @@ impl FunctionResponse {
     pub const FUNCTION_NOT_SUPPORTED: Self = Self(5);
     /// The initiator may not ask for this.
     pub const AUTHORIZATION_FAILED: Self = Self(6);
-    /// The answer to a query is yes (RFC 7144 §6.3).
+    /// The answer to a query is yes (RFC 7144).
     pub const SUCCEEDED: Self = Self(7);
     /// The target refused.
     pub const REJECTED: Self = Self(255);
@@ -173,8 +181,9 @@ impl TaskManagementResponse {
     /// The header.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::TaskManagementResponse as u8, false);
-        bhs.put(1, &[0x80, self.response.0]);
-        bhs.put(8, &self.additional);
+        bhs.put_flags(FINAL);
+        bhs.put_u8(RESPONSE_CODE, self.response.0);
+        bhs.put(ADDITIONAL, &self.additional);
         bhs.put_itt(Some(self.itt));
         bhs.put_response_numbers(self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
         bhs
@@ -186,12 +195,41 @@ impl TaskManagementResponse {
     /// When the Initiator Task Tag is the reserved one.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         Ok(Self {
-            response: FunctionResponse(bhs.u8_at(2)),
-            additional: bhs.array_at(8),
+            response: FunctionResponse(bhs.u8_at(RESPONSE_CODE)),
+            additional: bhs.array_at(ADDITIONAL),
             itt: bhs.task_itt(RESPONSE)?,
             stat_sn: bhs.stat_sn(),
             exp_cmd_sn: bhs.exp_cmd_sn(),
             max_cmd_sn: bhs.max_cmd_sn(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lay_13_function_codes() {
+        let mut bhs = Bhs::with_opcode(0x02, true);
+        let mut decode = |code| {
+            bhs.put_flags(FINAL | code);
+            TaskManagementRequest::decode(&bhs)
+        };
+        for code in 1..=12 {
+            assert_eq!(decode(code).map(|request| request.function as u8), Ok(code));
+        }
+        for value in [0, 13, 0x7f] {
+            let error = DecodeError::Field { pdu: REQUEST, field: "Function", value: value.into() };
+            assert_eq!(decode(value), Err(error));
+        }
+    }
+
+    #[test]
+    fn reserved_responses_reach_the_caller() {
+        let mut bhs = Bhs::with_opcode(0x22, false);
+        bhs.put_u8(RESPONSE_CODE, 0x42);
+        let response = TaskManagementResponse::decode(&bhs).unwrap().response;
+        assert_eq!(response.to_string(), "reserved response 0x42");
     }
 }

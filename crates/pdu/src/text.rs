@@ -1,17 +1,18 @@
 //! Text Request and Text Response (RFC 7143 §11.10-11.11).
 
 use crate::bhs::Bhs;
-use crate::common_fields::CONTINUE;
+use crate::common_fields::{CONTINUE, FINAL, flag};
 use crate::error::DecodeError;
 use crate::opcode::{InitiatorOpcode, TargetOpcode};
 use crate::scsi::Lun;
 use crate::serial::{CmdSn, StatSn};
 use crate::tag::{Itt, Ttt};
 
-const FINAL: u8 = 0x80;
+const REQUEST: &str = "Text Request";
+const RESPONSE: &str = "Text Response";
 
 const fn flags(is_final: bool, is_continued: bool) -> u8 {
-    (if is_final { FINAL } else { 0 }) | (if is_continued { CONTINUE } else { 0 })
+    flag(is_final, FINAL) | flag(is_continued, CONTINUE)
 }
 
 /// Key=value pairs from the initiator in full feature phase (RFC 7143 §11.10); the text is the data
@@ -40,7 +41,7 @@ impl TextRequest {
     /// The header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::TextRequest as u8, self.immediate);
-        bhs.put_u8(1, flags(self.is_final, self.is_continued));
+        bhs.put_flags(flags(self.is_final, self.is_continued));
         bhs.put_lun(self.lun);
         bhs.put_itt(Some(self.itt));
         bhs.put_ttt(self.ttt);
@@ -58,7 +59,7 @@ impl TextRequest {
             is_final: bhs.has_flag(FINAL),
             is_continued: bhs.has_flag(CONTINUE),
             lun: bhs.lun(),
-            itt: bhs.task_itt("Text Request")?,
+            itt: bhs.task_itt(REQUEST)?,
             ttt: bhs.ttt(),
             cmd_sn: bhs.cmd_sn(),
             exp_stat_sn: bhs.exp_stat_sn(),
@@ -91,7 +92,7 @@ impl TextResponse {
     /// The header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::TextResponse as u8, false);
-        bhs.put_u8(1, flags(self.is_final, self.is_continued));
+        bhs.put_flags(flags(self.is_final, self.is_continued));
         bhs.put_lun(self.lun);
         bhs.put_itt(Some(self.itt));
         bhs.put_ttt(self.ttt);
@@ -108,7 +109,7 @@ impl TextResponse {
             is_final: bhs.has_flag(FINAL),
             is_continued: bhs.has_flag(CONTINUE),
             lun: bhs.lun(),
-            itt: bhs.task_itt("Text Response")?,
+            itt: bhs.task_itt(RESPONSE)?,
             ttt: bhs.ttt(),
             stat_sn: bhs.stat_sn(),
             exp_cmd_sn: bhs.exp_cmd_sn(),

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use bytes::Bytes;
-use iscsi_pdu::{Bhs, Header, InitiatorPdu, TargetPdu};
+use iscsi_pdu::scsi::Cdb;
+use iscsi_pdu::{Bhs, Header, InitiatorPdu, ScsiCommand, TargetPdu};
 use proptest::prelude::*;
 
 /// The bytes of a header that hold fields, by opcode: a mask over the 48 bytes.
@@ -72,6 +73,13 @@ fn bytes(opcodes: &'static [u8]) -> impl Strategy<Value = [u8; 48]> {
     )
 }
 
+/// A SCSI Command with F, and these additional header segments.
+fn command_with(ahs: Vec<u8>) -> Header {
+    let mut bhs = [0; 48];
+    bhs[..2].copy_from_slice(&[0x01, 0x80]);
+    Header { bhs: Bhs::from_bytes(bhs), ahs: Bytes::from(ahs) }
+}
+
 const INITIATOR: &[u8] = &[0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x10];
 const TARGET: &[u8] = &[0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x31, 0x32, 0x3f];
 
@@ -135,14 +143,47 @@ proptest! {
         }
     }
 
-    /// Any AHS is read or refused, never more.
+    /// Segments of any length and content are read or refused; what is read stays the same.
     #[test]
-    fn any_ahs_is_read_or_refused(ahs in prop::collection::vec(any::<u8>(), 0..64)) {
-        let mut bhs = [0; 48];
-        bhs[0] = 0x01;
-        let header = Header { bhs: Bhs::from_bytes(bhs), ahs: Bytes::from(ahs) };
-        if let Ok(pdu) = InitiatorPdu::decode(&header) {
+    fn additional_header_segments(
+        segments in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..24)), 0..3),
+        cut in 0usize..8,
+    ) {
+        let mut ahs = Vec::new();
+        for (kind, content) in &segments {
+            ahs.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+            ahs.push(*kind);
+            ahs.extend(content);
+            ahs.resize(ahs.len().next_multiple_of(4), 0xff);
+        }
+        ahs.truncate(ahs.len().saturating_sub(cut));
+        if let Ok(pdu) = InitiatorPdu::decode(&command_with(ahs)) {
             prop_assert_eq!(InitiatorPdu::decode(&pdu.encode()), Ok(pdu));
         }
+    }
+
+    /// No bytes make a panic.
+    #[test]
+    fn any_bytes_as_segments(ahs in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _ = InitiatorPdu::decode(&command_with(ahs));
+    }
+
+    /// A CDB of every length, with and without a read length, comes back.
+    #[test]
+    fn every_cdb_comes_back(
+        cdb in prop::collection::vec(any::<u8>(), 17..=260),
+        read_length in any::<Option<u32>>(),
+    ) {
+        let InitiatorPdu::ScsiCommand(command) =
+            InitiatorPdu::decode(&command_with(Vec::new())).unwrap()
+        else { unreachable!() };
+        let command = ScsiCommand {
+            cdb: Cdb::new(&cdb).unwrap(),
+            bidirectional_read_length: read_length,
+            ..command
+        };
+        let header = command.encode();
+        prop_assert_eq!(header.bhs.ahs_len(), header.ahs.len());
+        prop_assert_eq!(ScsiCommand::decode(&header), Ok(command));
     }
 }

@@ -101,7 +101,7 @@ pub struct Offer {
     pub data_pdu_in_order: bool,
     /// DataSequenceInOrder (§13.19).
     pub data_sequence_in_order: bool,
-    /// iSCSIProtocolLevel to propose, 0 to 31; `None` does not send the key (RFC 7144 §7.1.1).
+    /// iSCSIProtocolLevel to propose, 0 to 31; `None` does not send the key (RFC 7144).
     pub protocol_level: Option<u8>,
 }
 

@@ -38,7 +38,7 @@ pub struct Negotiated {
     pub data_sequence_in_order: bool,
     /// ErrorRecoveryLevel (§13.20).
     pub error_recovery_level: u8,
-    /// iSCSIProtocolLevel; 1 unless both sides agreed on more (RFC 7144 §7.1.1).
+    /// iSCSIProtocolLevel; 1 unless both sides agreed on more (RFC 7144).
     pub protocol_level: u8,
     /// TargetPortalGroupTag, if the target said it (§13.9).
     pub target_portal_group_tag: Option<u16>,

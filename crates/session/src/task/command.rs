@@ -70,7 +70,7 @@ impl Command {
 pub struct Completion {
     /// The SCSI status, as the target gave it.
     pub status: Status,
-    /// Status Qualifier; zero below iSCSIProtocolLevel 2 (RFC 7144 §4).
+    /// Status Qualifier; zero below iSCSIProtocolLevel 2 (RFC 7144).
     pub status_qualifier: u16,
     /// Sense data; empty unless the status calls for it.
     pub sense: Bytes,

@@ -33,7 +33,7 @@ pub struct Keys {
     pub data_sequence_in_order: bool,
     /// `ErrorRecoveryLevel` the target announces, 0 to 2; it serves level 0.
     pub error_recovery_level: u32,
-    /// `iSCSIProtocolLevel` (RFC 7144 §7.1.1); `None` answers NotUnderstood.
+    /// `iSCSIProtocolLevel` (RFC 7144); `None` answers NotUnderstood.
     pub protocol_level: Option<u32>,
     /// What to answer in place of the right answer, by key. Also replaces CHAP and AuthMethod values.
     pub answers: BTreeMap<String, Answer>,
