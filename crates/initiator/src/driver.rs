@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::peer::Peer;
 use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
 use crate::shared::{Life, Shared};
+use crate::socket::SocketOptions;
 use crate::transport::{self, ConnectError};
 
 /// The connection that a session of this driver has.
@@ -49,6 +50,7 @@ pub(crate) struct Driver {
     orphaned: bool,
     link: Link,
     connect_timeout: Duration,
+    socket: SocketOptions,
     /// The socket did not take all there is to send.
     blocked: bool,
     alarm: Pin<Box<Sleep>>,
@@ -87,6 +89,7 @@ impl Driver {
         shared: Arc<Shared>,
         messages: mpsc::UnboundedReceiver<Message>,
         connect_timeout: Duration,
+        socket: SocketOptions,
     ) -> Self {
         Self {
             session,
@@ -97,6 +100,7 @@ impl Driver {
             orphaned: false,
             link: Link::Down,
             connect_timeout,
+            socket,
             blocked: false,
             alarm: Box::pin(sleep_until(Instant::now())),
             pending: HashMap::new(),
@@ -216,7 +220,8 @@ impl Driver {
 
     fn open(&mut self, address: Option<TargetAddress>) {
         let portal = self.peer.turn_to(address);
-        self.link = Link::Opening(Box::pin(transport::connect(portal, self.connect_timeout)));
+        let connect = transport::connect(portal, self.connect_timeout, self.socket.clone());
+        self.link = Link::Opening(Box::pin(connect));
     }
 
     fn opened(&mut self, result: Result<TcpStream, ConnectError>) {

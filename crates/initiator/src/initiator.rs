@@ -56,8 +56,9 @@ impl Initiator {
     }
 
     fn build(name: IscsiName, options: Options) -> Result<Self, Error> {
-        let mut isid = [0; 3];
-        getrandom::fill(&mut isid).map_err(|error| Error::Entropy(error.to_string()))?;
+        let mut drawn = [0; 3];
+        getrandom::fill(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
+        let isid = options.isid.unwrap_or(drawn);
         Ok(Self(Arc::new(Inner {
             name,
             options,
@@ -131,7 +132,12 @@ impl Initiator {
 
     fn start(&self, url: &Url, kind: SessionKind) -> Result<Session, Error> {
         let config = self.config(url, kind)?;
-        Ok(Session::start(url, config, SystemEntropy, &self.0.options))
+        let options = &self.0.options;
+        let mut socket = options.socket.clone();
+        if options.use_environment {
+            socket = socket.with_environment(|name| std::env::var(name).ok());
+        }
+        Ok(Session::start(url, config, SystemEntropy, options, socket))
     }
 
     fn config(&self, url: &Url, kind: SessionKind) -> Result<Config, Error> {
@@ -169,5 +175,28 @@ impl Entropy for SystemEntropy {
             tracing::error!(%error, "the system gives no random bytes");
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn isids(options: Options) -> [Isid; 2] {
+        let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
+        let url = Url::parse("iscsi://127.0.0.1").unwrap();
+        [(); 2].map(|()| initiator.config(&url, SessionKind::Discovery).unwrap().isid)
+    }
+
+    /// ISI-01, ISI-02, ISI-03: each session has an ISID of its own, of the random type, and a fixed
+    /// one is the same after a restart.
+    #[test]
+    fn isi_02_each_session_has_its_own_isid() {
+        let options = Options { isid: Some([1, 2, 3]), ..Options::default() };
+        let fixed = isids(options.clone());
+        assert_eq!(fixed.map(Isid::to_bytes), [[0x80, 1, 2, 3, 0, 0], [0x80, 1, 2, 3, 0, 1]]);
+        assert_eq!(isids(options), fixed);
+        let [first, second] = isids(Options::default());
+        assert_ne!(first, second);
     }
 }

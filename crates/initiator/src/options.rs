@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use iscsi_session::{Chap, Offer, Timeouts};
 
+use crate::socket::SocketOptions;
+
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
 ///
 /// ```
@@ -22,9 +24,16 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// CHAP credentials for URLs that have none.
     pub chap: Option<Chap>,
-    /// Whether a URL without credentials takes them from libiscsi's variables, see
-    /// [`Url::with_environment`](crate::Url::with_environment).
+    /// Whether libiscsi's variables count: for a URL without credentials, see
+    /// [`Url::with_environment`](crate::Url::with_environment), and for sockets, see
+    /// [`SocketOptions::with_environment`].
     pub use_environment: bool,
+    /// The random part of the ISIDs (RFC 7143 §11.12.5). Fixed, the sessions of an initiator have
+    /// the same identity after a restart, which persistent reservations need; but two processes
+    /// with one name and one value end each other's sessions. `None` draws it.
+    pub isid: Option<[u8; 3]>,
+    /// Signs of life, and the interface to use.
+    pub socket: SocketOptions,
     /// How long a TCP connection may take to come about, over all addresses of the portal. The
     /// time limit of the login counts as well.
     pub connect_timeout: Duration,
@@ -46,6 +55,8 @@ impl Default for Options {
             timeouts: Timeouts::default(),
             chap: None,
             use_environment: true,
+            isid: None,
+            socket: SocketOptions::default(),
             connect_timeout: Duration::from_secs(10),
             max_requests: 1024,
             max_bytes_in_flight: 64 << 20,

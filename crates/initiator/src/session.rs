@@ -24,6 +24,7 @@ use crate::options::Options;
 use crate::peer::Peer;
 use crate::request::{Holds, Message, Request, Waiter};
 use crate::shared::{Life, Shared};
+use crate::socket::SocketOptions;
 use crate::url::Url;
 
 /// Room for the numbers of 1023 logical units; a longer list is asked for again.
@@ -49,6 +50,7 @@ impl Session {
         config: Config,
         entropy: impl Entropy + 'static,
         options: &Options,
+        socket: SocketOptions,
     ) -> Self {
         let budget = Budget::new(options.requests(), options.max_bytes_in_flight);
         let shared = Arc::new(Shared::new(budget, url, options.max_transfer));
@@ -61,7 +63,7 @@ impl Session {
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
         let timeout = options.connect_timeout;
-        let task = Driver::new(session, peer, Arc::clone(&shared), messages, timeout);
+        let task = Driver::new(session, peer, Arc::clone(&shared), messages, timeout, socket);
         tokio::spawn(task.run());
         Self { driver, shared }
     }

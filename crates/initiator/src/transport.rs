@@ -5,16 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use thiserror::Error;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
+use crate::socket::SocketOptions;
 use crate::url::portal_name;
-
-/// Silence after which the kernel asks whether the other end is still there.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
 /// Why no TCP connection came about.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -55,6 +53,7 @@ pub enum ConnectError {
 pub(crate) async fn connect(
     portal: TargetAddress,
     limit: Duration,
+    options: SocketOptions,
 ) -> Result<TcpStream, ConnectError> {
     let deadline = Instant::now() + limit;
     let addresses = resolve(&portal, deadline).await?;
@@ -62,7 +61,7 @@ pub(crate) async fn connect(
     for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / left;
-        match connect_to(*address, Instant::now() + share).await {
+        match connect_to(*address, Instant::now() + share, &options).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = Some(error),
         }
@@ -87,7 +86,11 @@ async fn resolve(
     }
 }
 
-async fn connect_to(address: SocketAddr, deadline: Instant) -> Result<TcpStream, ConnectError> {
+async fn connect_to(
+    address: SocketAddr,
+    deadline: Instant,
+    options: &SocketOptions,
+) -> Result<TcpStream, ConnectError> {
     let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
     let failed = |error: io::Error| {
         if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -98,21 +101,10 @@ async fn connect_to(address: SocketAddr, deadline: Instant) -> Result<TcpStream,
             ConnectError::Failed { address, reason: error.to_string() }
         }
     };
-    match timeout_at(deadline, TcpStream::connect(address)).await {
-        Ok(result) => {
-            let stream = result.map_err(failed)?;
-            prepare(&stream).map_err(failed)?;
-            Ok(stream)
-        }
+    match timeout_at(deadline, options.connect(address)).await {
+        Ok(result) => result.map_err(failed),
         Err(_) => Err(timed_out()),
     }
-}
-
-/// Small PDUs must not wait for larger ones, and a peer that vanished must be noticed.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_IDLE);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 /// Reads what is there into the slices, in order.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+use unicode_normalization::UnicodeNormalization;
 
 /// The longest name, bytes (RFC 7143 §4.2.7.1).
 const MAX_LEN: usize = 223;
@@ -11,8 +12,9 @@ const MAX_LEN: usize = 223;
 /// The name of an initiator or target: `iqn.`, `eui.` or `naa.`, normalised, so that equal names
 /// are equal bytes.
 ///
-/// Letters are folded to lower case, as RFC 3722 demands. Characters that the profile forbids but
-/// that targets in the field use, such as the underscore, are kept as they are.
+/// Letters are folded to lower case and characters to their compatible form (NFKC), as RFC 3722
+/// demands. Characters that its profile forbids but that targets in the field use, such as the
+/// underscore, are kept as they are.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct IscsiName(Box<str>);
 
@@ -35,7 +37,7 @@ impl IscsiName {
         if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(error("it holds white space or control characters"));
         }
-        let folded = name.to_lowercase();
+        let folded = fold(name);
         if folded.len() > MAX_LEN {
             return Err(error("it is longer than 223 bytes"));
         }
@@ -53,6 +55,14 @@ impl IscsiName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Folding can undo the composition of characters, so it is followed by another.
+fn fold(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    name.nfkc().flat_map(char::to_lowercase).nfkc().collect()
 }
 
 /// `yyyy-mm.reversed.domain[:string]`
@@ -135,5 +145,8 @@ mod tests {
     fn nam_02_names_compare_folded() {
         let folded = IscsiName::parse("iqn.2001-04.com.example:disk").unwrap();
         assert_eq!(IscsiName::parse("IQN.2001-04.COM.Example:Disk").unwrap(), folded);
+        let composed = IscsiName::parse("iqn.2001-04.com.example:\u{e9}\u{fb01}").unwrap();
+        let apart = IscsiName::parse("iqn.2001-04.com.example:E\u{301}fi").unwrap();
+        assert_eq!(composed, apart);
     }
 }
