@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use iscsi_initiator::{ConnectError, Error, Fault, Options};
 use iscsi_testkit::config::Chap;
+use iscsi_testkit::scsi::LunForm;
 use support::{Rig, TARGET, initiator, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -86,6 +87,25 @@ async fn an_initiator_that_is_not_admitted() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 2))).await;
     let error = refusal(&rig.unit_url(0, "")).await;
     assert_says(&error, &["iqn.2026-01.org.example:host", "access list"], Fault::Caller);
+}
+
+/// A number above 255 is found also where the target spells it as a bus and a number.
+#[tokio::test]
+async fn unit_above_255_in_either_form() {
+    for form in [LunForm::Flat, LunForm::Bus] {
+        let rig = Rig::start(512, 64, |config| {
+            let unit = config.units.remove(&0).unwrap();
+            config.units.insert(300, unit);
+            config.lun_form = form;
+        })
+        .await;
+        let session = initiator(Options::default()).connect(rig.unit_url(300, "")).await.unwrap();
+        let disk = session.disk().await.unwrap();
+        disk.write_at(0, vec![7; 512]).await.unwrap();
+        assert!(rig.disk.holds(0, &[7; 512]));
+        let error = refusal(&rig.unit_url(301, "")).await;
+        assert!(matches!(error, Error::NoSuchUnit(_)), "{error:?}");
+    }
 }
 
 #[tokio::test]

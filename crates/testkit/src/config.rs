@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::disk::RamDisk;
 use crate::fault::Fault;
-use crate::scsi::Unit;
+use crate::scsi::{LunForm, Unit};
 
 pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
@@ -25,6 +25,8 @@ pub struct TargetConfig {
     pub portal_group: Option<u16>,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
+    /// How the numbers of units above 255 are spelled.
+    pub lun_form: LunForm,
     /// Operational keys.
     pub keys: Keys,
     /// CHAP; `None` lets everyone in.
@@ -66,6 +68,7 @@ impl TargetConfig {
             alias: None,
             portal_group: Some(1),
             units: BTreeMap::from([(0, Unit::new(disk))]),
+            lun_form: LunForm::default(),
             keys: Keys::default(),
             chap: None,
             window: 64,

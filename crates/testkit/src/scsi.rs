@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::disk::RamDisk;
 
-pub use lun::{decode_lun, encode_lun};
+pub use lun::LunForm;
 pub use sense::Sense;
 pub use unit::Unit;
 
@@ -168,8 +168,8 @@ pub(crate) fn begin_absent(cdb: [u8; 16]) -> Result<Work, Sense> {
 }
 
 /// The list of units, which any LUN answers (SPC-4 §6.33).
-pub(crate) fn report_luns(luns: impl Iterator<Item = u16>, cdb: [u8; 16]) -> Work {
-    let entries: Vec<u8> = luns.flat_map(|lun| encode_lun(lun).to_be_bytes()).collect();
+pub(crate) fn report_luns(luns: impl Iterator<Item = u16>, form: LunForm, cdb: [u8; 16]) -> Work {
+    let entries: Vec<u8> = luns.flat_map(|lun| form.encode(lun).to_be_bytes()).collect();
     let mut list = crate::convert::len32(entries.len()).to_be_bytes().to_vec();
     list.extend([0; 4]);
     list.extend(entries);

@@ -8,7 +8,7 @@ use iscsi_testkit::config::Portal;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
-use iscsi_testkit::scsi::{Sense, Unit, encode_lun, status};
+use iscsi_testkit::scsi::{LunForm, Sense, Unit, status};
 use iscsi_testkit::target::Outcome;
 use iscsi_testkit::text::Pairs;
 use rig::{NAMES, Rig, config, pattern};
@@ -60,14 +60,14 @@ fn units_are_listed_and_absent_ones_refused() {
     assert_eq!(list[3], 16);
     assert_eq!(list[16..18], [0x41, 0x2c]);
     let mut far = rig.command(0xc0, &[0x25], 255, &[]);
-    far.set(8, &encode_lun(300).to_be_bytes());
+    far.set(8, &LunForm::Flat.encode(300).to_be_bytes());
     rig.put(far);
     assert_eq!(rig.next().data[..], [0, 0, 0, 3, 0, 0, 16, 0]);
     let mut absent = rig.command(0x80, &[0], 0, &[]);
-    absent.set(8, &encode_lun(5).to_be_bytes());
+    absent.set(8, &LunForm::Flat.encode(5).to_be_bytes());
     assert_eq!(sense(&mut rig, absent), (5, 0x25, 0));
     let mut inquiry = rig.command(0xc0, &[0x12, 0, 0, 0, 36, 0], 36, &[]);
-    inquiry.set(8, &encode_lun(5).to_be_bytes());
+    inquiry.set(8, &LunForm::Flat.encode(5).to_be_bytes());
     rig.put(inquiry);
     assert_eq!(rig.next().data[0], 0x7f);
 }

@@ -1,32 +1,49 @@
 //! LUN numbers in their eight bytes (SAM-5 §4.7).
 
-/// The LUN field of a unit number: peripheral form to 255, flat form to 16383, number 16383 beyond.
-#[must_use]
-pub fn encode_lun(number: u16) -> u64 {
-    let number = number.min(0x3fff);
-    let form = if number < 256 { number } else { 0x4000 | number };
-    u64::from(form) << 48
+/// How a target spells the numbers of units above 255.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LunForm {
+    /// In flat space addressing, as the standard has it.
+    #[default]
+    Flat,
+    /// In peripheral addressing, the high bits as a bus, as LIO has it.
+    Bus,
 }
 
-/// The unit number in a LUN field; `None` for any form but a single level of 8 or 14 bits.
-#[must_use]
-pub fn decode_lun(field: u64) -> Option<u16> {
-    let [high, low, rest @ ..] = field.to_be_bytes();
-    let number = u16::from_be_bytes([high & 0x3f, low]);
-    let single = rest == [0; 6] && (high == 0 || high >> 6 == 1);
-    single.then_some(number)
+impl LunForm {
+    /// The LUN field of a unit number; that of 16383 for larger ones.
+    #[must_use]
+    pub fn encode(self, number: u16) -> u64 {
+        let number = number.min(0x3fff);
+        let method = if number > 255 && self == Self::Flat { 0x4000 } else { 0 };
+        u64::from(method | number) << 48
+    }
+
+    /// The unit number in a LUN field; `None` for any form but this one, on a single level.
+    #[must_use]
+    pub fn decode(self, field: u64) -> Option<u16> {
+        let number = u16::try_from(field >> 48).ok()? & 0x3fff;
+        // Flat addressing of small numbers is legal, if unusual.
+        let small_flat = self == Self::Flat && field == u64::from(0x4000 | number) << 48;
+        (small_flat || self.encode(number) == field).then_some(number)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{decode_lun, encode_lun};
+    use super::LunForm;
 
     #[test]
     fn every_number_survives() {
-        for number in 0..0x4000 {
-            assert_eq!(decode_lun(encode_lun(number)), Some(number));
+        for form in [LunForm::Flat, LunForm::Bus] {
+            for number in 0..0x4000 {
+                assert_eq!(form.decode(form.encode(number)), Some(number));
+            }
+            assert_eq!(form.decode(3), None);
         }
-        assert_eq!(encode_lun(300), 0x412c_0000_0000_0000);
-        assert_eq!(decode_lun(3), None);
+        assert_eq!(LunForm::Flat.encode(300), 0x412c_0000_0000_0000);
+        assert_eq!(LunForm::Bus.encode(300), 0x012c_0000_0000_0000);
+        assert_eq!(LunForm::Bus.decode(0x412c_0000_0000_0000), None);
+        assert_eq!(LunForm::Flat.decode(0x012c_0000_0000_0000), None);
     }
 }

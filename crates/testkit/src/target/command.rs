@@ -10,7 +10,7 @@ use super::{CommandRecord, Target};
 use crate::convert::clamp32;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
-use crate::scsi::{self, Sense, Sink, Source, Work, decode_lun, operation};
+use crate::scsi::{self, Sense, Sink, Source, Work, operation};
 
 impl Target {
     /// Takes a request that has a `CmdSN`: at once, in its turn, or not at all.
@@ -80,10 +80,14 @@ impl Target {
             return Err(outcome);
         }
         let cdb = pdu.cdb();
-        let number = decode_lun(pdu.lun());
+        let number = self.config.lun_form.decode(pdu.lun());
         self.meet_attention(id, number, cdb[0]).map_err(Outcome::check)?;
         if cdb[0] == operation::REPORT_LUNS {
-            return Ok(scsi::report_luns(self.config.units.keys().copied(), cdb));
+            return Ok(scsi::report_luns(
+                self.config.units.keys().copied(),
+                self.config.lun_form,
+                cdb,
+            ));
         }
         let unit = number.and_then(|number| self.config.units.get(&number));
         unit.map_or_else(|| scsi::begin_absent(cdb), |unit| scsi::begin(unit, cdb))
@@ -203,7 +207,8 @@ impl Target {
         let Some(write) = task.write.take_if(|write| write.is_complete()) else { return };
         let sense = write.failure;
         let (lun, cdb, good) = (task.lun, task.cdb, task.outcome == Outcome::GOOD);
-        let unit = decode_lun(lun).and_then(|number| self.config.units.get(&number));
+        let unit =
+            self.config.lun_form.decode(lun).and_then(|number| self.config.units.get(&number));
         let finished = match (sense, unit) {
             (Some(sense), _) => Err(sense),
             (None, Some(unit)) if good => scsi::finish(unit, cdb, write.sink.parameters()),

@@ -64,7 +64,10 @@ impl Target {
     }
 
     fn abort_unit(&mut self, id: ConnId, lun: u64) -> u8 {
-        let known = crate::scsi::decode_lun(lun)
+        let known = self
+            .config
+            .lun_form
+            .decode(lun)
             .is_some_and(|number| self.config.units.contains_key(&number));
         if !known {
             return NO_SUCH_LUN;
