@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
+use iscsi_pdu::{Cid, CmdSn, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
 
 use crate::Session;
+use crate::config::SessionKind;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
 use crate::task::TaskKind;
@@ -48,13 +49,27 @@ impl Session {
             Some(TaskKind::Management(management)) if management.internal => {
                 return Err(SessionError::TimedOut(Timer::TaskManagement));
             }
-            Some(TaskKind::Ping(_) | TaskKind::Text(_) | TaskKind::Management(_)) => {
+            Some(TaskKind::Text(_)) => self.text_rejected(itt, why, now),
+            Some(TaskKind::Ping(_) | TaskKind::Management(_)) => {
                 self.end_task(itt, why);
             }
             Some(TaskKind::Logout) => self.logged_out(),
             None => {}
         }
         Ok(())
+    }
+
+    /// The exchange fails alone, but its request may have left a gap in CmdSN. In a discovery
+    /// session nothing can fill it, and nothing has to: what follows is a logout.
+    fn text_rejected(&mut self, itt: Itt, why: TaskError, now: Instant) {
+        let cmd_sn = self.tasks.get(itt).and_then(|task| task.cmd_sn);
+        self.end_task(itt, why);
+        let uncounted = |cmd_sn: &CmdSn| !self.window.exp_cmd_sn().is_after(*cmd_sn);
+        if let Some(gap) = cmd_sn.filter(uncounted)
+            && self.config.kind != SessionKind::Discovery
+        {
+            self.fill_gap(itt, gap, now);
+        }
     }
 }
 

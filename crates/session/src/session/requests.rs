@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::keys::TextBuilder;
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{Cid, IscsiName, Itt, TaskFunction};
+use iscsi_pdu::{Cid, CmdSn, IscsiName, Itt, TaskFunction};
 
 use super::Session;
 use crate::config::SessionKind;
@@ -213,7 +213,7 @@ impl Session {
             matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let task_lun = referenced.and_then(|itt| Some(self.tasks.get(itt)?.as_scsi()?.lun));
         let lun = if whole_target { Lun::ZERO } else { task_lun.unwrap_or(lun) };
-        Management { function, lun, referenced, internal }
+        Management { function, lun, referenced, internal, gap: None }
     }
 
     /// Gives a command up for a reason that its caller will see.
@@ -233,6 +233,23 @@ impl Session {
         scsi.aborting = Some(why);
         self.tasks.set_deadline(itt, None);
         let management = self.management(TaskFunction::AbortTask, lun, Some(itt), true);
+        self.manage_internally(management, now);
+    }
+
+    /// Fills the gap that a refused request may have left in CmdSN: ABORT TASK does that for a task
+    /// that the target has never seen (RFC 7143 §11.5.1).
+    pub(crate) fn fill_gap(&mut self, itt: Itt, gap: CmdSn, now: Instant) {
+        let management = Management {
+            function: TaskFunction::AbortTask,
+            lun: Lun::ZERO,
+            referenced: Some(itt),
+            internal: true,
+            gap: Some(gap),
+        };
+        self.manage_internally(management, now);
+    }
+
+    fn manage_internally(&mut self, management: Management, now: Instant) {
         let kind = TaskKind::Management(management);
         let connection = self.allegiance_of(&kind);
         let mut request = Task::new(kind);

@@ -46,6 +46,8 @@ pub(crate) struct Management {
     pub(crate) referenced: Option<Itt>,
     /// Whether the session asked for it itself, so that nobody waits for the answer.
     pub(crate) internal: bool,
+    /// The CmdSN of a refused request, which the target may not have counted.
+    pub(crate) gap: Option<CmdSn>,
 }
 
 /// A NOP-Out that wants an answer (RFC 7143 §11.18).

@@ -77,6 +77,9 @@ impl Session {
         if management.function != TaskFunction::AbortTask {
             return CmdSn::default();
         }
+        if let Some(gap) = management.gap {
+            return gap;
+        }
         let referenced = management.referenced.and_then(|itt| self.tasks.get(itt));
         let immediate = |task: &Task| task.as_scsi().is_some_and(|scsi| scsi.immediate);
         referenced.filter(|task| !immediate(task)).and_then(|task| task.cmd_sn).unwrap_or(cmd_sn)
