@@ -14,7 +14,7 @@ use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::pdus::{Template, scsi_response};
 use iscsi_testkit::script::Script;
 
-use crate::pair::{config, entropy};
+use crate::pair::{Cut, config, entropy};
 
 const CID: Cid = Cid(0);
 
@@ -212,21 +212,29 @@ impl Trace {
         let connection = self.connects.len();
         // What comes after the session has closed the connection is lost.
         while bytes.has_remaining() && self.closed.is_none() && connection == self.connects.len() {
-            let filled = self.fill(&mut bytes);
+            let piece = match Cut::of_this_run() {
+                Cut::Every(size) => bytes.split_to(size.min(bytes.len())),
+                Cut::Whole | Cut::After(_) => std::mem::take(&mut bytes),
+            };
+            let (filled, rest) = self.fill(piece);
             assert!(filled > 0, "the session takes no bytes");
+            if !rest.is_empty() {
+                bytes = [rest, bytes].concat().into();
+            }
             self.session.handle_received(CID, filled, self.now);
             self.drain();
         }
     }
 
-    fn fill(&mut self, bytes: &mut Bytes) -> usize {
+    /// Counts what fits, and gives the rest back.
+    fn fill(&mut self, mut bytes: Bytes) -> (usize, Bytes) {
         let mut filled = 0;
         for slice in &mut self.session.receive_slices(CID) {
             let len = slice.len().min(bytes.remaining());
             bytes.copy_to_slice(&mut slice[..len]);
             filled += len;
         }
-        filled
+        (filled, bytes)
     }
 
     fn connect(&mut self, address: Option<TargetAddress>) {
