@@ -10,9 +10,9 @@ use crate::login::chap::{ChapAlgorithm, IssuedChallenges, Secret};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The initiator's node name, sent as InitiatorName (RFC 7143 §13.6).
+    /// The initiator's node name, sent as InitiatorName (RFC 7143 §13.5).
     pub initiator_name: IscsiName,
-    /// A display name, sent as InitiatorAlias (RFC 7143 §13.8).
+    /// A display name, sent as InitiatorAlias (RFC 7143 §13.7).
     pub initiator_alias: Option<String>,
     /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
     pub isid: Isid,

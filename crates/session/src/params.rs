@@ -42,7 +42,7 @@ pub struct Negotiated {
     pub protocol_level: u8,
     /// TargetPortalGroupTag, if the target said it (§13.9).
     pub target_portal_group_tag: Option<u16>,
-    /// TargetAlias, if the target said it (§13.7).
+    /// TargetAlias, if the target said it (§13.6).
     pub target_alias: Option<String>,
 }
 
