@@ -1,0 +1,85 @@
+//! Tables and plots of result files.
+//!
+//! Each result file becomes a page of Markdown and the charts it shows, SVG files beside it.
+//! Everything comes from the file alone: the same file gives the same page, byte by byte.
+//!
+//! - Figures with the parameters `variant` and `send_buffer` (a number of bytes, or `auto`) form a
+//!   grid: for each round-trip time a table and a chart by send buffer, and before them what the
+//!   best static buffer gains over autotuning.
+//! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
+//!   all have one round-trip time.
+//! - Figures that differ only by their parameter `repetition` count once, with their median.
+//! - What does not tell its `direction` is a write.
+//! - A figure's `detail` may have `limit_seconds`, told where nothing arrived in time.
+
+mod axis;
+mod buffers;
+mod cell;
+mod chart;
+mod frame;
+mod group;
+mod names;
+mod page;
+#[cfg(test)]
+mod sample;
+mod section;
+mod spread;
+mod style;
+mod svg;
+mod table;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::result::ResultFile;
+
+/// A result file to draw, and what its page is called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The name of the page's files, without an extension; letters, digits, dots and dashes.
+    pub name: String,
+    /// What is drawn.
+    pub result: ResultFile,
+}
+
+impl Page {
+    /// Reads a result file; its page is called like it.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be read, [`Error::Result`] if it is no result file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read(path).map_err(|cause| file_error(path, cause))?;
+        let result = serde_json::from_slice(&text)
+            .map_err(|cause| Error::Result { path: path.to_owned(), cause })?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(Self { name: text::slug(&stem), result })
+    }
+}
+
+/// Draws each result file into the folder `out`, which is made if it is missing: `NAME.md` and
+/// the charts `NAME-....svg` it shows. Files of these names are replaced. Returns what was
+/// written, each page before its charts.
+///
+/// # Errors
+/// [`Error::Usage`] if two pages have one name, before anything is written; [`Error::File`] if the
+/// folder or a file cannot be written.
+pub fn draw(pages: &[Page], out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let names: Vec<_> = pages.iter().map(|page| page.name.as_str()).collect();
+    let twice = group::group(&names, |name| name).into_iter().find(|(_, same)| same.len() > 1);
+    if let Some((name, _)) = twice {
+        return Err(Error::Usage(format!("two result files are called {name}")));
+    }
+    std::fs::create_dir_all(out).map_err(|cause| file_error(out, cause))?;
+    let files = pages.iter().flat_map(page::files);
+    files.map(|(name, text)| write(&out.join(name), &text)).collect()
+}
+
+fn write(path: &Path, text: &str) -> Result<PathBuf, Error> {
+    std::fs::write(path, text).map_err(|cause| file_error(path, cause))?;
+    Ok(path.to_owned())
+}
+
+fn file_error(path: &Path, cause: std::io::Error) -> Error {
+    Error::File { path: path.to_owned(), cause }
+}

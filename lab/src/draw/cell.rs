@@ -1,0 +1,198 @@
+//! What the repetitions of one measurement came to.
+
+use serde_json::Value;
+
+use super::text;
+use crate::result::{Figure, Outcome};
+
+/// The medians of the repetitions that came to their end, and what became of the others.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Cell {
+    /// 10^6 bits a second.
+    pub(super) goodput: Option<f64>,
+    /// 10^6 bits a second, from the fifth second on.
+    pub(super) steady: Option<f64>,
+    /// Seconds beyond the bytes at the link's rate.
+    pub(super) start: Option<f64>,
+    /// How many repetitions there were.
+    pub(super) runs: usize,
+    /// How many of them came to their end.
+    pub(super) complete: usize,
+    /// Why the first of those that did not stopped.
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Why a measurement has no figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Trouble {
+    /// It reached its limit, seconds, if the figure tells it.
+    TimedOut(Option<f64>),
+    /// It failed; the reason.
+    Failed(String),
+    /// It was not tried; the reason.
+    Skipped(String),
+}
+
+/// One of the three values a table shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Quantity {
+    /// Payload by time over the whole run.
+    Goodput,
+    /// The same from the fifth second on.
+    Steady,
+    /// The time beyond the bytes at the link's rate.
+    Start,
+}
+
+impl Cell {
+    /// The cell of some repetitions; `None` of none.
+    pub(super) fn of(repetitions: &[&Figure]) -> Option<Self> {
+        let whole: Vec<_> =
+            repetitions.iter().filter(|figure| figure.outcome == Outcome::Complete).collect();
+        let over = |value: fn(&Figure) -> Option<f64>| {
+            median(whole.iter().filter_map(|figure| value(figure)).collect())
+        };
+        (!repetitions.is_empty()).then(|| Self {
+            goodput: over(|figure| figure.goodput_mbit_per_s),
+            steady: over(|figure| figure.steady_mbit_per_s),
+            start: over(|figure| figure.start_seconds),
+            runs: repetitions.len(),
+            complete: whole.len(),
+            trouble: repetitions.iter().find_map(|figure| Trouble::of(figure)),
+        })
+    }
+
+    /// The median of one quantity.
+    pub(super) fn median(&self, quantity: Quantity) -> Option<f64> {
+        match quantity {
+            Quantity::Goodput => self.goodput,
+            Quantity::Steady => self.steady,
+            Quantity::Start => self.start,
+        }
+    }
+
+    /// Whether it was tried and nothing arrived in time.
+    pub(super) fn timed_out(&self) -> bool {
+        self.complete == 0 && matches!(self.trouble, Some(Trouble::TimedOut(_)))
+    }
+
+    /// What a table shows for one quantity.
+    pub(super) fn text(&self, quantity: Quantity) -> String {
+        match (&self.trouble, self.median(quantity)) {
+            (_, Some(value)) if quantity == Quantity::Start => text::seconds(value),
+            (_, Some(value)) => text::rate(value),
+            (Some(trouble), None) if self.complete == 0 => trouble.text(),
+            (_, None) => "-".into(),
+        }
+    }
+
+    /// What a footnote has to say about it.
+    pub(super) fn note(&self) -> Option<String> {
+        let trouble = self.trouble.as_ref()?;
+        match self.complete {
+            0 => trouble.reason(),
+            complete => Some(format!(
+                "{complete} of {} repetitions came to their end; of the others the first: {}",
+                self.runs,
+                trouble.reason().unwrap_or_else(|| trouble.text())
+            )),
+        }
+    }
+}
+
+impl Trouble {
+    fn of(figure: &Figure) -> Option<Self> {
+        match &figure.outcome {
+            Outcome::Complete => None,
+            Outcome::TimedOut => Some(Self::TimedOut(limit_seconds(figure))),
+            Outcome::Failed(reason) => Some(Self::Failed(reason.clone())),
+            Outcome::Skipped(reason) => Some(Self::Skipped(reason.clone())),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::TimedOut(Some(limit)) => format!("none in {} s", text::plain(limit.round())),
+            Self::TimedOut(None) => "none in time".into(),
+            Self::Failed(_) => "failed".into(),
+            Self::Skipped(_) => "-".into(),
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        match self {
+            Self::TimedOut(_) => None,
+            Self::Failed(reason) => Some(format!("failed: {}", reason.trim())),
+            Self::Skipped(reason) => Some(format!("skipped: {}", reason.trim())),
+        }
+    }
+}
+
+/// How long a figure was given: its own time if it has one, else `limit_seconds` of its detail.
+fn limit_seconds(figure: &Figure) -> Option<f64> {
+    let told = figure.detail.get("limit_seconds").and_then(Value::as_f64);
+    figure.seconds.or(told)
+}
+
+/// The middle value, or the mean of the two in the middle; `None` of none.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{figure, outcome};
+    use super::*;
+
+    fn cell(figures: &[Figure]) -> Cell {
+        Cell::of(&figures.iter().collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_there() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![5.0]), Some(5.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0, 4.0]), Some(3.0));
+    }
+
+    #[test]
+    fn repetitions_become_their_median() {
+        let cell = cell(&[90.0, 10.0, 80.0].map(|rate| figure("block-copy", 40.0, rate)));
+        assert_eq!(cell.text(Quantity::Goodput), "80.0");
+        assert_eq!(cell.text(Quantity::Steady), "-");
+        assert_eq!(cell.note(), None);
+    }
+
+    #[test]
+    fn nothing_in_time_is_told_with_the_limit() {
+        let late = outcome("qemu-img", 100.0, Outcome::TimedOut);
+        assert_eq!(cell(std::slice::from_ref(&late)).text(Quantity::Goodput), "none in time");
+        let limited = Figure { detail: serde_json::json!({ "limit_seconds": 150 }), ..late };
+        let cell = cell(&[limited]);
+        assert!(cell.timed_out());
+        assert_eq!(cell.text(Quantity::Steady), "none in 150 s");
+        assert_eq!(cell.note(), None);
+    }
+
+    #[test]
+    fn failed_and_skipped_tell_their_reasons() {
+        let failed = cell(&[outcome("iperf3", 4.0, Outcome::Failed("no route\n".into()))]);
+        let skipped = cell(&[outcome("iperf3", 4.0, Outcome::Skipped("not installed".into()))]);
+        assert_eq!([&failed, &skipped].map(|c| c.text(Quantity::Goodput)), ["failed", "-"]);
+        assert_eq!(failed.note().unwrap(), "failed: no route");
+        assert_eq!(skipped.note().unwrap(), "skipped: not installed");
+        assert!(!failed.timed_out() && !skipped.timed_out());
+    }
+
+    #[test]
+    fn a_lost_repetition_leaves_the_median_and_a_note() {
+        let cell = cell(&[figure("iperf3", 4.0, 95.0), outcome("iperf3", 4.0, Outcome::TimedOut)]);
+        assert_eq!(cell.text(Quantity::Goodput), "95.0");
+        assert!(!cell.timed_out());
+        assert!(cell.note().unwrap().starts_with("1 of 2 repetitions"));
+    }
+}

@@ -1,0 +1,257 @@
+//! Programs against each other over the same link: by round-trip time, or by loss where all
+//! round-trip times are one.
+
+use super::axis::{Axis, Place, Scale};
+use super::cell::{Cell, Quantity};
+use super::chart::{Chart, Line, Point};
+use super::group::{ascending, direction, group, parameters_but};
+use super::names;
+use super::page::{Part, Source};
+use super::table::Table;
+use super::text;
+use crate::result::{Figure, Link};
+
+/// Our own program, which stands out among the others.
+const OURS: &str = "block-copy";
+
+/// Some series of cells along one property of the link.
+#[derive(Clone, Debug)]
+struct Section {
+    slug: String,
+    heading: String,
+    conditions: String,
+    /// The program whose series these are, if their names do not tell.
+    program: Option<String>,
+    along: Along,
+    /// The values of that property, ascending.
+    values: Vec<f64>,
+    rate_mbit_per_s: Option<f64>,
+    series: Vec<Series>,
+}
+
+/// The property of the link that a section runs along.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Along {
+    Rtt,
+    Loss,
+}
+
+/// The cells of one program with the same parameters, one for each value.
+#[derive(Clone, Debug)]
+struct Series {
+    name: String,
+    /// Ours among others.
+    ours: bool,
+    cells: Vec<Option<Cell>>,
+}
+
+/// The parts of a page about figures that belong to no grid of send buffers.
+pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
+    let flows = group(figures, |figure| (direction(figure), figure.link.rate_mbit_per_s));
+    let sections = flows.into_iter().flat_map(|((direction, _), figures)| {
+        cuts(&figures).into_iter().map(move |(along, cut)| Section::of(direction, along, &cut))
+    });
+    sections.flatten().map(|section| section.part(source)).collect()
+}
+
+/// One section along the loss where there is one round-trip time and more than one loss; else one
+/// along the round-trip time for each loss.
+fn cuts<'a>(figures: &[&'a Figure]) -> Vec<(Along, Vec<&'a Figure>)> {
+    let count = |along: Along| ascending(figures.iter().map(|figure| along.of(&figure.link))).len();
+    if count(Along::Rtt) == 1 && count(Along::Loss) > 1 {
+        return vec![(Along::Loss, figures.to_vec())];
+    }
+    let by_loss = group(figures, |figure| figure.link.loss_percent);
+    by_loss.into_iter().map(|(_, figures)| (Along::Rtt, figures)).collect()
+}
+
+impl Along {
+    fn of(self, link: &Link) -> f64 {
+        match self {
+            Self::Rtt => link.rtt_ms,
+            Self::Loss => link.loss_percent,
+        }
+    }
+
+    fn column(self, value: f64) -> String {
+        match self {
+            Self::Rtt => format!("{} ms", text::plain(value)),
+            Self::Loss => format!("{} %", text::plain(value)),
+        }
+    }
+
+    /// What a chart's name calls it.
+    fn slug(self) -> &'static str {
+        match self {
+            Self::Rtt => "rtt",
+            Self::Loss => "loss",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Rtt => "round-trip time",
+            Self::Loss => "loss",
+        }
+    }
+
+    fn place(self, value: f64) -> Place {
+        if self == Self::Loss && value <= 0.0 { Place::Before } else { Place::At(value) }
+    }
+
+    fn axis(self, values: &[f64]) -> Axis {
+        let above_zero = values.iter().copied().find(|value| *value > 0.0).unwrap_or(1.0);
+        let last = values.last().copied().unwrap_or(1.0);
+        let (title, scale, before) = match self {
+            Self::Rtt => ("Round-trip time, ms", Scale::Linear { from: 0.0, to: last }, None),
+            Self::Loss => (
+                "Packets lost each way, %",
+                Scale::Log { from: above_zero, to: last, base: 10.0 },
+                values.contains(&0.0).then_some("0"),
+            ),
+        };
+        Axis { title: title.into(), scale, text: text::plain, before, after: None }
+    }
+}
+
+impl Section {
+    /// The section of figures of one direction and one rate; `None` of none.
+    fn of(direction: &str, along: Along, figures: &[&Figure]) -> Option<Self> {
+        let link = &figures.first()?.link;
+        let values = ascending(figures.iter().map(|figure| along.of(&figure.link)));
+        let groups =
+            group(figures, |figure| (figure.who.clone(), parameters_but(figure, &["direction"])));
+        let (keys, members): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
+        let series = names::names(&keys).into_iter().zip(members);
+        let fixed = match along {
+            Along::Rtt => Link { rtt_ms: 0.0, ..link.clone() },
+            Along::Loss => Link { loss_percent: 0.0, ..link.clone() },
+        };
+        let words = match along {
+            Along::Rtt => names::loss(link.loss_percent),
+            Along::Loss => format!("RTT {} ms", text::plain(link.rtt_ms)),
+        };
+        Some(Self {
+            slug: [direction, &names::link_slug(&fixed), "by", along.slug()].join(" "),
+            heading: format!("{}, {words}", names::flow(direction, link.rate_mbit_per_s)),
+            conditions: names::conditions(&keys, figures),
+            program: names::sole_program(&keys).map(String::from),
+            series: in_order(
+                series.map(|(name, own)| Series::of(name, along, &values, &own)).collect(),
+            ),
+            along,
+            values,
+            rate_mbit_per_s: link.rate_mbit_per_s,
+        })
+    }
+
+    fn part(&self, source: &Source) -> Part {
+        let mut part = Part::new(&self.heading);
+        part.paragraph(&format!("{}.", self.conditions));
+        if let Some(chart) = self.chart(source) {
+            part.chart(source, &self.slug, &chart);
+        }
+        part.paragraph(&format!("Goodput, Mbit/s{}:", names::repetitions(self.runs())));
+        part.table(&self.table(Quantity::Goodput));
+        if self.has(Quantity::Steady) {
+            part.paragraph("Steady, Mbit/s: the same from the fifth second on.");
+            part.table(&self.table(Quantity::Steady));
+        }
+        if self.has(Quantity::Start) {
+            part.paragraph("Start, s: what the whole took beyond its bytes at the link's rate.");
+            part.table(&self.table(Quantity::Start));
+        }
+        part
+    }
+
+    fn table(&self, quantity: Quantity) -> Table {
+        let corner = match self.along {
+            Along::Rtt => "RTT",
+            Along::Loss => "Loss",
+        };
+        let columns = self.values.iter().map(|value| self.along.column(*value)).collect();
+        let mut table = Table::new(corner, columns);
+        // What a program never tells needs no row; what it moved is always told.
+        let told = |series: &&Series| quantity == Quantity::Goodput || series.has(quantity);
+        for series in self.series.iter().filter(told) {
+            let cells = series.cells.iter().map(|cell| table.cell(cell.as_ref(), quantity));
+            let cells = cells.collect();
+            table.row(&series.name, series.ours, cells);
+        }
+        table
+    }
+
+    /// The chart of goodput; `None` where there is no more than one value to draw it along.
+    fn chart(&self, source: &Source) -> Option<Chart> {
+        let lines = self.series.iter().map(|series| series.line(self));
+        let lines: Vec<_> = lines.filter(|line| !line.points.is_empty()).collect();
+        let nothing = lines.iter().flat_map(|line| &line.points).any(|point| point.y.is_none());
+        let cross = if nothing { "; ×: nothing arrived in time" } else { "" };
+        let by = self.along.words();
+        let of = self.program.as_ref().map(|who| format!(" of {who}")).unwrap_or_default();
+        let repetitions = names::repetitions(self.runs());
+        let drawn = self.values.len() > 1 && !lines.is_empty();
+        drawn.then(|| Chart {
+            title: self.heading.clone(),
+            subtitle: format!("Goodput{of} by {by}{repetitions}{cross}"),
+            caption: source.caption.clone(),
+            x: self.along.axis(&self.values),
+            y_title: "Goodput, Mbit/s".into(),
+            from_zero: true,
+            lines,
+            levels: names::link_rate(self.rate_mbit_per_s),
+            marks: Vec::new(),
+        })
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.series.iter().flat_map(|series| &series.cells).flatten()
+    }
+
+    fn has(&self, quantity: Quantity) -> bool {
+        self.series.iter().any(|series| series.has(quantity))
+    }
+
+    fn runs(&self) -> usize {
+        self.cells().map(|cell| cell.runs).max().unwrap_or(0)
+    }
+}
+
+impl Series {
+    fn of(name: String, along: Along, values: &[f64], figures: &[&Figure]) -> Self {
+        let cell = |value: &f64| {
+            let here = figures.iter().filter(|figure| along.of(&figure.link) == *value);
+            Cell::of(&here.copied().collect::<Vec<_>>())
+        };
+        let ours = figures.first().is_some_and(|figure| figure.who == OURS);
+        Self { name, ours, cells: values.iter().map(cell).collect() }
+    }
+
+    fn has(&self, quantity: Quantity) -> bool {
+        self.cells.iter().flatten().any(|cell| cell.median(quantity).is_some())
+    }
+
+    fn line(&self, section: &Section) -> Line {
+        let cells = section.values.iter().zip(&self.cells);
+        let point = |(value, cell): (&f64, &Option<Cell>)| {
+            let place = section.along.place(*value);
+            cell.as_ref().and_then(|cell| cell.point(place))
+        };
+        Line { name: self.name.clone(), bold: self.ours, points: cells.filter_map(point).collect() }
+    }
+}
+
+/// Our own series first, so that they have the same colour everywhere. Alone they do not stand out.
+fn in_order(mut series: Vec<Series>) -> Vec<Series> {
+    let alone = series.iter().all(|series| series.ours);
+    series.iter_mut().for_each(|series| series.ours &= !alone);
+    series.sort_by_key(|series| !series.ours);
+    series
+}
+
+impl Cell {
+    /// The point of the goodput; `None` where there is nothing to show.
+    pub(super) fn point(&self, place: Place) -> Option<Point> {
+        (self.goodput.is_some() || self.timed_out()).then_some(Point { place, y: self.goodput })
+    }
+}

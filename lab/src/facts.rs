@@ -1,0 +1,127 @@
+//! Where a run takes place: the machine, the sources, what the system has set.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::result::Machine;
+use crate::rig;
+
+/// The folder of the workspace.
+pub fn workspace() -> &'static Path {
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
+    lab.parent().unwrap_or(lab)
+}
+
+/// The first line that a program writes; empty if it does not run.
+pub fn first_line(command: &mut Command) -> String {
+    let output = command.output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// The commit of the sources, with `+` behind it if they were changed since.
+pub fn commit() -> String {
+    let git =
+        |words: &[&str]| first_line(Command::new("git").arg("-C").arg(workspace()).args(words));
+    let changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    if changed { format!("{commit}+") } else { commit }
+}
+
+/// The time, RFC 3339, UTC.
+pub fn now() -> String {
+    first_line(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))
+}
+
+/// The release of the kernel below.
+pub fn kernel() -> String {
+    read("/proc/sys/kernel/osrelease")
+}
+
+/// This machine; the lab's own kernel is not known yet.
+pub fn machine() -> Machine {
+    Machine {
+        processor: entry(&read("/proc/cpuinfo"), "model name"),
+        processors: std::thread::available_parallelism()
+            .ok()
+            .and_then(|number| u32::try_from(number.get()).ok())
+            .unwrap_or_default(),
+        memory_bytes: memory(&read("/proc/meminfo")),
+        kernel: kernel(),
+        lab_kernel: String::new(),
+        place: String::new(),
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// The value of the first `NAME : VALUE` line; empty without one.
+fn entry(text: &str, name: &str) -> String {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(found, _)| found.trim() == name)
+        .map(|(_, value)| value.trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn memory(meminfo: &str) -> u64 {
+    let total = entry(meminfo, "MemTotal");
+    let kib = total.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
+/// What decides over a TCP connection's speed.
+const SYSTEM: [&str; 7] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.core.default_qdisc",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_available_congestion_control",
+];
+
+/// The file of a system limit.
+pub fn sysctl_file(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+/// The system limits of this side that decide over speed.
+pub fn system() -> BTreeMap<String, String> {
+    let value =
+        |name: &str| read(sysctl_file(name)).split_whitespace().collect::<Vec<_>>().join(" ");
+    SYSTEM.iter().map(|name| ((*name).to_owned(), value(name))).collect()
+}
+
+/// The keys and the depth that the target has in force.
+pub fn target() -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let keys = fs::read_dir(rig::group().join("param")).into_iter().flatten().flatten();
+    for key in keys {
+        settings.insert(format!("target.{}", key.file_name().to_string_lossy()), read(key.path()));
+    }
+    let depth = read(rig::group().join("attrib/default_cmdsn_depth"));
+    settings.insert("target.default_cmdsn_depth".to_owned(), depth);
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_whatever_their_blanks() {
+        let text = "processor\t: 0\nmodel name\t: Some Processor @ 2 GHz\nmodel name\t: Other\n";
+        assert_eq!(entry(text, "model name"), "Some Processor @ 2 GHz");
+        assert_eq!(entry(text, "flags"), "");
+    }
+
+    #[test]
+    fn memory_is_told_in_bytes() {
+        assert_eq!(memory("MemTotal:       24096764 kB\nMemFree: 1 kB\n"), 24_096_764 * 1024);
+        assert_eq!(memory(""), 0);
+    }
+}

@@ -1,0 +1,120 @@
+//! Figures: a reading with all that follows from it.
+
+use crate::peers::Reading;
+use crate::rate::{mbit_per_s, start, steady};
+use crate::result::{Figure, Link, Outcome};
+use crate::scenario::Point;
+
+impl Figure {
+    /// The figure of one measurement.
+    pub fn new(point: &Point, reading: Result<Reading, Outcome>) -> Self {
+        let none = Self {
+            link: point.link.clone(),
+            who: point.measure.name().to_owned(),
+            parameters: point.parameters.clone(),
+            outcome: Outcome::Complete,
+            bytes: point.bytes,
+            seconds: None,
+            goodput_mbit_per_s: None,
+            steady_mbit_per_s: None,
+            start_seconds: None,
+            samples_mbit_per_s: Vec::new(),
+            detail: serde_json::Value::Null,
+        };
+        match reading {
+            Ok(reading) => none.with(reading),
+            Err(outcome) => Self { outcome, ..none },
+        }
+    }
+
+    fn with(self, reading: Reading) -> Self {
+        let (bytes, seconds) = (reading.bytes.unwrap_or(self.bytes), reading.seconds);
+        let goodput = reading.goodput_mbit_per_s.unwrap_or_else(|| mbit_per_s(bytes, seconds));
+        Self {
+            bytes,
+            seconds: Some(seconds),
+            goodput_mbit_per_s: Some(goodput),
+            steady_mbit_per_s: steady(&reading.samples_mbit_per_s, bytes),
+            start_seconds: start(&self.link, bytes, seconds),
+            samples_mbit_per_s: reading.samples_mbit_per_s,
+            detail: reading.detail,
+            ..self
+        }
+    }
+
+    /// The figure for people, one line.
+    pub fn line(&self) -> String {
+        let special = self.parameters.iter().filter(|(key, value)| {
+            // What is not said is a write.
+            (key.as_str(), value.as_str()) != ("direction", "write")
+        });
+        let special: Vec<_> = special.map(|(key, value)| format!("{key}={value}")).collect();
+        let mut line = format!("{}: {} {}", link(&self.link), self.who, special.join(" "));
+        line.truncate(line.trim_end().len());
+        line + ": " + &self.told()
+    }
+
+    fn told(&self) -> String {
+        match &self.outcome {
+            Outcome::Complete => [
+                self.goodput_mbit_per_s.map(|rate| format!("{rate:.1} Mbit/s")),
+                self.steady_mbit_per_s.map(|rate| format!("steady {rate:.1}")),
+                self.start_seconds.map(|start| format!("start {start:.2} s")),
+                self.seconds.map(|seconds| format!("in {seconds:.2} s")),
+            ]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", "),
+            Outcome::TimedOut => "no end within its time".to_owned(),
+            Outcome::Failed(reason) => format!("failed: {reason}"),
+            Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        }
+    }
+}
+
+fn link(link: &Link) -> String {
+    let rate = link.rate_mbit_per_s.map_or_else(String::new, |rate| format!(", {rate} Mbit/s"));
+    let loss = if link.loss_percent > 0.0 {
+        format!(", {} % lost", link.loss_percent)
+    } else {
+        String::new()
+    };
+    format!("{} ms{rate}{loss}", link.rtt_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn point() -> Point {
+        let text = r#"
+            title = "one"
+            target = { luns = ["0:10M"] }
+            link = [{ rtt_ms = [100], rate = ["100mbit"], loss = [0.1] }]
+            measure = [{ who = "qemu-img" }]
+        "#;
+        Scenario::parse(text).unwrap().points().remove(0)
+    }
+
+    #[test]
+    fn a_reading_without_a_rate_gets_one_from_its_time() {
+        let reading = Reading { seconds: 2.0, ..Reading::default() };
+        let figure = Figure::new(&point(), Ok(reading));
+        assert!(figure.goodput_mbit_per_s.is_some_and(|rate| (rate - 41.943_04).abs() < 1e-6));
+        assert!(figure.start_seconds.is_some_and(|start| start > 1.0 && start < 1.2));
+        assert_eq!(figure.steady_mbit_per_s, None);
+        assert_eq!(figure.outcome, Outcome::Complete);
+    }
+
+    #[test]
+    fn no_reading_is_no_figure_but_an_outcome() {
+        let figure = Figure::new(&point(), Err(Outcome::TimedOut));
+        assert_eq!((figure.seconds, figure.outcome.clone()), (None, Outcome::TimedOut));
+        assert_eq!(
+            figure.line(),
+            "100 ms, 100 Mbit/s, 0.1 % lost: qemu-img: no end within its time"
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! This project's copy program.
+
+use std::ffi::OsString;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::{Bench, Reading, garbled, numbers, to_end};
+use crate::result::Outcome;
+use crate::rig::url;
+use crate::scenario::{Direction, Point};
+
+pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Outcome> {
+    let unit = OsString::from(url(point.measure.lun));
+    let (source, destination) = match point.measure.direction {
+        Direction::Write => (bench.image.clone().into(), unit),
+        Direction::Read => (unit, OsString::from(bench.copy.clone())),
+    };
+    let program = bench.tree.join("block-copy");
+    if !program.is_file() {
+        let advice = "cargo build --release -p block-copy";
+        return Err(Outcome::Failed(format!("{} is missing: {advice}", program.display())));
+    }
+    let mut command = Command::new(program);
+    command.args([source, destination]).args(["--json", "--progress", "none"]);
+    command.args(&point.measure.args);
+    let ended = to_end(&mut command, point.limit, "block-copy").await?;
+    let report = ended.text();
+    let mut reading = parse(&report).ok_or_else(|| garbled("block-copy", &report))?;
+    reading.seconds = ended.time.as_secs_f64();
+    Ok(reading)
+}
+
+/// Reads the report of `--json`.
+fn parse(text: &str) -> Option<Reading> {
+    let mut detail: Value = serde_json::from_str(text).ok()?;
+    let goodput = detail.get("goodput_mbit_per_s")?.as_f64()?;
+    let samples = detail.as_object_mut()?.remove("samples_mbit_per_s")?;
+    Some(Reading {
+        goodput_mbit_per_s: Some(goodput),
+        samples_mbit_per_s: numbers(&samples),
+        detail,
+        ..Reading::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"{"bytes":16777216,"cpu_seconds":0.19,"goodput_mbit_per_s":74.5,
+        "io_size":1048576,"plan":{},"queue_depth":32,"reconnects":0,"retries":0,"rtt_ms":20.8,
+        "samples_mbit_per_s":[58.7,92.3],"seconds":1.8,"sessions":1,"verified":false}"#;
+
+    #[test]
+    fn a_report_is_read() {
+        let reading = parse(REPORT).unwrap();
+        assert_eq!(reading.goodput_mbit_per_s, Some(74.5));
+        assert_eq!(reading.samples_mbit_per_s, [58.7, 92.3]);
+        assert_eq!(reading.detail["queue_depth"], 32);
+        assert!(reading.detail.get("samples_mbit_per_s").is_none());
+    }
+
+    #[test]
+    fn what_is_no_report_is_none() {
+        for text in ["", "copied 16M", "{}", r#"{"goodput_mbit_per_s":1}"#] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! iperf3: what TCP alone makes of the link.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::{Reading, garbled, missing, not_started, to_end};
+use crate::place::find;
+use crate::process::Group;
+use crate::result::Outcome;
+use crate::rig::{FAR, far};
+use crate::scenario::{Direction, Point};
+
+const PACKAGE: &str = "iperf3";
+/// How long a server may take to listen.
+const SERVER: Duration = Duration::from_secs(10);
+
+pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
+    let _server = serve().await?;
+    let mut command = Command::new("iperf3");
+    command.args(["-c", FAR, "-J"]);
+    match point.measure.seconds {
+        Some(seconds) => command.arg("-t").arg(seconds.to_string()),
+        None => command.arg("-n").arg(point.bytes.to_string()),
+    };
+    if point.measure.direction == Direction::Read {
+        command.arg("-R");
+    }
+    command.args(&point.measure.args);
+    let ended = to_end(&mut command, point.limit, PACKAGE).await?;
+    let report = ended.text();
+    let mut reading = parse(&report).ok_or_else(|| garbled("iperf3", &report))?;
+    if point.measure.seconds.is_none() {
+        reading.bytes = None;
+    }
+    reading.seconds = ended.time.as_secs_f64();
+    Ok(reading)
+}
+
+/// Starts a server for one client on the second host, and waits until it listens.
+async fn serve() -> Result<Group, Outcome> {
+    if find("iperf3").is_none() {
+        return Err(missing("iperf3", PACKAGE));
+    }
+    let mut command = far("iperf3");
+    command.args(["-s", "-1", "--forceflush"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut group = Group::start(&mut command).map_err(|error| not_started(error, PACKAGE))?;
+    let mut lines = BufReader::new(group.child.stdout.take().ok_or(Outcome::TimedOut)?).lines();
+    let listens = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.contains("listening") {
+                return true;
+            }
+        }
+        false
+    };
+    if timeout(SERVER, listens).await != Ok(true) {
+        return Err(Outcome::Failed("the server of iperf3 does not listen".to_owned()));
+    }
+    // What it has yet to say goes nowhere, and must not stop it.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    Ok(group)
+}
+
+/// Reads the report of `-J`. The receiver's count is the one that tells: the sender's ends with what
+/// its kernel took, which the link may not have seen yet.
+fn parse(text: &str) -> Option<Reading> {
+    let report: Value = serde_json::from_str(text).ok()?;
+    let received = report.pointer("/end/sum_received")?;
+    let intervals = report.get("intervals")?.as_array()?;
+    let full = intervals.iter().map(|interval| &interval["sum"]).filter(|sum| is_full(sum));
+    let mut end = report.get("end")?.clone();
+    end.as_object_mut()?.remove("streams");
+    Some(Reading {
+        bytes: received.get("bytes")?.as_u64(),
+        goodput_mbit_per_s: Some(received.get("bits_per_second")?.as_f64()? * 1e-6),
+        samples_mbit_per_s: full
+            .filter_map(|sum| sum["bits_per_second"].as_f64())
+            .map(|rate| rate * 1e-6)
+            .collect(),
+        detail: end,
+        ..Reading::default()
+    })
+}
+
+fn is_full(sum: &Value) -> bool {
+    sum["seconds"].as_f64().is_some_and(|seconds| seconds > 0.9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"{"start":{"version":"iperf 3.12"},"intervals":[
+        {"streams":[],"sum":{"seconds":1.0001,"bytes":11000000,"bits_per_second":88000000.0}},
+        {"streams":[],"sum":{"seconds":0.99,"bytes":11500000,"bits_per_second":92000000.0}},
+        {"streams":[],"sum":{"seconds":0.31,"bytes":3000000,"bits_per_second":77000000.0}}],
+        "end":{"streams":[{"sender":{}}],"sum_sent":{"bytes":25500000,"bits_per_second":92000000.0},
+        "sum_received":{"bytes":24000000,"bits_per_second":84500000.0},
+        "sender_tcp_congestion":"cubic"}}"#;
+
+    #[test]
+    fn the_receivers_count_and_the_full_seconds_are_read() {
+        let reading = parse(REPORT).unwrap();
+        assert_eq!(reading.goodput_mbit_per_s, Some(84.5));
+        assert_eq!(reading.bytes, Some(24_000_000));
+        assert_eq!(reading.samples_mbit_per_s, [88.0, 92.0]);
+        assert_eq!(reading.detail["sender_tcp_congestion"], "cubic");
+        assert!(reading.detail.get("streams").is_none());
+    }
+
+    #[test]
+    fn an_error_report_is_none() {
+        let refused = r#"{"start":{},"intervals":[],"end":{},"error":"unable to connect"}"#;
+        assert_eq!(parse(refused), None);
+        assert_eq!(parse("iperf3: error"), None);
+    }
+}

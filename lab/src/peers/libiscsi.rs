@@ -1,0 +1,57 @@
+//! libiscsi, as `qemu-img bench` drives it: 64 KiB, 32 deep, unless the arguments say otherwise.
+
+use serde_json::json;
+use tokio::process::Command;
+
+use super::{Reading, garbled, to_end};
+use crate::peers::qemu_img::explain;
+use crate::rate::mbit_per_s;
+use crate::result::Outcome;
+use crate::rig::url;
+use crate::scenario::{Direction, Point};
+
+/// Bytes of one request.
+const REQUEST: u64 = 64 << 10;
+
+pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
+    let mut command = Command::new("qemu-img");
+    command.args(["bench", "-f", "raw", "-t", "none", "-d", "32"]);
+    command.args(["-s", &REQUEST.to_string(), "-c", &(point.bytes.div_ceil(REQUEST)).to_string()]);
+    if point.measure.direction == Direction::Write {
+        command.args(["-w", "--pattern=165"]);
+    }
+    command.args(&point.measure.args).arg(url(point.measure.lun));
+    let ended = to_end(&mut command, point.limit, "qemu-utils").await.map_err(explain)?;
+    let report = ended.text();
+    let own = parse(&report).ok_or_else(|| garbled("qemu-img", &report))?;
+    Ok(Reading {
+        seconds: ended.time.as_secs_f64(),
+        goodput_mbit_per_s: Some(mbit_per_s(point.bytes, own)),
+        detail: json!({ "seconds": own }),
+        ..Reading::default()
+    })
+}
+
+/// The seconds of `Run completed in 1.234 seconds.`
+fn parse(text: &str) -> Option<f64> {
+    let told = text.lines().find_map(|line| line.trim().strip_prefix("Run completed in "))?;
+    told.strip_suffix(" seconds.")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_run_is_read() {
+        let report = "Sending 256 write requests, 65536 bytes each, 32 in parallel \
+                      (starting at offset 0, step size 65536)\nRun completed in 1.533 seconds.\n";
+        assert_eq!(parse(report), Some(1.533));
+    }
+
+    #[test]
+    fn a_run_without_an_end_is_none() {
+        assert_eq!(parse("Sending 256 write requests\n"), None);
+        assert_eq!(parse("Run completed in many seconds.\n"), None);
+    }
+}

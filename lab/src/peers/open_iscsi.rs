@@ -1,0 +1,159 @@
+//! The kernel's initiator: open-iscsi logs in, `dd` moves the bytes.
+//!
+//! iscsid and its settings are the lab's own; the machine's `/etc/iscsi` is covered by a copy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use super::{Bench, Reading, missing, to_end};
+use crate::error::Error;
+use crate::place::find;
+use crate::process::{Group, tool};
+use crate::result::Outcome;
+use crate::rig::{Rig, TARGET, portal};
+use crate::scenario::{Direction, Point};
+
+const PACKAGE: &str = "open-iscsi";
+/// The package's settings, and where the programs look for them.
+const SETTINGS: &str = "/etc/iscsi";
+/// The copy, in the lab's own folder.
+const COPY: &str = "/mnt/iscsi";
+const NAME: &str = "InitiatorName=iqn.2026-01.org.example:lab\n";
+/// How often, and how long apart, something that comes by itself is looked for.
+const LOOKS: usize = 200;
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) async fn measure(point: &Point, bench: &Bench, rig: &Rig) -> Result<Reading, Outcome> {
+    if !bench.in_guest {
+        let reason = "the kernel's initiator knows the machine's own network only; use a guest";
+        return Err(Outcome::Skipped(reason.to_owned()));
+    }
+    for program in ["iscsid", "iscsiadm"] {
+        if find(program).is_none() {
+            return Err(missing(program, PACKAGE));
+        }
+    }
+    let failed = |error: Error| Outcome::Failed(error.to_string());
+    let daemon = start_daemon().await.map_err(failed)?;
+    let reading = match log_in(point.measure.lun).await {
+        Ok(disk) => move_bytes(point, bench, &disk).await,
+        Err(error) => Err(failed(error)),
+    };
+    if reading.is_err() {
+        // What the kernel still has to write must not wait for a bad link.
+        rig.set_link(&[]).await.map_err(failed)?;
+    }
+    let out = log_out().await.map_err(failed);
+    drop(daemon);
+    out.and(reading)
+}
+
+async fn start_daemon() -> Result<Group, Error> {
+    if !Path::new(COPY).exists() {
+        cover_settings().await?;
+    }
+    // Without the second there are no disks.
+    for module in ["iscsi_tcp", "sd_mod"] {
+        tool(Command::new("modprobe").arg(module)).await?;
+    }
+    let mut command = Command::new("iscsid");
+    command.arg("--foreground").stdout(Stdio::null()).stderr(Stdio::null());
+    Group::start(&mut command)
+}
+
+/// Covers the machine's settings with a copy of the package's own, without the nodes it may know.
+async fn cover_settings() -> Result<(), Error> {
+    let copy = |cause| Error::File { path: COPY.into(), cause };
+    fs::create_dir_all("/run/lock/iscsi").map_err(copy)?;
+    fs::create_dir_all(COPY).map_err(copy)?;
+    fs::copy(Path::new(SETTINGS).join("iscsid.conf"), Path::new(COPY).join("iscsid.conf"))
+        .map_err(copy)?;
+    fs::write(Path::new(COPY).join("initiatorname.iscsi"), NAME).map_err(copy)?;
+    tool(Command::new("mount").args(["--bind", COPY, SETTINGS])).await.map(drop)
+}
+
+fn admin(mode: &str, words: &[&str]) -> Command {
+    let mut command = Command::new("iscsiadm");
+    command.args(["--mode", mode]).args(words);
+    command
+}
+
+/// Logs in and returns the unit's device.
+async fn log_in(lun: u16) -> Result<PathBuf, Error> {
+    let portal = portal();
+    let node = ["--targetname", TARGET, "--portal", &portal];
+    let discover = ["--type", "sendtargets", "--portal", &portal];
+    // iscsid takes a moment until it listens.
+    let mut tries = 0;
+    while let Err(error) = tool(&mut admin("discovery", &discover)).await {
+        tries += 1;
+        if tries > 5 {
+            return Err(error);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    let log_in = [&node[..], &["--login"]].concat();
+    tool(&mut admin("node", &log_in)).await?;
+    for _ in 0..LOOKS {
+        if let Some(disk) = disk(lun) {
+            return Ok(disk);
+        }
+        sleep(PAUSE).await;
+    }
+    Err(Error::Tool {
+        program: "iscsiadm --login".to_owned(),
+        message: format!("no disk for unit {lun}"),
+    })
+}
+
+/// The device of a unit of the session, once the kernel has made it.
+fn disk(lun: u16) -> Option<PathBuf> {
+    let sessions = fs::read_dir("/sys/class/iscsi_session").ok()?;
+    let units =
+        sessions.flatten().flat_map(|session| children(&session.path().join("device"), "target"));
+    let found = units.flat_map(|target| children(&target, "")).find(|unit| {
+        unit.file_name().is_some_and(|name| name.to_string_lossy().ends_with(&format!(":{lun}")))
+    })?;
+    let block = children(&found.join("block"), "").into_iter().next()?;
+    let device = Path::new("/dev").join(block.file_name()?);
+    device.exists().then_some(device)
+}
+
+fn children(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    named.map(|entry| entry.path()).collect()
+}
+
+async fn move_bytes(point: &Point, bench: &Bench, disk: &Path) -> Result<Reading, Outcome> {
+    let mut command = Command::new("dd");
+    let file = |key: &str, path: &Path| format!("{key}={}", path.display());
+    match point.measure.direction {
+        Direction::Write => {
+            command.arg(file("if", &bench.image)).arg(file("of", disk)).arg("conv=fsync,nocreat")
+        }
+        Direction::Read => command.arg(file("if", disk)).arg("of=/dev/null"),
+    };
+    command.args(["bs=1M", "iflag=count_bytes"]).arg(format!("count={}", point.bytes));
+    command.args(&point.measure.args);
+    let ended = to_end(&mut command, point.limit, "coreutils").await?;
+    let said = String::from_utf8_lossy(&ended.output.stderr).into_owned();
+    Ok(Reading {
+        seconds: ended.time.as_secs_f64(),
+        detail: Value::from(said),
+        ..Reading::default()
+    })
+}
+
+async fn log_out() -> Result<(), Error> {
+    if !Path::new("/sys/class/iscsi_session").read_dir().is_ok_and(|mut all| all.next().is_some()) {
+        return Ok(());
+    }
+    tool(&mut admin("node", &["--logout"])).await.map(drop)
+}

@@ -1,0 +1,212 @@
+//! Where a lab can be: in a guest kernel, or in network namespaces of the machine's own kernel.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+use crate::args::Where;
+use crate::error::Error;
+use crate::facts;
+use crate::order::Order;
+use crate::process::Group;
+use crate::signals::Signals;
+use crate::size::Size;
+
+/// Where a lab is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// In a kernel that runs as a program.
+    Guest,
+    /// In the machine's own kernel.
+    Host,
+}
+
+/// How a lab came to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Status(u8),
+    /// Its time was over.
+    Limit,
+    /// By a signal.
+    Interrupt(Signal),
+}
+
+impl Place {
+    /// Finds a place.
+    ///
+    /// # Errors
+    /// [`Error::NoPlace`] says what is missing and which package brings it.
+    pub fn find(wanted: Where) -> Result<Self, Error> {
+        match wanted {
+            Where::Guest => Self::Guest.unless(guest_lacks(), "no guest can be started here"),
+            Where::Host => {
+                Self::Host.unless(host_lacks(), "this machine's own kernel cannot be the lab")
+            }
+            Where::Auto => Self::find(Where::Guest).or_else(|guest| {
+                Self::find(Where::Host)
+                    .map_err(|host| Error::NoPlace(format!("{guest}; and {host}")))
+            }),
+        }
+    }
+
+    fn unless(self, lack: Option<String>, refusal: &str) -> Result<Self, Error> {
+        lack.map_or(Ok(self), |lack| Err(Error::NoPlace(format!("{refusal}: {lack}"))))
+    }
+
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guest => "guest",
+            Self::Host => "host",
+        }
+    }
+
+    /// Carries out an order there. Whatever ends it, nothing of it stays.
+    ///
+    /// # Errors
+    /// [`Error::Start`] if it cannot begin.
+    pub async fn carry_out(
+        self,
+        order: &Order,
+        memory: Size,
+        limit: Duration,
+    ) -> Result<Ending, Error> {
+        let mut signals = Signals::catch()?;
+        let order = serde_json::to_string(order)?;
+        let program = env::current_exe()?;
+        let mut command = match self {
+            Self::Guest => in_guest(&program, &order, memory, limit),
+            Self::Host => in_namespaces(&program, &order),
+        };
+        let mut group = Group::start(&mut command)?;
+        let ending = tokio::select! {
+            status = group.child.wait() => return Ok(Ending::Status(code(status?))),
+            signal = signals.next() => Ending::Interrupt(signal),
+            () = sleep(limit) => Ending::Limit,
+        };
+        group.ask_to_end();
+        // It has its own way to end what does not heed; nobody waits for ever.
+        let _ended = timeout(GRACE, group.child.wait()).await;
+        Ok(ending)
+    }
+}
+
+/// The exit status as a shell would tell it.
+pub fn code(status: ExitStatus) -> u8 {
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    let code = status.code().or_else(|| signal.map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// How long an end may take. The guest's own limit is later by as much: it is for a lab that was
+/// killed.
+const GRACE: Duration = Duration::from_secs(30);
+
+fn in_guest(program: &Path, order: &str, memory: Size, limit: Duration) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(scripts().join("boot"));
+    command.arg("--memory").arg(format!("{}M", memory.0.div_ceil(1 << 20)));
+    command.arg("--timeout").arg((limit + GRACE).as_secs().to_string());
+    command.arg("--").arg(program).args(["inside", order]);
+    command
+}
+
+/// Network and mounts of its own: the kernel removes them with the last process.
+const ENTER: &str =
+    "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && exec \"$@\"";
+
+fn in_namespaces(program: &Path, order: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--", "sh", "-c", ENTER, "lab"]);
+    command.arg(program).args(["inside", order]);
+    command
+}
+
+/// The folder of the scripts.
+pub fn scripts() -> PathBuf {
+    facts::workspace().join("lab")
+}
+
+/// The programs a guest needs, and the packages that bring them.
+const GUEST: [(&str, &str); 5] = [
+    ("linux.uml", "user-mode-linux"),
+    ("modprobe", "kmod"),
+    ("ip", "iproute2"),
+    ("tc", "iproute2"),
+    ("ethtool", "ethtool"),
+];
+/// The parts of the kernel that a lab on the host needs.
+const HOST: [(&str, &str); 3] =
+    [("netem", "sch_netem"), ("LIO", "iscsi_target_mod"), ("pairs of devices", "veth")];
+
+fn guest_lacks() -> Option<String> {
+    let (program, package) = GUEST.iter().find(|(program, _)| find(program).is_none())?;
+    Some(format!(
+        "`{program}` is missing, which the Debian package `{package}` brings (`ci/packages lab` installs it)"
+    ))
+}
+
+fn host_lacks() -> Option<String> {
+    if !geteuid().is_root() {
+        return Some("only root may make its namespaces".to_owned());
+    }
+    let tools = &GUEST[1..];
+    if let Some((program, package)) = tools.iter().find(|(program, _)| find(program).is_none()) {
+        return Some(format!(
+            "`{program}` is missing, which the Debian package `{package}` brings"
+        ));
+    }
+    let (part, module) = HOST.iter().find(|(_, module)| !has_module(module))?;
+    Some(format!(
+        "it has no {part} (module `{module}`), which a kernel of the Debian package `linux-image-amd64` has"
+    ))
+}
+
+/// Whether the kernel has a module, built in, loaded or to be loaded.
+fn has_module(module: &str) -> bool {
+    let loaded = Path::new("/sys/module").join(module).is_dir();
+    loaded || {
+        let mut modprobe = std::process::Command::new(find("modprobe").unwrap_or_default());
+        modprobe.args(["--dry-run", "--quiet", module]);
+        modprobe.status().is_ok_and(|status| status.success())
+    }
+}
+
+/// A program on the search path, or where those of the system administrator are.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_refuses_the_place_and_says_why() {
+        assert_eq!(Place::Guest.unless(None, "no").ok(), Some(Place::Guest));
+        let error = Place::Host.unless(Some("no netem".to_owned()), "it cannot be").unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.status()), ("it cannot be: no netem", 3));
+    }
+
+    #[test]
+    fn a_signal_is_told_as_a_shell_does() {
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(code(ExitStatus::from_raw(9)), 137);
+    }
+
+    #[test]
+    fn programs_are_looked_for_where_they_may_be() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no program has this name"), None);
+    }
+}

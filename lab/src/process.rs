@@ -1,0 +1,180 @@
+//! Programs, with a limit to their time, that leave nothing behind.
+
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::error::Error;
+
+/// A program with all that it started: one process group, killed when this is dropped.
+#[derive(Debug)]
+pub struct Group {
+    /// The program itself.
+    pub child: Child,
+    id: Option<Pid>,
+}
+
+impl Group {
+    /// Starts a program in a group of its own, with an empty standard input.
+    ///
+    /// # Errors
+    /// [`Error::Start`] with the system's reason.
+    pub fn start(command: &mut Command) -> Result<Self, Error> {
+        command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        let child = command.spawn().map_err(|cause| {
+            let program = command.as_std().get_program().to_string_lossy().into_owned();
+            Error::Start { program, cause }
+        })?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        Ok(Self { child, id })
+    }
+
+    /// Asks the program to end what it does, and itself.
+    pub fn ask_to_end(&self) {
+        if let Some(id) = self.id {
+            // It may be gone already, which is as good; so below.
+            let _gone = kill(id, Signal::SIGTERM);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let _gone = killpg(id, Signal::SIGKILL);
+        }
+    }
+}
+
+/// A program that came to its end.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its status and what it wrote.
+    pub output: Output,
+    /// From its start to its end.
+    pub time: Duration,
+}
+
+impl Ended {
+    /// What it wrote to its standard output.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// What it had to say for itself, one line: the last of its standard error, or its status.
+    pub fn complaint(&self) -> String {
+        let errors = String::from_utf8_lossy(&self.output.stderr);
+        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+        match last {
+            Some(line) => line.trim().to_owned(),
+            None => self.output.status.to_string(),
+        }
+    }
+}
+
+/// Runs a program to its end and keeps what it writes; `None` if the limit ended it.
+///
+/// # Errors
+/// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
+pub async fn run(command: &mut Command, limit: Duration) -> Result<Option<Ended>, Error> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let begin = Instant::now();
+    let mut group = Group::start(command)?;
+    // What lies in an uninterruptible wait does not heed its kill: nobody waits for it.
+    let Ok(output) = timeout(limit, collect(&mut group.child)).await else { return Ok(None) };
+    Ok(Some(Ended { output: output?, time: begin.elapsed() }))
+}
+
+async fn collect(child: &mut Child) -> Result<Output, Error> {
+    let (mut out, mut errors) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr, status) =
+        tokio::try_join!(read_all(&mut out), read_all(&mut errors), child.wait())?;
+    Ok(Output { status, stdout, stderr })
+}
+
+async fn read_all<R>(pipe: &mut Option<R>) -> std::io::Result<Vec<u8>>
+where
+    R: tokio::io::AsyncRead + Unpin,
+{
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        tokio::io::AsyncReadExt::read_to_end(pipe, &mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+/// How long a tool of the lab itself may take.
+const TOOL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a tool that must succeed, and returns what it wrote.
+///
+/// # Errors
+/// [`Error::Tool`] with its own words if it fails or takes longer than a minute.
+pub async fn tool(command: &mut Command) -> Result<String, Error> {
+    let program = words(command);
+    let failure = |message| Error::Tool { program, message };
+    match run(command, TOOL_LIMIT).await? {
+        Some(ended) if ended.output.status.success() => Ok(ended.text()),
+        Some(ended) => Err(failure(ended.complaint())),
+        None => Err(failure(format!("no end within {} s", TOOL_LIMIT.as_secs()))),
+    }
+}
+
+/// A command as a person would write it.
+fn words(command: &Command) -> String {
+    let command = command.as_std();
+    let mut words = vec![command.get_program().to_string_lossy()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn output_and_status_are_kept() {
+        let limit = Duration::from_secs(60);
+        let ended = run(&mut shell("echo out; echo first >&2; echo last >&2; exit 3"), limit).await;
+        let ended = ended.unwrap().unwrap();
+        assert_eq!(ended.text(), "out\n");
+        assert_eq!(ended.complaint(), "last");
+        assert_eq!(ended.output.status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn the_limit_ends_the_program_with_its_children() {
+        let folder = std::env::temp_dir().join(format!("lab-process-{}", std::process::id()));
+        let mut command = shell("sleep 600 & echo $! >\"$0\"; wait");
+        command.arg(&folder);
+        assert!(run(&mut command, Duration::from_secs(1)).await.unwrap().is_none());
+        let child = std::fs::read_to_string(&folder).unwrap();
+        std::fs::remove_file(&folder).unwrap();
+        let gone = || !alive(child.trim());
+        while !gone() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Whether a process runs, other than as a zombie that nobody has collected yet.
+    fn alive(id: &str) -> bool {
+        std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_fails_is_named_with_its_words() {
+        let error = tool(&mut shell("echo no such thing >&2; false")).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("sh -c ") && text.ends_with("failed: no such thing"), "{text}");
+    }
+}

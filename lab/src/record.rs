@@ -1,0 +1,52 @@
+//! The result file while it grows.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::result::{Figure, ResultFile};
+
+/// A result file that is whole on the disk after each figure, whatever happens then.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    /// What it holds.
+    pub file: ResultFile,
+}
+
+impl Record {
+    /// Begins a file, in place of one that is there.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be written.
+    pub fn begin(path: &Path, file: ResultFile) -> Result<Self, Error> {
+        let record = Self { path: path.into(), file };
+        record.save()?;
+        Ok(record)
+    }
+
+    /// Adds a figure.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be written.
+    pub fn add(&mut self, figure: Figure) -> Result<(), Error> {
+        self.file.figures.push(figure);
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), Error> {
+        self.replace().map_err(|cause| Error::File { path: self.path.clone(), cause })
+    }
+
+    /// Readers see the old file or the new one, and the end of a guest loses neither.
+    fn replace(&self) -> io::Result<()> {
+        let mut text = serde_json::to_string_pretty(&self.file)?;
+        text.push('\n');
+        let new = self.path.with_extension("json.new");
+        let mut file = File::create(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
+    }
+}

@@ -1,0 +1,172 @@
+//! `lab run`: measures a scenario.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::args::RunArgs;
+use crate::error::Error;
+use crate::exec::tell;
+use crate::facts;
+use crate::order::{Order, RunOrder};
+use crate::place::{Place, find, scripts};
+use crate::result::{Machine, Outcome, ResultFile};
+use crate::scenario::{Direction, Point, Scenario, Source, Who};
+use crate::size::Size;
+
+/// Measures a scenario and returns the exit status.
+///
+/// # Errors
+/// [`Error`] for what keeps it from beginning.
+pub async fn run(args: &RunArgs) -> Result<u8, Error> {
+    let mut scenario = Scenario::read(&args.scenario)?;
+    scenario.keep_only(&args.only)?;
+    let place = Place::find(args.lab.place)?;
+    let tree = programs(args, &scenario)?;
+    let out = result_path(args, place)?;
+    let points = scenario.points();
+    let memory = args.lab.memory.unwrap_or_else(|| memory(&scenario, &points));
+    let limit = args.lab.limit.map_or_else(|| longest(&points), Duration::from_secs);
+    let file = empty_file(args, &scenario, place, &tree);
+    let order = RunOrder { scenario, file, out: out.clone(), tree, scripts: scripts() };
+    let ending = place.carry_out(&Order::Run(Box::new(order)), memory, limit).await?;
+    if out.is_file() {
+        eprintln!("lab: the figures are in {}", out.display());
+    }
+    let status = tell(ending, limit);
+    if status == 0 && args.strict { verdict(&out) } else { Ok(status) }
+}
+
+/// 1 if a figure of the result failed or timed out.
+fn verdict(out: &Path) -> Result<u8, Error> {
+    let text = fs::read(out).map_err(|cause| Error::File { path: out.into(), cause })?;
+    let file: ResultFile = serde_json::from_slice(&text)?;
+    Ok(u8::from(!file.figures.iter().all(|figure| is_good(&figure.outcome))))
+}
+
+fn is_good(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Complete | Outcome::Skipped(_) => true,
+        Outcome::TimedOut | Outcome::Failed(_) => false,
+    }
+}
+
+/// Where the result goes; its folder is there afterwards, and a result of earlier is not.
+fn result_path(args: &RunArgs, place: Place) -> Result<PathBuf, Error> {
+    let path = args.out.clone().unwrap_or_else(|| {
+        let name = args.scenario.file_stem().unwrap_or_default();
+        facts::workspace().join("target/lab").join(name).with_extension("json")
+    });
+    let file_error = |cause| Error::File { path: path.clone(), cause };
+    let full = absolute(&path).map_err(file_error)?;
+    if place == Place::Guest && OWN_TO_GUEST.iter().any(|folder| full.starts_with(folder)) {
+        return Err(Error::Usage(format!(
+            "{}: a guest has a {} of its own; name a file elsewhere",
+            path.display(),
+            OWN_TO_GUEST.join(", "),
+        )));
+    }
+    fs::create_dir_all(full.parent().unwrap_or_else(|| Path::new("/"))).map_err(file_error)?;
+    match fs::remove_file(&full) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(file_error(cause)),
+        _ => Ok(full),
+    }
+}
+
+/// What of the file system a guest does not share.
+const OWN_TO_GUEST: [&str; 5] = ["/run", "/dev", "/proc", "/sys", "/mnt"];
+
+/// The folder of the built programs.
+fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
+    if let Some(tree) = &args.tree {
+        return absolute(tree).map_err(|cause| Error::File { path: tree.clone(), cause });
+    }
+    if scenario.measures.iter().any(|measure| measure.who == Who::BlockCopy) {
+        build_block_copy()?;
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    Ok(facts::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
+}
+
+fn build_block_copy() -> Result<(), Error> {
+    let words = ["build", "--release", "--quiet", "-p", "block-copy"];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(&cargo);
+    command.args(words).current_dir(facts::workspace());
+    let program = cargo.to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::Tool {
+            program: "cargo build -p block-copy".to_owned(),
+            message: status.to_string(),
+        }),
+        Err(cause) => Err(Error::Start { program, cause }),
+    }
+}
+
+/// What the kernel and the programs need besides the images.
+const BASE: u64 = 512 << 20;
+
+/// The memory of a guest that holds the units, the image and what is read.
+fn memory(scenario: &Scenario, points: &[Point]) -> Size {
+    let most = |holds: &dyn Fn(&Point) -> bool| {
+        points.iter().filter(|point| holds(point)).map(|point| point.bytes).max().unwrap_or(0)
+    };
+    let image =
+        most(&|point| point.measure.writes_image() && point.measure.source == Source::Random);
+    let copy = most(&|point| point.measure.direction == Direction::Read);
+    Size(BASE + scenario.target.memory() + image + copy)
+}
+
+/// Around a measurement: the target is made, the image filled, the kernel's initiator logs out.
+const AROUND: Duration = Duration::from_secs(90);
+
+fn longest(points: &[Point]) -> Duration {
+    points.iter().map(|point| point.limit + AROUND).sum::<Duration>() + AROUND
+}
+
+fn empty_file(args: &RunArgs, scenario: &Scenario, place: Place, tree: &Path) -> ResultFile {
+    ResultFile {
+        title: scenario.title.clone(),
+        command: command(args),
+        date: facts::now(),
+        commit: facts::commit(),
+        machine: Machine { place: place.name().to_owned(), ..facts::machine() },
+        settings: versions(scenario, tree),
+        figures: Vec::new(),
+    }
+}
+
+/// The command that makes such a file, from the workspace's folder.
+fn command(args: &RunArgs) -> String {
+    let scenario = absolute(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
+    let scenario = scenario.strip_prefix(facts::workspace()).unwrap_or(&scenario);
+    let mut words = vec![format!("cargo run --release -p iscsi-lab -- run {}", scenario.display())];
+    if !args.only.is_empty() {
+        words.push(format!("--only {}", args.only.join(",")));
+    }
+    words.join(" ")
+}
+
+/// The versions of those who are measured.
+fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
+    let version = |program: &Path| {
+        let found = program.to_str().and_then(find).unwrap_or_else(|| program.into());
+        facts::first_line(Command::new(found).arg("--version"))
+    };
+    let mut versions = BTreeMap::new();
+    for measure in &scenario.measures {
+        let program = match measure.who {
+            Who::BlockCopy => &tree.join("block-copy"),
+            Who::Iperf3 => Path::new("iperf3"),
+            Who::Libiscsi | Who::QemuImg => Path::new("qemu-img"),
+            Who::OpenIscsi => Path::new("iscsiadm"),
+            Who::Program => continue,
+        };
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        versions.insert(format!("version.{name}"), version(program));
+    }
+    versions
+}

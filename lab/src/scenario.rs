@@ -1,0 +1,219 @@
+//! Scenarios: what to measure, over which links, against which target; TOML that people write.
+
+mod check;
+mod point;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::size::{Rate, Size};
+use crate::target::{Target, Unit};
+
+pub use point::Point;
+
+/// A whole scenario.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What it is about, one line.
+    pub title: String,
+    /// Seconds that one measurement may take, unless it says otherwise.
+    #[serde(default = "default_limit")]
+    pub limit: u64,
+    /// Kernel modules to load beforehand, such as `tcp_bbr`.
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// System limits to set on both hosts: `"net.ipv4.tcp_wmem" = "4096 16384 8388608"`.
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, String>,
+    /// The target.
+    pub target: Target,
+    /// The links.
+    #[serde(rename = "link")]
+    pub links: Vec<Links>,
+    /// What to measure over each of them.
+    #[serde(rename = "measure")]
+    pub measures: Vec<Measure>,
+}
+
+fn default_limit() -> u64 {
+    300
+}
+
+/// Links: all combinations of what the lists hold.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Links {
+    /// Round-trip times, milliseconds.
+    pub rtt_ms: Vec<f64>,
+    /// Rates, each way; none is as fast as it can be.
+    #[serde(default)]
+    pub rate: Vec<Rate>,
+    /// Packets lost each way, percent; none is no loss.
+    #[serde(default)]
+    pub loss: Vec<f64>,
+}
+
+/// Who moves the bytes.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Who {
+    /// This project's copy program.
+    BlockCopy,
+    /// TCP alone: what the link can carry.
+    Iperf3,
+    /// libiscsi, kept busy by `qemu-img bench`: 64 KiB, 32 deep.
+    Libiscsi,
+    /// `qemu-img convert`.
+    QemuImg,
+    /// The kernel's initiator, by `dd`.
+    OpenIscsi,
+    /// Any other program.
+    Program,
+}
+
+impl Who {
+    /// Its name in scenarios and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BlockCopy => "block-copy",
+            Self::Iperf3 => "iperf3",
+            Self::Libiscsi => "libiscsi",
+            Self::QemuImg => "qemu-img",
+            Self::OpenIscsi => "open-iscsi",
+            Self::Program => "program",
+        }
+    }
+}
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To the target.
+    #[default]
+    Write,
+    /// From it.
+    Read,
+}
+
+impl Direction {
+    /// Its name in scenarios and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// What a written image holds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Bytes of chance; they take as much of the memory.
+    #[default]
+    Random,
+    /// One hole; it takes no memory, but a program that looks for zeros would have an easy time.
+    Sparse,
+}
+
+/// One kind of measurement.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Who moves the bytes.
+    pub who: Who,
+    /// The name in the result, if it is to be another; `who = "program"` needs one.
+    pub label: Option<String>,
+    /// How many bytes; the unit's size if not given.
+    pub bytes: Option<Size>,
+    /// Seconds to run instead of bytes to move; only iperf3 can.
+    pub seconds: Option<u64>,
+    /// The unit.
+    #[serde(default)]
+    pub lun: u16,
+    /// Which way.
+    #[serde(default)]
+    pub direction: Direction,
+    /// What a written image holds.
+    #[serde(default)]
+    pub source: Source,
+    /// Words added to the program's command line; `{NAME}` is replaced by what `vary` has for it.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// The program and its words; for `who = "program"`. `{url}`, `{image}` and `{bytes}` are
+    /// replaced.
+    #[serde(default)]
+    pub program: Vec<String>,
+    /// What the result is to say of it.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    /// Lists of values; all their combinations are measured, and the result says which it was.
+    #[serde(default)]
+    pub vary: BTreeMap<String, Vec<String>>,
+    /// Keys of the target for this measurement, over those of the scenario.
+    #[serde(default)]
+    pub keys: BTreeMap<String, String>,
+    /// How often.
+    #[serde(default = "once")]
+    pub repeat: u32,
+    /// Seconds it may take.
+    pub limit: Option<u64>,
+}
+
+fn once() -> u32 {
+    1
+}
+
+impl Measure {
+    /// The name in the result.
+    pub fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or_else(|| self.who.name())
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario's file.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be read, [`Error::Scenario`] with the line if it is no TOML, has
+    /// a key that no scenario has, or makes no sense.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| Error::File { path: path.into(), cause })?;
+        Self::parse(&text).map_err(|reason| Error::Scenario { path: path.into(), reason })
+    }
+
+    /// Reads a scenario's text; the error says what is wrong with it, and where.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let scenario: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// Leaves out what is measured by others than these.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if one of them measures nothing here.
+    pub fn keep_only(&mut self, names: &[String]) -> Result<(), Error> {
+        if let Some(name) =
+            names.iter().find(|name| !self.measures.iter().any(|m| m.name() == **name))
+        {
+            return Err(Error::Usage(format!("nothing in the scenario is measured by `{name}`")));
+        }
+        if !names.is_empty() {
+            self.measures.retain(|measure| names.iter().any(|name| name == measure.name()));
+        }
+        Ok(())
+    }
+
+    fn unit(&self, lun: u16) -> Option<&Unit> {
+        self.target.luns.iter().find(|unit| unit.number == lun)
+    }
+}

@@ -1,0 +1,85 @@
+//! What a scenario must be, beyond its grammar.
+
+use super::{Direction, Links, Measure, Scenario, Who};
+
+impl Scenario {
+    /// Says what makes no sense.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let wanting = [
+            (self.target.luns.is_empty(), "[target]: `luns` names no unit"),
+            (self.links.is_empty(), "there is no [[link]]"),
+            (self.measures.is_empty(), "there is no [[measure]]"),
+        ];
+        refuse(&wanting)?;
+        for (index, links) in self.links.iter().enumerate() {
+            links.check().map_err(|reason| format!("[[link]] number {}: {reason}", index + 1))?;
+        }
+        for (index, measure) in self.measures.iter().enumerate() {
+            self.check_measure(measure).map_err(|reason| {
+                format!("[[measure]] number {} ({}): {reason}", index + 1, measure.name())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_measure(&self, measure: &Measure) -> Result<(), String> {
+        let unit = self.unit(measure.lun).ok_or_else(|| format!("no unit {}", measure.lun))?;
+        let bytes = measure.bytes.unwrap_or(unit.size);
+        if bytes > unit.size {
+            return Err(format!("{bytes} do not fit unit {}", measure.lun));
+        }
+        if measure.direction == Direction::Read
+            && copies_whole_unit(measure.who)
+            && bytes != unit.size
+        {
+            return Err("a unit is read as a whole: `bytes` must be its size".to_owned());
+        }
+        measure.check()
+    }
+}
+
+/// The reason of the first that is so.
+fn refuse(wrong: &[(bool, &str)]) -> Result<(), String> {
+    wrong.iter().find(|(is, _)| *is).map_or(Ok(()), |(_, reason)| Err((*reason).to_owned()))
+}
+
+/// Whether a program has no way to read only a part.
+fn copies_whole_unit(who: Who) -> bool {
+    match who {
+        Who::BlockCopy | Who::QemuImg => true,
+        Who::Iperf3 | Who::Libiscsi | Who::OpenIscsi | Who::Program => false,
+    }
+}
+
+impl Measure {
+    fn check(&self) -> Result<(), String> {
+        let is_program = self.who == Who::Program;
+        let wrong = [
+            (self.repeat == 0, "`repeat` must be at least 1"),
+            (self.limit == Some(0), "`limit` must be at least 1"),
+            (self.bytes.is_some_and(|bytes| bytes.0 == 0), "`bytes` must be at least 1"),
+            (
+                is_program == self.program.is_empty(),
+                "`program` belongs to who = \"program\", and it to that",
+            ),
+            (is_program && self.label.is_none(), "who = \"program\" needs a `label`"),
+            (self.seconds.is_some() && self.who != Who::Iperf3, "only iperf3 runs for `seconds`"),
+            (self.seconds.is_some() && self.bytes.is_some(), "`bytes` or `seconds`, not both"),
+            (self.vary.values().any(Vec::is_empty), "a list in `vary` is empty"),
+        ];
+        refuse(&wrong)
+    }
+}
+
+impl Links {
+    fn check(&self) -> Result<(), String> {
+        let percent = 0.0..=100.0;
+        if self.rtt_ms.is_empty() || !self.rtt_ms.iter().all(|rtt| rtt.is_finite() && *rtt >= 0.0) {
+            return Err("`rtt_ms` wants one or more numbers, 0 or more".to_owned());
+        }
+        if !self.loss.iter().all(|loss| percent.contains(loss)) {
+            return Err("`loss` wants numbers from 0 to 100".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Single measurements: one of all the combinations that a scenario asks for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Links, Measure, Scenario};
+use crate::result::Link;
+use crate::size::Size;
+
+/// One measurement to be done.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The link.
+    pub link: Link,
+    /// What to measure, with the values of this combination filled in.
+    pub measure: Measure,
+    /// What the result says of it.
+    pub parameters: BTreeMap<String, String>,
+    /// Bytes to be moved.
+    pub bytes: u64,
+    /// The time it may take.
+    pub limit: Duration,
+}
+
+impl Scenario {
+    /// All measurements, link by link.
+    pub fn points(&self) -> Vec<Point> {
+        let links = self.links.iter().flat_map(Links::combinations);
+        links.flat_map(|link| self.points_over(&link)).collect()
+    }
+
+    fn points_over(&self, link: &Link) -> Vec<Point> {
+        let mut points = Vec::new();
+        for measure in &self.measures {
+            for values in combinations(&measure.vary) {
+                for repetition in 1..=measure.repeat {
+                    points.push(self.point(link, measure, &values, repetition));
+                }
+            }
+        }
+        points
+    }
+
+    fn point(&self, link: &Link, measure: &Measure, values: &Values, repetition: u32) -> Point {
+        let mut parameters = measure.parameters.clone();
+        parameters.insert("direction".to_owned(), measure.direction.name().to_owned());
+        let filled = fill(measure, values);
+        parameters.extend(values.clone());
+        parameters.extend(filled.keys.clone());
+        if measure.repeat > 1 {
+            parameters.insert("repetition".to_owned(), repetition.to_string());
+        }
+        Point {
+            link: link.clone(),
+            measure: filled,
+            parameters,
+            bytes: measure
+                .bytes
+                .or_else(|| self.unit(measure.lun).map(|unit| unit.size))
+                .map_or(0, |Size(bytes)| bytes),
+            limit: Duration::from_secs(measure.limit.unwrap_or(self.limit)),
+        }
+    }
+}
+
+impl Links {
+    fn combinations(&self) -> Vec<Link> {
+        let rates = all_or_none(&self.rate, |rate| rate.mbit_per_s);
+        let losses = all_or_none(&self.loss, |loss| *loss);
+        let mut links = Vec::new();
+        for rate in &rates {
+            for loss in &losses {
+                links.extend(self.rtt_ms.iter().map(|rtt| Link {
+                    rtt_ms: *rtt,
+                    rate_mbit_per_s: *rate,
+                    loss_percent: loss.unwrap_or(0.0),
+                }));
+            }
+        }
+        links
+    }
+}
+
+/// What a list holds, or a single nothing for an empty one.
+fn all_or_none<T>(list: &[T], value: impl Fn(&T) -> f64) -> Vec<Option<f64>> {
+    if list.is_empty() { vec![None] } else { list.iter().map(|item| Some(value(item))).collect() }
+}
+
+type Values = BTreeMap<String, String>;
+
+/// One value of each list, in all ways.
+fn combinations(vary: &BTreeMap<String, Vec<String>>) -> Vec<Values> {
+    let mut all = vec![Values::new()];
+    for (name, values) in vary {
+        all = all.iter().flat_map(|chosen| values.iter().map(|v| with(chosen, name, v))).collect();
+    }
+    all
+}
+
+fn with(values: &Values, name: &str, value: &str) -> Values {
+    let mut values = values.clone();
+    values.insert(name.to_owned(), value.to_owned());
+    values
+}
+
+/// Puts values where their names stand in braces.
+fn fill(measure: &Measure, values: &Values) -> Measure {
+    let put = |word: &String| {
+        values
+            .iter()
+            .fold(word.clone(), |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
+    };
+    Measure {
+        args: measure.args.iter().map(put).collect(),
+        program: measure.program.iter().map(put).collect(),
+        keys: measure.keys.iter().map(|(key, value)| (key.clone(), put(value))).collect(),
+        ..measure.clone()
+    }
+}

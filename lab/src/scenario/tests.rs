@@ -1,0 +1,174 @@
+//! What scenarios may say, and what becomes of it.
+
+use std::path::Path;
+
+use super::*;
+use crate::result::Link;
+
+const WHOLE: &str = r#"
+title = "all there is"
+limit = 60
+modules = ["tcp_bbr"]
+
+[sysctl]
+"net.ipv4.tcp_wmem" = "4096 16384 8388608"
+
+[target]
+luns = ["0:64M", "1:2G:512:null"]
+depth = 32
+keys = { InitialR2T = "No" }
+
+[[link]]
+rtt_ms = [0.3, 100]
+rate = ["100mbit", "1gbit"]
+loss = [0, 0.1]
+
+[[link]]
+rtt_ms = [0]
+
+[[measure]]
+who = "block-copy"
+args = ["--sessions", "{sessions}", "--nodelay", "{nodelay}"]
+vary = { sessions = ["1", "8"], nodelay = ["on", "off"] }
+parameters = { variant = "both" }
+
+[[measure]]
+who = "iperf3"
+bytes = "48M"
+repeat = 2
+limit = 10
+"#;
+
+fn whole() -> Scenario {
+    Scenario::parse(WHOLE).unwrap()
+}
+
+/// A scenario with this line in its only `[[measure]]`.
+fn with_measure(line: &str) -> Result<Scenario, String> {
+    let head = "title = \"t\"\ntarget = { luns = [\"0:64M\"] }\n[[link]]\nrtt_ms = [1]\n";
+    Scenario::parse(&format!("{head}[[measure]]\n{line}\n"))
+}
+
+#[test]
+fn all_links_are_combined() {
+    let mut links: Vec<Link> = whole().points().into_iter().map(|point| point.link).collect();
+    links.dedup();
+    let link =
+        |rtt_ms, rate_mbit_per_s, loss_percent| Link { rtt_ms, rate_mbit_per_s, loss_percent };
+    assert_eq!(links.len(), 9);
+    assert_eq!(links[0], link(0.3, Some(100.0), 0.0));
+    assert_eq!(links[3], link(100.0, Some(100.0), 0.1));
+    assert_eq!(links[7], link(100.0, Some(1000.0), 0.1));
+    assert_eq!(links[8], link(0.0, None, 0.0));
+}
+
+#[test]
+fn all_values_are_combined_and_told() {
+    let points = whole().points();
+    let of_first_link: Vec<_> = points.iter().take(6).collect();
+    let args: Vec<_> = of_first_link[..4].iter().map(|p| p.measure.args.join(" ")).collect();
+    assert_eq!(
+        args,
+        [
+            "--sessions 1 --nodelay on",
+            "--sessions 8 --nodelay on",
+            "--sessions 1 --nodelay off",
+            "--sessions 8 --nodelay off"
+        ]
+    );
+    let told = &of_first_link[1].parameters;
+    assert_eq!((told["sessions"].as_str(), told["nodelay"].as_str()), ("8", "on"));
+    assert_eq!((told["variant"].as_str(), told["direction"].as_str()), ("both", "write"));
+    assert_eq!(of_first_link[5].parameters["repetition"], "2");
+}
+
+#[test]
+fn a_measurement_without_bytes_moves_the_whole_unit() {
+    let points = whole().points();
+    assert_eq!((points[0].bytes, points[4].bytes), (64 << 20, 48 << 20));
+    assert_eq!((points[0].limit.as_secs(), points[4].limit.as_secs()), (60, 10));
+}
+
+#[test]
+fn values_reach_the_keys_of_the_target() {
+    let text = "who = \"block-copy\"\nkeys = { InitialR2T = \"{r2t}\" }\nvary = { r2t = [\"No\"] }";
+    let point = with_measure(text).unwrap().points().remove(0);
+    assert_eq!(point.measure.keys["InitialR2T"], "No");
+    assert_eq!(point.parameters["InitialR2T"], "No");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line() {
+    let error = with_measure("who = \"iperf3\"\nflows = 8").unwrap_err();
+    assert!(error.contains("line 7") && error.contains("`flows`"), "{error}");
+    let error = with_measure("who = \"ftp\"").unwrap_err();
+    assert!(error.contains("line 6") && error.contains("`ftp`"), "{error}");
+}
+
+#[test]
+fn an_error_names_the_file() {
+    let path = std::env::temp_dir().join(format!("lab-scenario-{}.toml", std::process::id()));
+    std::fs::write(&path, "title = 1\n").unwrap();
+    let error = Scenario::read(&path).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.starts_with(&path.display().to_string()) && error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (measure, reason) in [
+        ("who = \"iperf3\"\nrepeat = 0", "`repeat`"),
+        ("who = \"iperf3\"\nlimit = 0", "`limit`"),
+        ("who = \"iperf3\"\nbytes = \"0\"", "`bytes`"),
+        ("who = \"iperf3\"\nbytes = \"1M\"\nseconds = 1", "not both"),
+        ("who = \"qemu-img\"\nseconds = 1", "only iperf3"),
+        ("who = \"qemu-img\"\nbytes = \"65M\"", "do not fit"),
+        ("who = \"qemu-img\"\nlun = 1", "no unit 1"),
+        ("who = \"qemu-img\"\nbytes = \"1M\"\ndirection = \"read\"", "as a whole"),
+        ("who = \"qemu-img\"\nprogram = [\"cat\"]", "`program`"),
+        ("who = \"program\"\nlabel = \"cat\"", "`program`"),
+        ("who = \"program\"\nprogram = [\"cat\"]", "`label`"),
+        ("who = \"iperf3\"\nvary = { flows = [] }", "`vary`"),
+    ] {
+        let error = with_measure(measure).unwrap_err();
+        assert!(error.contains(reason) && error.contains("[[measure]] number 1"), "{error}");
+    }
+}
+
+#[test]
+fn links_without_sense_are_refused() {
+    for link in ["rtt_ms = []", "rtt_ms = [-1]", "rtt_ms = [inf]", "rtt_ms = [1]\nloss = [101]"] {
+        let text = WHOLE.replacen("rtt_ms = [0]", link, 1);
+        let error = Scenario::parse(&text).unwrap_err();
+        assert!(error.starts_with("[[link]] number 2: "), "{error}");
+    }
+}
+
+#[test]
+fn a_scenario_can_be_narrowed_to_some() {
+    let mut scenario = whole();
+    scenario.keep_only(&[]).unwrap();
+    assert_eq!(scenario.measures.len(), 2);
+    assert!(matches!(scenario.keep_only(&["fio".to_owned()]), Err(Error::Usage(_))));
+    scenario.keep_only(&["iperf3".to_owned()]).unwrap();
+    assert_eq!(scenario.points().len(), 18);
+}
+
+#[test]
+fn an_order_keeps_a_scenario_as_it_is() {
+    let text = serde_json::to_string(&whole()).unwrap();
+    let back: Scenario = serde_json::from_str(&text).unwrap();
+    assert_eq!(format!("{back:?}"), format!("{:?}", whole()));
+}
+
+#[test]
+fn the_scenarios_of_the_project_can_be_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let scenario = Scenario::read(&file).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!scenario.points().is_empty(), "{}", file.display());
+    }
+}

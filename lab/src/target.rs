@@ -1,0 +1,109 @@
+//! The target of a lab, as scenarios and command lines describe it.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::Size;
+
+/// LIO with its units and keys.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Its units, as `lab/lio` takes them: `NUMBER:SIZE[:BLOCK[:FILE|null]]`.
+    pub luns: Vec<Unit>,
+    /// Commands that one session may have in flight; LIO's own choice if not given.
+    pub depth: Option<u32>,
+    /// Operational keys (RFC 7143 §13); LIO's own where nothing is given.
+    #[serde(default)]
+    pub keys: BTreeMap<String, String>,
+}
+
+impl Target {
+    /// The words for `lab/lio up`, with these keys over the target's own.
+    pub fn words(&self, keys: &BTreeMap<String, String>) -> Vec<String> {
+        let mut all = self.keys.clone();
+        all.extend(keys.clone());
+        let luns = self.luns.iter().map(|unit| format!("lun={}", unit.words));
+        let depth = self.depth.map(|depth| format!("depth={depth}"));
+        let keys = all.iter().map(|(key, value)| format!("{key}={value}"));
+        luns.chain(depth).chain(keys).collect()
+    }
+
+    /// How much of the memory the units take.
+    pub fn memory(&self) -> u64 {
+        self.luns.iter().filter(|unit| unit.in_memory).map(|unit| unit.size.0).sum()
+    }
+}
+
+/// A logical unit.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Unit {
+    /// Its LUN.
+    pub number: u16,
+    /// Its size, bytes.
+    pub size: Size,
+    /// Whether it keeps its bytes in memory.
+    pub in_memory: bool,
+    words: String,
+}
+
+impl FromStr for Unit {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let refusal = || format!("a unit is NUMBER:SIZE[:BLOCK[:FILE|null]], not `{words}`");
+        let mut parts = words.splitn(4, ':');
+        let number = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refusal)?;
+        let size = parts.next().ok_or_else(refusal)?.parse()?;
+        let in_memory = parts.nth(1).is_none();
+        Ok(Self { number, size, in_memory, words: words.to_owned() })
+    }
+}
+
+impl TryFrom<String> for Unit {
+    type Error = String;
+
+    fn try_from(words: String) -> Result<Self, String> {
+        words.parse()
+    }
+}
+
+impl From<Unit> for String {
+    fn from(unit: Unit) -> Self {
+        unit.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_takes_memory_unless_it_is_kept_elsewhere() {
+        let unit = |words: &str| words.parse::<Unit>().unwrap();
+        assert!(unit("0:64M").in_memory && unit("0:64M:4096").in_memory);
+        assert!(!unit("0:2G:512:null").in_memory && !unit("7:1G:512:/run/unit").in_memory);
+        assert_eq!(unit("7:1G:512:/run/unit").number, 7);
+    }
+
+    #[test]
+    fn a_unit_without_sense_is_refused() {
+        for words in ["", "0", "x:64M", "0:", "0:big"] {
+            assert!(words.parse::<Unit>().is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_measurement_win() {
+        let target = Target {
+            luns: vec!["0:64M".parse().unwrap()],
+            depth: Some(32),
+            keys: [("InitialR2T".to_owned(), "Yes".to_owned())].into(),
+        };
+        let words = target.words(&[("InitialR2T".to_owned(), "No".to_owned())].into());
+        assert_eq!(words, ["lun=0:64M", "depth=32", "InitialR2T=No"]);
+    }
+}
