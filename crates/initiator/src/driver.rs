@@ -13,18 +13,21 @@ use std::time::Duration;
 
 use bytes::Buf;
 use iscsi_pdu::{Cid, Itt, TargetAddress};
-use iscsi_session::{Output, Session, SessionError, TransportError};
+use iscsi_session::{Output, Session, SessionError, Transmit, TransportError};
+use iscsi_tuner::{Sends, Tuning};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
 use crate::error::Error;
 use crate::peer::Peer;
+use crate::reading::Reading;
 use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
 use crate::shared::{Life, Shared};
 use crate::socket::SocketOptions;
-use crate::transport::{self, ConnectError};
+use crate::transport::{self, ConnectError, Connected};
+use crate::tuner::{self, Tuner};
 
 /// The connection that a session of this driver has.
 const CID: Cid = Cid(0);
@@ -34,6 +37,12 @@ const MAX_SLICES: usize = 1024;
 
 /// System calls in one direction before the other one has its turn.
 const CALLS_PER_TURN: usize = 16;
+
+/// What one system call takes in the manner of the past.
+const PAGE: usize = 4096;
+
+/// So long after its last request a session stops looking what it waits for: an idle one sleeps.
+const DOZE: Duration = Duration::from_secs(1);
 
 /// Requests taken from the queue at once, so that one system call sends many.
 const MESSAGES_PER_TURN: usize = 64;
@@ -51,6 +60,10 @@ pub(crate) struct Driver {
     link: Link,
     connect_timeout: Duration,
     socket: SocketOptions,
+    tuning: Tuning,
+    /// When to look what is waited for.
+    looks: Interval,
+    awake_until: Instant,
     /// The socket did not take all there is to send.
     blocked: bool,
     alarm: Pin<Box<Sleep>>,
@@ -62,8 +75,8 @@ pub(crate) struct Driver {
 /// The session's transport connection.
 enum Link {
     Down,
-    Opening(Pin<Box<dyn Future<Output = Result<TcpStream, ConnectError>> + Send>>),
-    Up(TcpStream),
+    Opening(Pin<Box<dyn Future<Output = Result<Connected, ConnectError>> + Send>>),
+    Up(TcpStream, Box<Tuner>),
 }
 
 /// A request that the session has and has not finished with.
@@ -76,7 +89,8 @@ struct Pending {
 
 /// What the loop waits for.
 enum Event {
-    Opened(Result<TcpStream, ConnectError>),
+    Opened(Box<Result<Connected, ConnectError>>),
+    Look,
     Ready,
     Messages(usize),
     Alarm,
@@ -90,7 +104,10 @@ impl Driver {
         messages: mpsc::UnboundedReceiver<Message>,
         connect_timeout: Duration,
         socket: SocketOptions,
+        tuning: Tuning,
     ) -> Self {
+        let mut looks = interval(tuner::LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             session,
             peer,
@@ -101,6 +118,9 @@ impl Driver {
             link: Link::Down,
             connect_timeout,
             socket,
+            tuning,
+            looks,
+            awake_until: Instant::now(),
             blocked: false,
             alarm: Box::pin(sleep_until(Instant::now())),
             pending: HashMap::new(),
@@ -136,13 +156,14 @@ impl Driver {
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
             }
+            _ = self.looks.tick(), if Instant::now() < self.awake_until => Event::Look,
             () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
         }
     }
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Opened(result) => self.opened(result),
+            Event::Opened(result) => self.opened(*result),
             Event::Ready => {
                 if let Err(why) = self.read() {
                     self.lose(why);
@@ -157,6 +178,7 @@ impl Driver {
                 taken.drain(..).for_each(|message| self.obey(message));
                 self.taken = taken;
             }
+            Event::Look => self.look(),
             Event::Alarm => self.session.handle_timeout(now()),
         }
     }
@@ -170,10 +192,65 @@ impl Driver {
                 }
             }
             Message::Logout => self.session.logout(now()),
+            Message::Read(answer) => self.tell(answer),
+        }
+    }
+
+    /// Looks what the connection waits for.
+    fn look(&mut self) {
+        if !self.pending.is_empty() {
+            self.awake_until = Instant::now() + DOZE;
+        }
+        let waiting = self.session.waiting_for();
+        if let Link::Up(stream, tuner) = &mut self.link {
+            tuner.look(stream, waiting, self.blocked);
+            self.shared.set_facts(tuner.facts());
+        }
+    }
+
+    /// The command window is part of what transfers are fitted to.
+    fn note_window(&mut self) {
+        if let Link::Up(_, tuner) = &mut self.link
+            && tuner.offered(self.session.command_window())
+        {
+            self.shared.set_facts(tuner.facts());
+        }
+    }
+
+    /// There is work again.
+    fn wake(&mut self) {
+        self.count_rest();
+        self.awake_until = self.awake_until.max(Instant::now() + DOZE);
+    }
+
+    /// The time in which nobody looked, because there was no work, counts as waiting for work.
+    fn count_rest(&mut self) {
+        let now = Instant::now();
+        let rest = now.saturating_duration_since(self.awake_until);
+        // Less than a look is left for the next time.
+        if rest < tuner::LOOK {
+            return;
+        }
+        if let Link::Up(_, tuner) = &mut self.link {
+            tuner.rested(rest);
+        }
+        self.awake_until = now;
+        // The look that is overdue would always meet the work that has ended the rest.
+        self.looks.reset();
+    }
+
+    /// Without a connection there is nothing to tell: whoever waits sees the end of the session.
+    fn tell(&mut self, answer: oneshot::Sender<Reading>) {
+        self.count_rest();
+        let stats = self.session.stats();
+        if let Link::Up(stream, tuner) = &mut self.link {
+            // Nobody need wait for it any more.
+            drop(answer.send(tuner.reading(stream, &stats, now())));
         }
     }
 
     fn submit(&mut self, submission: Submission) {
+        self.wake();
         let Submission { id, request, holds } = submission;
         if request.is_abandoned() {
             return;
@@ -192,6 +269,7 @@ impl Driver {
 
     /// Does and passes on all that the session wants done and passed on.
     fn dispatch(&mut self) {
+        self.note_window();
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Connect { address, .. } => self.open(address),
@@ -220,15 +298,20 @@ impl Driver {
 
     fn open(&mut self, address: Option<TargetAddress>) {
         let portal = self.peer.turn_to(address);
-        let connect = transport::connect(portal, self.connect_timeout, self.socket.clone());
+        let connect = transport::connect(
+            portal,
+            self.connect_timeout,
+            self.socket.clone(),
+            self.tuning.clone(),
+        );
         self.link = Link::Opening(Box::pin(connect));
     }
 
-    fn opened(&mut self, result: Result<TcpStream, ConnectError>) {
+    fn opened(&mut self, result: Result<Connected, ConnectError>) {
         match result {
-            Ok(stream) => {
+            Ok((stream, tuner)) => {
                 self.peer.reached();
-                self.link = Link::Up(stream);
+                self.link = Link::Up(stream, Box::new(tuner));
                 self.session.handle_connected(CID, now());
             }
             Err(why) => {
@@ -242,7 +325,7 @@ impl Driver {
 
     fn close(&mut self, abortive: bool) {
         self.blocked = false;
-        if let Link::Up(stream) = std::mem::replace(&mut self.link, Link::Down) {
+        if let Link::Up(stream, _) = std::mem::replace(&mut self.link, Link::Down) {
             transport::close(stream, abortive);
         }
     }
@@ -254,9 +337,13 @@ impl Driver {
 
     fn logged_in(&mut self) {
         if let Some(negotiated) = self.session.negotiated() {
+            if let Link::Up(stream, tuner) = &mut self.link {
+                tuner.agreed(stream, negotiated);
+            }
             // A session of one connection logs in once.
             drop(self.shared.terms.set((negotiated.clone(), self.peer.portal().clone())));
         }
+        self.note_window();
         self.shared.life.send_replace(Life::LoggedIn);
     }
 
@@ -269,16 +356,19 @@ impl Driver {
 
     /// Sends what there is to send and the socket takes.
     fn write(&mut self) -> Result<(), TransportError> {
-        let Link::Up(stream) = &self.link else { return Ok(()) };
+        let Link::Up(stream, tuner) = &self.link else { return Ok(()) };
+        let plan = tuner.plan();
         self.blocked = true;
         for _ in 0..CALLS_PER_TURN {
             let Some(mut transmit) = self.session.poll_transmit(CID, now()) else {
                 self.blocked = false;
                 return Ok(());
             };
-            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-            let filled = transmit.chunks_vectored(&mut slices);
-            match stream.try_write_vectored(slices.get(..filled).unwrap_or_default()) {
+            let result = match plan.sends.value {
+                Sends::OnePage => write_page(stream, &transmit),
+                Sends::ManyPages => write_pages(stream, &transmit, plan.cork.value),
+            };
+            match result {
                 Ok(count) => transmit.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -291,7 +381,7 @@ impl Driver {
     /// Reads what has come, and acts on it.
     fn read(&mut self) -> Result<(), TransportError> {
         for _ in 0..CALLS_PER_TURN {
-            let Link::Up(stream) = &self.link else { return Ok(()) };
+            let Link::Up(stream, _) = &self.link else { return Ok(()) };
             let mut slices = self.session.receive_slices(CID);
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
             let count = match transport::read(stream, &mut slices) {
@@ -311,12 +401,30 @@ impl Driver {
     }
 }
 
+/// Writes as much as one system call takes.
+fn write_pages(stream: &TcpStream, transmit: &Transmit<'_>, cork: bool) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+    let filled = transmit.chunks_vectored(&mut slices);
+    let slices = slices.get(..filled).unwrap_or_default();
+    let has_more = cork && slices.len() == MAX_SLICES && {
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        total < transmit.remaining()
+    };
+    transport::write(stream, slices, has_more)
+}
+
+/// Writes at most a page.
+fn write_page(stream: &TcpStream, transmit: &Transmit<'_>) -> io::Result<usize> {
+    let chunk = transmit.chunk();
+    stream.try_write(chunk.get(..PAGE).unwrap_or(chunk))
+}
+
 impl Link {
     async fn event(&mut self, blocked: bool) -> Event {
         match self {
             Self::Down => std::future::pending().await,
-            Self::Opening(opening) => Event::Opened(opening.await),
-            Self::Up(stream) => {
+            Self::Opening(opening) => Event::Opened(Box::new(opening.await)),
+            Self::Up(stream, _) => {
                 let writable = if blocked { Interest::WRITABLE } else { Interest::READABLE };
                 // An error of the socket shows again when it is read from.
                 drop(stream.ready(Interest::READABLE | writable).await);

@@ -87,6 +87,7 @@ mod pages;
 mod peer;
 mod probe;
 mod profile;
+mod reading;
 mod request;
 mod retry;
 mod session;
@@ -95,6 +96,7 @@ mod socket;
 mod stream;
 mod transfer;
 mod transport;
+mod tuner;
 mod unit_state;
 pub mod url;
 
@@ -106,6 +108,7 @@ pub use logical_unit::LogicalUnit;
 pub use name::default_name;
 pub use options::Options;
 pub use profile::Profile;
+pub use reading::Reading;
 pub use session::Session;
 pub use socket::SocketOptions;
 pub use stream::DiskStream;
@@ -119,6 +122,7 @@ pub use iscsi_session::{
     LoginError, Negotiated, Notice, Offer, Payload, ProtocolError, Secret, SessionError, Stats,
     SubmitError, TargetCredentials, TaskError, Timeouts, Timer, TransportError,
 };
+pub use iscsi_tuner as tuning;
 
 #[cfg(test)]
 mod tests {

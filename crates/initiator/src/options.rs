@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use iscsi_session::{Chap, Offer, Timeouts};
+use iscsi_tuner::Tuning;
 
 use crate::socket::SocketOptions;
 
@@ -34,6 +35,8 @@ pub struct Options {
     pub isid: Option<[u8; 3]>,
     /// Signs of life, and the interface to use.
     pub socket: SocketOptions,
+    /// What the tuner shall do with the socket, and the declared rate of the link.
+    pub tuning: Tuning,
     /// How long a TCP connection may take to come about, over all addresses of the portal. The
     /// time limit of the login counts as well.
     pub connect_timeout: Duration,
@@ -57,6 +60,7 @@ impl Default for Options {
             use_environment: true,
             isid: None,
             socket: SocketOptions::default(),
+            tuning: Tuning::default(),
             connect_timeout: Duration::from_secs(10),
             max_requests: 1024,
             max_bytes_in_flight: 64 << 20,

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::budget::Permit;
 use crate::error::Error;
 use crate::extent::Extent;
+use crate::reading::Reading;
 use crate::shared::Shared;
 
 /// Names a request between a handle and the driver.
@@ -27,6 +28,8 @@ pub(crate) enum Message {
     /// The caller has dropped its future.
     Cancel(RequestId),
     Logout,
+    /// What is known of the connection.
+    Read(oneshot::Sender<Reading>),
 }
 
 /// A request and what belongs to it until the session has finished with it.

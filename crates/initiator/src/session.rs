@@ -11,7 +11,8 @@ use iscsi_session::{
     Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Notice, Stats,
     decode_send_targets,
 };
-use tokio::sync::{broadcast, mpsc};
+use iscsi_tuner::Plan;
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::budget::{Budget, Permit};
@@ -22,6 +23,7 @@ use crate::extent::Extent;
 use crate::logical_unit::LogicalUnit;
 use crate::options::Options;
 use crate::peer::Peer;
+use crate::reading::Reading;
 use crate::request::{Holds, Message, Request, Waiter};
 use crate::shared::{Life, Shared};
 use crate::socket::SocketOptions;
@@ -63,7 +65,9 @@ impl Session {
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
         let timeout = options.connect_timeout;
-        let task = Driver::new(session, peer, Arc::clone(&shared), messages, timeout, socket);
+        let tuning = options.tuning.clone();
+        let task =
+            Driver::new(session, peer, Arc::clone(&shared), messages, timeout, socket, tuning);
         tokio::spawn(task.run());
         Self { driver, shared }
     }
@@ -207,6 +211,23 @@ impl Session {
     /// Counters since the session began.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// What the tuner has decided about the connection and the transfers on it, and why; `None`
+    /// before the end of the login. It may change while the session runs.
+    pub fn plan(&self) -> Option<Plan> {
+        self.shared.facts().map(|facts| facts.plan.clone())
+    }
+
+    /// What the connection does now: two readings tell what held the session back between them.
+    ///
+    /// # Errors
+    /// When the session has no connection.
+    pub async fn reading(&self) -> Result<Reading, Error> {
+        let (answer, reading) = oneshot::channel();
+        // When the driver is gone, the sender goes with the message, and that is seen.
+        drop(self.driver.send(Message::Read(answer)));
+        reading.await.map_err(|_| self.shared.reason_of_end())
     }
 
     /// Whether the session takes requests.

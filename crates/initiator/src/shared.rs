@@ -11,6 +11,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::budget::Budget;
 use crate::error::Error;
+use crate::reading::Facts;
 use crate::request::RequestId;
 use crate::unit_state::UnitState;
 use crate::url::Url;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     stats: Mutex<Stats>,
+    facts: Mutex<Option<Arc<Facts>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
     ids: AtomicU64,
 }
@@ -61,6 +63,7 @@ impl Shared {
             terms: OnceLock::new(),
             retries: AtomicU64::new(0),
             stats: Mutex::default(),
+            facts: Mutex::default(),
             units: Mutex::default(),
             ids: AtomicU64::new(0),
         }
@@ -76,6 +79,15 @@ impl Shared {
 
     pub(crate) fn set_stats(&self, stats: Stats) {
         *lock(&self.stats) = stats;
+    }
+
+    /// What the tuner has decided; `None` before the end of the login.
+    pub(crate) fn facts(&self) -> Option<Arc<Facts>> {
+        lock(&self.facts).clone()
+    }
+
+    pub(crate) fn set_facts(&self, facts: Arc<Facts>) {
+        *lock(&self.facts) = Some(facts);
     }
 
     /// What is known of a unit; the same for all its handles.

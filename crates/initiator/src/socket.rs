@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use iscsi_tuner::Plan;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -73,12 +74,16 @@ impl SocketOptions {
         self
     }
 
-    /// Opens a connection to an address, under these options.
-    pub(crate) async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+    /// Opens a connection to an address, under these options and what of the plan counts only
+    /// before the connection is made.
+    pub(crate) async fn connect(&self, address: SocketAddr, plan: &Plan) -> io::Result<TcpStream> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         self.bind(&socket)?;
+        for refusal in plan.prepare(&socket) {
+            tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
+        }
         let stream = socket.connect(address).await?;
-        self.prepare(&stream)?;
+        self.keep_alive(&stream)?;
         Ok(stream)
     }
 
@@ -91,9 +96,8 @@ impl SocketOptions {
         SockRef::from(socket).bind_device(name)
     }
 
-    /// Small PDUs must not wait for larger ones, and a peer that vanished must be noticed.
-    fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
+    /// A peer that vanished must be noticed.
+    fn keep_alive(&self, stream: &TcpStream) -> io::Result<()> {
         let second = Duration::from_secs(1);
         let keepalive = TcpKeepalive::new()
             .with_time(self.keepalive_idle.max(second))
@@ -111,6 +115,10 @@ impl SocketOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plan() -> Plan {
+        iscsi_tuner::plan(&Default::default(), &Default::default(), &Default::default())
+    }
 
     fn from(variables: &[(&str, &str)]) -> SocketOptions {
         SocketOptions::default().with_environment(|name| {
@@ -152,9 +160,9 @@ mod tests {
             user_timeout: Some(Duration::from_millis(2500)),
             ..SocketOptions::default()
         };
-        let stream = options.connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = options.connect(listener.local_addr().unwrap(), &plan()).await.unwrap();
         let socket = SockRef::from(&stream);
-        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 9);
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(2500)));
@@ -167,6 +175,6 @@ mod tests {
             interfaces: vec!["no-such-if0".to_owned()],
             ..SocketOptions::default()
         };
-        assert!(options.connect(listener.local_addr().unwrap()).await.is_err());
+        assert!(options.connect(listener.local_addr().unwrap(), &plan()).await.is_err());
     }
 }

@@ -1,10 +1,11 @@
 //! TCP connections to portals.
 
-use std::io::{self, IoSliceMut, Read};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
+use iscsi_tuner::Tuning;
 use socket2::SockRef;
 use thiserror::Error;
 use tokio::io::Interest;
@@ -12,6 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
 use crate::socket::SocketOptions;
+use crate::tuner::Tuner;
 use crate::url::portal_name;
 
 /// Why no TCP connection came about.
@@ -48,21 +50,25 @@ pub enum ConnectError {
     },
 }
 
+/// A connection, and the tuner that has set it up.
+pub(crate) type Connected = (TcpStream, Tuner);
+
 /// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
 /// equal share of the time that is left.
 pub(crate) async fn connect(
     portal: TargetAddress,
     limit: Duration,
     options: SocketOptions,
-) -> Result<TcpStream, ConnectError> {
+    tuning: Tuning,
+) -> Result<Connected, ConnectError> {
     let deadline = Instant::now() + limit;
     let addresses = resolve(&portal, deadline).await?;
     let mut last = None;
     for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / left;
-        match connect_to(*address, Instant::now() + share, &options).await {
-            Ok(stream) => return Ok(stream),
+        match connect_to(*address, Instant::now() + share, &options, &tuning).await {
+            Ok(connected) => return Ok(connected),
             Err(error) => last = Some(error),
         }
     }
@@ -90,7 +96,8 @@ async fn connect_to(
     address: SocketAddr,
     deadline: Instant,
     options: &SocketOptions,
-) -> Result<TcpStream, ConnectError> {
+    tuning: &Tuning,
+) -> Result<Connected, ConnectError> {
     let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
     let failed = |error: io::Error| {
         if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -101,10 +108,40 @@ async fn connect_to(
             ConnectError::Failed { address, reason: error.to_string() }
         }
     };
-    match timeout_at(deadline, options.connect(address)).await {
+    match timeout_at(deadline, open(address, options, tuning)).await {
         Ok(result) => result.map_err(failed),
         Err(_) => Err(timed_out()),
     }
+}
+
+/// Opens a connection and sets it up as the tuner plans. If the round-trip time asks for what counts
+/// only before a connection is made, it is made anew.
+async fn open(
+    address: SocketAddr,
+    options: &SocketOptions,
+    tuning: &Tuning,
+) -> io::Result<Connected> {
+    let mut tuner = Tuner::new(tuning.clone());
+    let mut stream = options.connect(address, tuner.plan()).await?;
+    if tuner.connected(&stream) {
+        drop(stream);
+        stream = options.connect(address, tuner.plan()).await?;
+    }
+    tuner.apply(&stream);
+    Ok((stream, tuner))
+}
+
+/// Writes the slices, in order; `has_more` says that a further write follows at once, so that no
+/// short segment need go out between the two.
+pub(crate) fn write(
+    stream: &TcpStream,
+    slices: &[IoSlice<'_>],
+    has_more: bool,
+) -> io::Result<usize> {
+    if !has_more {
+        return stream.try_write_vectored(slices);
+    }
+    stream.try_io(Interest::WRITABLE, || iscsi_tuner::send_with_more_to_come(stream, slices))
 }
 
 /// Reads what is there into the slices, in order.

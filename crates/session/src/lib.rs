@@ -32,6 +32,7 @@
 //! | `task/` | commands in flight and their transfers |
 //! | `connection/` | the bytes of one connection: inbox, outbox |
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states, the time limits |
+//! | `waiting.rs` | what a session without bytes to send waits for |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
 
@@ -49,6 +50,7 @@ mod stats;
 mod task;
 mod timer;
 mod transmit;
+mod waiting;
 mod window;
 
 pub use config::{
@@ -66,3 +68,4 @@ pub use task::command::{Command, Completion};
 pub use task::payload::Payload;
 pub use timer::Timer;
 pub use transmit::Transmit;
+pub use waiting::Waiting;

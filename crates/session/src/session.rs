@@ -195,6 +195,13 @@ impl Session {
         u32::try_from(beyond).unwrap_or_default()
     }
 
+    /// How many commands the target takes at once, those under way included, by its latest word. The
+    /// login may end with less than it offers from the first command on.
+    pub fn command_window(&self) -> u32 {
+        let size = self.window.max_cmd_sn().next().distance_from(self.window.exp_cmd_sn());
+        u32::try_from(size).unwrap_or_default()
+    }
+
     /// The oldest CmdSN the target has not seen in order.
     pub const fn exp_cmd_sn(&self) -> CmdSn {
         self.window.exp_cmd_sn()

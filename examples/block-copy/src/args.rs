@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use iscsi_initiator::tuning::{Bandwidth, Policy, UnknownPolicy};
 
 use crate::progress::ProgressMode;
-use crate::size::Size;
+use crate::size::{Size, SizeError};
 
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
 ///
@@ -26,13 +27,28 @@ pub struct Args {
     /// Where they go: a path, `-` or an iscsi:// URL. A regular file is created if it is missing,
     /// and ends up as long as the source; a unit or a block device must be at least that long.
     pub destination: OsString,
-    /// Bytes of one read or write, 512 to 64M; K, M and G are powers of 1024.
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_io_size)]
-    pub io_size: Size,
-    /// Writes, and as many reads, under way at once, 1 to 1024; auto fits it to the round trip
-    /// time.
+    /// Bytes of one read or write, 512 to 64M; K, M and G are powers of 1024; auto fits it to the
+    /// link and to what the target agreed to.
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
+    pub io_size: IoSize,
+    /// Writes, and as many reads, under way at once, 1 to 1024; auto fits it to the link.
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub queue_depth: QueueDepth,
+    /// What decides about the TCP socket: auto leaves buffers to the kernel as far as it reaches,
+    /// static sets them, autotune never does, thesis follows the scheme of Zhang and MacGregor
+    /// (2011), off sets nothing.
+    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = parse_policy)]
+    pub tune: Policy,
+    /// The rate of the narrowest part of the link, such as 100mbit or 2.5gbit, 1kbit to 1000gbit;
+    /// without it 1gbit is assumed until more is known.
+    #[arg(long, value_name = "RATE")]
+    pub bandwidth: Option<Bandwidth>,
+    /// Whether small segments go out at once, on, or wait for an acknowledgement (Nagle), off.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = NoDelay::Auto)]
+    pub nodelay: NoDelay,
+    /// The congestion control, by the kernel's name for it: cubic, bbr, ...
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
     /// Reads the destination back and compares it with what was read from the source.
     #[arg(long)]
     pub verify: bool,
@@ -54,8 +70,12 @@ impl Args {
         Self {
             source: source.into(),
             destination: destination.into(),
-            io_size: DEFAULT_IO_SIZE,
+            io_size: IoSize::Auto,
             queue_depth: QueueDepth::Auto,
+            tune: Policy::Auto,
+            bandwidth: None,
+            nodelay: NoDelay::Auto,
+            congestion: None,
             verify: false,
             progress: ProgressMode::Auto,
             json: false,
@@ -64,17 +84,57 @@ impl Args {
     }
 }
 
-/// Large enough to amortise a command, small enough for some to be under way on a slow link.
-pub(crate) const DEFAULT_IO_SIZE: Size = Size(1 << 20);
+/// How many bytes one read or write has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IoSize {
+    /// Chosen for the link.
+    Auto,
+    /// This many, 512 bytes to 64 MiB.
+    Fixed(Size),
+}
+
 const SMALLEST_IO: Size = Size(512);
 const LARGEST_IO: Size = Size(64 << 20);
 
-fn parse_io_size(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: crate::size::SizeError| error.to_string())?;
-    if (SMALLEST_IO..=LARGEST_IO).contains(&size) {
-        Ok(size)
-    } else {
-        Err(format!("it must lie between {SMALLEST_IO} and {LARGEST_IO}"))
+impl FromStr for IoSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+        if (SMALLEST_IO..=LARGEST_IO).contains(&size) {
+            Ok(Self::Fixed(size))
+        } else {
+            Err(format!("it must lie between {SMALLEST_IO} and {LARGEST_IO}"))
+        }
+    }
+}
+
+fn parse_policy(text: &str) -> Result<Policy, UnknownPolicy> {
+    text.parse()
+}
+
+/// Whether small segments wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum NoDelay {
+    /// They go out at once (`TCP_NODELAY`).
+    On,
+    /// They wait for an acknowledgement (Nagle's algorithm).
+    Off,
+    /// The tuner decides.
+    Auto,
+}
+
+impl NoDelay {
+    /// The wish, if there is one.
+    pub(crate) const fn wish(self) -> Option<bool> {
+        match self {
+            Self::On => Some(true),
+            Self::Off => Some(false),
+            Self::Auto => None,
+        }
     }
 }
 
@@ -130,6 +190,10 @@ mod tests {
             ("--queue-depth", "1025"),
             ("--queue-depth", "many"),
             ("--progress", "loud"),
+            ("--tune", "faster"),
+            ("--bandwidth", "0mbit"),
+            ("--bandwidth", "fast"),
+            ("--nodelay", "yes"),
         ] {
             let parsed = Args::try_parse_from(["block-copy", "a", "b", option, value]);
             assert!(parsed.is_err(), "{option} {value}");

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::{Initiator, Options};
+use iscsi_initiator::tuning::Diagnosis;
+use iscsi_initiator::{Initiator, Options, Reading};
 use tokio::time::Instant;
 
-use crate::args::{Args, QueueDepth};
-use crate::end::{Destination, End, Source};
+use crate::args::{Args, IoSize, QueueDepth};
+use crate::end::{Destination, End, Source, UnitEnd};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::place::{Place, Side};
@@ -79,7 +80,11 @@ fn queue_bytes(args: &Args) -> u64 {
         QueueDepth::Fixed(depth) => depth.get() as u64,
         QueueDepth::Auto => 2,
     };
-    depth.saturating_mul(args.io_size.0)
+    let io_size = match args.io_size {
+        IoSize::Fixed(size) => size.0,
+        IoSize::Auto => 1 << 20,
+    };
+    depth.saturating_mul(io_size)
 }
 
 fn initiator(args: &Args) -> Result<Initiator, Error> {
@@ -87,6 +92,10 @@ fn initiator(args: &Args) -> Result<Initiator, Error> {
     options.timeouts.command = Some(COMMAND);
     let queue = usize::try_from(queue_bytes(args)).unwrap_or(usize::MAX);
     options.max_bytes_in_flight = options.max_bytes_in_flight.max(queue);
+    options.tuning.policy = args.tune;
+    options.tuning.bandwidth = args.bandwidth;
+    options.tuning.no_delay = args.nodelay.wish();
+    options.tuning.congestion_control = args.congestion.clone();
     let initiator = match &args.initiator_name {
         Some(name) => Initiator::with_options(name, options),
         None => Initiator::with_default_name(options),
@@ -129,10 +138,12 @@ impl<'a> Job<'a> {
     async fn run(&self, stop: &Stop) -> Result<Report, Error> {
         self.announce();
         let cpu = cpu_time();
+        let before = self.readings().await;
         let start = Instant::now();
         let meter = Meter::default();
         let (sums, samples) = self.copy(&meter, stop).await?;
         let time = start.elapsed();
+        let diagnoses = Self::diagnose(&before, &self.readings().await);
         let (bytes, verified) = (meter.bytes(), sums.is_some());
         if let Some(sums) = sums {
             self.verify(bytes, sums, stop).await?;
@@ -141,10 +152,11 @@ impl<'a> Job<'a> {
         Ok(Report {
             bytes,
             time,
-            round_trip: units().next().map(|unit| unit.round_trip()),
+            round_trip: units().find_map(UnitEnd::round_trip),
             sessions: units().count().min(1),
             plan: self.plan.clone(),
             plan_json: self.plan.to_json(&self.source, &self.destination),
+            diagnoses,
             retries: units().map(|unit| unit.retries()).sum(),
             reconnects: 0,
             verified,
@@ -153,14 +165,39 @@ impl<'a> Job<'a> {
         })
     }
 
+    /// What the connections of both ends do, by the end they are of.
+    async fn readings(&self) -> Vec<(Side, Reading)> {
+        let mut readings = Vec::new();
+        for (side, end) in [(Side::Source, &self.source), (Side::Destination, &self.destination)] {
+            if let Some(unit) = end.unit() {
+                // A session that has ended tells so to the next command.
+                readings.extend(unit.reading().await.map(|reading| (side, reading)));
+            }
+        }
+        readings
+    }
+
+    /// What held each connection back between two readings.
+    fn diagnose(before: &[(Side, Reading)], after: &[(Side, Reading)]) -> Vec<(Side, Diagnosis)> {
+        let pairs = after.iter().filter_map(|(side, after)| {
+            let (_, before) = before.iter().find(|(of, _)| of == side)?;
+            Some((*side, after.diagnose_since(before)))
+        });
+        pairs.collect()
+    }
+
     /// Tells people what will be done, and why.
     fn announce(&self) {
         if self.args.progress == ProgressMode::None {
             return;
         }
         let Plan { io_size, queue_depth } = &self.plan;
-        eprintln!("from {}", self.source);
-        eprintln!("to {}", self.destination);
+        for (word, end) in [("from", &self.source), ("to", &self.destination)] {
+            eprintln!("{word} {end}");
+            if let Some(plan) = end.unit().and_then(UnitEnd::plan) {
+                eprintln!("{plan}");
+            }
+        }
         eprintln!("io size {}: {}", Size(io_size.value as u64), io_size.reason);
         eprintln!("queue depth {}: {}", queue_depth.value, queue_depth.reason);
     }

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use iscsi_initiator::tuning::Diagnosis;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde_json::{Value, json};
 
 use crate::meter::mbit_per_s;
+use crate::place::Side;
 use crate::plan::Plan;
 use crate::size::Size;
 
@@ -18,7 +20,8 @@ pub struct Report {
     pub bytes: u64,
     /// From the first read to the end of the flush.
     pub time: Duration,
-    /// One ping before the copy: to the destination, or else to the source; `None` without a unit.
+    /// The smallest round-trip time before the copy: to the destination, or else to the source;
+    /// `None` without a unit.
     pub round_trip: Option<Duration>,
     /// Sessions with a unit; 0 if neither end is one.
     pub sessions: usize,
@@ -26,6 +29,8 @@ pub struct Report {
     pub plan: Plan,
     /// The plan with its ends, for programs.
     pub plan_json: Value,
+    /// What held the connection of each end back.
+    pub diagnoses: Vec<(Side, Diagnosis)>,
     /// Commands that were sent again.
     pub retries: u64,
     /// Connections that were opened again.
@@ -55,6 +60,7 @@ impl Report {
             "queue_depth": self.plan.queue_depth.value,
             "io_size": self.plan.io_size.value,
             "plan": self.plan_json,
+            "diagnosis": self.diagnoses.iter().map(to_json).collect::<Vec<_>>(),
             "retries": self.retries,
             "reconnects": self.reconnects,
             "verified": self.verified,
@@ -71,8 +77,32 @@ impl fmt::Display for Report {
         if self.retries > 0 {
             write!(f, ", {} commands sent again", self.retries)?;
         }
-        f.write_str(if self.verified { ", read back equal" } else { "" })
+        f.write_str(if self.verified { ", read back equal" } else { "" })?;
+        self.diagnoses.iter().try_for_each(|(side, diagnosis)| {
+            write!(f, "\nwhat held the {side} back:\n{diagnosis}")
+        })
     }
+}
+
+fn to_json((side, diagnosis): &(Side, Diagnosis)) -> Value {
+    let findings = diagnosis.findings.iter().map(|finding| {
+        json!({
+            "limiter": finding.limiter.name(),
+            "share": finding.share,
+            "evidence": finding.evidence,
+            "remedy": finding.remedy,
+        })
+    });
+    let remarks = diagnosis
+        .remarks
+        .iter()
+        .map(|row| json!({ "name": row.name, "value": row.value, "reason": row.reason }));
+    json!({
+        "end": side.to_string(),
+        "goodput_mbit_per_s": diagnosis.goodput.mbit_per_second(),
+        "findings": findings.collect::<Vec<_>>(),
+        "remarks": remarks.collect::<Vec<_>>(),
+    })
 }
 
 /// Processor time of this process so far, user and system; zero if the system does not say.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_initiator::pdu::Digest;
-use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Negotiated, Session, Url};
+use iscsi_initiator::tuning::{Plan, Row};
+use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Negotiated, Reading, Session, Url};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -24,7 +25,6 @@ pub struct UnitEnd {
     url: Url,
     session: Session,
     disk: Disk,
-    round_trip: Duration,
 }
 
 impl UnitEnd {
@@ -40,8 +40,7 @@ impl UnitEnd {
         if side == Side::Destination && disk.is_write_protected() {
             return Err(IscsiError::WriteProtected(disk.unit().lun()));
         }
-        let round_trip = session.ping().await?;
-        Ok(Self { side, url: url.clone(), session, disk, round_trip })
+        Ok(Self { side, url: url.clone(), session, disk })
     }
 
     /// The bytes of a logical block; what is aligned to them need not be read before it is written.
@@ -49,9 +48,19 @@ impl UnitEnd {
         self.disk.block_size() as usize
     }
 
-    /// One ping, measured before the copy began.
-    pub const fn round_trip(&self) -> Duration {
-        self.round_trip
+    /// What the tuner has decided about the session's connection.
+    pub fn plan(&self) -> Option<Plan> {
+        self.session.plan()
+    }
+
+    /// What the session's connection does now; `None` if it has none any more.
+    pub(crate) async fn reading(&self) -> Option<Reading> {
+        self.session.reading().await.ok()
+    }
+
+    /// The smallest round-trip time so far, as TCP measures it.
+    pub fn round_trip(&self) -> Option<Duration> {
+        Some(self.plan()?.link.rtt?.min)
     }
 
     /// What was agreed at login.
@@ -93,8 +102,9 @@ impl UnitEnd {
             "bytes": self.disk.capacity(),
             "block_size": self.disk.block_size(),
             "command_bytes": self.disk.max_transfer(),
-            "round_trip_ms": self.round_trip.as_secs_f64() * 1e3,
+            "round_trip_ms": self.round_trip().map(|trip| trip.as_secs_f64() * 1e3),
             "negotiated": negotiated,
+            "tuning": self.plan().map(|plan| rows(&plan.rows())),
         })
     }
 
@@ -122,6 +132,15 @@ impl UnitEnd {
     }
 }
 
+/// A table for programs: each name with its value and its reason.
+fn rows(rows: &[Row]) -> Value {
+    let members = rows.iter().map(|row| {
+        let name = row.name.replace(' ', "_").to_lowercase();
+        (name, json!({ "value": row.value, "reason": row.reason }))
+    });
+    Value::Object(members.collect())
+}
+
 const fn digest(digest: Digest) -> &'static str {
     match digest {
         Digest::None => "None",
@@ -144,13 +163,12 @@ impl fmt::Display for UnitEnd {
         let profile = self.disk.profile();
         write!(
             f,
-            "{}: {} {}, {} in blocks of {}, round trip {:.3} ms\n  agreed:",
+            "{}: {} {}, {} in blocks of {}\n  agreed:",
             self.url,
             profile.vendor,
             profile.product,
             Size(self.disk.capacity()),
             self.disk.block_size(),
-            self.round_trip.as_secs_f64() * 1e3,
         )?;
         self.terms().iter().try_for_each(|(name, value)| write!(f, " {name}={}", text_value(value)))
     }

@@ -25,6 +25,10 @@ fn values_out_of_range() {
     refused(&["a", "b", "--io-size", "1"], "between 512 bytes and 64 MiB");
     refused(&["a", "b", "--queue-depth", "0"], "auto, or a number from 1 to 1024");
     refused(&["a", "b", "--progress", "loud"], "plain");
+    refused(&["a", "b", "--tune", "faster"], "auto, static, autotune, thesis and off");
+    refused(&["a", "b", "--bandwidth", "100"], "such as 100mbit");
+    refused(&["a", "b", "--bandwidth", "1e30gbit"], "from 1kbit to 1000gbit");
+    refused(&["a", "b", "--nodelay", "maybe"], "on, off, auto");
 }
 
 #[test]
@@ -53,9 +57,18 @@ fn help_is_no_error() {
     let output = block_copy(&["--help"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    for option in
-        ["--io-size", "--queue-depth", "--verify", "--progress", "--json", "--initiator-name"]
-    {
+    for option in [
+        "--io-size",
+        "--queue-depth",
+        "--tune",
+        "--bandwidth",
+        "--nodelay",
+        "--congestion",
+        "--verify",
+        "--progress",
+        "--json",
+        "--initiator-name",
+    ] {
         assert!(text.contains(option), "{option} is not in the help");
     }
 }

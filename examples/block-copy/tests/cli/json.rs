@@ -42,7 +42,21 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     assert_eq!(plan["destination"]["name"], rig.url());
     assert_eq!(plan["destination"]["negotiated"]["FirstBurstLength"], 262_144);
     assert_eq!(plan["destination"]["negotiated"]["InitialR2T"], false);
-    assert_eq!(report.as_object().unwrap().len(), 13);
+    let tuning = &plan["destination"]["tuning"];
+    assert_eq!(tuning["policy"]["value"], "auto");
+    for choice in tuning.as_object().unwrap().values() {
+        assert!(!choice["reason"].as_str().unwrap().is_empty(), "{tuning}");
+    }
+
+    let [diagnosis] = report["diagnosis"].as_array().unwrap().as_slice() else {
+        panic!("one end is a unit: {report}");
+    };
+    assert_eq!(diagnosis["end"], "destination");
+    assert!(diagnosis["goodput_mbit_per_s"].as_f64().unwrap() > 0.0);
+    for finding in diagnosis["findings"].as_array().unwrap() {
+        assert!((0.0..=1.0).contains(&finding["share"].as_f64().unwrap()), "{finding}");
+    }
+    assert_eq!(report.as_object().unwrap().len(), 14);
 }
 
 #[test]
@@ -56,6 +70,7 @@ fn without_a_unit_there_is_no_session_and_no_round_trip() {
     assert_eq!(report["verified"], false);
     assert_eq!(report["sessions"], 0);
     assert_eq!(report["rtt_ms"], Value::Null);
+    assert_eq!(report["diagnosis"], serde_json::json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

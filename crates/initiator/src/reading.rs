@@ -1,0 +1,96 @@
+//! Readings of a running session, and what two of them tell.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use iscsi_tuner::{
+    Activity, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan, TcpInfo,
+};
+
+/// A session's connection at one moment: what the kernel tells of it, what it waited for so far, and
+/// the plan it runs under.
+///
+/// Two readings of one session tell what held it back between them:
+/// [`diagnose_since`](Self::diagnose_since).
+#[derive(Clone, Debug)]
+pub struct Reading {
+    pub(crate) at: Instant,
+    pub(crate) info: TcpInfo,
+    pub(crate) bytes: u64,
+    pub(crate) activity: Activity,
+    pub(crate) facts: Arc<Facts>,
+}
+
+/// A plan, and what it stands on.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) limits: Limits,
+    pub(crate) measurement: Measurement,
+    pub(crate) plan: Plan,
+    pub(crate) granted: Granted,
+    pub(crate) interface: Option<Interface>,
+}
+
+impl Reading {
+    /// When it was taken.
+    #[must_use]
+    pub const fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// What the kernel told of the connection.
+    #[must_use]
+    pub const fn tcp_info(&self) -> &TcpInfo {
+        &self.info
+    }
+
+    /// Bytes of command data that the session had moved, both directions.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The plan in force.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.facts.plan
+    }
+
+    /// What the kernel granted of it.
+    #[must_use]
+    pub fn granted(&self) -> &Granted {
+        &self.facts.granted
+    }
+
+    /// What was measured by then.
+    #[must_use]
+    pub fn measurement(&self) -> &Measurement {
+        &self.facts.measurement
+    }
+
+    /// What this host permits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.facts.limits
+    }
+
+    /// The interface that the connection leaves by, if it was found.
+    #[must_use]
+    pub fn interface(&self) -> Option<&Interface> {
+        self.facts.interface.as_ref()
+    }
+
+    /// What held the session back since an earlier reading.
+    #[must_use]
+    pub fn diagnose_since(&self, earlier: &Self) -> Diagnosis {
+        let observation = Observation {
+            elapsed: self.at.saturating_duration_since(earlier.at),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            before: earlier.info,
+            after: self.info,
+            activity: self.activity.since(&earlier.activity),
+        };
+        let Facts { plan, measurement, limits, interface, .. } = &*self.facts;
+        Diagnosis::new(&observation, plan, measurement, limits, interface.as_ref())
+    }
+}

@@ -1,0 +1,236 @@
+//! The tuner at work on one connection: what is measured of it, the plan that follows, the plan on
+//! the socket, and what the connection waits for while it runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iscsi_session::{Negotiated, Stats, Waiting};
+use iscsi_tuner::{
+    Activity, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning, plan,
+};
+use tokio::net::TcpStream;
+
+use crate::reading::{Facts, Reading};
+
+/// How often one looks what the connection waits for.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// After so many looks the kernel is asked as well.
+const LOOKS_PER_READING: u32 = 20;
+
+/// A connection's tuner.
+#[derive(Debug)]
+pub(crate) struct Tuner {
+    tuning: Tuning,
+    limits: Limits,
+    measurement: Measurement,
+    plan: Plan,
+    granted: Granted,
+    interface: Option<Interface>,
+    activity: Activity,
+    looks: u32,
+    /// The reading since which loss is counted.
+    loss_since: TcpInfo,
+    /// What readings are given with; made anew when something in it changes.
+    facts: Option<Arc<Facts>>,
+}
+
+impl Tuner {
+    /// Nothing is measured yet: the plan is what holds before the connection is made.
+    pub(crate) fn new(tuning: Tuning) -> Self {
+        let limits = Limits::read();
+        let measurement = Measurement::default();
+        let plan = plan(&measurement, &limits, &tuning);
+        Self {
+            tuning,
+            limits,
+            measurement,
+            plan,
+            granted: Granted::default(),
+            interface: None,
+            activity: Activity::default(),
+            looks: 0,
+            loss_since: TcpInfo::default(),
+            facts: None,
+        }
+    }
+
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The connection stands: the handshake has measured the round-trip time. Says whether the
+    /// plan that follows asks for what only a connection made anew can have.
+    pub(crate) fn connected(&mut self, stream: &TcpStream) -> bool {
+        let prepared = self.plan.receive_buffer.value;
+        match TcpInfo::read(stream) {
+            Ok(info) => self.measurement.update(&info),
+            Err(error) => tracing::debug!(%error, "the kernel tells nothing of the connection"),
+        }
+        self.plan_again();
+        self.plan.receive_buffer.value != prepared
+    }
+
+    /// Sets the plan on the socket.
+    pub(crate) fn apply(&mut self, stream: &TcpStream) {
+        self.granted = self.plan.apply(stream);
+        for refusal in &self.granted.refused {
+            tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
+        }
+        let local = stream.local_addr().ok();
+        self.interface = local.and_then(|address| Interface::with_address(address.ip()));
+        self.facts = None;
+    }
+
+    /// The login has agreed on terms, and has measured the round-trip time once more: the handshake
+    /// may have waited for an address to be resolved.
+    pub(crate) fn agreed(&mut self, stream: &TcpStream, negotiated: &Negotiated) {
+        if let Ok(info) = TcpInfo::read(stream) {
+            self.measurement.update(&info);
+        }
+        self.measurement.terms = Some(terms(negotiated));
+        self.plan_again();
+    }
+
+    /// The target takes so many commands at once, by its latest word; the largest counts. Says
+    /// whether that is news.
+    pub(crate) fn offered(&mut self, window: u32) -> bool {
+        let Some(terms) = &mut self.measurement.terms else { return false };
+        if terms.window >= Some(window) {
+            return false;
+        }
+        terms.window = Some(window);
+        self.plan_again();
+        true
+    }
+
+    /// Looks what the connection waits for, and now and then how the link does.
+    pub(crate) fn look(&mut self, stream: &TcpStream, waiting: Waiting, is_blocked: bool) {
+        let Ok(info) = TcpInfo::read(stream) else { return };
+        self.count(&info, waiting, is_blocked);
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_READING) {
+            self.measure(&info);
+            self.adapt(stream);
+        }
+    }
+
+    fn count(&mut self, info: &TcpInfo, waiting: Waiting, is_blocked: bool) {
+        let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
+        let activity = &mut self.activity;
+        let counter = match waiting {
+            _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
+            Waiting::R2t => &mut activity.solicitation,
+            Waiting::CommandWindow => &mut activity.command_window,
+            Waiting::Answers if is_positive(info.segments_in_flight) => &mut activity.answers,
+            Waiting::Answers => &mut activity.target,
+            Waiting::Nothing => &mut activity.source,
+            _ => return,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// So long nothing was asked for, and nobody looked.
+    pub(crate) fn rested(&mut self, time: Duration) {
+        let looks = time.as_millis() / LOOK.as_millis();
+        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
+        self.activity.source = self.activity.source.saturating_add(looks);
+    }
+
+    fn measure(&mut self, info: &TcpInfo) {
+        self.measurement.update(info);
+        // A rate that the link alone has set is one that it has.
+        if info.delivery_rate_app_limited == Some(false) && has_queue(info) {
+            self.measurement.bandwidth = self.measurement.bandwidth.max(info.delivery_rate);
+        }
+        if let Some(loss) = info.loss_since(&self.loss_since) {
+            self.loss_since = *info;
+            // With a queue it is the queue that overflows; without, the link itself loses.
+            self.measurement.loss = Some(if has_queue(info) { 0.0 } else { loss });
+        }
+    }
+
+    /// Sets what a new plan asks for beyond the old one. A buffer never shrinks on the way.
+    fn adapt(&mut self, stream: &TcpStream) {
+        let before = self.plan.clone();
+        self.plan_again();
+        let grows = self.plan.send_buffer.value.bytes() > before.send_buffer.value.bytes();
+        if !grows {
+            self.plan.send_buffer = before.send_buffer;
+        }
+        let control = &self.plan.congestion_control.value;
+        if grows || (control.is_some() && *control != before.congestion_control.value) {
+            tracing::info!("tuned again:\n{}", self.plan);
+            self.apply(stream);
+        }
+    }
+
+    fn plan_again(&mut self) {
+        self.plan = plan(&self.measurement, &self.limits, &self.tuning);
+        self.facts = None;
+    }
+
+    /// What is known now.
+    pub(crate) fn reading(&mut self, stream: &TcpStream, stats: &Stats, at: Instant) -> Reading {
+        let info = TcpInfo::read(stream).unwrap_or_default();
+        let bytes = stats.data_in_bytes.saturating_add(stats.data_out_bytes);
+        Reading { at, info, bytes, activity: self.activity, facts: self.facts() }
+    }
+
+    /// The plan and what it stands on, for whoever asks.
+    pub(crate) fn facts(&mut self) -> Arc<Facts> {
+        let Self { limits, measurement, plan, granted, interface, facts, .. } = self;
+        let facts = facts.get_or_insert_with(|| {
+            Arc::new(Facts {
+                limits: limits.clone(),
+                measurement: *measurement,
+                plan: plan.clone(),
+                granted: granted.clone(),
+                interface: interface.clone(),
+            })
+        });
+        Arc::clone(facts)
+    }
+}
+
+/// Whether data queues on the way.
+fn has_queue(info: &TcpInfo) -> bool {
+    let (Some(min), Some(now)) = (info.min_rtt, info.smoothed_rtt) else { return false };
+    now > min + (min / 8).max(Duration::from_millis(1))
+}
+
+/// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
+fn terms(negotiated: &Negotiated) -> Terms {
+    let first_burst = negotiated.first_burst_length;
+    let unsolicited = match (negotiated.initial_r2t, negotiated.immediate_data) {
+        (false, _) => first_burst,
+        (true, true) => first_burst.min(negotiated.target_max_recv_data_segment_length),
+        (true, false) => 0,
+    };
+    Terms {
+        unsolicited: unsolicited.into(),
+        burst: negotiated.max_burst_length.into(),
+        bursts_at_once: negotiated.max_outstanding_r2t.into(),
+        window: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_what_a_write_may_send_unasked() {
+        let mut negotiated = Negotiated::default();
+        negotiated.first_burst_length = 65_536;
+        negotiated.target_max_recv_data_segment_length = 8192;
+        let unsolicited = |initial_r2t, immediate_data| {
+            let mut negotiated = negotiated.clone();
+            (negotiated.initial_r2t, negotiated.immediate_data) = (initial_r2t, immediate_data);
+            terms(&negotiated).unsolicited
+        };
+        assert_eq!(unsolicited(false, true), 65_536);
+        assert_eq!(unsolicited(false, false), 65_536);
+        assert_eq!(unsolicited(true, true), 8192);
+        assert_eq!(unsolicited(true, false), 0);
+    }
+}

@@ -1,0 +1,40 @@
+//! What a session waits for when it has nothing to send: the first question when it is slow.
+
+use crate::Session;
+use crate::task::Task;
+
+/// What a session without bytes to send waits for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// Nothing: no command is under way.
+    Nothing,
+    /// An R2T: write data is left that the target has not asked for (RFC 7143 §11.8).
+    R2t,
+    /// The command window: a command waits for its CmdSN (RFC 7143 §4.2.2.1).
+    CommandWindow,
+    /// Data-In and statuses: everything has been sent.
+    Answers,
+}
+
+impl Session {
+    /// What is waited for, once [`poll_transmit`](Self::poll_transmit) has nothing more to send on
+    /// any connection. Pings and the like do not count.
+    #[must_use]
+    pub fn waiting_for(&self) -> Waiting {
+        if self.tasks.iter().any(|(_, task)| awaits_r2t(task)) {
+            Waiting::R2t
+        } else if !self.waiting.is_empty() {
+            Waiting::CommandWindow
+        } else if self.tasks.iter().any(|(_, task)| task.as_scsi().is_some()) {
+            Waiting::Answers
+        } else {
+            Waiting::Nothing
+        }
+    }
+}
+
+fn awaits_r2t(task: &Task) -> bool {
+    let write = task.as_scsi().filter(|_| task.is_sent()).and_then(|scsi| scsi.write.as_ref());
+    write.is_some_and(|write| !write.owes_data() && write.contiguous() < write.len())
+}

@@ -1,0 +1,261 @@
+//! A plan on a socket, and what the kernel granted of it.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::SockRef;
+
+use crate::limits::name_of;
+use crate::plan::{Buffer, Plan, Row};
+use crate::size::Size;
+use crate::sys;
+use crate::table;
+
+/// What the kernel granted, read back from the socket; `None` where it does not tell.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Granted {
+    /// The send buffer as the kernel counts it, bytes: twice what was asked for, or what it has tuned
+    /// to by now.
+    pub send_buffer: Option<u64>,
+    /// The receive buffer as the kernel counts it, bytes.
+    pub receive_buffer: Option<u64>,
+    /// `TCP_NODELAY`.
+    pub no_delay: Option<bool>,
+    /// `TCP_NOTSENT_LOWAT`, bytes; `None` too if it is not set.
+    pub not_sent_low_water: Option<u32>,
+    /// The congestion control in use.
+    pub congestion_control: Option<String>,
+    /// What was refused.
+    pub refused: Vec<Refusal>,
+}
+
+/// An option that the kernel refused, or granted less of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// The option.
+    pub option: &'static str,
+    /// What the kernel said, and what that means.
+    pub reason: String,
+}
+
+impl Plan {
+    /// Sets what counts only before the connection is made: the receive buffer, from which the
+    /// window's scale follows, and the congestion control.
+    ///
+    /// What is refused is left as it was, and told.
+    #[must_use]
+    pub fn prepare(&self, socket: &impl AsFd) -> Vec<Refusal> {
+        let fd = socket.as_fd();
+        let mut refused = Vec::new();
+        if let Err(reason) = set_receive_buffer(fd, self.receive_buffer.value) {
+            refused.push(Refusal { option: "receive buffer", reason });
+        }
+        refused.extend(self.choose_congestion_control(fd));
+        refused
+    }
+
+    /// Sets the rest on a connected socket, and reads back what was granted.
+    ///
+    /// What is refused is left as it was, and told. Setting the same plan again changes nothing.
+    #[must_use]
+    pub fn apply(&self, socket: &impl AsFd) -> Granted {
+        let fd = socket.as_fd();
+        let socket = SockRef::from(&fd);
+        let mut refused: Vec<_> = self.choose_congestion_control(fd).into_iter().collect();
+        let mut note = |option, result: Result<(), String>| {
+            refused.extend(result.err().map(|reason| Refusal { option, reason }));
+        };
+        note("send buffer", set_send_buffer(fd, self.send_buffer.value));
+        note("TCP_NODELAY", socket.set_tcp_nodelay(self.no_delay.value).map_err(said));
+        if let Some(bytes) = self.not_sent_low_water.value {
+            note("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(bytes).map_err(said));
+        }
+        Granted { refused, ..Granted::read(&fd) }
+    }
+
+    fn choose_congestion_control(&self, fd: BorrowedFd<'_>) -> Option<Refusal> {
+        let name = self.congestion_control.value.as_ref()?;
+        let result = SockRef::from(&fd).set_tcp_congestion(name.as_bytes());
+        let reason = format!("{name}: {}", result.err()?);
+        Some(Refusal { option: "congestion control", reason })
+    }
+}
+
+impl Granted {
+    /// What is in force on a socket.
+    #[must_use]
+    pub fn read(socket: &impl AsFd) -> Self {
+        let socket = SockRef::from(socket);
+        Self {
+            send_buffer: socket.send_buffer_size().ok().map(|bytes| bytes as u64),
+            receive_buffer: socket.recv_buffer_size().ok().map(|bytes| bytes as u64),
+            no_delay: socket.tcp_nodelay().ok(),
+            // Not set reads as 0 or as all there is, by kernel.
+            not_sent_low_water: socket
+                .tcp_notsent_lowat()
+                .ok()
+                .filter(|bytes| (1..u32::MAX).contains(bytes)),
+            congestion_control: name_of(socket.tcp_congestion()).ok(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// What was granted, as lines for people.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let size = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| Size(bytes).to_string());
+        let row = |name, value, reason: &str| Row { name, value, reason: reason.to_owned() };
+        let counted = "as the kernel counts it, bookkeeping included";
+        let mut rows = vec![
+            row("send buffer", size(self.send_buffer), counted),
+            row("receive buffer", size(self.receive_buffer), counted),
+            row("congestion control", self.congestion_control.clone().unwrap_or_else(unknown), ""),
+        ];
+        rows.extend(self.refused.iter().map(|refusal| Row {
+            name: refusal.option,
+            value: "refused".to_owned(),
+            reason: refusal.reason.clone(),
+        }));
+        rows
+    }
+}
+
+impl fmt::Display for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        table::write(f, &self.rows())
+    }
+}
+
+/// Writes slices to a socket, in order; says to the kernel that more follows at once, so that it
+/// holds back a last segment that is not full (`MSG_MORE`).
+///
+/// # Errors
+/// As `send(2)`; [`io::ErrorKind::WouldBlock`] when a non-blocking socket takes nothing.
+pub fn send_with_more_to_come(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    SockRef::from(socket).send_vectored_with_flags(slices, libc::MSG_MORE)
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn set_send_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> {
+    let socket = SockRef::from(&fd);
+    match buffer {
+        Buffer::Autotuned => return Ok(()),
+        Buffer::Set(bytes) => socket.set_send_buffer_size(clamped(bytes)).map_err(said)?,
+        Buffer::Forced(bytes) => sys::force_send_buffer(fd, as_int(bytes)).map_err(said)?,
+    }
+    is_enough(buffer, socket.send_buffer_size())
+}
+
+fn set_receive_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> {
+    let socket = SockRef::from(&fd);
+    match buffer {
+        Buffer::Autotuned => return Ok(()),
+        Buffer::Set(bytes) => socket.set_recv_buffer_size(clamped(bytes)).map_err(said)?,
+        Buffer::Forced(bytes) => sys::force_receive_buffer(fd, as_int(bytes)).map_err(said)?,
+    }
+    is_enough(buffer, socket.recv_buffer_size())
+}
+
+/// The kernel cuts a wish silently: only what it says afterwards counts, doubled.
+fn is_enough(wanted: Buffer, granted: io::Result<usize>) -> Result<(), String> {
+    let (Some(wanted), Ok(granted)) = (wanted.bytes(), granted) else { return Ok(()) };
+    let granted = granted as u64 / 2;
+    if granted >= wanted {
+        return Ok(());
+    }
+    Err(format!("{} of data granted, not {}", Size(granted), Size(wanted)))
+}
+
+/// The kernel doubles it, in an `int`.
+fn as_int(bytes: u64) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2)
+}
+
+fn clamped(bytes: u64) -> usize {
+    usize::try_from(as_int(bytes)).unwrap_or_default()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the end of an error")]
+fn said(error: io::Error) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::{Limits, Measurement, Tuning, plan};
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn planned(tuning: &Tuning) -> Plan {
+        plan(&Measurement::default(), &Limits::read(), tuning)
+    }
+
+    #[test]
+    fn what_is_granted_is_read_back_doubled() {
+        let (near, _far) = connection();
+        let tuning =
+            Tuning { send_buffer: Some(65_536), no_delay: Some(false), ..Tuning::default() };
+        let granted = planned(&tuning).apply(&near);
+        assert_eq!(granted.send_buffer, Some(131_072));
+        assert_eq!(granted.no_delay, Some(false));
+        assert_eq!(granted.refused, []);
+    }
+
+    #[test]
+    fn a_wish_beyond_the_cap_is_told() {
+        let (near, _far) = connection();
+        let tuning = Tuning { send_buffer: Some(1 << 30), ..Tuning::default() };
+        let granted = planned(&tuning).apply(&near);
+        assert_eq!(granted.refused.len(), 1, "{granted:?}");
+        assert!(granted.refused[0].reason.contains("not 1 GiB"), "{granted}");
+    }
+
+    #[test]
+    fn without_a_plan_for_it_nothing_is_set() {
+        let (near, _far) = connection();
+        let before = Granted::read(&near);
+        let tuning = Tuning { policy: crate::Policy::Off, ..Tuning::default() };
+        let after = planned(&tuning).apply(&near);
+        assert_eq!(after, Granted { no_delay: Some(true), ..before });
+    }
+
+    #[test]
+    fn the_receive_buffer_is_set_before_the_connection() {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let tuning = Tuning { receive_buffer: Some(100_000), ..Tuning::default() };
+        assert_eq!(planned(&tuning).prepare(&socket), []);
+        assert_eq!(Granted::read(&socket).receive_buffer, Some(200_000));
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_leaves_the_old_one() {
+        let (near, _far) = connection();
+        let before = Granted::read(&near).congestion_control;
+        // Where nothing is known about what there is, the kernel decides.
+        let tuning = Tuning { congestion_control: Some("no-such".to_owned()), ..Tuning::default() };
+        let plan = plan(&Measurement::default(), &Limits::default(), &tuning);
+        let granted = plan.apply(&near);
+        assert_eq!(granted.congestion_control, before);
+        assert_eq!(granted.refused[0].option, "congestion control");
+    }
+
+    #[test]
+    fn a_plan_may_be_set_again() {
+        let (near, _far) = connection();
+        let plan = planned(&Tuning { send_buffer: Some(65_536), ..Tuning::default() });
+        assert_eq!(plan.apply(&near), plan.apply(&near));
+    }
+}

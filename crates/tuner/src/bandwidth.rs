@@ -1,0 +1,175 @@
+//! Rates of links.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A rate, bits a second: 1 kbit/s to 1 Tbit/s (decimal prefixes).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Bandwidth(u64);
+
+/// Text or a number that is no [`Bandwidth`].
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum BandwidthError {
+    /// The text is not a number with a unit.
+    #[error("{0:?} is no rate; write a number of bits a second with a unit, such as 100mbit")]
+    Syntax(String),
+    /// No link is like that.
+    #[error("a link has a rate from 1kbit to 1000gbit")]
+    OutOfRange,
+}
+
+impl Bandwidth {
+    /// The slowest rate, 1 kbit/s.
+    pub const MIN: Self = Self(1_000);
+    /// The fastest rate, 1 Tbit/s.
+    pub const MAX: Self = Self(1_000_000_000_000);
+    /// 1 Gbit/s.
+    pub const GIGABIT: Self = Self(1_000_000_000);
+
+    /// A rate in bits a second.
+    ///
+    /// # Errors
+    /// [`BandwidthError::OutOfRange`].
+    pub const fn from_bits_per_second(bits: u64) -> Result<Self, BandwidthError> {
+        if bits < Self::MIN.0 || bits > Self::MAX.0 {
+            return Err(BandwidthError::OutOfRange);
+        }
+        Ok(Self(bits))
+    }
+
+    /// The nearest rate to so many bytes in so much time; [`Bandwidth::MAX`] for no time.
+    #[must_use]
+    pub fn of(bytes: u64, time: Duration) -> Self {
+        let bits = u128::from(bytes) * 8 * 1_000_000_000;
+        let rate = bits.checked_div(time.as_nanos()).unwrap_or(u128::MAX);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        Self(rate.clamp(Self::MIN.0, Self::MAX.0))
+    }
+
+    /// Bits a second.
+    #[must_use]
+    pub const fn bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// 10^6 bits a second.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people is a rounded number")]
+    pub fn mbit_per_second(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// Twice as much, as far as there is such a rate.
+    pub(crate) fn doubled(self) -> Self {
+        Self((self.0 * 2).min(Self::MAX.0))
+    }
+
+    /// Bytes that pass in a time, rounded up.
+    #[must_use]
+    pub fn bytes_in(self, time: Duration) -> u64 {
+        let bits = u128::from(self.0).saturating_mul(time.as_nanos());
+        u64::try_from(bits.div_ceil(8 * 1_000_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = BandwidthError;
+
+    /// A number, and `bit`, `kbit`, `mbit`, `gbit` or `tbit`, in any case; a fraction may be given, a
+    /// `/s` may follow.
+    fn from_str(text: &str) -> Result<Self, BandwidthError> {
+        let syntax = || BandwidthError::Syntax(text.to_owned());
+        let lower = text.trim().to_ascii_lowercase();
+        let plain = lower.strip_suffix("/s").unwrap_or(&lower);
+        let digits = plain.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let factor = match plain.get(digits.len()..).unwrap_or_default() {
+            "bit" => 1e0,
+            "kbit" => 1e3,
+            "mbit" => 1e6,
+            "gbit" => 1e9,
+            "tbit" => 1e12,
+            _ => return Err(syntax()),
+        };
+        let number: f64 = digits.trim_end().parse().map_err(|_| syntax())?;
+        let bits = number * factor;
+        if !bits.is_finite() {
+            return Err(BandwidthError::OutOfRange);
+        }
+        // A float that is cast to an integer saturates: what is out of range stays out of range.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+        Self::from_bits_per_second(bits.round() as u64)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            1_000_000_000.. => (1_000_000_000, "Gbit/s"),
+            1_000_000.. => (1_000_000, "Mbit/s"),
+            _ => (1_000, "kbit/s"),
+        };
+        let tenths = self.0 * 10 / unit;
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => write!(f, "{whole} {name}"),
+            (whole @ 100.., _) => write!(f, "{whole} {name}"),
+            (whole, tenth) => write!(f, "{whole}.{tenth} {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_a_number_with_a_unit() {
+        for (text, bits) in [
+            ("100mbit", 100_000_000),
+            ("1.5Gbit/s", 1_500_000_000),
+            (" 64 kbit ", 64_000),
+            ("1000gbit", 1_000_000_000_000),
+            ("1tbit", 1_000_000_000_000),
+            ("8000bit", 8000),
+        ] {
+            assert_eq!(text.parse::<Bandwidth>().map(Bandwidth::bits_per_second), Ok(bits));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_word() {
+        for text in ["", "mbit", "100", "fast", "100mb", "1e", "--3mbit"] {
+            assert_eq!(text.parse::<Bandwidth>(), Err(BandwidthError::Syntax(text.to_owned())));
+        }
+        for text in ["0mbit", "999bit", "-5mbit", "1001gbit", "NaNmbit", "1e300gbit", "infbit"] {
+            let refused = text.parse::<Bandwidth>();
+            assert!(refused.is_err(), "{text} is {refused:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_and_times_agree() {
+        let link = Bandwidth(100_000_000);
+        assert_eq!(link.bytes_in(Duration::from_millis(100)), 1_250_000);
+        assert_eq!(Bandwidth::of(1_250_000, Duration::from_millis(100)), link);
+        assert_eq!(Bandwidth::of(u64::MAX, Duration::ZERO), Bandwidth::MAX);
+        assert_eq!(Bandwidth::of(0, Duration::from_secs(1)), Bandwidth::MIN);
+        assert_eq!(Bandwidth::MAX.bytes_in(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn shown_as_people_write_it() {
+        for (bits, text) in [
+            (64_000, "64 kbit/s"),
+            (2_500_000, "2.5 Mbit/s"),
+            (100_000_000, "100 Mbit/s"),
+            (1_000_000_000, "1 Gbit/s"),
+            (2_500_000_000, "2.5 Gbit/s"),
+        ] {
+            assert_eq!(Bandwidth(bits).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What shows a limit, and the exact setting that lifts it.
+
+use std::time::Duration;
+
+use super::{Context, Limiter};
+use crate::interface::{Interface, Offload};
+use crate::limits::Autotuning;
+use crate::link::Measurement;
+use crate::plan::{Buffer, Row};
+use crate::size::Size;
+
+/// What the kernel counts for a byte of data.
+const BOOKKEEPING: u64 = 2;
+/// The Linux target refuses a longer command window.
+const MOST_COMMANDS: u64 = 512;
+
+impl Context<'_> {
+    pub(super) fn explain(&self, limiter: Limiter) -> (String, Option<String>) {
+        match limiter {
+            Limiter::Link => (self.full(), None),
+            Limiter::Loss => self.lossy(),
+            Limiter::CongestionWindow => (self.window(), None),
+            Limiter::SendBuffer => self.send_buffer(),
+            Limiter::PeerWindow => self.peer_window(),
+            Limiter::Solicitation => self.solicitation(),
+            Limiter::CommandWindow => self.command_window(),
+            Limiter::QueueDepth => self.queue_depth(),
+            Limiter::Target => (
+                "it has all the data and has not answered".to_owned(),
+                Some("look at its disks and its processor".to_owned()),
+            ),
+            Limiter::Source => (
+                "nothing was asked for".to_owned(),
+                Some("read faster, or read ahead further".to_owned()),
+            ),
+        }
+    }
+
+    fn full(&self) -> String {
+        let queue = self
+            .observation
+            .after
+            .smoothed_rtt
+            .zip(self.link.rtt)
+            .map(|(now, rtt)| now.saturating_sub(rtt.min));
+        match queue.filter(|queue| *queue >= Duration::from_millis(1)) {
+            Some(queue) => format!(
+                "{} arrive, {:.0} ms of data queue before its narrowest part",
+                self.goodput,
+                queue.as_secs_f64() * 1e3
+            ),
+            None => format!("{} of {} arrive", self.goodput, self.link.bandwidth),
+        }
+    }
+
+    fn lossy(&self) -> (String, Option<String>) {
+        let percent = self.loss().unwrap_or_default() * 100.0;
+        let is = |name: &String| name == "bbr";
+        let remedy = if self.plan.congestion_control.value.as_ref().is_some_and(is) {
+            "more connections share the loss"
+        } else if self.limits.allowed_congestion_controls.iter().any(is) {
+            "--congestion bbr does not take loss for a full queue"
+        } else {
+            "more connections share the loss, and modprobe tcp_bbr may bring a congestion control \
+             that copes"
+        };
+        (format!("{percent:.3} % of the segments were sent again"), Some(remedy.to_owned()))
+    }
+
+    fn window(&self) -> String {
+        let after = &self.observation.after;
+        let (Some(segments), Some(mss)) = (after.congestion_window, after.send_mss) else {
+            return "the kernel held data back and does not tell why".to_owned();
+        };
+        let in_flight = u64::from(segments).saturating_mul(mss.into());
+        let phase = match after.slow_start_threshold {
+            None => "it still doubles every round trip",
+            Some(_) => "it has met a loss before and grows slowly",
+        };
+        format!("{} may be in flight; {phase}", Size(in_flight))
+    }
+
+    fn send_buffer(&self) -> (String, Option<String>) {
+        let Autotuning { min, default, max } =
+            self.limits.tcp_wmem.unwrap_or(Autotuning { min: 4096, default: 16_384, max: 0 });
+        // What is permitted already must not shrink, and where it is the limit, it must grow.
+        let (evidence, least) = match self.plan.send_buffer.value {
+            Buffer::Autotuned => {
+                ("the kernel's tuning has reached its end".to_owned(), max.saturating_mul(2))
+            }
+            Buffer::Set(bytes) | Buffer::Forced(bytes) => {
+                (format!("{} are not enough", Size(bytes)), max)
+            }
+        };
+        let max = self.link.max_benefit().saturating_mul(BOOKKEEPING).max(least);
+        let remedy = format!(
+            "sysctl -w net.ipv4.tcp_wmem=\"{min} {default} {max}\" and --tune auto, or more connections"
+        );
+        (evidence, Some(remedy))
+    }
+
+    fn peer_window(&self) -> (String, Option<String>) {
+        let window = self.observation.after.peer_window.map(u64::from);
+        // The window there is was the limit: it must grow.
+        let need = self.link.max_benefit().max(window.unwrap_or(0).saturating_mul(2));
+        let max = need.saturating_mul(BOOKKEEPING);
+        let evidence = match window {
+            Some(window) => format!("the peer takes {} at a time", Size(window)),
+            None => "its window was full".to_owned(),
+        };
+        let remedy = format!(
+            "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {max}\"; or more connections"
+        );
+        (evidence, Some(remedy))
+    }
+
+    fn solicitation(&self) -> (String, Option<String>) {
+        let Some(terms) = self.measurement.terms else {
+            return ("data waited for an R2T".to_owned(), None);
+        };
+        let io_size = self.plan.io_size.value;
+        let trips = terms.round_trips(io_size);
+        let evidence =
+            format!("a write of {} waits for its R2Ts in {trips} round trips", Size(io_size));
+        // The first burst is never longer than the others.
+        let burst = terms.burst.max(io_size);
+        let remedy = format!(
+            "on the target, InitialR2T=No, FirstBurstLength={io_size} and MaxBurstLength={burst} \
+             (LIO: param/ of the portal group)"
+        );
+        (evidence, (trips > 1).then_some(remedy))
+    }
+
+    fn command_window(&self) -> (String, Option<String>) {
+        let window = self.measurement.terms.and_then(|terms| terms.window).unwrap_or(1);
+        let trips =
+            self.measurement.terms.map_or(1, |terms| terms.round_trips(self.plan.io_size.value));
+        let wanted = self
+            .link
+            .max_benefit()
+            .saturating_mul(trips)
+            .div_ceil(self.plan.io_size.value.max(1))
+            .max(u64::from(window) * 2)
+            .min(MOST_COMMANDS);
+        let evidence = format!("the target takes {window} commands at a time");
+        let remedy = if wanted > window.into() {
+            format!(
+                "longer ones (--io-size), more sessions, or on the target a window of {wanted} (LIO: \
+                 attrib/default_cmdsn_depth)"
+            )
+        } else {
+            "longer ones (--io-size), or more sessions".to_owned()
+        };
+        (evidence, Some(remedy))
+    }
+
+    fn queue_depth(&self) -> (String, Option<String>) {
+        let depth = self.plan.queue_depth.value;
+        let evidence = "all that was handed in is on its way".to_owned();
+        let full = self.is_full();
+        (evidence, (!full).then(|| format!("hand in more at once (--queue-depth above {depth})")))
+    }
+}
+
+/// What is worth knowing of the path, whatever the limit.
+pub(super) fn remarks(measurement: &Measurement, interface: Option<&Interface>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let own = interface.and_then(|interface| interface.mtu);
+    if let Some(mtu) = measurement.path_mtu {
+        rows.push(Row {
+            name: "path MTU",
+            value: format!("{mtu} bytes"),
+            reason: match own {
+                Some(own) if mtu < own.min(1500) => {
+                    format!("less than the {own} of this end: a tunnel on the way? each segment costs more")
+                }
+                Some(own) if mtu <= 1500 && own > 1500 => {
+                    format!("this end could send {own}: jumbo frames need every part of the path")
+                }
+                Some(_) | None => "as long as both ends and the path take".to_owned(),
+            },
+        });
+    }
+    let Some(interface) = interface else { return rows };
+    rows.push(offloads(interface));
+    rows
+}
+
+fn offloads(interface: &Interface) -> Row {
+    let active = interface.offload.names_of_active();
+    let name = &interface.name;
+    let (value, reason) = if interface.offload == Offload::default() {
+        ("unknown".to_owned(), format!("{name} does not tell"))
+    } else if active.is_empty() {
+        ("none".to_owned(), format!("of {name}; each segment is work for this processor"))
+    } else {
+        let off: Vec<_> = active.iter().map(|name| format!("{name} off")).collect();
+        let reason = format!(
+            "of {name}; on a virtual interface they may cost throughput: compare with ethtool -K \
+             {name} {}",
+            off.join(" ")
+        );
+        (active.join(" "), reason)
+    };
+    Row { name: "offloads", value, reason }
+}

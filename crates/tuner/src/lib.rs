@@ -1,0 +1,41 @@
+//! A plan for TCP and for the transfers above it, from what is measured on a link.
+//!
+//! | from | comes |
+//! |---|---|
+//! | [`TcpInfo`], [`Rtt`]: what the kernel and pings tell | [`Measurement`] |
+//! | the user's word | [`Tuning`] |
+//! | what this host permits | [`Limits`] |
+//! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
+//! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
+//! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
+//!
+//! Nothing here knows a protocol above TCP: transfers are commands that move bytes, some of them
+//! unasked, the rest when the peer asks for it.
+
+mod apply;
+mod bandwidth;
+mod diagnosis;
+mod interface;
+mod limits;
+mod link;
+mod plan;
+mod policy;
+mod rtt;
+mod size;
+mod sys;
+mod table;
+mod tcp_info;
+mod transfers;
+mod tuning;
+
+pub use apply::{Granted, Refusal, send_with_more_to_come};
+pub use bandwidth::{Bandwidth, BandwidthError};
+pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
+pub use interface::{Interface, Offload};
+pub use limits::{Autotuning, Limits};
+pub use link::{Basis, Link, Measurement};
+pub use plan::{Buffer, Choice, Offer, Plan, Row, plan};
+pub use rtt::Rtt;
+pub use tcp_info::TcpInfo;
+pub use transfers::Terms;
+pub use tuning::{Policy, Sends, Tuning, UnknownPolicy};

@@ -1,0 +1,213 @@
+//! The plan: every number with its reason.
+
+use std::fmt;
+
+use crate::limits::Limits;
+use crate::link::{Link, Measurement};
+use crate::policy;
+use crate::size::Size;
+use crate::table;
+use crate::transfers::Terms;
+use crate::tuning::{Policy, Sends, Tuning};
+
+/// A value, and why it is that.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Choice<T> {
+    /// The value.
+    pub value: T,
+    /// Why, as a sentence without its full stop.
+    pub reason: String,
+}
+
+impl<T> Choice<T> {
+    pub(crate) fn new(value: T, reason: impl Into<String>) -> Self {
+        Self { value, reason: reason.into() }
+    }
+}
+
+/// How a socket buffer gets its size.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Buffer {
+    /// The kernel tunes it; nothing is set.
+    Autotuned,
+    /// So many bytes of data, within what any user may ask for (`SO_SNDBUF`, `SO_RCVBUF`).
+    Set(u64),
+    /// So many bytes of data, beyond that (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
+    Forced(u64),
+}
+
+/// What to propose to the peer about transfers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Offer {
+    /// Whether the peer must ask for the first bytes of a write (InitialR2T).
+    pub initial_request: bool,
+    /// Bytes that go without being asked for (FirstBurstLength).
+    pub first_burst: u32,
+    /// Bytes the peer may ask for at once (MaxBurstLength).
+    pub burst: u32,
+    /// How many such questions may be open for one write (MaxOutstandingR2T).
+    pub bursts_at_once: u16,
+}
+
+/// What the tuner has decided, and why.
+///
+/// Printed, it is a table of names, values and reasons.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Who decided.
+    pub policy: Policy,
+    /// The link it is made for.
+    pub link: Link,
+    /// The send buffer of each connection.
+    pub send_buffer: Choice<Buffer>,
+    /// The receive buffer of each connection; it counts only if it is set before the connection is
+    /// made.
+    pub receive_buffer: Choice<Buffer>,
+    /// Whether small segments go at once (`TCP_NODELAY`), or wait for an acknowledgement (Nagle).
+    pub no_delay: Choice<bool>,
+    /// How much goes into one system call.
+    pub sends: Choice<Sends>,
+    /// Whether a system call that has more behind it says so (`MSG_MORE`), so that no short segment
+    /// goes out between two of them.
+    pub cork: Choice<bool>,
+    /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
+    /// buffer.
+    pub not_sent_low_water: Choice<Option<u32>>,
+    /// The congestion control; `None` is the kernel's own choice.
+    pub congestion_control: Choice<Option<String>>,
+    /// How many connections the link needs, 1 to 16.
+    pub connections: Choice<u32>,
+    /// What the transfers were fitted to.
+    pub terms: Terms,
+    /// How many bytes each connection should have on the link: what the link holds, as far as one
+    /// connection reaches.
+    pub in_flight: u64,
+    /// Bytes of one transfer.
+    pub io_size: Choice<u64>,
+    /// Transfers under way on each connection.
+    pub queue_depth: Choice<u32>,
+    /// What to propose to the peer.
+    pub offer: Choice<Offer>,
+}
+
+/// Makes the plan for a link.
+///
+/// Whatever is unknown, nonsense or not permitted, there is a plan: at worst it leaves everything to
+/// the kernel and says so. It grows with round-trip time and bandwidth, and stays within the limits.
+///
+/// ```
+/// use std::time::Duration;
+/// use iscsi_tuner::{Buffer, Limits, Measurement, Rtt, Tuning, plan};
+///
+/// let mut measurement = Measurement::default();
+/// measurement.rtt = Some(Rtt::first(Duration::from_millis(100)));
+/// let mut tuning = Tuning::default();
+/// tuning.bandwidth = Some("100mbit".parse()?);
+/// let plan = plan(&measurement, &Limits::default(), &tuning);
+/// assert_eq!(plan.send_buffer.value, Buffer::Autotuned);
+/// println!("{plan}");
+/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// ```
+#[must_use]
+pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan {
+    policy::decide(measurement, limits, tuning)
+}
+
+/// A line of a table for people.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Row {
+    /// What it is about.
+    pub name: &'static str,
+    /// The value.
+    pub value: String,
+    /// Why it is that, or what to do about it.
+    pub reason: String,
+}
+
+impl Plan {
+    /// The queue for transfers of another size than the plan's.
+    #[must_use]
+    pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
+        policy::queue_depth(&self.terms, &self.terms.shape_of(io_size, self.in_flight))
+    }
+
+    /// The plan as lines for people, in the order in which they matter.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let link = Row {
+            name: "link",
+            value: self.link.bandwidth.to_string(),
+            reason: self.link.describe(),
+        };
+        let rtt = self.link.rtt.map_or_else(|| "unknown".to_owned(), |rtt| rtt.to_string());
+        let policy = Row { name: "policy", value: self.policy.to_string(), reason: rtt };
+        vec![
+            policy,
+            link,
+            row("send buffer", &self.send_buffer, Buffer::to_string),
+            row("receive buffer", &self.receive_buffer, Buffer::to_string),
+            row("small segments", &self.no_delay, |no_delay| {
+                if *no_delay { "at once" } else { "Nagle" }.to_owned()
+            }),
+            row("sends", &self.sends, |sends| {
+                match sends {
+                    Sends::OnePage => "one page",
+                    Sends::ManyPages => "many pages",
+                }
+                .to_owned()
+            }),
+            row("cork", &self.cork, |cork| if *cork { "on" } else { "off" }.to_owned()),
+            row("not-sent low water", &self.not_sent_low_water, |bytes| {
+                bytes.map_or_else(|| "none".to_owned(), |bytes| Size(bytes.into()).to_string())
+            }),
+            row("congestion control", &self.congestion_control, |name| {
+                name.clone().unwrap_or_else(|| "the kernel's".to_owned())
+            }),
+            row("connections", &self.connections, u32::to_string),
+            row("I/O size", &self.io_size, |bytes| Size(*bytes).to_string()),
+            row("queue depth", &self.queue_depth, u32::to_string),
+            row("offer", &self.offer, Offer::to_string),
+        ]
+    }
+}
+
+fn row<T>(name: &'static str, choice: &Choice<T>, show: impl Fn(&T) -> String) -> Row {
+    Row { name, value: show(&choice.value), reason: choice.reason.clone() }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        table::write(f, &self.rows())
+    }
+}
+
+impl Buffer {
+    /// The bytes, if they are set.
+    #[must_use]
+    pub const fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Autotuned => None,
+            Self::Set(bytes) | Self::Forced(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Autotuned => f.write_str("autotuned"),
+            Self::Set(bytes) => write!(f, "{}", Size(*bytes)),
+            Self::Forced(bytes) => write!(f, "{} forced", Size(*bytes)),
+        }
+    }
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { initial_request, first_burst, burst, bursts_at_once } = *self;
+        let asked = if initial_request { "asked for" } else { "unasked" };
+        let (first_burst, burst) = (Size(first_burst.into()), Size(burst.into()));
+        write!(f, "{first_burst} {asked}, then {bursts_at_once} x {burst}")
+    }
+}

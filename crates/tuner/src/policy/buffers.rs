@@ -1,0 +1,145 @@
+//! Socket buffers: left to the kernel, or set.
+
+use crate::limits::{Autotuning, Limits};
+use crate::link::Link;
+use crate::plan::{Buffer, Choice};
+use crate::size::Size;
+
+/// One direction's limits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    /// The sysctls of this direction.
+    cap_name: &'static str,
+    range_name: &'static str,
+    range: Autotuning,
+    /// Bytes of data that any user may ask for.
+    cap: u64,
+    may_force: bool,
+    /// Bytes of data in flight that the kernel's own tuning reaches.
+    pub(super) reach: u64,
+}
+
+/// What Linux comes with.
+const STOCK_SEND: Autotuning = Autotuning { min: 4096, default: 16_384, max: 4 << 20 };
+const STOCK_RECEIVE: Autotuning = Autotuning { min: 4096, default: 131_072, max: 6 << 20 };
+/// Half of a buffer's memory is data: the kernel counts what a segment costs, and what a window
+/// promises.
+const DATA_SHARE: u64 = 2;
+/// No link needs more, and a mistake must not eat the memory.
+const MOST: u64 = 1 << 30;
+const LEAST: u64 = 4096;
+/// The most that is taken by force without being asked.
+const MOST_FORCED: u64 = 64 << 20;
+
+impl Side {
+    pub(super) fn send(limits: &Limits) -> Self {
+        let range = limits.tcp_wmem.unwrap_or(STOCK_SEND);
+        Self::new(("net.core.wmem_max", "net.ipv4.tcp_wmem"), range, limits.wmem_max, limits)
+    }
+
+    pub(super) fn receive(limits: &Limits) -> Self {
+        let range = limits.tcp_rmem.unwrap_or(STOCK_RECEIVE);
+        Self::new(("net.core.rmem_max", "net.ipv4.tcp_rmem"), range, limits.rmem_max, limits)
+    }
+
+    fn new(
+        (cap_name, range_name): (&'static str, &'static str),
+        range: Autotuning,
+        cap: Option<u64>,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            cap_name,
+            range_name,
+            range,
+            // What is not known is not relied upon.
+            cap: cap.unwrap_or(0),
+            may_force: limits.may_force,
+            reach: range.max / DATA_SHARE,
+        }
+    }
+
+    /// Left to the kernel as far as that reaches; beyond, set if that is more.
+    pub(super) fn beyond_autotuning(&self, link: &Link, memory: Option<u64>) -> Choice<Buffer> {
+        let Some(need) = need(link) else { return not_measured() };
+        if need <= self.reach.min(memory.unwrap_or(u64::MAX)) {
+            let reach = Size(self.reach);
+            let reason = format!("the link needs {}, the kernel reaches {reach}", Size(need));
+            return Choice::new(Buffer::Autotuned, reason);
+        }
+        self.fixed(link, memory)
+    }
+
+    /// Of the size that the link needs, unless the kernel's own tuning would reach further than what
+    /// may be set.
+    pub(super) fn fixed(&self, link: &Link, memory: Option<u64>) -> Choice<Buffer> {
+        let Some(need) = need(link) else { return not_measured() };
+        if let Some(memory) = memory.filter(|memory| *memory < need) {
+            return self.restricted(need, memory.max(LEAST));
+        }
+        if need <= self.cap {
+            return Choice::new(Buffer::Set(need), format!("the link needs {}", Size(need)));
+        }
+        if self.may_force {
+            return self.forced(need);
+        }
+        if self.cap >= self.reach {
+            let reason = format!("the most permitted; {}", self.more_for(need));
+            return Choice::new(Buffer::Set(self.cap), reason);
+        }
+        let reason = format!(
+            "the kernel reaches {}, more than the {} that may be set; {}",
+            Size(self.reach),
+            Size(self.cap),
+            self.more_for(need)
+        );
+        Choice::new(Buffer::Autotuned, reason)
+    }
+
+    fn forced(&self, need: u64) -> Choice<Buffer> {
+        if need <= MOST_FORCED {
+            let reason = format!("the link needs {}, beyond {}", Size(need), self.cap_name);
+            return Choice::new(Buffer::Forced(need), reason);
+        }
+        let reason = format!("the link needs {}; more connections bring more", Size(need));
+        Choice::new(Buffer::Forced(MOST_FORCED.max(self.cap).max(self.reach)), reason)
+    }
+
+    /// Memory is short: the most that may be had. The kernel's own tuning would not keep to it.
+    fn restricted(&self, need: u64, memory: u64) -> Choice<Buffer> {
+        let reason = format!("the link needs {}, memory allows {}", Size(need), Size(memory));
+        match memory {
+            _ if memory <= self.cap => Choice::new(Buffer::Set(memory), reason),
+            _ if self.may_force => Choice::new(Buffer::Forced(memory), reason),
+            _ if memory >= self.reach * DATA_SHARE => Choice::new(Buffer::Autotuned, reason),
+            _ => Choice::new(Buffer::Set(self.cap), reason),
+        }
+    }
+
+    /// What would lift the limit.
+    fn more_for(&self, need: u64) -> String {
+        let Autotuning { min, default, .. } = self.range;
+        let max = need.saturating_mul(DATA_SHARE);
+        format!("for {}: sysctl -w {}=\"{min} {default} {max}\"", Size(need), self.range_name)
+    }
+}
+
+/// What the link needs, once that is known.
+fn need(link: &Link) -> Option<u64> {
+    link.rtt.map(|_| link.max_benefit().min(MOST))
+}
+
+fn not_measured() -> Choice<Buffer> {
+    Choice::new(Buffer::Autotuned, "the round-trip time is not measured yet")
+}
+
+/// A buffer by the user's word.
+pub(super) fn asked_for(bytes: u64) -> Choice<Buffer> {
+    let granted = bytes.clamp(LEAST, MOST);
+    let reason = if granted == bytes {
+        "as asked for".to_owned()
+    } else {
+        format!("as near to the {bytes} bytes asked for as makes sense")
+    };
+    Choice::new(Buffer::Set(granted), reason)
+}

@@ -1,0 +1,248 @@
+//! What the kernel tells of a TCP connection (`TCP_INFO`).
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use crate::bandwidth::Bandwidth;
+use crate::sys;
+
+/// A reading of `TCP_INFO`; `None` wherever this kernel does not tell.
+///
+/// Times that add up and counters run from the beginning of the connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub smoothed_rtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rtt_deviation: Option<Duration>,
+    /// The smallest round-trip time of the last minutes.
+    pub min_rtt: Option<Duration>,
+    /// Longest segment that is sent, bytes of payload.
+    pub send_mss: Option<u32>,
+    /// Longest packet that the path takes, bytes.
+    pub path_mtu: Option<u32>,
+    /// Congestion window, segments.
+    pub congestion_window: Option<u32>,
+    /// Where slow start ends, segments; `None` while no loss has set it.
+    pub slow_start_threshold: Option<u32>,
+    /// Segments sent and not acknowledged.
+    pub segments_in_flight: Option<u32>,
+    /// Segments sent again.
+    pub segments_retransmitted: Option<u32>,
+    /// Segments sent, all kinds.
+    pub segments_sent: Option<u32>,
+    /// Segments received, all kinds.
+    pub segments_received: Option<u32>,
+    /// Segments with data sent.
+    pub data_segments_sent: Option<u32>,
+    /// The latest estimate of the rate at which data arrives at the peer.
+    pub delivery_rate: Option<Bandwidth>,
+    /// Whether that estimate was made while there was too little to send.
+    pub delivery_rate_app_limited: Option<bool>,
+    /// How long there was something to send or to be acknowledged.
+    pub busy: Option<Duration>,
+    /// How long, within that, the peer's receive window was the limit.
+    pub receive_window_limited: Option<Duration>,
+    /// How long, within that, the send buffer was the limit.
+    pub send_buffer_limited: Option<Duration>,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acknowledged: Option<u64>,
+    /// Bytes received.
+    pub bytes_received: Option<u64>,
+    /// Bytes in the send buffer that have not been sent.
+    pub bytes_not_sent: Option<u32>,
+    /// The window that the peer offers, bytes.
+    pub peer_window: Option<u32>,
+    /// The window that is offered to the peer, bytes.
+    pub receive_window: Option<u32>,
+    /// Whether both ends take selective acknowledgements (RFC 2018).
+    pub selective_acknowledgement: Option<bool>,
+    /// Whether both ends send timestamps (RFC 7323).
+    pub timestamps: Option<bool>,
+    /// Whether both ends scale their windows (RFC 7323); without, 64 KiB is the most in flight.
+    pub window_scaling: Option<bool>,
+}
+
+impl TcpInfo {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// What the kernel says: the socket is no TCP socket, or the option is not known.
+    pub fn read(socket: &impl AsFd) -> io::Result<Self> {
+        let mut bytes = [0; LONGEST];
+        let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;
+        Ok(Self::parse(bytes.get(..len).unwrap_or_default()))
+    }
+
+    /// Reads the structure `tcp_info` as Linux lays it out: new fields come at the end, so what a
+    /// kernel does not know is missing there.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Self {
+        let at = Layout(bytes);
+        let options = at.byte(5);
+        let option = |mask: u8| options.map(|options| options & mask != 0);
+        Self {
+            smoothed_rtt: at.micros32(68),
+            rtt_deviation: at.micros32(72),
+            // 2^32 - 1 before the first sample.
+            min_rtt: at.word(148).filter(|min| *min != u32::MAX).map(micros),
+            send_mss: at.word(16),
+            path_mtu: at.word(60),
+            congestion_window: at.word(80),
+            slow_start_threshold: at.word(76).filter(|threshold| *threshold < 0x7fff_ffff),
+            segments_in_flight: at.word(24),
+            segments_retransmitted: at.word(100),
+            segments_sent: at.word(136),
+            segments_received: at.word(140),
+            data_segments_sent: at.word(156),
+            delivery_rate: at
+                .long(160)
+                .filter(|rate| *rate > 0)
+                .map(|rate| Bandwidth::of(rate, Duration::from_secs(1))),
+            delivery_rate_app_limited: at
+                .byte(7)
+                .filter(|_| bytes.len() >= 168)
+                .map(|bits| bits & 1 != 0),
+            busy: at.micros64(168),
+            receive_window_limited: at.micros64(176),
+            send_buffer_limited: at.micros64(184),
+            bytes_acknowledged: at.long(120),
+            bytes_received: at.long(128),
+            bytes_not_sent: at.word(144),
+            peer_window: at.word(228),
+            receive_window: at.word(232).filter(|window| *window > 0),
+            selective_acknowledgement: option(0b0010),
+            timestamps: option(0b0001),
+            window_scaling: option(0b0100),
+        }
+    }
+
+    /// The share of data segments that had to be sent again, 0 to 1, since an earlier reading of
+    /// the same connection; `None` if too few were sent to tell.
+    #[must_use]
+    pub fn loss_since(&self, earlier: &Self) -> Option<f64> {
+        const ENOUGH: u32 = 1000;
+        let sent = self.data_segments_sent?.wrapping_sub(earlier.data_segments_sent.unwrap_or(0));
+        let again =
+            self.segments_retransmitted?.wrapping_sub(earlier.segments_retransmitted.unwrap_or(0));
+        (sent >= ENOUGH).then(|| (f64::from(again) / f64::from(sent)).min(1.0))
+    }
+}
+
+/// More than any kernel has to tell.
+const LONGEST: usize = 512;
+
+/// The structure, with the fields that are there; offsets are Linux's.
+struct Layout<'a>(&'a [u8]);
+
+impl Layout<'_> {
+    fn byte(&self, offset: usize) -> Option<u8> {
+        self.0.get(offset).copied()
+    }
+
+    fn word(&self, offset: usize) -> Option<u32> {
+        self.0.get(offset..offset + 4)?.try_into().ok().map(u32::from_ne_bytes)
+    }
+
+    fn long(&self, offset: usize) -> Option<u64> {
+        self.0.get(offset..offset + 8)?.try_into().ok().map(u64::from_ne_bytes)
+    }
+
+    fn micros32(&self, offset: usize) -> Option<Duration> {
+        self.word(offset).map(micros)
+    }
+
+    fn micros64(&self, offset: usize) -> Option<Duration> {
+        self.long(offset).map(Duration::from_micros)
+    }
+}
+
+fn micros(count: u32) -> Duration {
+    Duration::from_micros(count.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A structure in which each 32-bit word holds its own offset.
+    fn numbered(len: u8) -> Vec<u8> {
+        (0..len).step_by(4).flat_map(|offset| u32::from(offset).to_ne_bytes()).collect()
+    }
+
+    fn long(low: u32, high: u32) -> u64 {
+        let [low, high] = [low, high].map(u32::to_ne_bytes);
+        u64::from_ne_bytes([low, high].concat().try_into().unwrap())
+    }
+
+    #[test]
+    fn fields_are_where_linux_puts_them() {
+        let info = TcpInfo::parse(&numbered(240));
+        assert_eq!(info.send_mss, Some(16));
+        assert_eq!(info.segments_in_flight, Some(24));
+        assert_eq!(info.path_mtu, Some(60));
+        assert_eq!(info.smoothed_rtt, Some(Duration::from_micros(68)));
+        assert_eq!(info.rtt_deviation, Some(Duration::from_micros(72)));
+        assert_eq!((info.slow_start_threshold, info.congestion_window), (Some(76), Some(80)));
+        assert_eq!(info.segments_retransmitted, Some(100));
+        assert_eq!(info.bytes_acknowledged, Some(long(120, 124)));
+        assert_eq!(info.bytes_received, Some(long(128, 132)));
+        assert_eq!((info.segments_sent, info.segments_received), (Some(136), Some(140)));
+        assert_eq!(info.bytes_not_sent, Some(144));
+        assert_eq!(info.min_rtt, Some(Duration::from_micros(148)));
+        assert_eq!(info.data_segments_sent, Some(156));
+        assert_eq!(info.busy, Some(Duration::from_micros(long(168, 172))));
+        assert_eq!(info.receive_window_limited, Some(Duration::from_micros(long(176, 180))));
+        assert_eq!(info.send_buffer_limited, Some(Duration::from_micros(long(184, 188))));
+        assert_eq!((info.peer_window, info.receive_window), (Some(228), Some(232)));
+    }
+
+    #[test]
+    fn flags_are_bits() {
+        let mut bytes = numbered(240);
+        (bytes[5], bytes[7]) = (0b0101, 1);
+        let info = TcpInfo::parse(&bytes);
+        assert_eq!(info.timestamps, Some(true));
+        assert_eq!(info.selective_acknowledgement, Some(false));
+        assert_eq!(info.window_scaling, Some(true));
+        assert_eq!(info.delivery_rate_app_limited, Some(true));
+    }
+
+    #[test]
+    fn values_that_mean_nothing_yet_are_none() {
+        let mut bytes = vec![0; 240];
+        bytes[148..152].fill(0xff);
+        bytes[76..80].copy_from_slice(&0x7fff_ffff_u32.to_ne_bytes());
+        let info = TcpInfo::parse(&bytes);
+        assert_eq!((info.min_rtt, info.slow_start_threshold), (None, None));
+        assert_eq!((info.delivery_rate, info.receive_window), (None, None));
+    }
+
+    #[test]
+    fn a_kernel_that_tells_less_leaves_the_rest_open() {
+        let whole = numbered(240);
+        for len in 0..=whole.len() {
+            let info = TcpInfo::parse(&whole[..len]);
+            assert_eq!(info.send_mss.is_some(), len >= 20);
+            assert_eq!(info.delivery_rate.is_some(), len >= 168);
+            assert_eq!(info.busy.is_some(), len >= 176);
+            assert_eq!(info.peer_window.is_some(), len >= 232);
+        }
+        assert_eq!(TcpInfo::parse(&[]), TcpInfo::default());
+    }
+
+    #[test]
+    fn loss_is_a_share_of_what_was_sent_since() {
+        let reading = |sent, again| TcpInfo {
+            data_segments_sent: Some(sent),
+            segments_retransmitted: Some(again),
+            ..TcpInfo::default()
+        };
+        assert_eq!(reading(3000, 30).loss_since(&reading(1000, 10)), Some(0.01));
+        assert_eq!(reading(1500, 30).loss_since(&reading(1000, 10)), None);
+        // The counters go round.
+        assert_eq!(reading(1000, 0).loss_since(&reading(u32::MAX - 999, 0)), Some(0.0));
+        assert_eq!(TcpInfo::default().loss_since(&TcpInfo::default()), None);
+    }
+}

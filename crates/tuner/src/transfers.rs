@@ -1,0 +1,160 @@
+//! The transfers above TCP: how many round trips one takes, how long one should be, and how many
+//! should be under way.
+//!
+//! ```text
+//! round trips of a write = 1 + ceil((length - unsolicited) / (burst x bursts at once))
+//! bytes in flight       >= bandwidth x round-trip time x round trips
+//! ```
+
+use crate::size::Size;
+
+/// What the two ends agreed about transfers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Terms {
+    /// Bytes of a write that go without being asked for.
+    pub unsolicited: u64,
+    /// Bytes that the peer asks for at once, not 0.
+    pub burst: u64,
+    /// How many such questions it may have open for one write, not 0.
+    pub bursts_at_once: u32,
+    /// How many commands the peer takes at once; `None` if it has not said.
+    pub window: Option<u32>,
+}
+
+impl Default for Terms {
+    /// The defaults of RFC 7143 §13, and the window of the Linux target.
+    fn default() -> Self {
+        Self { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) }
+    }
+}
+
+/// How long a transfer is, and how many are under way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) io_size: u64,
+    pub(crate) depth: u64,
+    pub(crate) round_trips: u64,
+}
+
+/// Short ones keep the last round trips short, long ones are fewer commands.
+const SIZES: [u64; 6] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+/// Where round trips cost nothing.
+const LOCAL: u64 = 1 << 20;
+/// As much is under way even on the shortest link, so that neither end waits for the other.
+const LEAST_UNDER_WAY: u64 = 8 << 20;
+/// The most that is under way: whoever copies holds it in memory twice.
+const MOST_UNDER_WAY: u64 = 64 << 20;
+const SHALLOWEST: u64 = 2;
+const DEEPEST: u64 = 256;
+
+impl Terms {
+    /// The round trips of a write of so many bytes.
+    #[must_use]
+    pub fn round_trips(&self, length: u64) -> u64 {
+        let round = self.burst.max(1).saturating_mul(self.bursts_at_once.max(1).into());
+        1 + length.saturating_sub(self.unsolicited).div_ceil(round)
+    }
+
+    /// As many commands as may be under way.
+    fn deepest(&self) -> u64 {
+        self.window.map_or(DEEPEST, |window| u64::from(window).clamp(1, DEEPEST))
+    }
+
+    /// What must be under way in writes of that size, so that `in_flight` bytes are on the link: half
+    /// as much again, because bursts do not come evenly.
+    fn under_way(&self, io_size: u64, in_flight: u64) -> u64 {
+        let busy = in_flight.saturating_mul(self.round_trips(io_size)).saturating_mul(3) / 2;
+        busy.clamp(LEAST_UNDER_WAY, MOST_UNDER_WAY)
+    }
+
+    /// The queue of writes of that size, within the command window.
+    pub(crate) fn shape_of(&self, io_size: u64, in_flight: u64) -> Shape {
+        let io_size = io_size.max(1);
+        let wanted = self.under_way(io_size, in_flight).div_ceil(io_size);
+        let depth = wanted.max(SHALLOWEST).min(self.deepest());
+        Shape { io_size, depth, round_trips: self.round_trips(io_size) }
+    }
+
+    /// The shortest writes that fill the link within the command window; if none do, those that
+    /// fill it most.
+    pub(crate) fn shape_for(&self, in_flight: u64, is_local: bool) -> Shape {
+        if is_local {
+            return self.shape_of(LOCAL, in_flight);
+        }
+        let shapes = SIZES.map(|io_size| self.shape_of(io_size, in_flight));
+        let enough = |shape: &&Shape| {
+            shape.depth * shape.io_size >= self.under_way(shape.io_size, in_flight)
+        };
+        let most = |shape: &&Shape| {
+            // Of equals the shorter.
+            (shape.depth * shape.io_size / shape.round_trips, u64::MAX - shape.io_size)
+        };
+        let chosen = shapes.iter().find(enough).or_else(|| shapes.iter().max_by_key(most));
+        chosen.copied().unwrap_or_else(|| self.shape_of(LOCAL, in_flight))
+    }
+}
+
+impl Shape {
+    /// What can be on the link at once.
+    pub(crate) const fn in_flight(&self) -> u64 {
+        self.depth * self.io_size / self.round_trips
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match self.round_trips {
+            1 => format!("{} under way, one round trip a write", Size(self.depth * self.io_size)),
+            trips => {
+                format!(
+                    "{} under way, {trips} round trips a write",
+                    Size(self.depth * self.io_size)
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The default keys of the Linux target.
+    const LIO: Terms =
+        Terms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
+
+    #[test]
+    fn a_write_takes_a_round_trip_for_each_round_of_bursts() {
+        assert_eq!([0, 65_536, 65_537, 1 << 20].map(|len| LIO.round_trips(len)), [1, 1, 2, 5]);
+        let asked = Terms { unsolicited: 0, bursts_at_once: 4, ..LIO };
+        assert_eq!([1, 1 << 20, (1 << 20) + 1].map(|len| asked.round_trips(len)), [2, 2, 3]);
+    }
+
+    #[test]
+    fn nonsense_terms_are_survived() {
+        let nothing = Terms { unsolicited: 0, burst: 0, bursts_at_once: 0, window: Some(0) };
+        assert_eq!(nothing.round_trips(4), 5);
+        let shape = nothing.shape_for(u64::MAX, false);
+        assert_eq!(shape.depth, 1);
+        assert!(shape.io_size > 0);
+    }
+
+    #[test]
+    fn writes_grow_when_the_window_is_short() {
+        let narrow = Terms { window: Some(4), ..LIO };
+        assert!(narrow.shape_for(1 << 20, false).io_size > LIO.shape_for(1 << 20, false).io_size);
+    }
+
+    #[test]
+    fn where_round_trips_cost_nothing_commands_are_few() {
+        assert_eq!(LIO.shape_for(10_000, true).io_size, 1 << 20);
+        assert_eq!(LIO.shape_for(10_000, true).depth, 8);
+    }
+
+    #[test]
+    fn the_link_is_full_whenever_the_window_allows() {
+        for in_flight in [100_000, 1_250_000, 2_500_000, 5_000_000] {
+            let shape = LIO.shape_for(in_flight, false);
+            assert!(shape.in_flight() >= in_flight, "{in_flight}: {shape:?}");
+            assert!(shape.depth <= 64);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the user asks of the tuner.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::bandwidth::Bandwidth;
+
+/// What the user asks for; the default leaves everything to the tuner.
+///
+/// ```
+/// use iscsi_tuner::{Policy, Tuning};
+///
+/// let mut tuning = Tuning::default();
+/// tuning.policy = Policy::Autotune;
+/// tuning.bandwidth = Some("100mbit".parse()?);
+/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Tuning {
+    /// Who decides.
+    pub policy: Policy,
+    /// The rate of the narrowest part of the link, if it is known.
+    pub bandwidth: Option<Bandwidth>,
+    /// The most memory that one socket buffer may take, bytes; `None` is as much as it needs.
+    pub memory: Option<u64>,
+    /// A send buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
+    pub send_buffer: Option<u64>,
+    /// A receive buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
+    pub receive_buffer: Option<u64>,
+    /// Whether small segments are sent at once (`TCP_NODELAY`) or held back (Nagle).
+    pub no_delay: Option<bool>,
+    /// How much goes into one system call.
+    pub sends: Option<Sends>,
+    /// The congestion control by its name.
+    pub congestion_control: Option<String>,
+}
+
+/// Who decides about the socket.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Policy {
+    /// The kernel tunes buffers as far as it reaches; beyond, the tuner sets them if that is more.
+    #[default]
+    Auto,
+    /// Buffers of the size that the link needs, wherever that is no less than the kernel's tuning
+    /// would reach.
+    Static,
+    /// The kernel tunes all buffers.
+    Autotune,
+    /// The recommended scheme of Y. Zhang and M. H. MacGregor, "Tuning Open-iSCSI for Operation over
+    /// WAN Links" (2011): by round-trip time, its stability, and memory.
+    Thesis,
+    /// Nothing is set but `TCP_NODELAY`.
+    Off,
+}
+
+/// How much goes into one system call.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Sends {
+    /// At most one page of 4096 bytes.
+    OnePage,
+    /// As many pages, and as many PDUs, as the kernel takes.
+    #[default]
+    ManyPages,
+}
+
+/// Text that names no [`Policy`].
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{0:?} is no way to tune; there are auto, static, autotune, thesis and off")]
+pub struct UnknownPolicy(String);
+
+impl Policy {
+    /// All policies.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Static, Self::Autotune, Self::Thesis, Self::Off];
+
+    /// The policy's name, as users write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Static => "static",
+            Self::Autotune => "autotune",
+            Self::Thesis => "thesis",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let named = Self::ALL.into_iter().find(|policy| policy.name() == text);
+        named.ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_go_by_name() {
+        for policy in Policy::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        assert_eq!("fast".parse::<Policy>(), Err(UnknownPolicy("fast".to_owned())));
+    }
+}
