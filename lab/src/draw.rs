@@ -5,7 +5,8 @@
 //!
 //! - Figures with the parameters `variant` and `send_buffer` (a number of bytes, or `auto`) form a
 //!   grid: for each round-trip time a table and a chart by send buffer, and before them what the
-//!   best static buffer gains over autotuning.
+//!   best static buffer gains over autotuning. With the send buffer `tuned`, the program's own tuner
+//!   decided about everything: a level to compare with.
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.

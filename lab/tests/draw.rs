@@ -174,6 +174,29 @@ fn variants_by_send_buffer() {
 }
 
 #[test]
+fn the_own_tuner_is_a_level_beside_the_grid() {
+    let point = |variant, size, rate| {
+        let figure = figure("initiator", (40.0, 0.0), Some(rate));
+        with(figure, &[("variant", variant), ("send_buffer", size)])
+    };
+    let figures = [
+        point("default", "131072", 25.0),
+        point("default", "auto", 60.0),
+        point("tuned", "tuned", 94.5),
+    ];
+    let files = drawn("tuned", figures.to_vec());
+    let page = &files["tuned.md"];
+    assert!(page.contains("| **40 ms** | 488 KiB | tuned | - | 94.5 | - | - | - |"));
+    assert!(page.contains("Goodput, Mbit/s, RTT 40 ms; tuned 94.5:"));
+    assert!(
+        page.contains("| Variant | 128 KiB | auto |\n|---|---:|---:|\n| default | 25.0 | 60.0 |")
+    );
+    let chart = &files["tuned-initiator-100mbit-rtt-40.svg"];
+    assert!(chart.contains("dashed: autotuning, tuned"));
+    assert!(chart.contains(">tuned</text>"));
+}
+
+#[test]
 fn a_page_without_figures_is_its_head() {
     let files = drawn("empty", Vec::new());
     assert_eq!(names(&files), ["empty.md"]);

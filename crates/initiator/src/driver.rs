@@ -136,7 +136,7 @@ impl Driver {
             if self.ended {
                 return;
             }
-            if let Err(why) = self.write() {
+            if let Err(why) = self.write_at_pace() {
                 self.lose(why);
                 continue;
             }
@@ -206,6 +206,7 @@ impl Driver {
             tuner.look(stream, waiting, self.blocked);
             self.shared.set_facts(tuner.facts());
         }
+        self.set_pace();
     }
 
     /// The command window is part of what transfers are fitted to.
@@ -313,6 +314,7 @@ impl Driver {
                 self.peer.reached();
                 self.link = Link::Up(stream, Box::new(tuner));
                 self.session.handle_connected(CID, now());
+                self.set_pace();
             }
             Err(why) => {
                 self.link = Link::Down;
@@ -352,6 +354,22 @@ impl Driver {
         self.shared.set_stats(self.session.stats());
         self.shared.life.send_replace(Life::Ended(result));
         self.ended = true;
+    }
+
+    /// Sends what there is to send, within what the connection brings to the target in time.
+    fn write_at_pace(&mut self) -> Result<(), TransportError> {
+        self.write()?;
+        if !self.session.is_holding_back() {
+            return Ok(());
+        }
+        self.set_pace();
+        self.write()
+    }
+
+    fn set_pace(&mut self) {
+        if let Link::Up(stream, tuner) = &mut self.link {
+            self.session.limit_writes(tuner.write_limit(stream, now()));
+        }
     }
 
     /// Sends what there is to send and the socket takes.

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::name::default_name;
 use crate::options::Options;
 use crate::session::Session;
+use crate::tuner::planned_offer;
 use crate::url::{Url, UrlError};
 
 /// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
@@ -144,7 +145,7 @@ impl Initiator {
         let Inner { name, options, isid, qualifier, challenges } = &*self.0;
         let isid = Isid::random(*isid, qualifier.fetch_add(1, Ordering::Relaxed));
         let mut config = Config::new(name.clone(), isid, kind);
-        config.offer = options.offer.clone();
+        config.offer = planned_offer(&options.offer, &options.tuning);
         config.timeouts = options.timeouts.clone();
         url.parameters.apply(&mut config.offer, &mut config.timeouts);
         config.chap = self.chap(url)?;

@@ -38,6 +38,14 @@
 //! [`DiskStream`]. Because `Bytes` cannot change while they are shared, a data digest never
 //! disagrees with what was sent.
 //!
+//! # The link is kept full
+//!
+//! [`tuning`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers
+//! from what is measured of the link, within what this host permits; [`Options::tuning`] says what
+//! it shall do. [`Session::plan`] is the plan, each number with its reason. Two
+//! [readings](Session::reading) of a running session tell what held it back between them, and what
+//! would lift that.
+//!
 //! # Memory is bounded
 //!
 //! A session has at most [`Options::max_requests`] requests with
@@ -83,6 +91,7 @@ mod join;
 mod logical_unit;
 mod name;
 mod options;
+mod pace;
 mod pages;
 mod peer;
 mod probe;

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi_session::{Negotiated, Stats, Waiting};
+use iscsi_session::{Negotiated, Offer, Stats, Waiting};
 use iscsi_tuner::{
     Activity, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning, plan,
 };
 use tokio::net::TcpStream;
 
+use crate::pace::Pace;
 use crate::reading::{Facts, Reading};
 
 /// How often one looks what the connection waits for.
@@ -28,6 +29,7 @@ pub(crate) struct Tuner {
     interface: Option<Interface>,
     activity: Activity,
     looks: u32,
+    pace: Pace,
     /// The reading since which loss is counted.
     loss_since: TcpInfo,
     /// What readings are given with; made anew when something in it changes.
@@ -49,6 +51,7 @@ impl Tuner {
             interface: None,
             activity: Activity::default(),
             looks: 0,
+            pace: Pace::default(),
             loss_since: TcpInfo::default(),
             facts: None,
         }
@@ -88,7 +91,7 @@ impl Tuner {
             self.measurement.update(&info);
         }
         self.measurement.terms = Some(terms(negotiated));
-        self.plan_again();
+        self.adapt(stream);
     }
 
     /// The target takes so many commands at once, by its latest word; the largest counts. Says
@@ -101,6 +104,15 @@ impl Tuner {
         terms.window = Some(window);
         self.plan_again();
         true
+    }
+
+    /// How much write data the target may have to wait for now, bytes.
+    pub(crate) fn write_limit(&mut self, stream: &TcpStream, now: Instant) -> u64 {
+        let Ok(info) = TcpInfo::read(stream) else { return u64::MAX };
+        // A kernel that does not tell what has arrived leaves no choice.
+        let Some(acknowledged) = info.bytes_acknowledged else { return u64::MAX };
+        self.pace.observe(acknowledged, now);
+        self.pace.limit(self.plan.link.round_trip())
     }
 
     /// Looks what the connection waits for, and now and then how the link does.
@@ -149,23 +161,27 @@ impl Tuner {
         }
     }
 
-    /// Sets what a new plan asks for beyond the old one. A buffer never shrinks on the way.
+    /// Makes the plan anew, and sets what it asks for beyond the old one.
     fn adapt(&mut self, stream: &TcpStream) {
-        let before = self.plan.clone();
+        let before = (self.plan.send_buffer.value, self.plan.congestion_control.value.clone());
         self.plan_again();
-        let grows = self.plan.send_buffer.value.bytes() > before.send_buffer.value.bytes();
-        if !grows {
-            self.plan.send_buffer = before.send_buffer;
-        }
-        let control = &self.plan.congestion_control.value;
-        if grows || (control.is_some() && *control != before.congestion_control.value) {
+        if before != (self.plan.send_buffer.value, self.plan.congestion_control.value.clone()) {
             tracing::info!("tuned again:\n{}", self.plan);
             self.apply(stream);
         }
     }
 
+    /// Makes the plan anew. Under a running connection a buffer that is set does not shrink, and a
+    /// congestion control that was chosen stays.
     fn plan_again(&mut self) {
-        self.plan = plan(&self.measurement, &self.limits, &self.tuning);
+        let new = plan(&self.measurement, &self.limits, &self.tuning);
+        let old = std::mem::replace(&mut self.plan, new);
+        if old.send_buffer.value.bytes() > self.plan.send_buffer.value.bytes() {
+            self.plan.send_buffer = old.send_buffer;
+        }
+        if self.plan.congestion_control.value.is_none() {
+            self.plan.congestion_control = old.congestion_control;
+        }
         self.facts = None;
     }
 
@@ -189,6 +205,24 @@ impl Tuner {
             })
         });
         Arc::clone(facts)
+    }
+}
+
+/// The keys to propose: the plan's, wherever the user has left them at their defaults.
+pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
+    let plan = plan(&Measurement::default(), &Limits::default(), tuning).offer.value;
+    let default = Offer::default();
+    let mut offer = wished.clone();
+    choose(&mut offer.initial_r2t, default.initial_r2t, plan.initial_request);
+    choose(&mut offer.first_burst_length, default.first_burst_length, plan.first_burst);
+    choose(&mut offer.max_burst_length, default.max_burst_length, plan.burst);
+    choose(&mut offer.max_outstanding_r2t, default.max_outstanding_r2t, plan.bursts_at_once);
+    offer
+}
+
+fn choose<T: PartialEq>(key: &mut T, default: T, planned: T) {
+    if *key == default {
+        *key = planned;
     }
 }
 
@@ -217,6 +251,18 @@ fn terms(negotiated: &Negotiated) -> Terms {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_plan_proposes_what_the_user_does_not() {
+        let mut wished = Offer::default();
+        wished.max_outstanding_r2t = 3;
+        wished.initial_r2t = true;
+        let offer = planned_offer(&wished, &Tuning::default());
+        let plan = plan(&Measurement::default(), &Limits::default(), &Tuning::default()).offer;
+        assert_eq!((offer.max_outstanding_r2t, offer.initial_r2t), (3, true));
+        assert_eq!(offer.first_burst_length, plan.value.first_burst);
+        assert_eq!(offer.max_burst_length, plan.value.burst);
+    }
 
     #[test]
     fn terms_are_what_a_write_may_send_unasked() {

@@ -44,6 +44,8 @@ pub struct Session {
     pub(crate) waiting: VecDeque<Itt>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) stats: Stats,
+    /// How much write data the target may have to wait for at once, bytes.
+    pub(crate) write_limit: u64,
     /// When connect and login must be over.
     pub(crate) login_deadline: Option<Instant>,
     pub(crate) redirects: u8,
@@ -67,6 +69,7 @@ impl Session {
             waiting: VecDeque::new(),
             outputs: VecDeque::new(),
             stats: Stats::default(),
+            write_limit: u64::MAX,
             login_deadline: Some(now + config.timeouts.login),
             redirects: 0,
             single_chap_algorithm: false,
@@ -200,6 +203,15 @@ impl Session {
     pub fn command_window(&self) -> u32 {
         let size = self.window.max_cmd_sn().next().distance_from(self.window.exp_cmd_sn());
         u32::try_from(size).unwrap_or_default()
+    }
+
+    /// Sets how much write data the target may have to wait for at once, bytes; without a word there
+    /// is no limit. A write beyond it waits for others to end; one alone is never held back.
+    ///
+    /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3
+    /// seconds), so on a slow link not all that the command window takes should be under way.
+    pub const fn limit_writes(&mut self, bytes: u64) {
+        self.write_limit = bytes;
     }
 
     /// The oldest CmdSN the target has not seen in order.

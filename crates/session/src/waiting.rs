@@ -24,13 +24,19 @@ impl Session {
     pub fn waiting_for(&self) -> Waiting {
         if self.tasks.iter().any(|(_, task)| awaits_r2t(task)) {
             Waiting::R2t
-        } else if !self.waiting.is_empty() {
+        } else if !self.waiting.is_empty() && !self.window.is_open() {
             Waiting::CommandWindow
         } else if self.tasks.iter().any(|(_, task)| task.as_scsi().is_some()) {
             Waiting::Answers
         } else {
             Waiting::Nothing
         }
+    }
+
+    /// Whether a write could go out but for [`limit_writes`](Self::limit_writes).
+    #[must_use]
+    pub fn is_holding_back(&self) -> bool {
+        self.window.is_open() && self.is_at_write_limit()
     }
 }
 

@@ -182,7 +182,7 @@ impl Context<'_> {
             // behind it is full.
             let link = share(socket) + share(solicitation) + share(command_window) + share(answers);
             return vec![
-                (Limiter::Link, link),
+                (Limiter::Link, link.min(1.0)),
                 (Limiter::Target, share(target)),
                 (Limiter::Source, share(source)),
             ];
@@ -235,13 +235,17 @@ impl Context<'_> {
             && self.goodput.mbit_per_second() >= self.link.bandwidth.mbit_per_second() * FULL
     }
 
-    /// Whether packets queue before the narrowest part of the link.
+    /// Whether packets queue before the narrowest part of the link. A round trip is longer too where
+    /// a receiver delays its acknowledgements, but then hardly any bytes lie behind the delay.
     fn has_queue(&self) -> bool {
+        const SEGMENTS: u64 = 4;
         let least = self.link.rtt.map(|rtt| rtt.min);
         let (Some(least), Some(now)) = (least, self.observation.after.smoothed_rtt) else {
             return false;
         };
-        now > least.saturating_add((least / 8).max(Duration::from_millis(2)))
+        let delay = now.saturating_sub(least);
+        delay > (least / 8).max(Duration::from_millis(2))
+            && self.goodput.bytes_in(delay) >= SEGMENTS * u64::from(self.link.mss)
     }
 
     fn loss(&self) -> Option<f64> {

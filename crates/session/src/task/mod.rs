@@ -26,6 +26,8 @@ pub(crate) struct Task {
     /// The number its first PDU carried.
     pub(crate) cmd_sn: Option<CmdSn>,
     pub(crate) deadline: Option<Instant>,
+    /// Write data that the target may wait for at once, bytes, from the first PDU on.
+    pub(crate) owed: u64,
 }
 
 /// The kinds of task.
@@ -60,7 +62,7 @@ pub(crate) struct Ping {
 
 impl Task {
     pub(crate) const fn new(kind: TaskKind) -> Self {
-        Self { kind, allegiance: None, cmd_sn: None, deadline: None }
+        Self { kind, allegiance: None, cmd_sn: None, deadline: None, owed: 0 }
     }
 
     /// Whether any of it has been put in wire order.

@@ -23,6 +23,7 @@ pub(crate) struct TaskSet {
     free: VecDeque<u32>,
     limit: usize,
     deadlines: BTreeSet<(Instant, Itt)>,
+    owed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +78,7 @@ impl TaskSet {
         if let Some(deadline) = task.deadline {
             self.deadlines.remove(&(deadline, itt));
         }
+        self.owed = self.owed.saturating_sub(task.owed);
         Some(task)
     }
 
@@ -102,6 +104,18 @@ impl TaskSet {
     pub(crate) fn get_mut(&mut self, itt: Itt) -> Option<&mut Task> {
         let slot = self.slots.get_mut(slot_of(itt) as usize).filter(|slot| slot.names(itt))?;
         slot.task.as_mut()
+    }
+
+    /// The target may from now on wait for so many bytes of the task at once.
+    pub(crate) fn owe(&mut self, itt: Itt, bytes: u64) {
+        let Some(task) = self.get_mut(itt) else { return };
+        let before = std::mem::replace(&mut task.owed, bytes);
+        self.owed = self.owed.saturating_sub(before).saturating_add(bytes);
+    }
+
+    /// Write data that the target may wait for at once, of all tasks, bytes.
+    pub(crate) const fn owed(&self) -> u64 {
+        self.owed
     }
 
     /// Sets or lifts the time limit of a task.

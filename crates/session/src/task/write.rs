@@ -57,6 +57,13 @@ impl WriteTransfer {
         self.payload.len()
     }
 
+    /// How much of it the target may wait for at once: what goes unasked, and all R2Ts that it may
+    /// have outstanding.
+    pub(crate) fn most_awaited(&self, agreed: &Negotiated) -> u64 {
+        let bursts = u64::from(agreed.max_burst_length) * u64::from(agreed.max_outstanding_r2t);
+        (self.len() as u64).min(bursts.saturating_add(agreed.first_burst_length.into()))
+    }
+
     /// Splits off what goes with the command, and queues the rest of the first burst.
     ///
     /// Once any unsolicited Data-Out is sent, the first burst is sent whole: exactly the smaller

@@ -22,7 +22,7 @@ impl Session {
         }
         let begins_write =
             self.tasks.get(itt).and_then(|task| task.as_scsi()).is_some_and(ScsiTask::writes);
-        if begins_write && in_first_burst(connection) {
+        if begins_write && (in_first_burst(connection) || self.is_at_write_limit()) {
             return false;
         }
         let cid = connection.cid;
@@ -39,6 +39,17 @@ impl Session {
         true
     }
 
+    /// Whether the write that is first in line has to wait for others to end.
+    pub(crate) fn is_at_write_limit(&self) -> bool {
+        let owed = self.tasks.owed();
+        let first = self.waiting.front().and_then(|itt| self.tasks.get(*itt)?.as_scsi());
+        let write = first.and_then(|scsi| scsi.write.as_ref()).filter(|_| owed > 0);
+        let agreed = self.negotiated();
+        write.zip(agreed).is_some_and(|(write, agreed)| {
+            owed.saturating_add(write.most_awaited(agreed)) > self.write_limit
+        })
+    }
+
     pub(super) fn queue_scsi_command(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
         let Some(connection) = self.connections.get_mut(at) else { return };
         let Some(agreed) = &connection.agreed else { return };
@@ -46,9 +57,11 @@ impl Session {
             return;
         };
         let (command, data) = task.first_pdu(itt, cmd_sn, connection.exp_stat_sn, agreed);
+        let owed = task.write.as_ref().map_or(0, |write| write.most_awaited(agreed));
         if !command.is_final {
             connection.unsolicited.push_back(itt);
         }
+        self.tasks.owe(itt, owed);
         self.stats.data_out_bytes += bytes::Buf::remaining(&data) as u64;
         self.push(at, command.encode(), data);
     }

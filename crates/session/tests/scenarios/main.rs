@@ -27,5 +27,6 @@ mod sequence_numbers;
 mod task_management;
 mod trace;
 mod traffic;
+mod waiting;
 mod write;
 mod zero_copy;

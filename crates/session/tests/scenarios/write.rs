@@ -1,7 +1,10 @@
 //! Writes: immediate, unsolicited and solicited data (RFC 7143 §4.2.5.2).
 
 use crate::pair::{BLOCK, Pair, config, pattern, read, target_config, write};
+use crate::trace::Trace;
 use iscsi_pdu::scsi::Status;
+use iscsi_testkit::expect;
+use iscsi_testkit::pdus::scsi_response;
 
 /// WR-03..06, WR-11, WR-12, KEY-13: every mode of the first burst, every relation of the lengths.
 #[test]
@@ -31,4 +34,51 @@ fn wr_03_every_mode_and_length_moves_every_byte() {
             }
         }
     }
+}
+
+/// A limit on what the target may wait for holds writes back until others have ended, in their order.
+#[test]
+fn a_write_limit_holds_writes_back() {
+    let mut trace = Trace::logged_in();
+    trace.session.limit_writes(3 * BLOCK as u64);
+    let [first, second, third] = [0, 1, 2].map(|at| trace.submit(write(at, pattern(2 * BLOCK, 1))));
+    assert_eq!(expect!(trace, ScsiCommand).itt(), first.get());
+    trace.silence();
+    assert!(trace.session.is_holding_back());
+
+    trace.send(scsi_response().itt(first.get()));
+    assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
+    trace.silence();
+
+    trace.session.limit_writes(4 * BLOCK as u64);
+    assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());
+    assert!(!trace.session.is_holding_back());
+}
+
+/// A write that exceeds the limit by itself goes alone.
+#[test]
+fn a_write_limit_holds_no_write_back_for_ever() {
+    let mut trace = Trace::logged_in();
+    trace.session.limit_writes(0);
+    let [first, second] = [0, 1].map(|at| trace.submit(write(at, pattern(BLOCK, 1))));
+    expect!(trace, ScsiCommand);
+    trace.silence();
+    trace.send(scsi_response().itt(first.get()));
+    assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
+    let read = trace.submit(read(0, 1));
+    assert_eq!(expect!(trace, ScsiCommand).itt(), read.get(), "reads ask nothing of the writes");
+}
+
+/// A target may take a single R2T at a time: what it cannot ask for yet, it does not wait for.
+#[test]
+fn a_write_limit_counts_what_may_be_asked_for_at_once() {
+    let keys = [("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
+    let mut trace = Trace::with_answers(&[&keys[..], &[("MaxOutstandingR2T", "1")]].concat());
+    trace.session.limit_writes(2 * (512 + 1024));
+    for at in [0, 100, 200] {
+        trace.submit(write(at, pattern(64 * BLOCK, 1)));
+    }
+    expect!(trace, ScsiCommand);
+    expect!(trace, ScsiCommand);
+    trace.silence();
 }

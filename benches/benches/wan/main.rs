@@ -1,0 +1,48 @@
+//! How a send buffer, Nagle's algorithm and the length of sends decide over a long link: writes to
+//! LIO in the lab, by round-trip time. See `benches/README.md`.
+//!
+//! ```text
+//! outside: finds a place for the lab, and goes there with what the result file begins with
+//! inside:  the lab's own half, which this program carries, makes link and target ...
+//! at work: ... and starts this program with LAB_URL: for each point a stream of writes, and samples
+//! ```
+#![allow(missing_docs, clippy::print_stdout, clippy::cast_precision_loss, reason = "a bench")]
+
+mod grid;
+mod meter;
+mod outside;
+mod stream;
+mod system;
+mod work;
+
+use std::env;
+use std::process::ExitCode;
+
+/// Why something cannot be done, for people.
+pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(status) => ExitCode::from(status),
+        Err(trouble) => {
+            eprintln!("wan: {trouble}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start() -> Result<u8, Trouble> {
+    let words: Vec<_> = env::args().skip(1).collect();
+    if let [word, order] = words.as_slice()
+        && word == "inside"
+    {
+        return outside::runtime()?
+            .block_on(iscsi_lab::inside::inside(order))
+            .map_err(Trouble::from);
+    }
+    let grid = grid::Grid::from_variables(|name| env::var(name).ok())?;
+    match env::var("LAB_URL") {
+        Ok(url) => work::measure(&url, &grid).map(|()| 0),
+        Err(_) => outside::go(&grid, &words),
+    }
+}

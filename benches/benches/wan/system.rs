@@ -1,0 +1,74 @@
+//! What the bench changes around itself: the link, and how large a send buffer may be asked for.
+
+use std::fs;
+
+use iscsi_lab::facts::sysctl_file;
+use iscsi_lab::place::scripts;
+use iscsi_lab::process::tool;
+use iscsi_lab::result::Link;
+use iscsi_lab::rig::link_words;
+use tokio::process::Command;
+
+use crate::Trouble;
+use crate::grid::{Buffer, Point};
+
+/// 10^6 bits a second.
+const RATE: f64 = 100.0;
+/// `net.core.wmem_max` caps what may be asked for.
+const CAP: &str = "net.core.wmem_max";
+/// The cap for static buffers, bytes: above all of the grid.
+pub(crate) const RAISED: u64 = 4 << 20;
+
+/// The cap as it was found, put back at the end.
+#[derive(Debug)]
+pub(crate) struct System {
+    stock: Option<String>,
+}
+
+impl System {
+    /// Looks at what there is.
+    pub(crate) fn found() -> Self {
+        let stock = fs::read_to_string(sysctl_file(CAP)).ok();
+        Self { stock: stock.map(|bytes| bytes.trim().to_owned()) }
+    }
+
+    /// Readies link and system for a point.
+    pub(crate) async fn prepare(&self, point: &Point) -> Result<(), Trouble> {
+        self.set_cap(point.buffer)?;
+        set_link(&link(point)).await
+    }
+
+    fn set_cap(&self, buffer: Buffer) -> Result<(), Trouble> {
+        let refused = |error| format!("{CAP} cannot be set here: {error}");
+        match (buffer, &self.stock) {
+            (Buffer::Static(_), _) => fs::write(sysctl_file(CAP), RAISED.to_string()),
+            (Buffer::Auto | Buffer::Tuned, Some(stock)) => fs::write(sysctl_file(CAP), stock),
+            (Buffer::Auto | Buffer::Tuned, None) => Ok(()),
+        }
+        .map_err(|error| refused(error).into())
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        // A guest forgets it anyway.
+        let _unchanged = self.set_cap(Buffer::Auto);
+    }
+}
+
+/// The link of a point.
+pub(crate) fn link(point: &Point) -> Link {
+    Link { rtt_ms: point.rtt_ms.into(), rate_mbit_per_s: Some(RATE), loss_percent: 0.0 }
+}
+
+/// Makes the link as fast as it can be, so that what is under way arrives at once.
+pub(crate) async fn open_link() -> Result<(), Trouble> {
+    set_link(&Link::default()).await
+}
+
+async fn set_link(link: &Link) -> Result<(), Trouble> {
+    let mut command = Command::new("bash");
+    command.arg(scripts().join("link")).arg("set").args(link_words(link));
+    tool(&mut command).await?;
+    Ok(())
+}

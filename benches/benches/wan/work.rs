@@ -1,0 +1,114 @@
+//! In the lab: each point of the grid, and its figure.
+
+use std::env;
+use std::fs;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
+use iscsi_lab::facts;
+use iscsi_lab::record::Record;
+use iscsi_lab::result::{Figure, ResultFile};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::Trouble;
+use crate::grid::{Grid, Point};
+use crate::meter::{Meter, SAMPLES, failed};
+use crate::outside::result_path;
+use crate::stream::{DEPTH, Stream, WRITE};
+use crate::system::{RAISED, System, open_link};
+
+/// The variable that holds the result file before its first figure.
+pub(crate) const RESULT: &str = "WAN_RESULT";
+
+/// Measures all points. The result file is whole after each of them.
+pub(crate) fn measure(url: &str, grid: &Grid) -> Result<(), Trouble> {
+    // The stream must not pause while criterion thinks.
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let bench = Bench { url, grid, runtime, system: System::found() };
+    let mut record = record()?;
+    let mut criterion = Criterion::default().configure_from_args();
+    let points = grid.points();
+    for (index, point) in points.iter().enumerate() {
+        let Some(figure) = bench.figure(&mut criterion, point) else { continue };
+        println!("[{}/{}] {}", index + 1, points.len(), figure.line());
+        record.add(figure)?;
+    }
+    criterion.final_summary();
+    Ok(())
+}
+
+/// Begins the result file.
+fn record() -> Result<Record, Trouble> {
+    let head = env::var(RESULT).map_err(|_| format!("{RESULT} is not set"))?;
+    let mut file: ResultFile = serde_json::from_str(&head)?;
+    file.machine.lab_kernel = facts::kernel();
+    file.settings.extend(facts::system());
+    file.settings.extend(facts::target());
+    let own = [
+        ("bench.net.core.wmem_max", format!("{RAISED} for static buffers")),
+        ("bench.write_bytes", WRITE.to_string()),
+        ("bench.writes_under_way", DEPTH.to_string()),
+        ("bench.samples", SAMPLES.to_string()),
+    ];
+    file.settings.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    let path = result_path();
+    fs::create_dir_all(path.parent().unwrap_or(&path))?;
+    Ok(Record::begin(&path, file)?)
+}
+
+/// All that a point needs.
+struct Bench<'a> {
+    url: &'a str,
+    grid: &'a Grid,
+    runtime: Runtime,
+    system: System,
+}
+
+impl Bench<'_> {
+    /// Measures a point; `None` if criterion was told to leave it out.
+    fn figure(&self, criterion: &mut Criterion, point: &Point) -> Option<Figure> {
+        match self.runtime.block_on(self.warm_up(point)) {
+            Ok(meter) => self.sample(criterion, point, meter),
+            Err(trouble) => Some(failed(point, &trouble)),
+        }
+    }
+
+    async fn warm_up(&self, point: &Point) -> Result<Meter, Trouble> {
+        self.system.prepare(point).await?;
+        let stream = Stream::start(self.url, point.tuning()).await?;
+        stream.settle(point.warm_up()).await?;
+        Meter::begin(stream).await
+    }
+
+    fn sample(&self, criterion: &mut Criterion, point: &Point, mut meter: Meter) -> Option<Figure> {
+        let mut group = criterion.benchmark_group(format!("wan, RTT {} ms", point.rtt_ms));
+        self.configure(&mut group, point);
+        let name = format!("{}, buffer {}", point.variant.name(), point.buffer.name());
+        group.bench_function(name, |b| {
+            b.iter_custom(|writes| self.runtime.block_on(meter.sample(writes)));
+        });
+        group.finish();
+        self.runtime.block_on(self.end(point, meter))
+    }
+
+    fn configure(&self, group: &mut BenchmarkGroup<'_, WallTime>, point: &Point) {
+        let sample = self.grid.sample(point);
+        group.sampling_mode(SamplingMode::Flat).sample_size(usize::from(SAMPLES)).nresamples(2000);
+        group.throughput(Throughput::Bits(WRITE * 8));
+        // The stream is in its stride: this is for the number of writes in a sample.
+        group.warm_up_time(sample).measurement_time(sample * u32::from(SAMPLES));
+    }
+
+    async fn end(&self, point: &Point, meter: Meter) -> Option<Figure> {
+        let (stream, figure) = meter.end(point).await;
+        let closed = async {
+            stream.stop();
+            open_link().await?;
+            stream.finish().await.map_err(Trouble::from)
+        };
+        match closed.await {
+            Ok(()) => figure,
+            Err(trouble) => Some(failed(point, &trouble)),
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! What a diagnosis makes of an observation: who is to blame, for which share of the time, what shows
+//! it, and the setting that lifts it.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use iscsi_tuner::{
+    Activity, Autotuning, Diagnosis, Finding, Interface, Limiter, Limits, Measurement, Observation,
+    Offload, Plan, Rtt, TcpInfo, Terms, Tuning, plan,
+};
+
+/// What Linux comes with.
+fn stock() -> Limits {
+    let controls = ["reno", "cubic"].map(str::to_owned);
+    Limits {
+        wmem_max: Some(212_992),
+        rmem_max: Some(212_992),
+        tcp_wmem: Some(Autotuning { min: 4096, default: 16_384, max: 4 << 20 }),
+        tcp_rmem: Some(Autotuning { min: 4096, default: 131_072, max: 6 << 20 }),
+        may_force: false,
+        available_congestion_controls: controls.to_vec(),
+        allowed_congestion_controls: controls.to_vec(),
+        congestion_control: Some("cubic".to_owned()),
+    }
+}
+
+/// Ten seconds of a connection, and all that is known around it.
+struct Case {
+    observation: Observation,
+    measurement: Measurement,
+    limits: Limits,
+    tuning: Tuning,
+    interface: Option<Interface>,
+}
+
+impl Case {
+    /// A stable link of 100 ms, stock Linux on this end, the Linux target's defaults on the other.
+    fn on(bandwidth: &str, activity: Activity) -> Self {
+        let mut measurement = Measurement::default();
+        measurement.rtt = Rtt::of([Duration::from_millis(100); 10]);
+        measurement.mss = Some(1448);
+        measurement.terms = Some(Terms::default());
+        let mut tuning = Tuning::default();
+        tuning.bandwidth = Some(bandwidth.parse().unwrap());
+        let known = TcpInfo {
+            smoothed_rtt: Some(Duration::from_millis(100)),
+            send_mss: Some(1448),
+            congestion_window: Some(100),
+            data_segments_sent: Some(5_000),
+            segments_retransmitted: Some(70),
+            busy: Some(Duration::from_secs(3)),
+            receive_window_limited: Some(Duration::from_secs(1)),
+            send_buffer_limited: Some(Duration::from_secs(1)),
+            ..TcpInfo::default()
+        };
+        let after = TcpInfo {
+            data_segments_sent: Some(25_000),
+            busy: Some(Duration::from_secs(13)),
+            ..known
+        };
+        let elapsed = Duration::from_secs(10);
+        let bytes = 25_000_000;
+        let observation = Observation { elapsed, bytes, before: known, after, activity };
+        Self { observation, measurement, limits: stock(), tuning, interface: None }
+    }
+
+    /// The same, where something always waited for the socket.
+    fn socket(bandwidth: &str) -> Self {
+        Self::on(bandwidth, Activity { socket: 200, ..Activity::default() })
+    }
+
+    fn after(&mut self) -> &mut TcpInfo {
+        &mut self.observation.after
+    }
+
+    fn plan(&self) -> Plan {
+        plan(&self.measurement, &self.limits, &self.tuning)
+    }
+
+    fn diagnose(&self) -> Diagnosis {
+        let Self { observation, measurement, limits, interface, .. } = self;
+        Diagnosis::new(observation, &self.plan(), measurement, limits, interface.as_ref())
+    }
+
+    /// The only thing that held the flow back.
+    #[track_caller]
+    fn blames(&self, limiter: Limiter) -> Finding {
+        let diagnosis = self.diagnose();
+        assert_eq!(diagnosis.findings.len(), 1, "{diagnosis}");
+        let finding = diagnosis.foremost().unwrap().clone();
+        assert_eq!(finding.limiter, limiter, "{diagnosis}");
+        assert!((finding.share - 1.0).abs() < 1e-9, "{diagnosis}");
+        finding
+    }
+}
+
+/// Says, and advises, what the parts are.
+#[track_caller]
+fn assert_says(finding: &Finding, evidence: &str, remedy: &str) {
+    assert!(finding.evidence.contains(evidence), "{finding:?}");
+    let found = finding.remedy.as_deref().unwrap_or_default();
+    assert!(found.contains(remedy), "{finding:?}");
+    assert_eq!(found.is_empty(), remedy.is_empty(), "{finding:?}");
+}
+
+fn share(diagnosis: &Diagnosis, limiter: Limiter) -> f64 {
+    diagnosis
+        .findings
+        .iter()
+        .filter(|found| found.limiter == limiter)
+        .map(|found| found.share)
+        .sum()
+}
+
+fn seconds(count: u64) -> Option<Duration> {
+    Some(Duration::from_secs(count))
+}
+
+#[test]
+fn a_rate_that_is_reached_leaves_nothing_to_lift() {
+    let mut case = Case::socket("100mbit");
+    case.observation.bytes = 115_000_000;
+    assert_says(&case.blames(Limiter::Link), "92 Mbit/s of 100 Mbit/s arrive", "");
+}
+
+#[test]
+fn a_full_link_beyond_what_was_declared_shows_by_its_queue() {
+    let mut case = Case::socket("100mbit");
+    case.after().smoothed_rtt = Some(Duration::from_millis(140));
+    assert_says(&case.blames(Limiter::Link), "20 Mbit/s arrive, 40 ms of data queue", "");
+}
+
+/// The kernel counts the windows as limits there too; to lift them would only lengthen the queue.
+#[test]
+fn no_window_is_blamed_where_the_link_is_full() {
+    let mut case = Case::socket("100mbit");
+    case.after().receive_window_limited = seconds(6);
+    case.after().send_buffer_limited = seconds(6);
+    case.observation.bytes = 115_000_000;
+    case.blames(Limiter::Link);
+    case.observation.bytes = 25_000_000;
+    case.after().smoothed_rtt = Some(Duration::from_millis(140));
+    case.blames(Limiter::Link);
+}
+
+/// Nor is the peer, for whatever it does not take before the link has room for it.
+#[test]
+fn no_credit_is_blamed_where_the_link_is_full() {
+    let activity =
+        Activity { solicitation: 5, command_window: 5, answers: 5, ..Activity::default() };
+    let mut case = Case::on("100mbit", activity);
+    assert_eq!(case.diagnose().findings.len(), 3);
+    case.after().smoothed_rtt = Some(Duration::from_millis(140));
+    case.blames(Limiter::Link);
+}
+
+/// A receiver that delays its acknowledgements makes round trips longer, but no queue.
+#[test]
+fn a_late_acknowledgement_is_no_queue() {
+    let mut case = Case::on("100mbit", Activity { solicitation: 50, ..Activity::default() });
+    case.after().smoothed_rtt = Some(Duration::from_millis(140));
+    case.observation.bytes = 500_000;
+    case.blames(Limiter::Solicitation);
+}
+
+#[test]
+fn an_assumed_rate_is_never_reached() {
+    let mut case = Case::socket("100mbit");
+    case.tuning.bandwidth = None;
+    case.observation.bytes = 1_250_000_000;
+    case.blames(Limiter::CongestionWindow);
+}
+
+#[test]
+fn loss_asks_for_another_congestion_control_where_there_is_one() {
+    let mut case = Case::socket("100mbit");
+    case.after().segments_retransmitted = Some(270);
+    let finding = case.blames(Limiter::Loss);
+    assert_says(&finding, "1.000 % of the segments", "modprobe tcp_bbr");
+
+    case.limits.available_congestion_controls.push("bbr".to_owned());
+    case.limits.allowed_congestion_controls.push("bbr".to_owned());
+    assert_says(&case.blames(Limiter::Loss), "1.000 %", "--congestion bbr");
+
+    case.tuning.congestion_control = Some("bbr".to_owned());
+    let finding = case.blames(Limiter::Loss);
+    assert_says(&finding, "1.000 %", "more connections share the loss");
+    assert!(!finding.remedy.unwrap().contains("bbr"), "it is in use");
+}
+
+/// A full queue drops segments: that is the link, not a fault of it.
+#[test]
+fn loss_on_a_full_link_is_the_link() {
+    let mut case = Case::socket("100mbit");
+    case.after().segments_retransmitted = Some(270);
+    case.observation.bytes = 115_000_000;
+    case.blames(Limiter::Link);
+}
+
+#[test]
+fn a_congestion_window_is_told_with_its_phase() {
+    let mut case = Case::socket("100mbit");
+    let finding = case.blames(Limiter::CongestionWindow);
+    assert_says(&finding, "141.4 KiB may be in flight; it still doubles", "");
+    case.after().slow_start_threshold = Some(50);
+    let finding = case.blames(Limiter::CongestionWindow);
+    assert_says(&finding, "141.4 KiB may be in flight; it has met a loss", "");
+}
+
+/// 1 Gbit/s at 100 ms hold 11.25 MiB of payload, which the kernel counts twice.
+#[test]
+fn a_send_buffer_gets_the_sysctl_with_its_numbers() {
+    let mut case = Case::socket("1gbit");
+    case.after().send_buffer_limited = seconds(11);
+    let finding = case.blames(Limiter::SendBuffer);
+    let sysctl = "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 23592960\"";
+    assert_says(&finding, "kernel's tuning has reached its end", sysctl);
+    case.limits.tcp_wmem = None;
+    assert_says(&case.blames(Limiter::SendBuffer), "reached its end", sysctl);
+}
+
+/// A buffer that the user has set too small is told with its size.
+#[test]
+fn a_send_buffer_that_was_asked_for_is_told() {
+    let mut case = Case::socket("1gbit");
+    case.tuning.send_buffer = Some(128 << 10);
+    case.after().send_buffer_limited = seconds(11);
+    let finding = case.blames(Limiter::SendBuffer);
+    assert_says(&finding, "128 KiB are not enough", "--tune auto");
+}
+
+/// Where the sysctl permits more than the link seems to need, the advice takes nothing away.
+#[test]
+fn the_sysctl_never_shrinks() {
+    let mut case = Case::socket("100mbit");
+    case.after().send_buffer_limited = seconds(11);
+    let finding = case.blames(Limiter::SendBuffer);
+    assert_says(&finding, "reached its end", "tcp_wmem=\"4096 16384 8388608\"");
+    case.tuning.send_buffer = Some(128 << 10);
+    let finding = case.blames(Limiter::SendBuffer);
+    assert_says(&finding, "128 KiB", "tcp_wmem=\"4096 16384 4194304\"");
+}
+
+#[test]
+fn the_peers_window_is_lifted_at_the_peer() {
+    let mut case = Case::socket("1gbit");
+    case.after().receive_window_limited = seconds(11);
+    case.after().peer_window = Some(3 << 20);
+    let sysctl = "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 23592960\"";
+    assert_says(&case.blames(Limiter::PeerWindow), "the peer takes 3 MiB at a time", sysctl);
+    // It has more already than this link seems to need.
+    case.after().peer_window = Some(32 << 20);
+    let finding = case.blames(Limiter::PeerWindow);
+    assert_says(&finding, "32 MiB", "tcp_rmem=\"4096 131072 134217728\"");
+}
+
+/// Kernels before 5.4 do not tell the window.
+#[test]
+fn a_peers_window_that_is_not_told_is_not_made_up() {
+    let mut case = Case::socket("1gbit");
+    case.after().receive_window_limited = seconds(11);
+    let finding = case.blames(Limiter::PeerWindow);
+    assert!(!finding.evidence.contains("0 bytes"), "{finding:?}");
+    assert_says(&finding, "", "tcp_rmem=\"4096 131072 23592960\"");
+}
+
+#[test]
+fn r2t_round_trips_get_the_keys_with_their_numbers() {
+    let mut case = Case::on("1gbit", Activity { solicitation: 50, ..Activity::default() });
+    let io_size = case.plan().io_size.value;
+    let terms = case.measurement.terms.unwrap();
+    assert!(terms.round_trips(io_size) > 1, "else there is nothing to wait for");
+    let finding = case.blames(Limiter::Solicitation);
+    assert_says(&finding, "2 round trips", &format!("FirstBurstLength={io_size}"));
+    // The first burst must not exceed the others, and must not need an R2T (RFC 7143 §13.10, §13.14).
+    assert_says(&finding, "256 KiB", &format!("MaxBurstLength={io_size}"));
+    assert_says(&finding, "256 KiB", "InitialR2T=No");
+
+    // A burst that is longer already stays so.
+    case.measurement.terms = Some(Terms { unsolicited: 0, burst: 1 << 20, ..terms });
+    let finding = case.blames(Limiter::Solicitation);
+    assert_says(&finding, "2 round trips", "MaxBurstLength=1048576");
+
+    case.measurement.terms = None;
+    assert_says(&case.blames(Limiter::Solicitation), "waited for an R2T", "");
+}
+
+#[test]
+fn no_key_helps_a_write_that_is_never_asked_for_more() {
+    let mut case = Case::on("1gbit", Activity { solicitation: 50, ..Activity::default() });
+    case.measurement.terms = Some(Terms { unsolicited: 16 << 20, ..Terms::default() });
+    assert_says(&case.blames(Limiter::Solicitation), "1 round trips", "");
+}
+
+#[test]
+fn a_command_window_gets_its_parameter_and_number() {
+    let mut case = Case::on("100mbit", Activity { command_window: 50, ..Activity::default() });
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "64 commands", "a window of 128 (LIO: attrib/default_cmdsn_depth)");
+
+    // 11.25 MiB, two round trips a write of 512 KiB.
+    case = Case::on("1gbit", Activity { command_window: 50, ..Activity::default() });
+    let terms = Terms { window: Some(2), burst: 1 << 20, ..Terms::default() };
+    case.measurement.terms = Some(terms);
+    let io_size = case.plan().io_size.value;
+    let in_flight = (11 << 20) + (256 << 10);
+    let wanted = (in_flight * terms.round_trips(io_size)).div_ceil(io_size);
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "2 commands", &format!("a window of {wanted} "));
+}
+
+/// The Linux target refuses more than 512.
+#[test]
+fn no_larger_command_window_is_advised_than_can_be_had() {
+    let mut case = Case::on("100mbit", Activity { command_window: 50, ..Activity::default() });
+    let shrunk = Terms { unsolicited: 0, burst: 512, bursts_at_once: 1, window: Some(1) };
+    case.measurement.terms = Some(shrunk);
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "1 commands", "a window of 512 (LIO");
+
+    case.measurement.terms = Some(Terms { window: Some(512), ..Terms::default() });
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "512 commands", "--io-size");
+    assert!(!finding.remedy.unwrap().contains("default_cmdsn_depth"));
+}
+
+#[test]
+fn a_shallow_queue_is_told_with_its_depth() {
+    let case = Case::on("100mbit", Activity { answers: 50, ..Activity::default() });
+    let depth = case.plan().queue_depth.value;
+    let finding = case.blames(Limiter::QueueDepth);
+    assert_says(&finding, "on its way", &format!("--queue-depth above {depth}"));
+}
+
+#[test]
+fn a_slow_target_and_a_slow_source_are_told_apart() {
+    let case = Case::on("100mbit", Activity { target: 50, ..Activity::default() });
+    assert_says(&case.blames(Limiter::Target), "it has all the data", "disks");
+    let case = Case::on("100mbit", Activity { source: 50, ..Activity::default() });
+    assert_says(&case.blames(Limiter::Source), "nothing was asked for", "read faster");
+}
+
+/// What waited for the socket is shared out by the kernel's own account of the time.
+#[test]
+fn shares_follow_looks_and_the_kernels_account() {
+    let activity = Activity { socket: 50, target: 30, source: 20, ..Activity::default() };
+    let mut case = Case::on("100mbit", activity);
+    // Of ten busy seconds.
+    case.after().receive_window_limited = seconds(5);
+    case.after().send_buffer_limited = seconds(3);
+    let diagnosis = case.diagnose();
+    for (limiter, expected) in [
+        (Limiter::Target, 0.3),
+        (Limiter::PeerWindow, 0.2),
+        (Limiter::CongestionWindow, 0.2),
+        (Limiter::Source, 0.2),
+        (Limiter::SendBuffer, 0.1),
+    ] {
+        assert!((share(&diagnosis, limiter) - expected).abs() < 1e-9, "{limiter}: {diagnosis}");
+    }
+    assert_eq!(diagnosis.foremost().unwrap().limiter, Limiter::Target);
+    let total: f64 = diagnosis.findings.iter().map(|finding| finding.share).sum();
+    assert!((total - 1.0).abs() < 1e-9);
+}
+
+/// Each counter is one the kernel reads by itself: together they may exceed the time.
+#[test]
+fn a_kernel_that_counts_more_than_was_busy_is_survived() {
+    let mut case = Case::socket("100mbit");
+    case.after().receive_window_limited = seconds(31);
+    case.after().send_buffer_limited = seconds(11);
+    let diagnosis = case.diagnose();
+    assert!((share(&diagnosis, Limiter::PeerWindow) - 0.75).abs() < 1e-9, "{diagnosis}");
+    assert!((share(&diagnosis, Limiter::SendBuffer) - 0.25).abs() < 1e-9, "{diagnosis}");
+}
+
+#[test]
+fn what_hardly_counts_is_left_out() {
+    let activity = Activity { target: 99, source: 1, ..Activity::default() };
+    let diagnosis = Case::on("100mbit", activity).diagnose();
+    assert_eq!(diagnosis.findings.len(), 1, "{diagnosis}");
+}
+
+#[test]
+fn nothing_observed_nothing_found() {
+    let case = Case::on("100mbit", Activity::default());
+    let diagnosis = case.diagnose();
+    assert_eq!((diagnosis.foremost(), diagnosis.rows()), (None, vec![]));
+    assert_eq!(diagnosis.to_string(), "");
+}
+
+/// An old kernel, or one that tells nothing at all: there is an answer, and no number is made up.
+#[test]
+fn a_kernel_that_tells_nothing_gets_an_answer() {
+    let mut case = Case::socket("100mbit");
+    (case.observation.before, case.observation.after) = Default::default();
+    case.measurement = Measurement::default();
+    case.limits = Limits::default();
+    let finding = case.blames(Limiter::CongestionWindow);
+    assert!(!finding.evidence.contains("0 bytes"), "{finding:?}");
+    assert!(!finding.evidence.contains("doubles"), "{finding:?}");
+}
+
+#[test]
+fn activity_adds_up_and_never_overflows() {
+    let count = |n| Activity {
+        socket: n,
+        solicitation: n + 1,
+        command_window: n + 2,
+        answers: n + 3,
+        target: n + 4,
+        source: n + 5,
+    };
+    assert_eq!(count(10).total(), 75);
+    assert_eq!(count(10).since(&count(7)).total(), 18);
+    assert_eq!(count(10).since(&Activity { target: 4, ..count(10) }).target, 10);
+    assert_eq!(count(7).since(&count(10)).total(), 0);
+    assert_eq!(count(u32::MAX - 5).total(), u32::MAX);
+}
+
+fn interface(mtu: u32, offload: Option<bool>) -> Interface {
+    let mut interface = Interface::default();
+    interface.name = "eth7".to_owned();
+    interface.mtu = Some(mtu);
+    interface.offload = Offload {
+        tcp_segmentation: offload,
+        generic_segmentation: offload,
+        generic_receive: offload,
+    };
+    interface
+}
+
+/// The value and the reason of a remark; empty if there is none.
+fn remark(case: &Case, name: &str) -> (String, String) {
+    let remarks = case.diagnose().remarks;
+    let row = remarks.into_iter().find(|row| row.name == name);
+    row.map(|row| (row.value, row.reason)).unwrap_or_default()
+}
+
+#[test]
+fn the_path_mtu_is_remarked_on() {
+    let mut case = Case::on("100mbit", Activity::default());
+    for (path, own, part) in [
+        (1400, 1500, "less than the 1500 of this end: a tunnel on the way?"),
+        (1400, 9000, "less than the 9000 of this end"),
+        (1280, 1280, "as long as"),
+        (1500, 1500, "as long as"),
+        (1500, 9000, "this end could send 9000: jumbo frames need every part of the path"),
+        (9000, 9000, "as long as"),
+    ] {
+        case.measurement.path_mtu = Some(path);
+        case.interface = Some(interface(own, None));
+        let (value, reason) = remark(&case, "path MTU");
+        assert_eq!(value, format!("{path} bytes"));
+        assert!(reason.contains(part), "{path} of {own}: {reason}");
+    }
+    case.interface = None;
+    assert!(remark(&case, "path MTU").1.contains("as long as"));
+    case.measurement.path_mtu = None;
+    assert_eq!(case.diagnose().remarks, []);
+}
+
+#[test]
+fn offloads_are_remarked_on() {
+    let mut case = Case::on("100mbit", Activity::default());
+    case.interface = Some(interface(1500, Some(true)));
+    let (value, reason) = remark(&case, "offloads");
+    assert_eq!(value, "tso gso gro");
+    assert!(reason.contains("ethtool -K eth7 tso off gso off gro off"), "{reason}");
+
+    case.interface.as_mut().unwrap().offload.tcp_segmentation = Some(false);
+    let (value, reason) = remark(&case, "offloads");
+    assert_eq!(value, "gso gro");
+    assert!(reason.ends_with("ethtool -K eth7 gso off gro off"), "{reason}");
+
+    case.interface = Some(interface(1500, Some(false)));
+    let (value, reason) = remark(&case, "offloads");
+    assert_eq!(value, "none");
+    assert!(reason.contains("work for this processor"), "{reason}");
+}
+
+#[test]
+fn offloads_that_are_not_told_are_not_said_to_be_off() {
+    let mut case = Case::on("100mbit", Activity::default());
+    case.interface = Some(interface(1500, None));
+    assert_eq!(remark(&case, "offloads").0, "unknown");
+}
+
+/// Writes over a long link with every window in the way, as it is printed.
+#[test]
+fn a_table_of_everything() {
+    let activity = Activity {
+        socket: 80,
+        solicitation: 40,
+        command_window: 30,
+        answers: 20,
+        target: 20,
+        source: 10,
+    };
+    let mut case = Case::on("1gbit", activity);
+    case.after().receive_window_limited = seconds(4);
+    case.after().send_buffer_limited = seconds(5);
+    case.after().peer_window = Some(3 << 20);
+    case.after().slow_start_threshold = Some(50);
+    case.measurement.path_mtu = Some(1500);
+    case.interface = Some(interface(9000, Some(true)));
+    insta::assert_snapshot!(case.diagnose().to_string());
+}
+
+#[test]
+fn a_table_of_a_link_that_is_full() {
+    let mut case = Case::socket("100mbit");
+    case.observation.bytes = 118_000_000;
+    case.observation.activity.answers = 20;
+    case.after().smoothed_rtt = Some(Duration::from_millis(130));
+    case.measurement.path_mtu = Some(1400);
+    case.interface = Some(interface(1500, Some(false)));
+    insta::assert_snapshot!(case.diagnose().to_string());
+}

@@ -1,0 +1,190 @@
+//! One examination from beginning to end: connect, ping, read, calculate, close.
+
+use std::time::Duration;
+
+use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Url};
+use tokio::time::timeout;
+
+use crate::agreed::Agreed;
+use crate::args::{Args, Depth};
+use crate::error::Error;
+use crate::facts::LinkFacts;
+use crate::lio::PortalGroup;
+use crate::ping;
+use crate::progress;
+use crate::read_test::{ReadTest, Shape};
+use crate::report::{Report, Who};
+use crate::stop::Stop;
+use crate::unit::Unit;
+use crate::verdict::Reads;
+use crate::writes::{Question, Writes};
+
+/// How long a read may take: on a slow link it waits for all that were submitted before. Whether the
+/// target is alive is found out by pings, much sooner.
+const COMMAND: Duration = Duration::from_secs(300);
+/// How long the end of a session may take: there is nothing to lose.
+const LOGOUT: Duration = Duration::from_secs(3);
+/// The longest read of any plan, bytes.
+const LONGEST_READ: usize = 4 << 20;
+
+/// Examines the link as the arguments say.
+///
+/// # Errors
+/// When there is no session to examine. Whatever goes wrong later is told by the report
+/// ([`Report::end`]), with what was measured before.
+pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
+    let url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
+    let initiator = initiator(args)?;
+    progress::connecting(&url);
+    let connect = stop.unless(initiator.connect(&url)).await;
+    let session = connect.ok_or(Error::Interrupted)??;
+    let report = Examination::new(args, &session, stop).report(&initiator, &url).await;
+    // Nothing was written; how the goodbye goes changes nothing.
+    drop(timeout(LOGOUT, session.logout()).await);
+    report
+}
+
+fn initiator(args: &Args) -> Result<Initiator, Error> {
+    let mut options = Options::default();
+    options.timeouts.command = Some(COMMAND);
+    options.tuning = args.tuning();
+    if let Depth::Fixed(depth) = args.depth {
+        let wanted = LONGEST_READ.saturating_mul(depth as usize);
+        options.max_bytes_in_flight = options.max_bytes_in_flight.max(wanted);
+    }
+    let initiator = match &args.initiator_name {
+        Some(name) => Initiator::with_options(name, options),
+        None => Initiator::with_default_name(options),
+    };
+    Ok(initiator?)
+}
+
+/// An examination of a session.
+#[derive(Debug)]
+struct Examination<'a> {
+    args: &'a Args,
+    session: &'a Session,
+    stop: &'a Stop,
+    /// The first thing that went wrong.
+    end: Option<Error>,
+}
+
+impl<'a> Examination<'a> {
+    fn new(args: &'a Args, session: &'a Session, stop: &'a Stop) -> Self {
+        Self { args, session, stop, end: None }
+    }
+
+    async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
+        let pings = self.pings().await;
+        let first = self.session.reading().await.map_err(Error::Link)?;
+        let disk = if url.lun.is_some() { self.disk().await } else { None };
+        let read = match &disk {
+            Some(disk) => self.read(disk, &first).await,
+            None => None,
+        };
+        let last = read.as_ref().map_or(&first, |read| &read.readings.1);
+        let facts = LinkFacts::from(last);
+        let tcp = first.measurement().rtt;
+        let ping = pings.iter().min().copied();
+        let reads = read.as_ref();
+        let reads = reads.and_then(|test| Reads::of(test, &facts, tcp.map(|rtt| rtt.min), ping));
+        let negotiated = self.session.negotiated();
+        if self.stop.is_requested() {
+            self.end = Some(Error::Interrupted);
+        }
+        Ok(Report {
+            who: self.who(initiator, url, &negotiated),
+            agreed: Agreed::new(&negotiated, window_of(&first)),
+            unit: disk.as_ref().map(Unit::of),
+            is_unit_named: url.lun.is_some(),
+            writes: self.writes(&facts, &negotiated, ping, reads),
+            facts,
+            tcp,
+            pings,
+            read,
+            reads,
+            end: self.end,
+        })
+    }
+
+    async fn pings(&mut self) -> Vec<Duration> {
+        progress::pinging();
+        let (samples, error) = ping::idle(self.session, self.stop).await;
+        self.end = error.map(Error::Link);
+        samples
+    }
+
+    async fn disk(&mut self) -> Option<Disk> {
+        if self.end.is_some() {
+            return None;
+        }
+        match self.stop.unless(self.session.disk()).await? {
+            Ok(disk) => Some(disk),
+            Err(error) => {
+                self.end = Some(Error::Unit(error));
+                None
+            }
+        }
+    }
+
+    async fn read(&mut self, disk: &Disk, reading: &Reading) -> Option<ReadTest> {
+        let plan = reading.plan();
+        let planned = (plan.io_size.value, plan.queue_depth.value);
+        let shape = Shape::new(planned, self.args.depth, window_of(reading), disk);
+        let Some(shape) = shape else {
+            self.end = Some(Error::Empty);
+            return None;
+        };
+        progress::reading_begins(self.args.seconds);
+        let time = Duration::from_secs(self.args.seconds);
+        let (test, error) = match ReadTest::run(self.session, disk, shape, time, self.stop).await {
+            Ok((test, error)) => (Some(test), error),
+            Err(error) => (None, Some(error)),
+        };
+        self.end = error.map(Error::Read);
+        test
+    }
+
+    fn who(&self, initiator: &Initiator, url: &Url, negotiated: &Negotiated) -> Who {
+        let mut portal = url.clone();
+        (portal.target, portal.lun) = (None, None);
+        if let Some(address) = self.session.portal() {
+            portal.portal = address.clone();
+        }
+        Who {
+            target: self.session.target().map(ToString::to_string).unwrap_or_default(),
+            alias: negotiated.target_alias.clone(),
+            portal: portal.to_string(),
+            initiator: initiator.name().to_string(),
+        }
+    }
+
+    fn writes(
+        &self,
+        facts: &LinkFacts,
+        negotiated: &Negotiated,
+        ping: Option<Duration>,
+        reads: Option<Reads>,
+    ) -> Writes {
+        let plan = &facts.plan;
+        let depth = match self.args.depth {
+            Depth::Fixed(depth) => depth,
+            Depth::Auto => plan.queue_depth.value,
+        };
+        let target = self.session.target().map(ToString::to_string).unwrap_or_default();
+        Writes::new(&Question {
+            facts,
+            negotiated,
+            terms: facts.measurement.terms.unwrap_or_default(),
+            shape: (plan.io_size.value, depth),
+            answer: ping,
+            full_rate: reads.and_then(|reads| reads.full_rate(&plan.link)),
+            portal_group: PortalGroup::new(target, negotiated.target_portal_group_tag),
+        })
+    }
+}
+
+/// How many commands the target takes at once.
+fn window_of(reading: &Reading) -> Option<u32> {
+    reading.measurement().terms.and_then(|terms| terms.window)
+}

@@ -1,0 +1,54 @@
+//! What can go wrong with an examination.
+
+use std::io;
+
+use thiserror::Error as ThisError;
+
+/// Why an examination failed, or could not be completed. Each message is one sentence that says what
+/// to do where something can be done.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// No session came about: a wrong URL or name, no target, no admission.
+    #[error(transparent)]
+    Session(#[from] iscsi_initiator::Error),
+    /// The session ended, or its pings were not answered.
+    #[error("the link was examined in part: {0}")]
+    Link(iscsi_initiator::Error),
+    /// The unit tells nothing of itself, or cannot be read.
+    #[error("the link was examined, but not by reading: {0}")]
+    Unit(iscsi_initiator::Error),
+    /// The unit holds no bytes.
+    #[error("the link was examined, but not by reading: the unit is empty; name another one")]
+    Empty,
+    /// A read failed.
+    #[error("the read test ended early: {0}")]
+    Read(iscsi_initiator::Error),
+    /// The examination was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The report cannot be told.
+    #[error("standard output: {0}")]
+    Output(io::Error),
+    /// The system gives no threads or no signals.
+    #[error("the system does not let the program start: {0}")]
+    Runtime(io::Error),
+}
+
+impl Error {
+    /// The exit status that stands for the error: 130 for an interrupt, else 1. A wrong command line
+    /// ends with 2 before there is an error of this kind.
+    #[must_use]
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Interrupted => 130,
+            Self::Session(_)
+            | Self::Link(_)
+            | Self::Unit(_)
+            | Self::Empty
+            | Self::Read(_)
+            | Self::Output(_)
+            | Self::Runtime(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What is known of the link: what the kernel tells, what the tuner makes of it, what was granted.
+
+use iscsi_initiator::Reading;
+use iscsi_initiator::tuning::{
+    Buffer, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan, TcpInfo,
+};
+
+use crate::size::Size;
+use crate::table::Line;
+
+/// A reading of the session, in parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkFacts {
+    /// What the kernel tells of the connection.
+    pub info: TcpInfo,
+    /// What was measured so far.
+    pub measurement: Measurement,
+    /// What this host permits.
+    pub limits: Limits,
+    /// What the tuner has decided.
+    pub plan: Plan,
+    /// What the kernel granted of it.
+    pub granted: Granted,
+    /// The interface that the connection leaves by.
+    pub interface: Option<Interface>,
+}
+
+/// The reach of the kernel's tuning where it does not tell its range: that of a stock kernel.
+const STOCK_SEND: u64 = 4 << 20;
+/// Half of a buffer is data, the rest bookkeeping.
+const DATA_SHARE: u64 = 2;
+
+impl LinkFacts {
+    /// Bytes of data that the send buffer holds at most, and why it is that.
+    #[must_use]
+    pub fn send_buffer(&self) -> (u64, String) {
+        let granted = self.granted.send_buffer;
+        match (self.plan.send_buffer.value, granted) {
+            (Buffer::Set(_) | Buffer::Forced(_), Some(granted)) => {
+                let bytes = granted / DATA_SHARE;
+                (bytes, format!("{} of data, as granted", Size(bytes)))
+            }
+            (Buffer::Set(bytes) | Buffer::Forced(bytes), None) => {
+                (bytes, format!("{} of data, as set", Size(bytes)))
+            }
+            (Buffer::Autotuned, _) => {
+                let max = self.limits.tcp_wmem.map_or(STOCK_SEND, |range| range.max);
+                let bytes = max / DATA_SHARE;
+                (bytes, format!("the kernel tunes it up to {} of data", Size(bytes)))
+            }
+        }
+    }
+
+    /// The largest window that this end offers, bytes: what the kernel tells, or else what its
+    /// receive buffer comes to.
+    #[must_use]
+    pub fn receive_window(&self) -> Option<u64> {
+        if let Some(window) = self.info.receive_window {
+            return Some(window.into());
+        }
+        let max = match self.plan.receive_buffer.value {
+            Buffer::Autotuned => self.limits.tcp_rmem.map(|range| range.max),
+            Buffer::Set(_) | Buffer::Forced(_) => self.granted.receive_buffer,
+        };
+        max.map(|bytes| bytes / DATA_SHARE)
+    }
+
+    /// What is worth knowing of the path: its MTU, the interface and its offloads.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<Line> {
+        let nothing = Observation::default();
+        let interface = self.interface.as_ref();
+        let diagnosis =
+            Diagnosis::new(&nothing, &self.plan, &self.measurement, &self.limits, interface);
+        let own = interface.map(|interface| {
+            let mtu = interface.mtu.map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
+            Line::new("interface", interface.name.as_str(), format!("MTU {mtu}"))
+        });
+        let remarks = diagnosis.remarks.into_iter();
+        own.into_iter()
+            .chain(remarks.map(|row| Line::new(row.name, row.value, row.reason)))
+            .collect()
+    }
+}
+
+impl From<&Reading> for LinkFacts {
+    fn from(reading: &Reading) -> Self {
+        Self {
+            info: *reading.tcp_info(),
+            measurement: *reading.measurement(),
+            limits: reading.limits().clone(),
+            plan: reading.plan().clone(),
+            granted: reading.granted().clone(),
+            interface: reading.interface().cloned(),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Measures the link to an iSCSI target and explains it, without writing anything.
+//!
+//! The program is a thin `main` around [`run`], so that other programs and the tests can call it.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`args`] | what the command line says |
+//! | [`doctor`](run) | one examination: connect, ping, read, calculate, close |
+//! | [`ping`], [`read_test`] | what is measured |
+//! | [`facts`], [`agreed`], [`mod@unit`] | what is known |
+//! | [`verdict`] | what held the reads back |
+//! | [`ceiling`], [`writes`], [`lio`] | what writes could reach, and the settings that lift it |
+//! | [`report`], [`table`], [`size`] | what people and programs get to see |
+#![forbid(unsafe_code)]
+
+pub mod agreed;
+pub mod args;
+pub mod ceiling;
+mod doctor;
+pub mod error;
+pub mod facts;
+pub mod lio;
+pub mod ping;
+mod progress;
+pub mod read_test;
+pub mod report;
+pub mod size;
+pub mod stop;
+pub mod table;
+pub mod unit;
+pub mod verdict;
+pub mod writes;
+
+pub use args::Args;
+pub use doctor::run;
+pub use error::Error;
+pub use report::Report;
+pub use stop::Stop;

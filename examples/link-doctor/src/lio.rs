@@ -1,0 +1,65 @@
+//! Settings of LIO, the Linux kernel's target, as commands of `targetcli`.
+
+use std::fmt::Write;
+
+/// A portal group of a target, and how its settings are changed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PortalGroup {
+    target: String,
+    tag: u16,
+}
+
+/// The most commands that LIO lets an initiator have under way.
+pub const DEEPEST_WINDOW: u64 = 512;
+/// The longest burst that a key can say (RFC 7143 §13.13, §13.14).
+pub const LONGEST_BURST: u64 = 0x00ff_ffff;
+
+impl PortalGroup {
+    /// The portal group of that tag; the first if the target has not said which it is.
+    #[must_use]
+    pub fn new(target: impl Into<String>, tag: Option<u16>) -> Self {
+        Self { target: target.into(), tag: tag.unwrap_or(1) }
+    }
+
+    /// The command that sets keys of RFC 7143 §13.
+    #[must_use]
+    pub fn set_keys(&self, keys: &[(&str, String)]) -> String {
+        let mut command = self.command("parameter");
+        for (name, value) in keys {
+            // A string takes all that is written.
+            let _ = write!(command, " {name}={value}");
+        }
+        command
+    }
+
+    /// The command that sets how many commands an initiator may have under way, as far as LIO goes.
+    #[must_use]
+    pub fn set_window(&self, commands: u64) -> String {
+        let commands = commands.clamp(1, DEEPEST_WINDOW);
+        format!("{} default_cmdsn_depth={commands}", self.command("attribute"))
+    }
+
+    fn command(&self, group: &str) -> String {
+        format!("targetcli /iscsi/{}/tpg{} set {group}", self.target, self.tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_name_target_group_and_value() {
+        let group = PortalGroup::new("iqn.2026-01.org.example:disk", Some(2));
+        assert_eq!(
+            group.set_keys(&[("InitialR2T", "No".to_owned()), ("MaxBurstLength", "7".to_owned())]),
+            "targetcli /iscsi/iqn.2026-01.org.example:disk/tpg2 set parameter InitialR2T=No \
+             MaxBurstLength=7"
+        );
+        let first = PortalGroup::new("iqn.x", None);
+        assert_eq!(
+            first.set_window(9999),
+            "targetcli /iscsi/iqn.x/tpg1 set attribute default_cmdsn_depth=512"
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! What people see on standard error while they wait.
+
+use iscsi_initiator::Url;
+use iscsi_initiator::tuning::Bandwidth;
+
+use crate::read_test::ReadTest;
+use crate::size::Size;
+
+/// The session comes about.
+pub(crate) fn connecting(url: &Url) {
+    eprintln!("connecting to {url}");
+}
+
+/// The pings begin.
+pub(crate) fn pinging() {
+    eprintln!("measuring the round trip");
+}
+
+/// The reads begin.
+pub(crate) fn reading_begins(seconds: u64) {
+    eprintln!("reading for {seconds} s; nothing is written");
+}
+
+/// A second of the reads is over.
+pub(crate) fn reading(test: &ReadTest, rate: Option<Bandwidth>) {
+    let seconds = test.time.as_secs_f64();
+    let rate = shown(rate);
+    let rtt = test.readings.1.tcp_info().smoothed_rtt.unwrap_or_default().as_secs_f64() * 1e3;
+    eprintln!("{seconds:4.0} s  {rate}  {} read  TCP round trip {rtt:.1} ms", Size(test.bytes));
+}
+
+/// A rate for people.
+pub(crate) fn shown(rate: Option<Bandwidth>) -> String {
+    rate.map_or_else(|| "nothing".to_owned(), |rate| rate.to_string())
+}

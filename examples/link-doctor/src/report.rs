@@ -1,0 +1,96 @@
+//! What came of an examination.
+
+mod json;
+mod text;
+
+use std::time::Duration;
+
+use iscsi_initiator::tuning::{Finding, Limiter, Rtt};
+
+use crate::agreed::Agreed;
+use crate::error::Error;
+use crate::facts::LinkFacts;
+use crate::read_test::ReadTest;
+use crate::table::Line;
+use crate::unit::Unit;
+use crate::verdict::Reads;
+use crate::writes::Writes;
+
+/// The report. Printed, it is for people.
+#[derive(Debug)]
+pub struct Report {
+    /// Both ends.
+    pub who: Who,
+    /// What they agreed about.
+    pub agreed: Agreed,
+    /// The unit, if it was found.
+    pub unit: Option<Unit>,
+    /// Whether a unit was asked for.
+    pub is_unit_named: bool,
+    /// The round trip as the kernel measured it before anything was read.
+    pub tcp: Option<Rtt>,
+    /// Round trips of iSCSI pings while nothing else was under way.
+    pub pings: Vec<Duration>,
+    /// What is known of the link.
+    pub facts: LinkFacts,
+    /// The read test, if there was one.
+    pub read: Option<ReadTest>,
+    /// The same as the verdict needs it; `None` if nothing was read.
+    pub reads: Option<Reads>,
+    /// What writes could reach.
+    pub writes: Writes,
+    /// Why the examination is not complete; `None` if it is.
+    pub end: Option<Error>,
+}
+
+/// Both ends of a session.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Who {
+    /// The target's name.
+    pub target: String,
+    /// What people call it (TargetAlias).
+    pub alias: Option<String>,
+    /// The portal of the session, as a URL.
+    pub portal: String,
+    /// The initiator's name.
+    pub initiator: String,
+}
+
+impl Report {
+    /// The round trip by pings.
+    #[must_use]
+    pub fn ping(&self) -> Option<Rtt> {
+        Rtt::of(self.pings.iter().copied())
+    }
+
+    /// What held the reads back, and what would lift that.
+    #[must_use]
+    pub fn verdict(&self) -> Option<(String, Option<String>)> {
+        Some(self.reads?.explain(&self.facts.plan.link))
+    }
+}
+
+/// What the tuner says of a limiter holds for any work; these say what it is for reads by this program.
+const OF_READS: [(Limiter, &str); 3] = [
+    (Limiter::Target, "it had the commands, and their data were not all here"),
+    (Limiter::QueueDepth, "all that was under way was on its way"),
+    (Limiter::Source, "this program had not asked for more yet"),
+];
+
+/// What the session waited for, as lines for people.
+fn waits(test: &ReadTest) -> Vec<Line> {
+    let line = |finding: &Finding| {
+        let share = format!("{:.0} %", finding.share * 100.0);
+        Line::new(finding.limiter.name(), share, note(finding))
+    };
+    test.diagnosis().findings.iter().map(line).collect()
+}
+
+fn note(finding: &Finding) -> String {
+    let own = OF_READS.into_iter().find(|(limiter, _)| *limiter == finding.limiter);
+    match (own, &finding.remedy) {
+        (Some((_, text)), _) => text.to_owned(),
+        (None, Some(remedy)) => format!("{}; {remedy}", finding.evidence),
+        (None, None) => finding.evidence.clone(),
+    }
+}

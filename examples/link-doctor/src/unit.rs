@@ -1,0 +1,96 @@
+//! The unit that is read.
+
+use iscsi_initiator::Disk;
+use serde_json::{Value, json};
+
+use crate::size::Size;
+
+/// What a unit says of itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Unit {
+    /// Its number.
+    pub lun: Option<u16>,
+    /// Vendor and product.
+    pub name: String,
+    /// Its serial number.
+    pub serial_number: Option<String>,
+    /// Bytes that it holds.
+    pub capacity: u64,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// The most bytes of one read or write, if the unit sets a limit.
+    pub longest_transfer: Option<u64>,
+}
+
+/// A limit beyond is none: nobody reads or writes that much at a time.
+const NOTABLE_LIMIT: u64 = 64 << 20;
+
+impl Unit {
+    /// What a disk says.
+    #[must_use]
+    pub fn of(disk: &Disk) -> Self {
+        let profile = disk.profile();
+        let limit = profile.limits.maximum_transfer_length.filter(|blocks| *blocks > 0);
+        Self {
+            lun: disk.unit().lun().number(),
+            name: format!("{} {}", profile.vendor.trim(), profile.product.trim()),
+            serial_number: profile.serial_number.clone(),
+            capacity: disk.capacity(),
+            block_size: disk.block_size(),
+            longest_transfer: limit.map(|blocks| u64::from(blocks) * u64::from(disk.block_size())),
+        }
+    }
+
+    /// The unit in one line.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let number = self.lun.map_or_else(String::new, |lun| format!("{lun}: "));
+        let mut text = format!(
+            "{number}{}, {} in blocks of {}",
+            self.name,
+            Size(self.capacity),
+            self.block_size
+        );
+        if let Some(serial) = &self.serial_number {
+            text.push_str(&format!(", serial number {serial}"));
+        }
+        if let Some(longest) = self.longest_transfer.filter(|longest| *longest <= NOTABLE_LIMIT) {
+            text.push_str(&format!(", at most {} at a time", Size(longest)));
+        }
+        text
+    }
+
+    /// The unit for programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "lun": self.lun,
+            "name": self.name,
+            "serial_number": self.serial_number,
+            "bytes": self.capacity,
+            "block_size": self.block_size,
+            "longest_transfer": self.longest_transfer,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_that_matters_is_told() {
+        let unit = |longest_transfer| Unit {
+            lun: Some(3),
+            name: "MAKER disk".to_owned(),
+            serial_number: Some("0001".to_owned()),
+            capacity: 64 << 30,
+            block_size: 4096,
+            longest_transfer,
+        };
+        let plain = "3: MAKER disk, 64 GiB in blocks of 4096, serial number 0001";
+        assert_eq!(unit(None).describe(), plain);
+        assert_eq!(unit(Some(u64::MAX)).describe(), plain);
+        assert_eq!(unit(Some(65_536)).describe(), format!("{plain}, at most 64 KiB at a time"));
+    }
+}

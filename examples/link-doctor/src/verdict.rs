@@ -1,0 +1,309 @@
+//! What held the reads back, from numbers that this end can measure.
+//!
+//! A target that is slow itself answers pings at once all the same; data that queue hold up the
+//! answer to a ping as well. Data that queue on the way hold up TCP's acknowledgements too; data that
+//! wait in the target's socket do not. So two round trips during the reads tell three places apart:
+//!
+//! ```text
+//! goodput ──┬─ near the declared rate ───────────────────── the link is full
+//!           ├─ near bytes under way / round trip ────────── more could be under way
+//!           ├─ pings take no longer than without reads ──── the target takes its time
+//!           ├─ TCP's round trip is longer as well ───────── data queue on the way: the network
+//!           ├─ near receive window / round trip ─────────── this end takes no more
+//!           └─ none of it ───────────────────────────────── data wait in the target's socket
+//! ```
+
+use std::time::Duration;
+
+use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, Link};
+
+use crate::ceiling::rate;
+use crate::facts::LinkFacts;
+use crate::read_test::ReadTest;
+use crate::size::Size;
+
+/// What held the reads back.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum ReadLimit {
+    /// Nothing: the declared rate is reached.
+    Link,
+    /// What was under way at once.
+    Queue,
+    /// The target takes its time.
+    Target,
+    /// Data queue on the way.
+    Network,
+    /// The receive window that this end offers.
+    ReceiveWindow,
+    /// Data wait in the target's socket.
+    TargetSocket,
+}
+
+impl ReadLimit {
+    /// Its name, for people and programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Queue => "queue",
+            Self::Target => "target",
+            Self::Network => "network",
+            Self::ReceiveWindow => "receive window",
+            Self::TargetSocket => "target's socket",
+        }
+    }
+}
+
+/// A round trip without reads, and while reads are under way; `None` if it was not measured.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Trips {
+    /// Without reads.
+    pub idle: Option<Duration>,
+    /// With reads.
+    pub loaded: Option<Duration>,
+}
+
+/// Reads of some time, as far as they matter for the verdict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reads {
+    /// The rate once it was steady.
+    pub goodput: Bandwidth,
+    /// Bytes that were under way at once.
+    pub under_way: u64,
+    /// The round trip up to the target's answer.
+    pub ping: Trips,
+    /// The round trip up to the target's kernel.
+    pub tcp: Trips,
+    /// The largest window that this end offers, bytes.
+    pub window: Option<u64>,
+    /// How far this host tunes receive buffers.
+    pub tcp_rmem: Option<Autotuning>,
+}
+
+/// From this share on, a ceiling counts as reached.
+const REACHED: f64 = 0.8;
+/// The same for the rate of a link: packets carry more than payload.
+const FULL: f64 = 0.88;
+/// A queue that is shorter is noise of the hosts.
+const NOTABLE_QUEUE: Duration = Duration::from_millis(2);
+/// What the kernel counts for a byte of a window.
+const BOOKKEEPING: u64 = 2;
+/// What lets the target's socket send more.
+const SOCKET: &str = "on the target: its send buffer (net.ipv4.tcp_wmem), its congestion control, if \
+                      segments are lost on the way; or a busy processor at either end";
+
+impl Trips {
+    /// How much longer it takes while reads are under way.
+    #[must_use]
+    pub fn queue(&self) -> Duration {
+        let (idle, loaded) = (self.idle.unwrap_or_default(), self.loaded.unwrap_or_default());
+        loaded.saturating_sub(idle)
+    }
+
+    fn has_queue(&self) -> bool {
+        self.queue() >= (self.idle.unwrap_or_default() / 4).max(NOTABLE_QUEUE)
+    }
+}
+
+impl Reads {
+    /// A read test as the verdict needs it, with the round trips before it; `None` if nothing was read.
+    #[must_use]
+    pub fn of(
+        test: &ReadTest,
+        facts: &LinkFacts,
+        tcp: Option<Duration>,
+        ping: Option<Duration>,
+    ) -> Option<Self> {
+        Some(Self {
+            goodput: test.steady()?,
+            under_way: test.shape.under_way(),
+            ping: Trips { idle: ping, loaded: test.loaded() },
+            tcp: Trips { idle: tcp, loaded: facts.info.smoothed_rtt },
+            window: facts.receive_window(),
+            tcp_rmem: facts.limits.tcp_rmem,
+        })
+    }
+
+    /// The rate of the link, if the reads have filled it.
+    #[must_use]
+    pub fn full_rate(&self, link: &Link) -> Option<Bandwidth> {
+        matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
+    }
+
+    /// What held them back.
+    #[must_use]
+    pub fn limit(&self, link: &Link) -> ReadLimit {
+        if link.basis == Basis::Declared && self.reaches(link.bandwidth, FULL) {
+            ReadLimit::Link
+        } else if self.reaches(rate(self.under_way, self.idle(), 1), REACHED) {
+            ReadLimit::Queue
+        } else if !self.ping.has_queue() {
+            ReadLimit::Target
+        } else if self.tcp.has_queue() {
+            ReadLimit::Network
+        } else if self.reaches_window() {
+            ReadLimit::ReceiveWindow
+        } else {
+            ReadLimit::TargetSocket
+        }
+    }
+
+    fn idle(&self) -> Duration {
+        self.ping.idle.or(self.tcp.idle).unwrap_or_default()
+    }
+
+    fn reaches_window(&self) -> bool {
+        let round_trip = self.tcp.idle.unwrap_or_default();
+        self.window.is_some_and(|bytes| self.reaches(rate(bytes, round_trip, 1), REACHED))
+    }
+
+    fn reaches(&self, ceiling: Bandwidth, share: f64) -> bool {
+        self.goodput.mbit_per_second() >= ceiling.mbit_per_second() * share
+    }
+
+    /// The verdict, to be read behind "held back by", and what would lift the limit.
+    #[must_use]
+    pub fn explain(&self, link: &Link) -> (String, Option<String>) {
+        let (ping, tcp) = (millis(self.ping.queue()), millis(self.tcp.queue()));
+        match self.limit(link) {
+            ReadLimit::Link => {
+                (format!("the link: {} of the declared {}", self.goodput, link.bandwidth), None)
+            }
+            ReadLimit::Queue => {
+                (self.all_there_is("queue", self.under_way), Some(DEEPER.to_owned()))
+            }
+            ReadLimit::Target => (
+                "the target: it answers pings at once, but not the reads".to_owned(),
+                Some(SLOW.to_owned()),
+            ),
+            ReadLimit::Network => {
+                (format!("the network: data queue on the way, for {tcp}; the link is full"), None)
+            }
+            ReadLimit::ReceiveWindow => {
+                let window = self.window.unwrap_or_default();
+                (self.all_there_is("receive window", window), Some(self.larger_window(link)))
+            }
+            ReadLimit::TargetSocket => {
+                let verdict = format!("the target's socket: data wait in it, for {ping}");
+                (verdict, Some(SOCKET.to_owned()))
+            }
+        }
+    }
+
+    fn all_there_is(&self, what: &str, bytes: u64) -> String {
+        let round_trip = millis(self.idle());
+        format!("the {what}: {} in {round_trip}, no more can arrive", Size(bytes))
+    }
+
+    fn larger_window(&self, link: &Link) -> String {
+        const STOCK: Autotuning = Autotuning { min: 4096, default: 131_072, max: 6 << 20 };
+        let Autotuning { min, default, .. } = self.tcp_rmem.unwrap_or(STOCK);
+        let larger = self.window.unwrap_or_default().saturating_mul(2);
+        let wanted = link.max_benefit().max(larger).saturating_mul(BOOKKEEPING);
+        format!("on this host: sysctl -w net.ipv4.tcp_rmem=\"{min} {default} {wanted}\"")
+    }
+}
+
+const DEEPER: &str = "read more at once: a larger --depth";
+const SLOW: &str = "look at its disks and its processor";
+
+/// A time in milliseconds, for people: short ones more exactly.
+pub(crate) fn millis(time: Duration) -> String {
+    let millis = time.as_secs_f64() * 1e3;
+    if millis < 10.0 { format!("{millis:.2} ms") } else { format!("{millis:.1} ms") }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_initiator::tuning::{Measurement, Rtt, Tuning};
+
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn link(declared: Option<&str>) -> Link {
+        let mut measurement = Measurement::default();
+        measurement.rtt = Rtt::of([RTT; 10]);
+        let mut tuning = Tuning::default();
+        tuning.bandwidth = declared.map(|text| text.parse().unwrap());
+        Link::new(&measurement, &tuning)
+    }
+
+    /// 10 MB under way at 100 ms: 800 Mbit/s could arrive; 6 MB of window: 480 Mbit/s.
+    fn reads(goodput: &str, ping: u64, tcp: u64) -> Reads {
+        let trips = |loaded| Trips { idle: Some(RTT), loaded: Some(Duration::from_millis(loaded)) };
+        Reads {
+            goodput: goodput.parse().unwrap(),
+            under_way: 10_000_000,
+            ping: trips(ping),
+            tcp: trips(tcp),
+            window: Some(6_000_000),
+            tcp_rmem: Some(Autotuning { min: 1, default: 2, max: 12_000_000 }),
+        }
+    }
+
+    #[test]
+    fn a_declared_rate_that_is_reached_is_the_link() {
+        assert_eq!(reads("93mbit", 900, 200).limit(&link(Some("100mbit"))), ReadLimit::Link);
+        assert_eq!(reads("87mbit", 900, 200).limit(&link(Some("100mbit"))), ReadLimit::Network);
+        // What is only assumed proves nothing.
+        assert_ne!(reads("990mbit", 900, 200).limit(&link(None)), ReadLimit::Link);
+    }
+
+    #[test]
+    fn what_is_under_way_is_a_limit_before_any_queue() {
+        let queue = reads("700mbit", 101, 101);
+        assert_eq!(queue.limit(&link(None)), ReadLimit::Queue);
+        let (verdict, remedy) = queue.explain(&link(None));
+        assert_eq!(verdict, "the queue: 9.5 MiB in 100.0 ms, no more can arrive");
+        assert!(remedy.unwrap().contains("--depth"));
+    }
+
+    #[test]
+    fn two_round_trips_tell_three_places_apart() {
+        assert_eq!(reads("90mbit", 101, 101).limit(&link(None)), ReadLimit::Target);
+        assert_eq!(reads("90mbit", 890, 260).limit(&link(None)), ReadLimit::Network);
+        assert_eq!(reads("90mbit", 890, 101).limit(&link(None)), ReadLimit::TargetSocket);
+        let explained = |ping, tcp| reads("90mbit", ping, tcp).explain(&link(None)).0;
+        assert!(explained(890, 260).contains("for 160.0 ms; the link is full"));
+        assert!(explained(890, 101).contains("data wait in it, for 790.0 ms"));
+    }
+
+    #[test]
+    fn only_a_full_link_tells_its_rate() {
+        let full = |reads: Reads, link: &Link| reads.full_rate(link).map(|rate| rate.to_string());
+        assert_eq!(full(reads("90mbit", 890, 260), &link(None)).as_deref(), Some("90 Mbit/s"));
+        assert_eq!(
+            full(reads("93mbit", 890, 260), &link(Some("100mbit"))).as_deref(),
+            Some("93 Mbit/s")
+        );
+        assert_eq!(full(reads("90mbit", 890, 101), &link(None)), None);
+    }
+
+    #[test]
+    fn a_ping_that_was_not_answered_shows_no_queue() {
+        let unanswered =
+            Reads { ping: Trips { idle: Some(RTT), loaded: None }, ..reads("90mbit", 0, 101) };
+        assert_eq!(unanswered.limit(&link(None)), ReadLimit::Target);
+    }
+
+    #[test]
+    fn the_own_window_is_told_by_its_size() {
+        let narrow = reads("450mbit", 890, 101);
+        assert_eq!(narrow.limit(&link(None)), ReadLimit::ReceiveWindow);
+        let (_, remedy) = narrow.explain(&link(Some("10gbit")));
+        let wanted = link(Some("10gbit")).max_benefit() * 2;
+        assert!(remedy.unwrap().contains(&format!("tcp_rmem=\"1 2 {wanted}\"")));
+        // What the link needs is there already, and still it is the limit: twice as much.
+        let (_, remedy) = narrow.explain(&link(None));
+        assert!(remedy.unwrap().contains("tcp_rmem=\"1 2 24000000\""));
+    }
+
+    #[test]
+    fn nothing_measured_is_survived() {
+        let nothing = Trips::default();
+        let reads = Reads { ping: nothing, tcp: nothing, window: None, ..reads("90mbit", 0, 0) };
+        assert_eq!(reads.limit(&link(None)), ReadLimit::Target);
+    }
+}

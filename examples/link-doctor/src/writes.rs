@@ -1,0 +1,267 @@
+//! Writes, by arithmetic: none is made.
+//!
+//! A write takes one round trip for its command and what goes with it unasked, and one for each
+//! round of bursts that the target then asks for ([`Terms::round_trips`]). From that, and from what
+//! may be under way at once, follow the rates that writes can reach at all.
+
+use std::time::Duration;
+
+use iscsi_initiator::Negotiated;
+use iscsi_initiator::tuning::{Bandwidth, Basis, Limits, Link, Plan, Terms};
+
+use crate::ceiling::{Ceiling, Limit, lowest, rate};
+use crate::facts::LinkFacts;
+use crate::lio::{DEEPEST_WINDOW, LONGEST_BURST, PortalGroup};
+use crate::size::Size;
+
+/// What writes can reach.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Writes {
+    /// Bytes of one write.
+    pub io_size: u64,
+    /// Writes under way at once.
+    pub depth: u32,
+    /// Round trips that one takes.
+    pub round_trips: u64,
+    /// The time of one round trip, the target's answer included.
+    pub round_trip: Duration,
+    /// The rate with one write under way at a time.
+    pub one_at_a_time: Bandwidth,
+    /// What each limit allows, in the order of the way that data take.
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// What the arithmetic is made of.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The link and the plan for it.
+    pub facts: &'a LinkFacts,
+    /// What was agreed at login.
+    pub negotiated: &'a Negotiated,
+    /// The terms of transfers that follow from it.
+    pub terms: Terms,
+    /// Bytes of one write, and how many are under way.
+    pub shape: (u64, u32),
+    /// The round trip up to the target's answer, if it was measured; else TCP's counts.
+    pub answer: Option<Duration>,
+    /// The rate that reads have filled the link with, if they have.
+    pub full_rate: Option<Bandwidth>,
+    /// Where settings of the target are changed.
+    pub portal_group: PortalGroup,
+}
+
+/// What the kernel counts for a byte of data.
+const BOOKKEEPING: u64 = 2;
+/// The longest window without scaling (RFC 7323 §2).
+const UNSCALED: u64 = 65_535;
+
+impl Writes {
+    /// Calculates.
+    #[must_use]
+    pub fn new(question: &Question<'_>) -> Self {
+        let (io_size, depth) = question.shape;
+        let round_trips = question.round_trips();
+        let round_trip = question.round_trip();
+        Self {
+            io_size,
+            depth,
+            round_trips,
+            round_trip,
+            one_at_a_time: rate(io_size, round_trip, round_trips),
+            ceilings: question.ceilings(),
+        }
+    }
+
+    /// The time of one write, that of its bytes on the link apart.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.round_trip.saturating_mul(u32::try_from(self.round_trips).unwrap_or(u32::MAX))
+    }
+
+    /// The lowest ceiling: what lifts it comes first.
+    #[must_use]
+    pub fn lowest(&self) -> Option<&Ceiling> {
+        lowest(&self.ceilings)
+    }
+}
+
+impl Question<'_> {
+    fn link(&self) -> &Link {
+        &self.facts.plan.link
+    }
+
+    fn round_trips(&self) -> u64 {
+        self.terms.round_trips(self.shape.0)
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.answer.unwrap_or_else(|| self.link().round_trip())
+    }
+
+    fn ceilings(&self) -> Vec<Ceiling> {
+        let own = [Some(self.queue()), self.command_window()];
+        let tcp = [Some(self.send_buffer()), self.unscaled_window(), self.loss()];
+        let link = [Some(link_ceiling(self.link(), self.full_rate))];
+        own.into_iter().chain(tcp).chain(link).flatten().collect()
+    }
+
+    /// What is handed in at once.
+    fn queue(&self) -> Ceiling {
+        let ((io_size, depth), trips) = (self.shape, self.round_trips());
+        let under_way = io_size.saturating_mul(depth.into());
+        let each = if trips == 1 {
+            "one round trip each".to_owned()
+        } else {
+            format!("{trips} round trips each")
+        };
+        Ceiling {
+            limit: Limit::Queue,
+            rate: rate(under_way, self.round_trip(), trips),
+            because: format!("{depth} writes of {} under way, {each}", Size(io_size)),
+            remedy: self.fewer_round_trips().or_else(|| self.deeper_queue()),
+        }
+    }
+
+    /// The keys that let a write of this size go in one round trip, as far as they are not so yet.
+    fn fewer_round_trips(&self) -> Option<String> {
+        if self.round_trips() == 1 {
+            return None;
+        }
+        let burst = self.shape.0.min(LONGEST_BURST);
+        let agreed = self.negotiated;
+        let mut keys = Vec::new();
+        if agreed.initial_r2t {
+            keys.push(("InitialR2T", "No".to_owned()));
+        }
+        for (name, value) in [
+            ("MaxBurstLength", agreed.max_burst_length),
+            ("FirstBurstLength", agreed.first_burst_length),
+        ] {
+            if u64::from(value) < burst {
+                keys.push((name, burst.to_string()));
+            }
+        }
+        let command = self.portal_group.set_keys(&keys);
+        Some(format!("on LIO: {command}; then a write takes one round trip"))
+    }
+
+    fn deeper_queue(&self) -> Option<String> {
+        let (depth, wanted) = (u64::from(self.shape.1), self.commands_wanted());
+        match self.terms.window.map(u64::from) {
+            Some(window) if depth >= window => self.wider_window(window),
+            _ => Some(format!("hand in more at once: a queue depth of {}", wanted.max(depth + 1))),
+        }
+    }
+
+    fn command_window(&self) -> Option<Ceiling> {
+        let window = self.terms.window?;
+        let under_way = self.shape.0.saturating_mul(window.into());
+        Some(Ceiling {
+            limit: Limit::CommandWindow,
+            rate: rate(under_way, self.round_trip(), self.round_trips()),
+            because: format!("the target takes {window} commands at once"),
+            remedy: self.wider_window(window.into()),
+        })
+    }
+
+    fn wider_window(&self, window: u64) -> Option<String> {
+        let wanted = self.commands_wanted().max(window.saturating_mul(2));
+        if window >= DEEPEST_WINDOW {
+            return Some("longer writes, or more sessions: no LIO takes more at once".to_owned());
+        }
+        let command = self.portal_group.set_window(wanted);
+        Some(format!(
+            "on LIO: {command} (for an initiator with an entry of its own: cmdsn_depth there); or \
+             longer writes, or more sessions"
+        ))
+    }
+
+    /// As many commands as fill the link.
+    fn commands_wanted(&self) -> u64 {
+        let rate = link_ceiling(self.link(), self.full_rate).rate;
+        let busy = rate.bytes_in(self.round_trip());
+        busy.saturating_mul(self.round_trips()).div_ceil(self.shape.0.max(1)).max(1)
+    }
+
+    fn send_buffer(&self) -> Ceiling {
+        let link = self.link();
+        let (bytes, because) = self.facts.send_buffer();
+        Ceiling {
+            limit: Limit::SendBuffer,
+            rate: rate(bytes, link.round_trip(), 1),
+            because,
+            remedy: Some(larger_send_buffer(&self.facts.plan, &self.facts.limits)),
+        }
+    }
+
+    fn unscaled_window(&self) -> Option<Ceiling> {
+        let is_unscaled = self.facts.info.window_scaling == Some(false);
+        is_unscaled.then(|| {
+            Ceiling {
+            limit: Limit::UnscaledWindow,
+            rate: rate(UNSCALED, self.link().round_trip(), 1),
+            because: "no more than 64 KiB are in flight without window scaling".to_owned(),
+            remedy: Some(
+                "sysctl -w net.ipv4.tcp_window_scaling=1 on both ends, and a firewall between them \
+                 that lets the option pass"
+                    .to_owned(),
+            ),
+        }
+        })
+    }
+
+    fn loss(&self) -> Option<Ceiling> {
+        let uses = self.facts.granted.congestion_control.as_deref();
+        if uses == Some(BBR) {
+            return None;
+        }
+        let is_bbr = |name: &String| name == BBR;
+        let remedy = if self.facts.limits.allowed_congestion_controls.iter().any(is_bbr) {
+            "--congestion bbr, or more sessions".to_owned()
+        } else {
+            "modprobe tcp_bbr and --congestion bbr, or more sessions".to_owned()
+        };
+        Some(Ceiling {
+            limit: Limit::Loss,
+            rate: self.link().loss_ceiling()?,
+            because: format!("{:.3} % of the segments are lost", self.link().loss * 100.0),
+            remedy: Some(remedy),
+        })
+    }
+}
+
+/// The congestion control that does not take a lost segment for a full queue.
+const BBR: &str = "bbr";
+
+/// The rate of the link itself: as declared, or what reads have filled it with, or what is assumed.
+#[must_use]
+pub fn link_ceiling(link: &Link, full_rate: Option<Bandwidth>) -> Ceiling {
+    let (rate, because, remedy) = match (link.basis, full_rate) {
+        (Basis::Declared, _) => (link.bandwidth, "as declared by --bandwidth", None),
+        (_, Some(full)) => {
+            (full, "what reads filled it with; the other way may differ", Some(DECLARE))
+        }
+        (Basis::Estimated, None) => (link.bandwidth, "twice what arrived", Some(DECLARE)),
+        (Basis::Assumed, None) => {
+            (link.bandwidth, "only assumed, as most links are no faster", Some(DECLARE))
+        }
+    };
+    let (because, remedy) = (because.to_owned(), remedy.map(str::to_owned));
+    Ceiling { limit: Limit::Link, rate, because, remedy }
+}
+
+const DECLARE: &str = "say its rate with --bandwidth, if you know it";
+
+/// What lets the send buffer grow to what the link needs.
+fn larger_send_buffer(plan: &Plan, limits: &Limits) -> String {
+    let wanted = plan.link.max_benefit().saturating_mul(BOOKKEEPING);
+    let (min, default, max) =
+        limits.tcp_wmem.map_or((4096, 16_384, 0), |range| (range.min, range.default, range.max));
+    if max >= wanted {
+        return "--tune auto leaves it to the kernel, which reaches further".to_owned();
+    }
+    format!("sysctl -w net.ipv4.tcp_wmem=\"{min} {default} {wanted}\"")
+}
+
+#[cfg(test)]
+mod tests;

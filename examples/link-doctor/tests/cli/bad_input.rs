@@ -1,0 +1,104 @@
+//! Whatever is wrong: one sentence that a person can act on, and a status that is not zero.
+
+use std::process::Output;
+use std::time::Duration;
+
+use iscsi_testkit::config::Chap;
+use tokio::net::TcpListener;
+
+use crate::support::{MIB, Rig, TARGET, complains, link_doctor, stderr, stdout};
+
+/// Runs the program, which refuses with status 1, these words, and nothing on standard output.
+fn refuses(arguments: &[&str], parts: &[&str]) {
+    let output = link_doctor(arguments);
+    complains(&output, 1, parts);
+    assert_eq!(stdout(&output), "");
+}
+
+/// The command line itself is wrong.
+fn misused(output: &Output, parts: &[&str]) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(stdout(output), "");
+    for part in parts {
+        assert!(said.contains(part), "{said:?} does not say {part:?}");
+    }
+}
+
+#[test]
+fn command_lines() {
+    let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
+    for (options, part) in [
+        (["--bandwidth", "fast"], "write a number of bits a second with a unit, such as 100mbit"),
+        (["--bandwidth", "9999999gbit"], "a link has a rate from 1kbit to 1000gbit"),
+        (["--bandwidth", "-5mbit"], "a link has a rate"),
+        (["--tune", "faster"], "there are auto, static, autotune, thesis and off"),
+        (["--seconds", "0"], "0 is not in 1..=3600"),
+        (["--seconds", "99999999999999999999"], "--seconds"),
+        (["--depth", "0"], "write auto, or a number from 1 to 256"),
+        (["--no-such", "x"], "unexpected argument '--no-such'"),
+    ] {
+        let attached = format!("{}={}", options[0], options[1]);
+        misused(&link_doctor(&[&url, &attached]), &[part]);
+    }
+    misused(&link_doctor(&[]), &["<URL>"]);
+}
+
+#[test]
+fn urls_and_names() {
+    for (url, part) in [
+        ("iscsi://", "names no host"),
+        ("iscsi://127.0.0.1", "names no target"),
+        ("iscsi://127.0.0.1/disk/0", "disk"),
+        ("iscsi://127.0.0.1/iqn.2026-01.org.example:disk/x", "no logical unit number"),
+        ("iscsi://127.0.0.1/iqn.2026-01.org.example:disk/0?fast=1", "no URL option \"fast\""),
+        ("http://me:hunter@127.0.0.1/", "no iSCSI URL"),
+        ("", "no iSCSI URL"),
+    ] {
+        refuses(&[url], &[part]);
+    }
+    let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
+    refuses(&[&url, "--initiator-name", "host"], &["'host'", "choose another name"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_is_down() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    drop(listener);
+    let nobody = format!("nothing listens at {portal}");
+    refuses(&[&format!("iscsi://{portal}/{TARGET}/0")], &[&nobody, "check the port"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_accepts_and_stays_silent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    let url = format!("iscsi://{portal}/{TARGET}/0?login_timeout=1");
+    refuses(&[&url, "--json"], &["did not answer in time"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password() {
+    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+        config.chap = Some(Chap::new("me", "the right hunter"));
+    })
+    .await;
+    let url = format!("iscsi://me:a%20wrong%20hunter@{}/{TARGET}/0", rig.server.address());
+    refuses(&[&url], &["\"me\" or the password", "check both"]);
+    refuses(&[&rig.url()], &["wants a user name and a password"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_and_a_unit_that_do_not_exist() {
+    let rig = Rig::start(MIB).await;
+    refuses(
+        &[&rig.at("/iqn.2026-01.org.example:other/0")],
+        &["no target iqn.2026-01.org.example:other"],
+    );
+
+    let output = link_doctor(&[&rig.at(&format!("/{TARGET}/7"))]);
+    complains(&output, 1, &["no logical unit 7"]);
+    assert!(stdout(&output).contains("round trip by ping"), "the link could be explained");
+    rig.assert_untouched();
+}

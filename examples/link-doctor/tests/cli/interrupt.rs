@@ -1,0 +1,77 @@
+//! Examinations that end before their time, from outside.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use iscsi_testkit::fault::Fault;
+use tokio::net::TcpListener;
+
+use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, program, stderr, stdout};
+
+/// Sends a signal to a program of this test's own.
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn start(arguments: &[&str]) -> Child {
+    program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Interrupts the reads after the first line about them.
+async fn stopped_by(name: &str) {
+    let rig = Rig::start(8 * MIB).await;
+    let mut child = start(&[&rig.url(), "--seconds", "3600", "--json"]);
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("bit/s") {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "the program ended early");
+    }
+    signal(&child, name);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let report = object(&output);
+    assert_eq!((&report["complete"], &report["error"]), (&false.into(), &"interrupted".into()));
+    assert!(report["read"]["bytes"].as_u64().unwrap() > 0);
+    assert_eq!(report["rtt"]["ping"]["samples"], 10);
+    rig.assert_untouched();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_ends_in_order_with_what_was_measured() {
+    stopped_by("-INT").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_does_a_request_to_terminate() {
+    stopped_by("-TERM").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_there_is_a_session_there_is_no_report() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    let child = start(&[&format!("iscsi://{portal}/{TARGET}/0")]);
+    // From here on it waits for an answer.
+    let connection = listener.accept().await.unwrap();
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    drop(connection);
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with("link-doctor: interrupted\n"), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_leaves_what_was_measured() {
+    // Thousands of reads, a command of 48 bytes each.
+    let fault = Fault::cut_after_received(100_000);
+    let rig = Rig::start_with(8 * MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
+    let output = link_doctor(&[&rig.url(), "--seconds", "3600", "--json"]);
+    complains(&output, 1, &["the read test ended early: lost"]);
+    let report = object(&output);
+    assert_eq!(report["complete"], false);
+    assert_eq!(report["rtt"]["ping"]["samples"], 10);
+}

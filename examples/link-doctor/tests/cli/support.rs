@@ -1,0 +1,119 @@
+//! A target on loopback, and the program.
+
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use serde_json::Value;
+
+pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
+const BLOCK: u32 = 512;
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A served target with one unit, full of noise.
+pub(crate) struct Rig {
+    pub(crate) server: Server,
+    pub(crate) disk: RamDisk,
+}
+
+impl Rig {
+    pub(crate) async fn start(bytes: u64) -> Self {
+        Self::start_with(bytes, Duration::ZERO, |_| {}).await
+    }
+
+    /// A target with a unit of `bytes`; everything that it says leaves it `delay` later.
+    pub(crate) async fn start_with(
+        bytes: u64,
+        delay: Duration,
+        change: impl FnOnce(&mut TargetConfig),
+    ) -> Self {
+        let disk = RamDisk::new(BLOCK, bytes / u64::from(BLOCK));
+        disk.fill(7);
+        let mut config = TargetConfig::new(TARGET, disk.clone());
+        change(&mut config);
+        let target = Target::new(config);
+        let server = Server::start_at(("127.0.0.1", 0), target, delay).await.unwrap();
+        Self { server, disk }
+    }
+
+    /// The URL of the unit.
+    pub(crate) fn url(&self) -> String {
+        self.at(&format!("/{TARGET}/0"))
+    }
+
+    /// The URL of a path behind the portal.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("iscsi://{}{path}", self.server.address())
+    }
+
+    /// Everything the initiator did was right, it wrote nothing, and said goodbye.
+    pub(crate) fn assert_untouched(&self) {
+        let violations = self.server.with(|target| target.violations().to_vec());
+        assert!(violations.is_empty(), "{violations:#?}");
+        let opcodes = self.server.with(|target| {
+            target.commands().iter().map(|command| command.cdb[0]).collect::<Vec<_>>()
+        });
+        let is_write =
+            |opcode: &u8| matches!(opcode, 0x0a | 0x2a | 0x41 | 0x42 | 0x8a | 0x93 | 0xaa);
+        assert!(!opcodes.iter().any(is_write), "{opcodes:02x?}");
+        let untouched = RamDisk::new(BLOCK, self.disk.blocks());
+        untouched.fill(7);
+        assert_eq!(self.disk.first_difference(&untouched), None);
+        assert_eq!(self.server.with(|target| target.sessions()), 0);
+    }
+}
+
+/// The program, with nothing from the environment that could matter.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_link-doctor"));
+    for variable in ["USERNAME", "PASSWORD", "TARGET_USERNAME", "TARGET_PASSWORD"] {
+        command.env_remove(format!("LIBISCSI_CHAP_{variable}"));
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn link_doctor(arguments: &[&str]) -> Output {
+    program(arguments).output().unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The program did what it should; its standard output.
+pub(crate) fn succeeds(output: &Output) -> String {
+    let said = stderr(output);
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+    stdout(output)
+}
+
+/// The object that the program printed, whatever its status.
+pub(crate) fn object(output: &Output) -> Value {
+    let text = stdout(output);
+    assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The last line of standard error is the only complaint, comes with this status, and says all of
+/// `parts`.
+pub(crate) fn complains(output: &Output, status: i32, parts: &[&str]) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    let complaints: Vec<_> =
+        said.lines().filter_map(|line| line.strip_prefix("link-doctor: ")).collect();
+    let [message] = complaints[..] else { panic!("{said}") };
+    assert!(said.trim_end().ends_with(message), "{said}");
+    for part in parts {
+        assert!(message.contains(part), "{message:?} does not say {part:?}");
+    }
+    assert!(!said.contains("panicked") && !said.contains("hunter"), "{said}");
+}
