@@ -14,13 +14,14 @@ use std::time::Duration;
 use bytes::Buf;
 use iscsi_pdu::{Cid, Itt, TargetAddress};
 use iscsi_session::{Output, Session, SessionError, Transmit, TransportError};
-use iscsi_tuner::{Sends, Tuning};
+use iscsi_tuner::{Sends, TcpInfo, Tuning};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
 use crate::error::Error;
+use crate::pace;
 use crate::peer::Peer;
 use crate::reading::Reading;
 use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
@@ -142,6 +143,9 @@ impl Driver {
             }
             self.shared.set_stats(self.session.stats());
             let event = self.next_event().await;
+            if let Event::Messages(1..) = event {
+                self.let_others_ask().await;
+            }
             self.handle(event);
         }
     }
@@ -158,6 +162,17 @@ impl Driver {
             }
             _ = self.looks.tick(), if Instant::now() < self.awake_until => Event::Look,
             () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
+        }
+    }
+
+    /// The first of many requests wakes the driver before the others have been made: a turn later
+    /// one system call takes them all.
+    async fn let_others_ask(&mut self) {
+        tokio::task::yield_now().await;
+        while self.taken.len() < MESSAGES_PER_TURN
+            && let Ok(message) = self.messages.try_recv()
+        {
+            self.taken.push(message);
         }
     }
 
@@ -366,9 +381,11 @@ impl Driver {
         self.write()
     }
 
+    /// Without a word of the kernel there is no limit.
     fn set_pace(&mut self) {
-        if let Link::Up(stream, tuner) = &mut self.link {
-            self.session.limit_writes(tuner.write_limit(stream, now()));
+        if let Link::Up(stream, _) = &self.link {
+            let limit = TcpInfo::read(stream).ok().and_then(|info| pace::write_limit(&info));
+            self.session.limit_writes(limit.unwrap_or(u64::MAX));
         }
     }
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use iscsi_session::{Negotiated, Offer, Stats, Waiting};
 use iscsi_tuner::{
-    Activity, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning, plan,
+    Activity, Bandwidth, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning,
+    plan,
 };
 use tokio::net::TcpStream;
 
-use crate::pace::Pace;
 use crate::reading::{Facts, Reading};
 
 /// How often one looks what the connection waits for.
@@ -29,7 +29,6 @@ pub(crate) struct Tuner {
     interface: Option<Interface>,
     activity: Activity,
     looks: u32,
-    pace: Pace,
     /// The reading since which loss is counted.
     loss_since: TcpInfo,
     /// What readings are given with; made anew when something in it changes.
@@ -51,7 +50,6 @@ impl Tuner {
             interface: None,
             activity: Activity::default(),
             looks: 0,
-            pace: Pace::default(),
             loss_since: TcpInfo::default(),
             facts: None,
         }
@@ -106,15 +104,6 @@ impl Tuner {
         true
     }
 
-    /// How much write data the target may have to wait for now, bytes.
-    pub(crate) fn write_limit(&mut self, stream: &TcpStream, now: Instant) -> u64 {
-        let Ok(info) = TcpInfo::read(stream) else { return u64::MAX };
-        // A kernel that does not tell what has arrived leaves no choice.
-        let Some(acknowledged) = info.bytes_acknowledged else { return u64::MAX };
-        self.pace.observe(acknowledged, now);
-        self.pace.limit(self.plan.link.round_trip())
-    }
-
     /// Looks what the connection waits for, and now and then how the link does.
     pub(crate) fn look(&mut self, stream: &TcpStream, waiting: Waiting, is_blocked: bool) {
         let Ok(info) = TcpInfo::read(stream) else { return };
@@ -150,14 +139,16 @@ impl Tuner {
 
     fn measure(&mut self, info: &TcpInfo) {
         self.measurement.update(info);
+        let rate = info.delivery_rate.unwrap_or(Bandwidth::MIN);
+        let has_queue = info.has_queue(None, rate);
         // A rate that the link alone has set is one that it has.
-        if info.delivery_rate_app_limited == Some(false) && has_queue(info) {
+        if info.delivery_rate_app_limited == Some(false) && has_queue {
             self.measurement.bandwidth = self.measurement.bandwidth.max(info.delivery_rate);
         }
         if let Some(loss) = info.loss_since(&self.loss_since) {
             self.loss_since = *info;
             // With a queue it is the queue that overflows; without, the link itself loses.
-            self.measurement.loss = Some(if has_queue(info) { 0.0 } else { loss });
+            self.measurement.loss = Some(if has_queue { 0.0 } else { loss });
         }
     }
 
@@ -224,12 +215,6 @@ fn choose<T: PartialEq>(key: &mut T, default: T, planned: T) {
     if *key == default {
         *key = planned;
     }
-}
-
-/// Whether data queues on the way.
-fn has_queue(info: &TcpInfo) -> bool {
-    let (Some(min), Some(now)) = (info.min_rtt, info.smoothed_rtt) else { return false };
-    now > min + (min / 8).max(Duration::from_millis(1))
 }
 
 /// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).

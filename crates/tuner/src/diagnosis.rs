@@ -208,15 +208,28 @@ impl Context<'_> {
         let window = passed(|info| info.receive_window_limited);
         let buffer = passed(|info| info.send_buffer_limited);
         let busy = passed(|info| info.busy).max(window + buffer);
+        let rest = if self.is_buffer_full() { Limiter::SendBuffer } else { self.network() };
         if busy <= 0.0 {
-            return vec![(self.network(), share)];
+            return vec![(rest, share)];
         }
         let of_busy = |time: f64| share * time / busy;
         vec![
             (Limiter::PeerWindow, of_busy(window)),
             (Limiter::SendBuffer, of_busy(buffer)),
-            (self.network(), of_busy(busy - window - buffer)),
+            (rest, of_busy(busy - window - buffer)),
         ]
+    }
+
+    /// Whether the congestion window allows more than a buffer of fixed size holds. The kernel counts
+    /// such a buffer as a limit only while it has nothing unsent at all.
+    fn is_buffer_full(&self) -> bool {
+        let TcpInfo { congestion_window, send_mss, .. } = self.observation.after;
+        let (Some(buffer), Some(window), Some(mss)) =
+            (self.plan.send_buffer.value.bytes(), congestion_window, send_mss)
+        else {
+            return false;
+        };
+        u64::from(window) * u64::from(mss) > buffer
     }
 
     /// The congestion window: cut by loss, or not yet grown.
@@ -235,17 +248,10 @@ impl Context<'_> {
             && self.goodput.mbit_per_second() >= self.link.bandwidth.mbit_per_second() * FULL
     }
 
-    /// Whether packets queue before the narrowest part of the link. A round trip is longer too where
-    /// a receiver delays its acknowledgements, but then hardly any bytes lie behind the delay.
+    /// Whether packets queue before the narrowest part of the link.
     fn has_queue(&self) -> bool {
-        const SEGMENTS: u64 = 4;
         let least = self.link.rtt.map(|rtt| rtt.min);
-        let (Some(least), Some(now)) = (least, self.observation.after.smoothed_rtt) else {
-            return false;
-        };
-        let delay = now.saturating_sub(least);
-        delay > (least / 8).max(Duration::from_millis(2))
-            && self.goodput.bytes_in(delay) >= SEGMENTS * u64::from(self.link.mss)
+        self.observation.after.has_queue(least, self.goodput)
     }
 
     fn loss(&self) -> Option<f64> {

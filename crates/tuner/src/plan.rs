@@ -129,7 +129,8 @@ impl Plan {
     /// The queue for transfers of another size than the plan's.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
-        policy::queue_depth(&self.terms, &self.terms.shape_of(io_size, self.in_flight))
+        let shape = self.terms.shape_of(io_size, self.in_flight, self.link.is_local());
+        policy::queue_depth(&self.terms, &shape)
     }
 
     /// The plan as lines for people, in the order in which they matter.

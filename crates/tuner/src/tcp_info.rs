@@ -118,6 +118,28 @@ impl TcpInfo {
         }
     }
 
+    /// The rate that the congestion window allows: a window in each round trip; `None` if the kernel
+    /// does not tell, or before the first sample.
+    #[must_use]
+    pub fn window_rate(&self) -> Option<Bandwidth> {
+        let bytes = u64::from(self.congestion_window?).saturating_mul(self.send_mss?.into());
+        let round_trip = self.smoothed_rtt.filter(|rtt| !rtt.is_zero())?;
+        Some(Bandwidth::of(bytes, round_trip))
+    }
+
+    /// Whether data queues on the way: the round trip is longer than its smallest by more than a
+    /// receiver that delays its acknowledgements would make it, given the bytes that lie behind the
+    /// delay at this rate.
+    #[must_use]
+    pub fn has_queue(&self, least: Option<Duration>, rate: Bandwidth) -> bool {
+        const SEGMENTS: u64 = 4;
+        let least = least.or(self.min_rtt);
+        let (Some(least), Some(now)) = (least, self.smoothed_rtt) else { return false };
+        let delay = now.saturating_sub(least);
+        delay > (least / 8).max(Duration::from_millis(2))
+            && rate.bytes_in(delay) >= SEGMENTS * u64::from(self.send_mss.unwrap_or(1448))
+    }
+
     /// The share of data segments that had to be sent again, 0 to 1, since an earlier reading of
     /// the same connection; `None` if too few were sent to tell.
     #[must_use]

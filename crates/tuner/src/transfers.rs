@@ -36,12 +36,15 @@ pub(crate) struct Shape {
     pub(crate) round_trips: u64,
 }
 
-/// Short ones keep the last round trips short, long ones are fewer commands.
-const SIZES: [u64; 6] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+/// Short ones keep the last round trips short, long ones are fewer commands: below 256 KiB these cost
+/// more than they gain.
+const SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// Where round trips cost nothing.
 const LOCAL: u64 = 1 << 20;
 /// As much is under way even on the shortest link, so that neither end waits for the other.
-const LEAST_UNDER_WAY: u64 = 8 << 20;
+const LEAST_UNDER_WAY: u64 = 4 << 20;
+/// The same where commands are long.
+const LEAST_UNDER_WAY_LOCAL: u64 = 8 << 20;
 /// The most that is under way: whoever copies holds it in memory twice.
 const MOST_UNDER_WAY: u64 = 64 << 20;
 const SHALLOWEST: u64 = 2;
@@ -62,15 +65,16 @@ impl Terms {
 
     /// What must be under way in writes of that size, so that `in_flight` bytes are on the link: half
     /// as much again, because bursts do not come evenly.
-    fn under_way(&self, io_size: u64, in_flight: u64) -> u64 {
+    fn under_way(&self, io_size: u64, in_flight: u64, is_local: bool) -> u64 {
+        let least = if is_local { LEAST_UNDER_WAY_LOCAL } else { LEAST_UNDER_WAY };
         let busy = in_flight.saturating_mul(self.round_trips(io_size)).saturating_mul(3) / 2;
-        busy.clamp(LEAST_UNDER_WAY, MOST_UNDER_WAY)
+        busy.clamp(least, MOST_UNDER_WAY)
     }
 
     /// The queue of writes of that size, within the command window.
-    pub(crate) fn shape_of(&self, io_size: u64, in_flight: u64) -> Shape {
+    pub(crate) fn shape_of(&self, io_size: u64, in_flight: u64, is_local: bool) -> Shape {
         let io_size = io_size.max(1);
-        let wanted = self.under_way(io_size, in_flight).div_ceil(io_size);
+        let wanted = self.under_way(io_size, in_flight, is_local).div_ceil(io_size);
         let depth = wanted.max(SHALLOWEST).min(self.deepest());
         Shape { io_size, depth, round_trips: self.round_trips(io_size) }
     }
@@ -79,18 +83,18 @@ impl Terms {
     /// fill it most.
     pub(crate) fn shape_for(&self, in_flight: u64, is_local: bool) -> Shape {
         if is_local {
-            return self.shape_of(LOCAL, in_flight);
+            return self.shape_of(LOCAL, in_flight, true);
         }
-        let shapes = SIZES.map(|io_size| self.shape_of(io_size, in_flight));
+        let shapes = SIZES.map(|io_size| self.shape_of(io_size, in_flight, false));
         let enough = |shape: &&Shape| {
-            shape.depth * shape.io_size >= self.under_way(shape.io_size, in_flight)
+            shape.depth * shape.io_size >= self.under_way(shape.io_size, in_flight, false)
         };
         let most = |shape: &&Shape| {
             // Of equals the shorter.
             (shape.depth * shape.io_size / shape.round_trips, u64::MAX - shape.io_size)
         };
         let chosen = shapes.iter().find(enough).or_else(|| shapes.iter().max_by_key(most));
-        chosen.copied().unwrap_or_else(|| self.shape_of(LOCAL, in_flight))
+        chosen.copied().unwrap_or_else(|| self.shape_of(LOCAL, in_flight, false))
     }
 }
 

@@ -28,6 +28,11 @@ pub trait Source: Clone + Send + Sync + 'static {
     /// Whether bytes come in order only, one read at a time.
     fn is_sequential(&self) -> bool;
 
+    /// How many bytes one read had better fetch, where that is more than a chunk.
+    fn stride(&self) -> usize {
+        1
+    }
+
     /// Reads `len` bytes from `offset` on; fewer only where a sequential source ends.
     ///
     /// # Errors
@@ -158,6 +163,13 @@ impl Source for End {
 
     fn is_sequential(&self) -> bool {
         matches!(self, Self::Stream(_))
+    }
+
+    fn stride(&self) -> usize {
+        match self {
+            Self::File(file) => file.stride(),
+            Self::Stream(_) | Self::Unit(_) => 1,
+        }
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {

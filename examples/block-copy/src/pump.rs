@@ -37,6 +37,14 @@ struct Chunk {
     sum: Option<u64>,
 }
 
+/// What one read has brought.
+#[derive(Debug)]
+struct Stride {
+    /// How many chunks it was to bring.
+    asked: usize,
+    chunks: Vec<Chunk>,
+}
+
 /// A copy under way.
 #[derive(Debug)]
 pub struct Pump<S, D> {
@@ -47,7 +55,10 @@ pub struct Pump<S, D> {
     end: Option<u64>,
     next_read: u64,
     next_write: u64,
-    reads: JoinSet<Result<Chunk, Error>>,
+    /// Reads of one chunk or several.
+    reads: JoinSet<Result<Stride, Error>>,
+    /// How many chunks they will bring.
+    reading: usize,
     waiting: BTreeMap<u64, Bytes>,
     writes: JoinSet<Result<usize, Error>>,
     sums: Option<Checksums>,
@@ -64,6 +75,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
             next_read: 0,
             next_write: 0,
             reads: JoinSet::new(),
+            reading: 0,
             waiting: BTreeMap::new(),
             writes: JoinSet::new(),
             sums: None,
@@ -102,25 +114,35 @@ impl<S: Source, D: Destination> Pump<S, D> {
         while self.may_read() {
             let offset = self.next_read;
             let len = self.next_len();
+            let asked = len.div_ceil(self.shape.io_size);
             self.next_read += len as u64;
+            self.reading += asked;
             let (source, wants_sum) = (self.source.clone(), self.sums.is_some());
+            let io_size = self.shape.io_size;
             self.reads.spawn(async move {
                 let data = source.read(offset, len).await?;
-                let sum = wants_sum.then(|| sum(&data));
-                Ok(Chunk { offset, data, sum })
+                Ok(Stride { asked, chunks: chunks(offset, data, io_size, wants_sum) })
             });
         }
     }
 
     fn may_read(&self) -> bool {
         let at_once = if self.source.is_sequential() { 1 } else { self.shape.queue_depth };
-        let held = self.reads.len() + self.waiting.len() + self.writes.len();
-        self.reads.len() < at_once && held < 2 * self.shape.queue_depth && self.next_len() > 0
+        let held = self.reading + self.waiting.len() + self.writes.len();
+        self.reading < at_once
+            && held + self.stride() <= 2 * self.shape.queue_depth
+            && self.next_len() > 0
+    }
+
+    /// How many chunks one read fetches: no more than a queue.
+    fn stride(&self) -> usize {
+        (self.source.stride() / self.shape.io_size).clamp(1, self.shape.queue_depth)
     }
 
     fn next_len(&self) -> usize {
         let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.next_read));
-        usize::try_from(left).unwrap_or(usize::MAX).min(self.shape.io_size)
+        let most = self.stride() * self.shape.io_size;
+        usize::try_from(left).unwrap_or(usize::MAX).min(most)
     }
 
     fn start_writes(&mut self) {
@@ -143,8 +165,13 @@ impl<S: Source, D: Destination> Pump<S, D> {
         (self.writes.len() < at_once && in_turn).then(|| next.remove_entry())
     }
 
+    fn keep(&mut self, stride: Stride) -> Result<(), Error> {
+        self.reading -= stride.asked;
+        stride.chunks.into_iter().try_for_each(|chunk| self.keep_chunk(chunk))
+    }
+
     /// Takes a chunk that was read; a short one is the end of the source.
-    fn keep(&mut self, chunk: Chunk) -> Result<(), Error> {
+    fn keep_chunk(&mut self, chunk: Chunk) -> Result<(), Error> {
         let Chunk { offset, data, sum } = chunk;
         let end = offset + data.len() as u64;
         if end < self.next_read && self.source.is_sequential() {
@@ -173,6 +200,17 @@ impl<S: Source, D: Destination> Pump<S, D> {
         }
         Error::Interrupted
     }
+}
+
+/// Cuts what was read into chunks; nothing is one empty chunk.
+fn chunks(offset: u64, mut data: Bytes, io_size: usize, wants_sum: bool) -> Vec<Chunk> {
+    let count = data.len().div_ceil(io_size).max(1);
+    let offsets = (0..count).map(|at| offset + (at * io_size) as u64);
+    let cut = offsets.map(|offset| {
+        let data = data.split_to(data.len().min(io_size));
+        Chunk { offset, sum: wants_sum.then(|| sum(&data)), data }
+    });
+    cut.collect()
 }
 
 /// The result of a task. Its panic is ours.

@@ -121,7 +121,14 @@ impl fmt::Display for FileEnd {
     }
 }
 
+/// What one visit to another thread should fetch: the visit costs more than a short read.
+const STRIDE: usize = 1 << 20;
+
 impl Source for FileEnd {
+    fn stride(&self) -> usize {
+        STRIDE
+    }
+
     fn length(&self) -> Option<u64> {
         Some(self.length)
     }
