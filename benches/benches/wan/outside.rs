@@ -18,7 +18,9 @@ use crate::work::RESULT;
 /// Twice what the full grid may take, seconds.
 const LIMIT: u64 = 9000;
 /// What chooses the points.
-const CHOICES: [&str; 4] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER"];
+const CHOICES: [&str; 5] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER", OUT];
+/// Names another result file.
+const OUT: &str = "WAN_OUT";
 
 /// Measures the grid in the lab, or says why not. A machine without a place for it is no error.
 pub(crate) fn go(grid: &Grid, words: &[String]) -> Result<u8, Trouble> {
@@ -45,7 +47,8 @@ pub(crate) fn go(grid: &Grid, words: &[String]) -> Result<u8, Trouble> {
 
 /// Where the figures go.
 pub(crate) fn result_path() -> PathBuf {
-    facts::workspace().join("target/lab/wan.json")
+    let chosen = env::var_os(OUT).map(PathBuf::from);
+    chosen.unwrap_or_else(|| facts::workspace().join("target/lab/wan.json"))
 }
 
 pub(crate) fn runtime() -> Result<Runtime, Trouble> {

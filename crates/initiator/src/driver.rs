@@ -5,25 +5,24 @@
 //! never waited for: what they ask for comes through a queue, and what they get goes into a slot
 //! of their own.
 
+mod bytes;
+mod looks;
+
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Buf;
 use iscsi_pdu::{Cid, Itt, TargetAddress};
-use iscsi_session::{Output, Session, SessionError, Transmit, TransportError};
-use iscsi_tuner::{Sends, TcpInfo, Tuning};
+use iscsi_session::{Output, Session, SessionError, TransportError};
+use iscsi_tuner::Tuning;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
 use crate::error::Error;
-use crate::pace;
 use crate::peer::Peer;
-use crate::reading::Reading;
 use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
 use crate::shared::{Life, Shared};
 use crate::socket::SocketOptions;
@@ -32,18 +31,6 @@ use crate::tuner::{self, Tuner};
 
 /// The connection that a session of this driver has.
 const CID: Cid = Cid(0);
-
-/// As many slices as one system call takes (IOV_MAX on Linux).
-const MAX_SLICES: usize = 1024;
-
-/// System calls in one direction before the other one has its turn.
-const CALLS_PER_TURN: usize = 16;
-
-/// What one system call takes in the manner of the past.
-const PAGE: usize = 4096;
-
-/// So long after its last request a session stops looking what it waits for: an idle one sleeps.
-const DOZE: Duration = Duration::from_secs(1);
 
 /// Requests taken from the queue at once, so that one system call sends many.
 const MESSAGES_PER_TURN: usize = 64;
@@ -211,60 +198,6 @@ impl Driver {
         }
     }
 
-    /// Looks what the connection waits for.
-    fn look(&mut self) {
-        if !self.pending.is_empty() {
-            self.awake_until = Instant::now() + DOZE;
-        }
-        let waiting = self.session.waiting_for();
-        if let Link::Up(stream, tuner) = &mut self.link {
-            tuner.look(stream, waiting, self.blocked);
-            self.shared.set_facts(tuner.facts());
-        }
-        self.set_pace();
-    }
-
-    /// The command window is part of what transfers are fitted to.
-    fn note_window(&mut self) {
-        if let Link::Up(_, tuner) = &mut self.link
-            && tuner.offered(self.session.command_window())
-        {
-            self.shared.set_facts(tuner.facts());
-        }
-    }
-
-    /// There is work again.
-    fn wake(&mut self) {
-        self.count_rest();
-        self.awake_until = self.awake_until.max(Instant::now() + DOZE);
-    }
-
-    /// The time in which nobody looked, because there was no work, counts as waiting for work.
-    fn count_rest(&mut self) {
-        let now = Instant::now();
-        let rest = now.saturating_duration_since(self.awake_until);
-        // Less than a look is left for the next time.
-        if rest < tuner::LOOK {
-            return;
-        }
-        if let Link::Up(_, tuner) = &mut self.link {
-            tuner.rested(rest);
-        }
-        self.awake_until = now;
-        // The look that is overdue would always meet the work that has ended the rest.
-        self.looks.reset();
-    }
-
-    /// Without a connection there is nothing to tell: whoever waits sees the end of the session.
-    fn tell(&mut self, answer: oneshot::Sender<Reading>) {
-        self.count_rest();
-        let stats = self.session.stats();
-        if let Link::Up(stream, tuner) = &mut self.link {
-            // Nobody need wait for it any more.
-            drop(answer.send(tuner.reading(stream, &stats, now())));
-        }
-    }
-
     fn submit(&mut self, submission: Submission) {
         self.wake();
         let Submission { id, request, holds } = submission;
@@ -370,88 +303,6 @@ impl Driver {
         self.shared.life.send_replace(Life::Ended(result));
         self.ended = true;
     }
-
-    /// Sends what there is to send, within what the connection brings to the target in time.
-    fn write_at_pace(&mut self) -> Result<(), TransportError> {
-        self.write()?;
-        if !self.session.is_holding_back() {
-            return Ok(());
-        }
-        self.set_pace();
-        self.write()
-    }
-
-    /// Without a word of the kernel there is no limit.
-    fn set_pace(&mut self) {
-        if let Link::Up(stream, _) = &self.link {
-            let limit = TcpInfo::read(stream).ok().and_then(|info| pace::write_limit(&info));
-            self.session.limit_writes(limit.unwrap_or(u64::MAX));
-        }
-    }
-
-    /// Sends what there is to send and the socket takes.
-    fn write(&mut self) -> Result<(), TransportError> {
-        let Link::Up(stream, tuner) = &self.link else { return Ok(()) };
-        let plan = tuner.plan();
-        self.blocked = true;
-        for _ in 0..CALLS_PER_TURN {
-            let Some(mut transmit) = self.session.poll_transmit(CID, now()) else {
-                self.blocked = false;
-                return Ok(());
-            };
-            let result = match plan.sends.value {
-                Sends::OnePage => write_page(stream, &transmit),
-                Sends::ManyPages => write_pages(stream, &transmit, plan.cork.value),
-            };
-            match result {
-                Ok(count) => transmit.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(TransportError::Io(error.to_string())),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads what has come, and acts on it.
-    fn read(&mut self) -> Result<(), TransportError> {
-        for _ in 0..CALLS_PER_TURN {
-            let Link::Up(stream, _) = &self.link else { return Ok(()) };
-            let mut slices = self.session.receive_slices(CID);
-            let room: usize = slices.iter().map(|slice| slice.len()).sum();
-            let count = match transport::read(stream, &mut slices) {
-                Ok(0) => return Err(TransportError::Closed),
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(TransportError::Io(error.to_string())),
-            };
-            self.session.handle_received(CID, count, now());
-            self.dispatch();
-            if count < room {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Writes as much as one system call takes.
-fn write_pages(stream: &TcpStream, transmit: &Transmit<'_>, cork: bool) -> io::Result<usize> {
-    let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-    let filled = transmit.chunks_vectored(&mut slices);
-    let slices = slices.get(..filled).unwrap_or_default();
-    let has_more = cork && slices.len() == MAX_SLICES && {
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        total < transmit.remaining()
-    };
-    transport::write(stream, slices, has_more)
-}
-
-/// Writes at most a page.
-fn write_page(stream: &TcpStream, transmit: &Transmit<'_>) -> io::Result<usize> {
-    let chunk = transmit.chunk();
-    stream.try_write(chunk.get(..PAGE).unwrap_or(chunk))
 }
 
 impl Link {

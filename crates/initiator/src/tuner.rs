@@ -29,8 +29,11 @@ pub(crate) struct Tuner {
     interface: Option<Interface>,
     activity: Activity,
     looks: u32,
-    /// The reading since which loss is counted.
+    /// The reading since which loss is counted, and whether a queue was seen since.
     loss_since: TcpInfo,
+    had_queue: bool,
+    /// Whether the plan is set on a connection.
+    is_applied: bool,
     /// What readings are given with; made anew when something in it changes.
     facts: Option<Arc<Facts>>,
 }
@@ -38,7 +41,10 @@ pub(crate) struct Tuner {
 impl Tuner {
     /// Nothing is measured yet: the plan is what holds before the connection is made.
     pub(crate) fn new(tuning: Tuning) -> Self {
-        let limits = Limits::read();
+        Self::within(Limits::read(), tuning)
+    }
+
+    fn within(limits: Limits, tuning: Tuning) -> Self {
         let measurement = Measurement::default();
         let plan = plan(&measurement, &limits, &tuning);
         Self {
@@ -51,6 +57,8 @@ impl Tuner {
             activity: Activity::default(),
             looks: 0,
             loss_since: TcpInfo::default(),
+            had_queue: false,
+            is_applied: false,
             facts: None,
         }
     }
@@ -74,6 +82,7 @@ impl Tuner {
     /// Sets the plan on the socket.
     pub(crate) fn apply(&mut self, stream: &TcpStream) {
         self.granted = self.plan.apply(stream);
+        self.is_applied = true;
         for refusal in &self.granted.refused {
             tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
         }
@@ -89,7 +98,7 @@ impl Tuner {
             self.measurement.update(&info);
         }
         self.measurement.terms = Some(terms(negotiated));
-        self.adapt(stream);
+        self.adapt(stream, Self::plan_again);
     }
 
     /// The target takes so many commands at once, by its latest word; the largest counts. Says
@@ -107,11 +116,23 @@ impl Tuner {
     /// Looks what the connection waits for, and now and then how the link does.
     pub(crate) fn look(&mut self, stream: &TcpStream, waiting: Waiting, is_blocked: bool) {
         let Ok(info) = TcpInfo::read(stream) else { return };
+        self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
         self.count(&info, waiting, is_blocked);
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS_PER_READING) {
-            self.measure(&info);
-            self.adapt(stream);
+            self.adapt(stream, |tuner| tuner.learn(&info));
+        }
+    }
+
+    /// Sets what a new plan asks for beyond the old one.
+    fn adapt(&mut self, stream: &TcpStream, change: impl FnOnce(&mut Self)) {
+        let in_force =
+            |plan: &Plan| (plan.send_buffer.value, plan.congestion_control.value.clone());
+        let before = in_force(&self.plan);
+        change(self);
+        if before != in_force(&self.plan) {
+            tracing::info!("tuned again:\n{}", self.plan);
+            self.apply(stream);
         }
     }
 
@@ -120,6 +141,7 @@ impl Tuner {
         let activity = &mut self.activity;
         let counter = match waiting {
             _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
+            Waiting::Pace => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
             Waiting::CommandWindow => &mut activity.command_window,
             Waiting::Answers if is_positive(info.segments_in_flight) => &mut activity.answers,
@@ -137,43 +159,43 @@ impl Tuner {
         self.activity.source = self.activity.source.saturating_add(looks);
     }
 
-    fn measure(&mut self, info: &TcpInfo) {
+    /// What the link shows of itself while it is used.
+    fn learn(&mut self, info: &TcpInfo) {
         self.measurement.update(info);
         let rate = info.delivery_rate.unwrap_or(Bandwidth::MIN);
-        let has_queue = info.has_queue(None, rate);
         // A rate that the link alone has set is one that it has.
-        if info.delivery_rate_app_limited == Some(false) && has_queue {
+        if info.delivery_rate_app_limited == Some(false) && info.has_queue(None, rate) {
             self.measurement.bandwidth = self.measurement.bandwidth.max(info.delivery_rate);
         }
         if let Some(loss) = info.loss_since(&self.loss_since) {
-            self.loss_since = *info;
             // With a queue it is the queue that overflows; without, the link itself loses.
-            self.measurement.loss = Some(if has_queue { 0.0 } else { loss });
+            self.measurement.loss = Some(if self.had_queue { 0.0 } else { loss });
+            (self.loss_since, self.had_queue) = (*info, false);
         }
-    }
-
-    /// Makes the plan anew, and sets what it asks for beyond the old one.
-    fn adapt(&mut self, stream: &TcpStream) {
-        let before = (self.plan.send_buffer.value, self.plan.congestion_control.value.clone());
         self.plan_again();
-        if before != (self.plan.send_buffer.value, self.plan.congestion_control.value.clone()) {
-            tracing::info!("tuned again:\n{}", self.plan);
-            self.apply(stream);
-        }
     }
 
-    /// Makes the plan anew. Under a running connection a buffer that is set does not shrink, and a
-    /// congestion control that was chosen stays.
+    /// Makes the plan anew. What counts only before a connection is made stays as it is; what is set
+    /// on a running one does not shrink, and how it sends does not change.
     fn plan_again(&mut self) {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
-        if old.send_buffer.value.bytes() > self.plan.send_buffer.value.bytes() {
-            self.plan.send_buffer = old.send_buffer;
-        }
-        if self.plan.congestion_control.value.is_none() {
-            self.plan.congestion_control = old.congestion_control;
-        }
         self.facts = None;
+        if !self.is_applied {
+            return;
+        }
+        let plan = &mut self.plan;
+        if old.send_buffer.value.bytes() > plan.send_buffer.value.bytes() {
+            plan.send_buffer = old.send_buffer;
+        }
+        if old.congestion_control.value.is_some() {
+            plan.congestion_control = old.congestion_control;
+        }
+        plan.receive_buffer = old.receive_buffer;
+        plan.no_delay = old.no_delay;
+        plan.sends = old.sends;
+        plan.cork = old.cork;
+        plan.not_sent_low_water = old.not_sent_low_water;
     }
 
     /// What is known now.
@@ -235,7 +257,80 @@ fn terms(negotiated: &Negotiated) -> Terms {
 
 #[cfg(test)]
 mod tests {
+    use iscsi_tuner::Basis;
+
     use super::*;
+
+    /// A stock kernel with BBR at hand, 100 ms away from its target.
+    fn connected() -> Tuner {
+        let limits = Limits {
+            allowed_congestion_controls: vec!["bbr".to_owned()],
+            available_congestion_controls: vec!["bbr".to_owned()],
+            ..Limits::default()
+        };
+        let mut tuner = Tuner::within(limits, Tuning::default());
+        tuner.learn(&info(100, 0, 0));
+        tuner.is_applied = true;
+        tuner
+    }
+
+    /// A reading at a round trip of so many milliseconds, 100 without a queue.
+    fn info(millis: u64, sent: u32, again: u32) -> TcpInfo {
+        TcpInfo {
+            smoothed_rtt: Some(Duration::from_millis(millis)),
+            min_rtt: Some(Duration::from_millis(100)),
+            send_mss: Some(1448),
+            data_segments_sent: Some(sent),
+            segments_retransmitted: Some(again),
+            delivery_rate: "90mbit".parse().ok(),
+            delivery_rate_app_limited: Some(false),
+            ..TcpInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_rate_counts_as_the_links_only_with_a_queue_before_it() {
+        let mut tuner = connected();
+        tuner.learn(&info(100, 500, 0));
+        assert_eq!(tuner.plan.link.basis, Basis::Assumed);
+        tuner.learn(&info(180, 900, 0));
+        assert_eq!(tuner.plan.link.basis, Basis::Estimated);
+        assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
+    }
+
+    #[test]
+    fn loss_without_a_queue_asks_for_bbr_and_keeps_it() {
+        let mut tuner = connected();
+        tuner.learn(&info(100, 2000, 10));
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+        assert!(tuner.plan.congestion_control.reason.contains("0.500 %"));
+        tuner.learn(&info(100, 9000, 10));
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn loss_in_which_a_queue_had_a_part_asks_for_nothing() {
+        let mut tuner = connected();
+        tuner.had_queue = true;
+        tuner.learn(&info(100, 2000, 10));
+        assert_eq!(tuner.plan.congestion_control.value, None);
+        // What came before does not count for ever.
+        tuner.learn(&info(100, 4000, 30));
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn nothing_that_is_set_shrinks_or_flips() {
+        let mut tuner = connected();
+        tuner.limits.wmem_max = Some(64 << 20);
+        tuner.plan_again();
+        let before = tuner.plan.clone();
+        assert!(before.send_buffer.value.bytes().is_some());
+        tuner.learn(&info(180, 900, 0));
+        assert_eq!(tuner.plan.link.basis, Basis::Estimated);
+        assert_eq!(tuner.plan.send_buffer, before.send_buffer);
+        assert_eq!(tuner.plan.not_sent_low_water, before.not_sent_low_water);
+    }
 
     #[test]
     fn the_plan_proposes_what_the_user_does_not() {

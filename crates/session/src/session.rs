@@ -198,15 +198,16 @@ impl Session {
         u32::try_from(beyond).unwrap_or_default()
     }
 
-    /// How many commands the target takes at once, those under way included, by its latest word. The
-    /// login may end with less than it offers from the first command on.
+    /// How many commands the target takes at once beyond those it has received in order, by its latest
+    /// word. The login may end with less than it offers from the first command on.
     pub fn command_window(&self) -> u32 {
         let size = self.window.max_cmd_sn().next().distance_from(self.window.exp_cmd_sn());
         u32::try_from(size).unwrap_or_default()
     }
 
     /// Sets how much write data the target may have to wait for at once, bytes; without a word there
-    /// is no limit. A write beyond it waits for others to end; one alone is never held back.
+    /// is no limit. A write beyond it waits for others to end, and what was submitted after it waits
+    /// behind it; one alone is never held back.
     ///
     /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3
     /// seconds), so on a slow link not all that the command window takes should be under way.

@@ -13,6 +13,8 @@ pub enum Waiting {
     R2t,
     /// The command window: a command waits for its CmdSN (RFC 7143 §4.2.2.1).
     CommandWindow,
+    /// Other writes to end: [`Session::limit_writes`] holds one back.
+    Pace,
     /// Data-In and statuses: everything has been sent.
     Answers,
 }
@@ -26,6 +28,8 @@ impl Session {
             Waiting::R2t
         } else if !self.waiting.is_empty() && !self.window.is_open() {
             Waiting::CommandWindow
+        } else if self.is_holding_back() {
+            Waiting::Pace
         } else if self.tasks.iter().any(|(_, task)| task.as_scsi().is_some()) {
             Waiting::Answers
         } else {

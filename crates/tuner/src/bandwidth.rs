@@ -63,9 +63,11 @@ impl Bandwidth {
         self.0 as f64 / 1e6
     }
 
-    /// Twice as much, as far as there is such a rate.
-    pub(crate) fn doubled(self) -> Self {
-        Self((self.0 * 2).min(Self::MAX.0))
+    /// How long so many bytes take.
+    #[must_use]
+    pub fn time_for(self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Bytes that pass in a time, rounded up.

@@ -9,6 +9,9 @@
 //!            ├─ all was sent: answers were awaited, from the link or from the target
 //!            └─ nothing was asked for: the source
 //! ```
+//!
+//! What comes from the peer is its kernel's business, which this end cannot see: reads are judged by
+//! their rate, against what the queue and the receive window allow in a round trip.
 
 mod remedy;
 
@@ -73,6 +76,8 @@ pub enum Limiter {
     Solicitation,
     /// The peer takes no more commands.
     CommandWindow,
+    /// The window that this end offers.
+    ReceiveWindow,
     /// All that may be under way is on its way.
     QueueDepth,
     /// The peer has everything, and takes its time.
@@ -191,10 +196,14 @@ impl Context<'_> {
         shares.extend([
             (Limiter::Solicitation, share(solicitation)),
             (Limiter::CommandWindow, share(command_window)),
-            (Limiter::QueueDepth, share(answers)),
-            (Limiter::Target, share(target)),
             (Limiter::Source, share(source)),
         ]);
+        if self.is_reading() {
+            shares.push((self.limit_of_reads(), (share(answers) + share(target)).min(1.0)));
+        } else {
+            shares.push((Limiter::QueueDepth, share(answers)));
+            shares.push((Limiter::Target, share(target)));
+        }
         shares
     }
 
@@ -218,6 +227,34 @@ impl Context<'_> {
             (Limiter::SendBuffer, of_busy(buffer)),
             (rest, of_busy(busy - window - buffer)),
         ]
+    }
+
+    /// Whether most bytes came from the peer.
+    fn is_reading(&self) -> bool {
+        let Observation { before, after, .. } = self.observation;
+        let passed = |count: fn(&TcpInfo) -> Option<u64>| {
+            count(after).unwrap_or(0).saturating_sub(count(before).unwrap_or(0))
+        };
+        passed(|info| info.bytes_received) > passed(|info| info.bytes_acknowledged)
+    }
+
+    /// Which ceiling reads have reached.
+    fn limit_of_reads(&self) -> Limiter {
+        const REACHED: f64 = 0.75;
+        let Some(rtt) = self.link.rtt else { return Limiter::Target };
+        let reaches = |bytes: u64| {
+            let ceiling = Bandwidth::of(bytes, rtt.min).mbit_per_second();
+            self.goodput.mbit_per_second() >= ceiling * REACHED
+        };
+        let queue = self.plan.io_size.value.saturating_mul(self.plan.queue_depth.value.into());
+        let window = self.observation.after.receive_window;
+        if window.is_some_and(|window| u64::from(window) < queue && reaches(window.into())) {
+            Limiter::ReceiveWindow
+        } else if reaches(queue) {
+            Limiter::QueueDepth
+        } else {
+            Limiter::Target
+        }
     }
 
     /// Whether the congestion window allows more than a buffer of fixed size holds. The kernel counts
@@ -279,6 +316,7 @@ impl Limiter {
             Self::PeerWindow => "peer's window",
             Self::Solicitation => "R2T round trips",
             Self::CommandWindow => "command window",
+            Self::ReceiveWindow => "receive window",
             Self::QueueDepth => "queue depth",
             Self::Target => "target",
             Self::Source => "source",

@@ -60,7 +60,7 @@ impl Measurement {
 pub enum Basis {
     /// The user said so.
     Declared,
-    /// Data arrived at half of it, and the link may have more.
+    /// Data arrived at that rate while a queue stood before the link.
     Estimated,
     /// Nobody knows; most links are no faster.
     Assumed,
@@ -99,8 +99,7 @@ impl Link {
     pub fn new(measurement: &Measurement, tuning: &Tuning) -> Self {
         let (bandwidth, basis) = match (tuning.bandwidth, measurement.bandwidth) {
             (Some(declared), _) => (declared, Basis::Declared),
-            // An estimate is what the plan so far allowed.
-            (None, Some(estimated)) => (estimated.doubled(), Basis::Estimated),
+            (None, Some(estimated)) => (estimated, Basis::Estimated),
             (None, None) => (ASSUMED, Basis::Assumed),
         };
         let loss = measurement.loss.filter(|loss| loss.is_finite()).unwrap_or(0.0).clamp(0.0, 1.0);

@@ -5,6 +5,8 @@ mod congestion;
 mod connections;
 mod thesis;
 
+use std::time::Duration;
+
 use crate::limits::Limits;
 use crate::link::{Basis, Link, Measurement};
 use crate::plan::{Buffer, Choice, Offer, Plan};
@@ -51,7 +53,7 @@ pub(crate) fn decide(measurement: &Measurement, limits: &Limits, tuning: &Tuning
             &link,
             facts.reach(&send_buffer),
             measurement,
-            congestion_control.value.as_deref(),
+            congestion_control.value.as_deref().or(limits.congestion_control.as_deref()),
         ),
         send_buffer,
         receive_buffer,
@@ -103,14 +105,17 @@ impl Facts<'_> {
     /// What waits unsent in the kernel can no longer be overtaken.
     fn low_water(&self) -> Choice<Option<u32>> {
         /// Enough for the sender to sleep so long.
-        const NAP: std::time::Duration = std::time::Duration::from_millis(10);
-        const LEAST: u64 = 256 << 10;
+        const NAP: Duration = Duration::from_millis(10);
+        /// Enough for a system call to be worth it.
+        const LEAST: u64 = 128 << 10;
         const MOST: u64 = 4 << 20;
         if self.link.is_local() {
             return Choice::new(None, "what waits is gone within a millisecond");
         }
         let bytes = self.link.bandwidth.bytes_in(NAP).clamp(LEAST, MOST);
-        let reason = format!("{} ms of the link, so that commands and pings wait no longer", 10);
+        let seconds = self.link.bandwidth.time_for(bytes).as_secs_f64();
+        let reason =
+            format!("{:.0} ms of the link: no command, no ping waits longer", seconds * 1e3);
         Choice::new(u32::try_from(bytes).ok(), reason)
     }
 

@@ -24,7 +24,8 @@ pub struct Tuning {
     pub policy: Policy,
     /// The rate of the narrowest part of the link, if it is known.
     pub bandwidth: Option<Bandwidth>,
-    /// The most memory that one socket buffer may take, bytes; `None` is as much as it needs.
+    /// The most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
+    /// for it. `None` is as much as the link needs.
     pub memory: Option<u64>,
     /// A send buffer of so many bytes, 4 KiB to 1 GiB, whatever comes of it.
     pub send_buffer: Option<u64>,
@@ -45,15 +46,15 @@ pub enum Policy {
     /// The kernel tunes buffers as far as it reaches; beyond, the tuner sets them if that is more.
     #[default]
     Auto,
-    /// Buffers of the size that the link needs, wherever that is no less than the kernel's tuning
-    /// would reach.
+    /// Buffers of the size that the link needs; left to the kernel where no more may be set than its
+    /// tuning reaches, and that is too little.
     Static,
     /// The kernel tunes all buffers.
     Autotune,
     /// The recommended scheme of Y. Zhang and M. H. MacGregor, "Tuning Open-iSCSI for Operation over
     /// WAN Links" (2011): by round-trip time, its stability, and memory.
     Thesis,
-    /// Nothing is set but `TCP_NODELAY`.
+    /// Nothing is set on the socket but `TCP_NODELAY`.
     Off,
 }
 

@@ -69,6 +69,16 @@ impl Case {
         Self::on(bandwidth, Activity { socket: 200, ..Activity::default() })
     }
 
+    /// Reads: 10 seconds at that rate, under a receive window of so many bytes.
+    fn reading(mbit_per_s: u64, window: u32) -> Self {
+        let mut case =
+            Self::on("1gbit", Activity { answers: 50, target: 150, ..Activity::default() });
+        case.observation.bytes = mbit_per_s * 1_250_000;
+        case.after().bytes_received = Some(case.observation.bytes);
+        case.after().receive_window = Some(window);
+        case
+    }
+
     fn after(&mut self) -> &mut TcpInfo {
         &mut self.observation.after
     }
@@ -338,6 +348,26 @@ fn a_slow_target_and_a_slow_source_are_told_apart() {
     assert_says(&case.blames(Limiter::Target), "it has all the data", "disks");
     let case = Case::on("100mbit", Activity { source: 50, ..Activity::default() });
     assert_says(&case.blames(Limiter::Source), "nothing was asked for", "read faster");
+}
+
+/// 3 MiB in 100 ms are 252 Mbit/s: the window is what reads have reached.
+#[test]
+fn reads_that_fill_the_receive_window_are_told_its_sysctl() {
+    let finding = Case::reading(230, 3 << 20).blames(Limiter::ReceiveWindow);
+    assert_says(&finding, "3 MiB at a time", "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 ");
+}
+
+/// 9 MiB are under way: 755 Mbit/s in 100 ms.
+#[test]
+fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {
+    let finding = Case::reading(700, 32 << 20).blames(Limiter::QueueDepth);
+    assert_says(&finding, "on its way", "--queue-depth above 36");
+}
+
+#[test]
+fn slower_reads_are_the_targets_business() {
+    let finding = Case::reading(50, 3 << 20).blames(Limiter::Target);
+    assert_says(&finding, "50 Mbit/s", "net.ipv4.tcp_wmem");
 }
 
 /// What waited for the socket is shared out by the kernel's own account of the time.

@@ -36,7 +36,7 @@ pub struct Args {
     pub queue_depth: QueueDepth,
     /// What decides about the TCP socket: auto leaves buffers to the kernel as far as it reaches,
     /// static sets them, autotune never does, thesis follows the scheme of Zhang and MacGregor
-    /// (2011), off sets nothing.
+    /// (2011), off sets nothing but TCP_NODELAY.
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = parse_policy)]
     pub tune: Policy,
     /// The rate of the narrowest part of the link, such as 100mbit or 2.5gbit, 1kbit to 1000gbit;

@@ -23,6 +23,8 @@ use crate::verify::{Checksums, Comparison};
 /// it waits for all that were submitted before. Whether the target is alive is found out by pings,
 /// much sooner.
 const COMMAND: Duration = Duration::from_secs(300);
+/// No plan has longer reads and writes.
+const LONGEST_AUTO_IO: u64 = 4 << 20;
 /// The most memory that may be asked for, in one queue.
 const LARGEST_QUEUE: u64 = 1 << 30;
 
@@ -82,7 +84,7 @@ fn queue_bytes(args: &Args) -> u64 {
     };
     let io_size = match args.io_size {
         IoSize::Fixed(size) => size.0,
-        IoSize::Auto => 1 << 20,
+        IoSize::Auto => LONGEST_AUTO_IO,
     };
     depth.saturating_mul(io_size)
 }
@@ -138,6 +140,8 @@ impl<'a> Job<'a> {
     async fn run(&self, stop: &Stop) -> Result<Report, Error> {
         self.announce();
         let cpu = cpu_time();
+        let round_trip = self.units().find_map(UnitEnd::round_trip);
+        let plan_json = self.plan.to_json(&self.source, &self.destination);
         let before = self.readings().await;
         let start = Instant::now();
         let meter = Meter::default();
@@ -148,21 +152,24 @@ impl<'a> Job<'a> {
         if let Some(sums) = sums {
             self.verify(bytes, sums, stop).await?;
         }
-        let units = || [&self.destination, &self.source].into_iter().filter_map(End::unit);
         Ok(Report {
             bytes,
             time,
-            round_trip: units().find_map(UnitEnd::round_trip),
-            sessions: units().count().min(1),
+            round_trip,
+            sessions: self.units().count().min(1),
             plan: self.plan.clone(),
-            plan_json: self.plan.to_json(&self.source, &self.destination),
+            plan_json,
             diagnoses,
-            retries: units().map(|unit| unit.retries()).sum(),
+            retries: self.units().map(UnitEnd::retries).sum(),
             reconnects: 0,
             verified,
             cpu: cpu_time().saturating_sub(cpu),
             samples,
         })
+    }
+
+    fn units(&self) -> impl Iterator<Item = &UnitEnd> {
+        [&self.destination, &self.source].into_iter().filter_map(End::unit)
     }
 
     /// What the connections of both ends do, by the end they are of.

@@ -3,6 +3,7 @@
 use crate::pair::{BLOCK, Pair, config, pattern, read, target_config, write};
 use crate::trace::Trace;
 use iscsi_pdu::scsi::Status;
+use iscsi_session::Waiting;
 use iscsi_testkit::expect;
 use iscsi_testkit::pdus::scsi_response;
 
@@ -65,8 +66,23 @@ fn a_write_limit_holds_no_write_back_for_ever() {
     trace.silence();
     trace.send(scsi_response().itt(first.get()));
     assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
-    let read = trace.submit(read(0, 1));
-    assert_eq!(expect!(trace, ScsiCommand).itt(), read.get(), "reads ask nothing of the writes");
+    assert_eq!(trace.session.waiting_for(), Waiting::Answers);
+}
+
+/// Commands keep their order: what comes after a write that is held back waits behind it.
+#[test]
+fn a_write_limit_keeps_the_order() {
+    let mut trace = Trace::logged_in();
+    trace.session.limit_writes(0);
+    let first = trace.submit(write(0, pattern(BLOCK, 1)));
+    let second = trace.submit(write(1, pattern(BLOCK, 1)));
+    let third = trace.submit(read(0, 1));
+    expect!(trace, ScsiCommand);
+    trace.silence();
+    assert_eq!(trace.session.waiting_for(), Waiting::Pace);
+    trace.send(scsi_response().itt(first.get()));
+    assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
+    assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());
 }
 
 /// A target may take a single R2T at a time: what it cannot ask for yet, it does not wait for.

@@ -9,6 +9,9 @@ use crate::link::Measurement;
 use crate::plan::{Buffer, Row};
 use crate::size::Size;
 
+/// What Linux comes with, as far as it matters for advice.
+const STOCK_SEND: Autotuning = Autotuning { min: 4096, default: 16_384, max: 0 };
+const STOCK_RECEIVE: Autotuning = Autotuning { min: 4096, default: 131_072, max: 0 };
 /// What the kernel counts for a byte of data.
 const BOOKKEEPING: u64 = 2;
 /// The Linux target refuses a longer command window.
@@ -25,6 +28,14 @@ impl Context<'_> {
             Limiter::Solicitation => self.solicitation(),
             Limiter::CommandWindow => self.command_window(),
             Limiter::QueueDepth => self.queue_depth(),
+            Limiter::ReceiveWindow => self.receive_window(),
+            Limiter::Target if self.is_reading() => (
+                format!("its data come with {}", self.goodput),
+                Some(
+                    "look at its disks, its processor, its net.ipv4.tcp_wmem, and at loss on the way"
+                        .to_owned(),
+                ),
+            ),
             Limiter::Target => (
                 "it has all the data and has not answered".to_owned(),
                 Some("look at its disks and its processor".to_owned()),
@@ -56,7 +67,8 @@ impl Context<'_> {
     fn lossy(&self) -> (String, Option<String>) {
         let percent = self.loss().unwrap_or_default() * 100.0;
         let is = |name: &String| name == "bbr";
-        let remedy = if self.plan.congestion_control.value.as_ref().is_some_and(is) {
+        let chosen = self.plan.congestion_control.value.as_ref();
+        let remedy = if chosen.or(self.limits.congestion_control.as_ref()).is_some_and(is) {
             "more connections share the loss"
         } else if self.limits.allowed_congestion_controls.iter().any(is) {
             "--congestion bbr does not take loss for a full queue"
@@ -81,8 +93,7 @@ impl Context<'_> {
     }
 
     fn send_buffer(&self) -> (String, Option<String>) {
-        let Autotuning { min, default, max } =
-            self.limits.tcp_wmem.unwrap_or(Autotuning { min: 4096, default: 16_384, max: 0 });
+        let Autotuning { min, default, max } = self.limits.tcp_wmem.unwrap_or(STOCK_SEND);
         // What is permitted already must not shrink, and where it is the limit, it must grow.
         let (evidence, least) = match self.plan.send_buffer.value {
             Buffer::Autotuned => {
@@ -112,6 +123,16 @@ impl Context<'_> {
             "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {max}\"; or more connections"
         );
         (evidence, Some(remedy))
+    }
+
+    fn receive_window(&self) -> (String, Option<String>) {
+        let window = u64::from(self.observation.after.receive_window.unwrap_or(0));
+        let need = self.link.max_benefit().max(window.saturating_mul(2));
+        let Autotuning { min, default, max } = self.limits.tcp_rmem.unwrap_or(STOCK_RECEIVE);
+        let max = need.saturating_mul(BOOKKEEPING).max(max);
+        let remedy =
+            format!("sysctl -w net.ipv4.tcp_rmem=\"{min} {default} {max}\"; or more connections");
+        (format!("this end takes {} at a time", Size(window)), Some(remedy))
     }
 
     fn solicitation(&self) -> (String, Option<String>) {

@@ -135,7 +135,7 @@ impl UnitEnd {
 /// A table for programs: each name with its value and its reason.
 fn rows(rows: &[Row]) -> Value {
     let members = rows.iter().map(|row| {
-        let name = row.name.replace(' ', "_").to_lowercase();
+        let name = row.name.replace([' ', '-', '/'], "_").to_lowercase();
         (name, json!({ "value": row.value, "reason": row.reason }))
     });
     Value::Object(members.collect())
