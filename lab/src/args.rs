@@ -6,6 +6,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::size::Size;
 
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+
 /// Runs programs between two hosts with a chosen round-trip time, rate and loss, against LIO.
 ///
 /// The exit status is 0 when all went well (without --strict, a figure that timed out or failed is a
@@ -93,8 +96,8 @@ pub struct LabArgs {
     #[arg(long = "where", value_enum, value_name = "PLACE", default_value_t = Where::Auto)]
     pub place: Where,
     /// Seconds until the whole is ended; by default an hour, and for a scenario what its
-    /// measurements may take at most.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// measurements may take at most. At most a day.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=DAY))]
     pub limit: Option<u64>,
     /// The guest's memory; by default what the units and images need.
     #[arg(long, value_name = "SIZE")]
@@ -121,6 +124,15 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_limit_is_no_longer_than_a_day() {
+        let line = |limit| ["lab", "exec", "--limit", limit, "--", "true"];
+        assert!(Cli::try_parse_from(line("86400")).is_ok());
+        for limit in ["0", "86401", "18446744073709551615"] {
+            assert!(Cli::try_parse_from(line(limit)).is_err(), "{limit}");
+        }
     }
 
     #[test]

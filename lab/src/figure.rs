@@ -1,5 +1,7 @@
 //! Figures: a reading with all that follows from it.
 
+use serde_json::{Value, json};
+
 use crate::peers::Reading;
 use crate::rate::{mbit_per_s, start, steady};
 use crate::result::{Figure, Link, Outcome};
@@ -19,11 +21,11 @@ impl Figure {
             steady_mbit_per_s: None,
             start_seconds: None,
             samples_mbit_per_s: Vec::new(),
-            detail: serde_json::Value::Null,
+            detail: Value::Null,
         };
         match reading {
             Ok(reading) => none.with(reading),
-            Err(outcome) => Self { outcome, ..none },
+            Err(outcome) => Self { detail: limit(&outcome, point), outcome, ..none },
         }
     }
 
@@ -73,6 +75,14 @@ impl Figure {
     }
 }
 
+/// What tells the limit of a measurement that it ended.
+fn limit(outcome: &Outcome, point: &Point) -> Value {
+    match outcome {
+        Outcome::TimedOut => json!({ "limit_seconds": point.limit.as_secs() }),
+        Outcome::Complete | Outcome::Failed(_) | Outcome::Skipped(_) => Value::Null,
+    }
+}
+
 fn link(link: &Link) -> String {
     let rate = link.rate_mbit_per_s.map_or_else(String::new, |rate| format!(", {rate} Mbit/s"));
     let loss = if link.loss_percent > 0.0 {
@@ -99,6 +109,13 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_of_a_measure_by_time_stands() {
+        let reading =
+            Reading { seconds: 15.5, goodput_mbit_per_s: Some(95.0), ..Reading::default() };
+        assert_eq!(Figure::new(&point(), Ok(reading)).goodput_mbit_per_s, Some(95.0));
+    }
+
+    #[test]
     fn a_reading_without_a_rate_gets_one_from_its_time() {
         let reading = Reading { seconds: 2.0, ..Reading::default() };
         let figure = Figure::new(&point(), Ok(reading));
@@ -112,6 +129,7 @@ mod tests {
     fn no_reading_is_no_figure_but_an_outcome() {
         let figure = Figure::new(&point(), Err(Outcome::TimedOut));
         assert_eq!((figure.seconds, figure.outcome.clone()), (None, Outcome::TimedOut));
+        assert_eq!(figure.detail["limit_seconds"], 300);
         assert_eq!(
             figure.line(),
             "100 ms, 100 Mbit/s, 0.1 % lost: qemu-img: no end within its time"

@@ -37,7 +37,7 @@ async fn exec(order: &ExecOrder) -> Result<u8, Error> {
         done = exec_on(&mut rig, order) => done,
         _ = signals.next() => Ok(1),
     };
-    rig.down().await?;
+    take_down(rig).await;
     done
 }
 
@@ -63,8 +63,15 @@ async fn run(order: RunOrder) -> Result<u8, Error> {
         done = measure_all(&mut rig, order, &points) => done,
         _ = signals.next() => Ok(()),
     };
-    rig.down().await?;
+    take_down(rig).await;
     done.map(|()| 0)
+}
+
+/// Takes the rig down. Whatever comes of it, what was done before decides how all ends.
+async fn take_down(rig: Rig) {
+    if let Err(error) = rig.down().await {
+        eprintln!("lab: {error}");
+    }
 }
 
 async fn load(modules: &[String]) -> Result<(), Error> {

@@ -2,8 +2,10 @@
 
 use crate::result::Link;
 
-/// From which second on a copy is in its stride: the fifth.
+/// Seconds until a copy is in its stride: that begins with the fifth.
 const STRIDE: usize = 4;
+/// The part of all bytes with which the stride ends.
+const NEARLY_ALL: f64 = 0.99;
 /// The part of a link's rate that payload can have: 1448 bytes of each 1514 on the wire (Ethernet,
 /// IPv4, TCP with timestamps, packets of 1500 bytes).
 const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
@@ -18,15 +20,33 @@ fn megabits(bytes: u64) -> f64 {
     bytes as f64 * 8e-6
 }
 
-/// The mean of the samples, one a second, from the fifth second on. The last sample counts only if
-/// bytes were left for after it: otherwise the end of the copy lies within it, and its flush.
+/// The rate from the fifth second on: the slope of the least-squares line through the sums of the
+/// samples, one a second, which are what was done by each second. Points at which 99 % of the bytes
+/// are done are left out, for the end of the copy and its flush lie there. `None` with fewer than
+/// three points.
+///
+/// Writes end in lumps, of as much as one request holds. A mean between two edges errs by the lump
+/// that ends just before or after an edge; in the line each point counts little, and early and late
+/// lumps even out.
 pub fn steady(samples: &[f64], bytes: u64) -> Option<f64> {
-    let left = megabits(bytes) - samples.iter().sum::<f64>();
-    let ended_within = samples.last().is_some_and(|last| left < 0.01 * last.max(1.0));
-    let full = samples.len() - usize::from(ended_within);
-    let stride = samples.get(STRIDE..full).filter(|stride| !stride.is_empty())?;
-    let count = u32::try_from(stride.len()).ok()?;
-    Some(stride.iter().sum::<f64>() / f64::from(count))
+    let nearly_all = NEARLY_ALL * megabits(bytes);
+    let done = samples.iter().scan(0.0, |done, sample| {
+        *done += sample;
+        Some(*done)
+    });
+    let points: Vec<_> = (1_u32..).map(f64::from).zip(done).skip(STRIDE - 1).collect();
+    let in_stride = points.partition_point(|(_, done)| *done < nearly_all);
+    points.get(..in_stride).filter(|stride| stride.len() >= 3).and_then(slope)
+}
+
+/// The slope of the least-squares line.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = f64::from(u32::try_from(points.len()).ok()?);
+    let (x, y) = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+    let (x, y) = (x / count, y / count);
+    let along: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    Some(along / spread)
 }
 
 /// What a run took beyond the time that its bytes need on the link, seconds.
@@ -50,6 +70,27 @@ mod tests {
         assert!(close(steady(&samples, moved + left), 91.0));
     }
 
+    /// The samples of a copy at 95 Mbit/s that ends in lumps of 8 MiB, the first after a part of its
+    /// time.
+    fn lumps(bytes: u64, part: f64) -> Vec<f64> {
+        let lump = megabits(8 << 20);
+        let done = |second: u32| {
+            let lumps = (95.0 * f64::from(second) / lump + part).floor();
+            (lumps * lump).min(megabits(bytes))
+        };
+        let seconds = (1..).take_while(|second| done(second - 1) < megabits(bytes));
+        seconds.map(|second| done(second) - done(second - 1)).collect()
+    }
+
+    #[test]
+    fn lumps_do_not_shift_the_rate() {
+        let bytes = 512 << 20;
+        for part in (0..20).map(|twentieth| f64::from(twentieth) / 20.0) {
+            let rate = steady(&lumps(bytes, part), bytes);
+            assert!(rate.is_some_and(|rate| (rate - 95.0).abs() <= 0.7), "{part}: {rate:?}");
+        }
+    }
+
     #[test]
     fn a_sample_in_which_the_copy_ended_is_none_of_the_stride() {
         let samples = [90.0, 90.0, 90.0, 90.0, 90.0, 90.0, 30.0];
@@ -61,7 +102,9 @@ mod tests {
     fn a_short_run_has_no_stride() {
         assert_eq!(steady(&[], 1 << 20), None);
         assert_eq!(steady(&[90.0; 4], 1 << 30), None);
-        assert_eq!(steady(&[90.0; 5], 5 * 11_250_000), None);
+        assert_eq!(steady(&[90.0; 5], 1 << 30), None);
+        assert_eq!(steady(&[90.0; 6], 6 * 11_250_000), None);
+        assert!(close(steady(&[90.0; 6], 1 << 30), 90.0));
     }
 
     #[test]

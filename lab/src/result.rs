@@ -55,19 +55,24 @@ pub struct Figure {
     pub parameters: BTreeMap<String, String>,
     /// Whether it came to its end.
     pub outcome: Outcome,
-    /// Bytes of payload that were to be moved.
+    /// Bytes of payload that were to be moved; of iperf3 those that its receiver counted.
     pub bytes: u64,
-    /// From the start of the program to its end; `None` if it did not come to its end.
+    /// From the start of the program to its end; `None` if it did not come to its end. Of
+    /// open-iscsi the program is `dd`, after the login.
     pub seconds: Option<f64>,
-    /// Payload bits by time, 10^6 bits a second, over the whole run or by the program's own word.
+    /// `bytes` by `seconds`, 10^6 bits a second; of a measure by time, what its receiver counted in
+    /// that time.
     pub goodput_mbit_per_s: Option<f64>,
-    /// The same from the fifth second on; `None` for a run too short to have such a part.
+    /// The rate from the fifth second on, 10^6 bits a second (see [`steady`](crate::rate::steady));
+    /// `None` without samples, and for a run too short to have such a part.
     pub steady_mbit_per_s: Option<f64>,
     /// What the whole took beyond its bytes at the link's rate, seconds; `None` without a rate.
     pub start_seconds: Option<f64>,
-    /// The rate of each full second, 10^6 bits a second.
+    /// The rate of each full second at which bytes arrived, 10^6 bits a second; empty for a program
+    /// that does not tell it.
     pub samples_mbit_per_s: Vec<f64>,
-    /// What the program itself told, as it told it.
+    /// What the program itself told: `told_mbit_per_s` is its own word for its rate. Of one that
+    /// the time limit ended, `limit_seconds`.
     #[serde(default)]
     pub detail: Value,
 }

@@ -20,8 +20,17 @@ pub const TARGET: &str = "iqn.2026-01.org.example:lio";
 #[derive(Debug)]
 pub struct Rig {
     scripts: PathBuf,
-    /// The words that made the target; `None` while there is none.
-    target: Option<Vec<String>>,
+    target: Standing,
+}
+
+/// What there is of the target.
+#[derive(Debug, PartialEq)]
+enum Standing {
+    Nothing,
+    /// It was begun, or its removal was: parts may be there.
+    Parts,
+    /// All that these words describe.
+    Whole(Vec<String>),
 }
 
 /// The URL of a unit.
@@ -47,7 +56,7 @@ impl Rig {
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn up(scripts: &Path, link: &[String]) -> Result<Self, Error> {
-        let rig = Self { scripts: scripts.into(), target: None };
+        let rig = Self { scripts: scripts.into(), target: Standing::Nothing };
         rig.script("link", "up", link).await?;
         Ok(rig)
     }
@@ -60,13 +69,13 @@ impl Rig {
         self.script("link", "set", words).await
     }
 
-    /// Makes the target that the words describe, in place of another if there is one. One that is
-    /// there already stays as it is.
+    /// Makes the target that the words describe, in place of another or its parts if there are any.
+    /// One that is there already stays as it is.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn set_target(&mut self, words: &[String]) -> Result<(), Error> {
-        if self.target.as_deref() == Some(words) {
+        if matches!(&self.target, Standing::Whole(made) if made == words) {
             return Ok(());
         }
         self.drop_target().await?;
@@ -76,29 +85,34 @@ impl Rig {
             format!("portal={}", portal()),
         ];
         all.extend_from_slice(words);
-        // What is half made must be removed as well.
-        self.target = Some(words.to_vec());
-        self.script("lio", "up", &all).await
+        self.target = Standing::Parts;
+        self.script("lio", "up", &all).await?;
+        self.target = Standing::Whole(words.to_vec());
+        Ok(())
     }
 
-    /// Removes the target, with all its sessions.
+    /// Removes the target, whole or in parts, with all its sessions.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn drop_target(&mut self) -> Result<(), Error> {
-        if self.target.take().is_none() {
+        if self.target == Standing::Nothing {
             return Ok(());
         }
-        self.script("lio", "down", &[format!("target={TARGET}")]).await
+        self.target = Standing::Parts;
+        self.script("lio", "down", &[format!("target={TARGET}")]).await?;
+        self.target = Standing::Nothing;
+        Ok(())
     }
 
-    /// Removes all of it.
+    /// Removes all of it; the link also if the target does not go.
     ///
     /// # Errors
-    /// [`Error::Tool`] with the reason.
+    /// [`Error::Tool`] with the first reason.
     pub async fn down(mut self) -> Result<(), Error> {
-        self.drop_target().await?;
-        self.script("link", "down", &[]).await
+        let target = self.drop_target().await;
+        let link = self.script("link", "down", &[]).await;
+        target.and(link)
     }
 
     async fn script(&self, name: &str, action: &str, words: &[String]) -> Result<(), Error> {
@@ -131,7 +145,83 @@ pub fn traffic(lun: u16) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    /// Scripts that only log their words, and fail at what a file names.
+    struct Scripts(PathBuf);
+
+    impl Scripts {
+        fn new(name: &str) -> Self {
+            let folder =
+                std::env::temp_dir().join(format!("lab-rig-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            for script in ["lio", "link"] {
+                let text = format!(
+                    "cd {}; echo {script} $1 >>log; ! grep -qsx \"{script} $1\" fails",
+                    folder.display()
+                );
+                fs::write(folder.join(script), text).unwrap();
+            }
+            Self(folder)
+        }
+
+        fn fail_at(&self, step: &str) {
+            fs::write(self.0.join("fails"), step).unwrap();
+        }
+
+        /// What was done since the last time.
+        fn log(&self) -> Vec<String> {
+            let text = fs::read_to_string(self.0.join("log")).unwrap_or_default();
+            fs::write(self.0.join("log"), "").unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    impl Drop for Scripts {
+        fn drop(&mut self) {
+            let _gone = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_target_that_stands_stays_and_another_replaces_it() {
+        let scripts = Scripts::new("stays");
+        let mut rig = Rig::up(&scripts.0, &[]).await.unwrap();
+        rig.set_target(&["depth=1".to_owned()]).await.unwrap();
+        rig.set_target(&["depth=1".to_owned()]).await.unwrap();
+        assert_eq!(scripts.log(), ["link up", "lio up"]);
+        rig.set_target(&["depth=2".to_owned()]).await.unwrap();
+        assert_eq!(scripts.log(), ["lio down", "lio up"]);
+        rig.down().await.unwrap();
+        assert_eq!(scripts.log(), ["lio down", "link down"]);
+    }
+
+    #[tokio::test]
+    async fn a_target_in_parts_is_removed_before_the_next_try() {
+        let scripts = Scripts::new("parts");
+        let mut rig = Rig::up(&scripts.0, &[]).await.unwrap();
+        scripts.fail_at("lio up");
+        rig.set_target(&[]).await.unwrap_err();
+        scripts.fail_at("lio down");
+        rig.set_target(&[]).await.unwrap_err();
+        assert_eq!(scripts.log(), ["link up", "lio up", "lio down"]);
+        scripts.fail_at("nothing");
+        rig.set_target(&[]).await.unwrap();
+        assert_eq!(scripts.log(), ["lio down", "lio up"]);
+    }
+
+    #[tokio::test]
+    async fn the_link_goes_also_if_the_target_does_not() {
+        let scripts = Scripts::new("down");
+        let mut rig = Rig::up(&scripts.0, &[]).await.unwrap();
+        rig.set_target(&[]).await.unwrap();
+        scripts.fail_at("lio down");
+        let error = rig.down().await.unwrap_err();
+        assert!(error.to_string().contains("lio down"), "{error}");
+        assert_eq!(scripts.log(), ["link up", "lio up", "lio down", "link down"]);
+    }
 
     #[test]
     fn links_become_words_that_the_script_takes() {

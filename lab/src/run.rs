@@ -1,6 +1,6 @@
 //! `lab run`: measures a scenario.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::exec::tell;
 use crate::facts;
 use crate::order::{Order, RunOrder};
 use crate::place::{Place, find, scripts};
-use crate::result::{Machine, Outcome, ResultFile};
+use crate::result::{Figure, Machine, Outcome, ResultFile};
 use crate::scenario::{Direction, Point, Scenario, Source, Who};
 use crate::size::Size;
 
@@ -39,11 +39,24 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     if status == 0 && args.strict { verdict(&out) } else { Ok(status) }
 }
 
-/// 1 if a figure of the result failed or timed out.
+/// 1 if a figure of the result failed or timed out. What was skipped is no failure, but must not go
+/// unseen.
 fn verdict(out: &Path) -> Result<u8, Error> {
     let text = fs::read(out).map_err(|cause| Error::File { path: out.into(), cause })?;
     let file: ResultFile = serde_json::from_slice(&text)?;
+    for (who, reason) in skipped(&file.figures) {
+        eprintln!("lab: skipped: {who}: {reason}");
+    }
     Ok(u8::from(!file.figures.iter().all(|figure| is_good(&figure.outcome))))
+}
+
+/// Who was skipped and why, each once.
+fn skipped(figures: &[Figure]) -> BTreeSet<(&str, &str)> {
+    let skips = figures.iter().filter_map(|figure| match &figure.outcome {
+        Outcome::Skipped(reason) => Some((figure.who.as_str(), reason.as_str())),
+        Outcome::Complete | Outcome::TimedOut | Outcome::Failed(_) => None,
+    });
+    skips.collect()
 }
 
 fn is_good(outcome: &Outcome) -> bool {
@@ -139,10 +152,13 @@ fn empty_file(args: &RunArgs, scenario: &Scenario, place: Place, tree: &Path) ->
     }
 }
 
-/// The command that makes such a file, from the workspace's folder.
+/// The command that makes such a file, from the workspace's folder. Of a scenario elsewhere only the
+/// file's name is told: where it lies means nothing on another machine.
 fn command(args: &RunArgs) -> String {
-    let scenario = absolute(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
-    let scenario = scenario.strip_prefix(facts::workspace()).unwrap_or(&scenario);
+    let full = absolute(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
+    let inside = full.strip_prefix(facts::workspace()).ok();
+    let scenario =
+        inside.unwrap_or_else(|| Path::new(args.scenario.file_name().unwrap_or_default()));
     let mut words = vec![format!("cargo run --release -p iscsi-lab -- run {}", scenario.display())];
     if !args.only.is_empty() {
         words.push(format!("--only {}", args.only.join(",")));
@@ -169,4 +185,42 @@ fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
         versions.insert(format!("version.{name}"), version(program));
     }
     versions
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command as Order};
+
+    fn command_of(scenario: &Path) -> String {
+        let line = ["lab", "run", scenario.to_str().unwrap(), "--only", "iperf3"];
+        let Order::Run(args) = Cli::parse_from(line).command else { panic!("another command") };
+        command(&args)
+    }
+
+    #[test]
+    fn the_command_names_no_folder_beyond_the_workspace() {
+        let told = "cargo run --release -p iscsi-lab -- run";
+        let own = facts::workspace().join("lab/scenarios/quick.toml");
+        assert_eq!(command_of(&own), format!("{told} lab/scenarios/quick.toml --only iperf3"));
+        let other = Path::new("/elsewhere/own.toml");
+        assert_eq!(command_of(other), format!("{told} own.toml --only iperf3"));
+    }
+
+    #[test]
+    fn who_was_skipped_is_named_once() {
+        let text = r#"
+            title = "one"
+            target = { luns = ["0:10M"] }
+            link = [{ rtt_ms = [1] }]
+            measure = [{ who = "open-iscsi" }]
+        "#;
+        let point = Scenario::parse(text).unwrap().points().remove(0);
+        let figure = |outcome| Figure::new(&point, Err(outcome));
+        let missing = || figure(Outcome::Skipped("it is missing".to_owned()));
+        let figures = [missing(), figure(Outcome::TimedOut), missing()];
+        assert_eq!(Vec::from_iter(skipped(&figures)), [("open-iscsi", "it is missing")]);
+    }
 }

@@ -1,6 +1,7 @@
 //! On the machine: finds a place for the lab, and starts this program there.
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 
@@ -17,9 +18,9 @@ use crate::work::RESULT;
 
 /// Twice what the full grid may take, seconds.
 const LIMIT: u64 = 9000;
-/// What chooses the points.
-const CHOICES: [&str; 5] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER", OUT];
-/// Names another result file.
+/// What chooses the points; the result file tells them as part of its command.
+const CHOICES: [&str; 4] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER"];
+/// Names another result file. Where it lies is no part of what was measured.
 const OUT: &str = "WAN_OUT";
 
 /// Measures the grid in the lab, or says why not. A machine without a place for it is no error.
@@ -47,8 +48,15 @@ pub(crate) fn go(grid: &Grid, words: &[String]) -> Result<u8, Trouble> {
 
 /// Where the figures go.
 pub(crate) fn result_path() -> PathBuf {
-    let chosen = env::var_os(OUT).map(PathBuf::from);
-    chosen.unwrap_or_else(|| facts::workspace().join("target/lab/wan.json"))
+    let chosen = env::var_os(OUT).filter(|path| !path.is_empty());
+    chosen.map_or_else(|| facts::workspace().join("target/lab/wan.json"), |path| called_from(&path))
+}
+
+/// A path as the caller means it: cargo starts a bench in its package's folder, but leaves the
+/// shell's own word for where it was called.
+fn called_from(path: &OsStr) -> PathBuf {
+    let folder = env::var_os("PWD").map(PathBuf::from).or_else(|| env::current_dir().ok());
+    folder.unwrap_or_default().join(path)
 }
 
 pub(crate) fn runtime() -> Result<Runtime, Trouble> {
@@ -70,6 +78,7 @@ fn program(place: Place, words: &[String]) -> Result<Vec<String>, Trouble> {
         "env".to_owned(),
         format!("{RESULT}={head}"),
         format!("CRITERION_HOME={}", home.display()),
+        format!("{OUT}={}", result_path().display()),
     ];
     let chosen = CHOICES.iter().filter_map(|name| Some((name, env::var(name).ok()?)));
     line.extend(chosen.map(|(name, value)| format!("{name}={value}")));

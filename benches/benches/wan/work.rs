@@ -7,7 +7,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
 use iscsi_lab::facts;
 use iscsi_lab::record::Record;
-use iscsi_lab::result::{Figure, ResultFile};
+use iscsi_lab::result::{Figure, Outcome, ResultFile};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Trouble;
@@ -20,21 +20,24 @@ use crate::system::{RAISED, System, open_link};
 /// The variable that holds the result file before its first figure.
 pub(crate) const RESULT: &str = "WAN_RESULT";
 
-/// Measures all points. The result file is whole after each of them.
-pub(crate) fn measure(url: &str, grid: &Grid) -> Result<(), Trouble> {
+/// Measures all points and returns the exit status: 1 if one of them has no figure to show. The
+/// result file is whole after each of them.
+pub(crate) fn measure(url: &str, grid: &Grid) -> Result<u8, Trouble> {
     // The stream must not pause while criterion thinks.
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let bench = Bench { url, grid, runtime, system: System::found() };
     let mut record = record()?;
     let mut criterion = Criterion::default().configure_from_args();
     let points = grid.points();
+    let mut complete = true;
     for (index, point) in points.iter().enumerate() {
         let Some(figure) = bench.figure(&mut criterion, point) else { continue };
         println!("[{}/{}] {}", index + 1, points.len(), figure.line());
+        complete &= figure.outcome == Outcome::Complete;
         record.add(figure)?;
     }
     criterion.final_summary();
-    Ok(())
+    Ok(u8::from(!complete))
 }
 
 /// Begins the result file.

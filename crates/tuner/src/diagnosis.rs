@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::bandwidth::Bandwidth;
 use crate::interface::Interface;
 use crate::limits::Limits;
-use crate::link::{Link, Measurement};
+use crate::link::{Basis, Link, Measurement};
 use crate::plan::{Plan, Row};
 use crate::table;
 use crate::tcp_info::TcpInfo;
@@ -278,10 +278,11 @@ impl Context<'_> {
         }
     }
 
-    /// Whether the rate that is known, not assumed, is reached.
+    /// Whether the declared rate is reached. An estimate is what this very flow has reached: it shows
+    /// nothing, but the queue that it stands on does.
     fn is_full(&self) -> bool {
         const FULL: f64 = 0.88;
-        !matches!(self.link.basis, crate::Basis::Assumed)
+        self.link.basis == Basis::Declared
             && self.goodput.mbit_per_second() >= self.link.bandwidth.mbit_per_second() * FULL
     }
 

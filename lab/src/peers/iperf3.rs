@@ -13,7 +13,7 @@ use crate::place::find;
 use crate::process::Group;
 use crate::result::Outcome;
 use crate::rig::{FAR, far};
-use crate::scenario::{Direction, Point};
+use crate::scenario::{Direction, Measure, Point};
 
 const PACKAGE: &str = "iperf3";
 /// How long a server may take to listen.
@@ -33,12 +33,22 @@ pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
     command.args(&point.measure.args);
     let ended = to_end(&mut command, point.limit, PACKAGE).await?;
     let report = ended.text();
-    let mut reading = parse(&report).ok_or_else(|| garbled("iperf3", &report))?;
-    if point.measure.seconds.is_none() {
-        reading.bytes = None;
+    let reading = parse(&report).ok_or_else(|| garbled("iperf3", &report))?;
+    Ok(Reading { seconds: ended.time.as_secs_f64(), ..of(&point.measure, reading) })
+}
+
+/// What of a report counts for a measure.
+fn of(measure: &Measure, reading: Reading) -> Reading {
+    let by_time = measure.seconds.is_some();
+    Reading {
+        goodput_mbit_per_s: reading.goodput_mbit_per_s.filter(|_| by_time),
+        // The intervals of a sender are what its kernel took, not what arrived.
+        samples_mbit_per_s: match measure.direction {
+            Direction::Read => reading.samples_mbit_per_s,
+            Direction::Write => Vec::new(),
+        },
+        ..reading
     }
-    reading.seconds = ended.time.as_secs_f64();
-    Ok(reading)
 }
 
 /// Starts a server for one client on the second host, and waits until it listens.
@@ -74,10 +84,12 @@ fn parse(text: &str) -> Option<Reading> {
     let intervals = report.get("intervals")?.as_array()?;
     let full = intervals.iter().map(|interval| &interval["sum"]).filter(|sum| is_full(sum));
     let mut end = report.get("end")?.clone();
+    let goodput = received.get("bits_per_second")?.as_f64()? * 1e-6;
     end.as_object_mut()?.remove("streams");
+    end["told_mbit_per_s"] = goodput.into();
     Some(Reading {
         bytes: received.get("bytes")?.as_u64(),
-        goodput_mbit_per_s: Some(received.get("bits_per_second")?.as_f64()? * 1e-6),
+        goodput_mbit_per_s: Some(goodput),
         samples_mbit_per_s: full
             .filter_map(|sum| sum["bits_per_second"].as_f64())
             .map(|rate| rate * 1e-6)
@@ -94,6 +106,7 @@ fn is_full(sum: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
 
     const REPORT: &str = r#"{"start":{"version":"iperf 3.12"},"intervals":[
         {"streams":[],"sum":{"seconds":1.0001,"bytes":11000000,"bits_per_second":88000000.0}},
@@ -110,7 +123,29 @@ mod tests {
         assert_eq!(reading.bytes, Some(24_000_000));
         assert_eq!(reading.samples_mbit_per_s, [88.0, 92.0]);
         assert_eq!(reading.detail["sender_tcp_congestion"], "cubic");
+        assert_eq!(reading.detail["told_mbit_per_s"], 84.5);
         assert!(reading.detail.get("streams").is_none());
+    }
+
+    fn measured(keys: &str) -> Reading {
+        let text = format!(
+            "title = 'one'\ntarget = {{ luns = ['0:10M'] }}\nlink = [{{ rtt_ms = [1] }}]\n\
+             measure = [{{ who = 'iperf3', {keys} }}]"
+        );
+        let point = Scenario::parse(&text).unwrap().points().remove(0);
+        of(&point.measure, parse(REPORT).unwrap())
+    }
+
+    #[test]
+    fn only_a_receiver_has_samples() {
+        assert_eq!(measured("direction = 'read'").samples_mbit_per_s, [88.0, 92.0]);
+        assert!(measured("direction = 'write'").samples_mbit_per_s.is_empty());
+    }
+
+    #[test]
+    fn the_receivers_rate_counts_for_a_measure_by_time_only() {
+        assert_eq!(measured("seconds = 15").goodput_mbit_per_s, Some(84.5));
+        assert_eq!(measured("bytes = '10M'").goodput_mbit_per_s, None);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! libiscsi, as `qemu-img bench` drives it: 64 KiB, 32 deep, unless the arguments say otherwise.
+//! libiscsi, as `qemu-img bench` drives it: requests of 64 KiB, 32 deep unless the arguments say
+//! otherwise.
 
 use serde_json::json;
 use tokio::process::Command;
@@ -14,6 +15,11 @@ use crate::scenario::{Direction, Point};
 const REQUEST: u64 = 64 << 10;
 
 pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
+    if let Some(word) = point.measure.args.iter().find(|word| is_amount(word)) {
+        return Err(Outcome::Failed(format!(
+            "`{word}` in `args` would change how many bytes are moved, which `bytes` decides"
+        )));
+    }
     let mut command = Command::new("qemu-img");
     command.args(["bench", "-f", "raw", "-t", "none", "-d", "32"]);
     command.args(["-s", &REQUEST.to_string(), "-c", &(point.bytes.div_ceil(REQUEST)).to_string()]);
@@ -26,10 +32,14 @@ pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
     let own = parse(&report).ok_or_else(|| garbled("qemu-img", &report))?;
     Ok(Reading {
         seconds: ended.time.as_secs_f64(),
-        goodput_mbit_per_s: Some(mbit_per_s(point.bytes, own)),
-        detail: json!({ "seconds": own }),
+        detail: json!({ "seconds": own, "told_mbit_per_s": mbit_per_s(point.bytes, own) }),
         ..Reading::default()
     })
+}
+
+/// Whether a word sets the bytes of a request or the number of requests.
+fn is_amount(word: &str) -> bool {
+    ["-s", "--buffer-size", "-c", "--count"].iter().any(|option| word.starts_with(option))
 }
 
 /// The seconds of `Run completed in 1.234 seconds.`
@@ -47,6 +57,12 @@ mod tests {
         let report = "Sending 256 write requests, 65536 bytes each, 32 in parallel \
                       (starting at offset 0, step size 65536)\nRun completed in 1.533 seconds.\n";
         assert_eq!(parse(report), Some(1.533));
+    }
+
+    #[test]
+    fn what_would_change_the_bytes_is_told_from_the_rest() {
+        assert!(["-s", "-s4096", "--buffer-size=1M", "-c", "-c10"].into_iter().all(is_amount));
+        assert!(!["-d", "64", "-S", "--no-drain", "-t"].into_iter().any(is_amount));
     }
 
     #[test]
