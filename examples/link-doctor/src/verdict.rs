@@ -198,9 +198,10 @@ impl Reads {
 
     fn larger_window(&self, link: &Link) -> String {
         const STOCK: Autotuning = Autotuning { min: 4096, default: 131_072, max: 6 << 20 };
-        let Autotuning { min, default, .. } = self.tcp_rmem.unwrap_or(STOCK);
+        let Autotuning { min, default, max } = self.tcp_rmem.unwrap_or(STOCK);
         let larger = self.window.unwrap_or_default().saturating_mul(2);
-        let wanted = link.max_benefit().max(larger).saturating_mul(BOOKKEEPING);
+        // What is permitted already must not shrink.
+        let wanted = link.max_benefit().max(larger).saturating_mul(BOOKKEEPING).max(max);
         format!("on this host: sysctl -w net.ipv4.tcp_rmem=\"{min} {default} {wanted}\"")
     }
 }

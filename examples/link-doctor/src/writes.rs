@@ -241,7 +241,9 @@ pub fn link_ceiling(link: &Link, full_rate: Option<Bandwidth>) -> Ceiling {
         (_, Some(full)) => {
             (full, "what reads filled it with; the other way may differ", Some(DECLARE))
         }
-        (Basis::Estimated, None) => (link.bandwidth, "twice what arrived", Some(DECLARE)),
+        (Basis::Estimated, None) => {
+            (link.bandwidth, "what arrived while a queue stood", Some(DECLARE))
+        }
         (Basis::Assumed, None) => {
             (link.bandwidth, "only assumed, as most links are no faster", Some(DECLARE))
         }
