@@ -215,17 +215,19 @@ impl Context<'_> {
             to.saturating_sub(from).as_secs_f64()
         };
         let window = passed(|info| info.receive_window_limited);
-        let buffer = passed(|info| info.send_buffer_limited);
-        let busy = passed(|info| info.busy).max(window + buffer);
-        let rest = if self.is_buffer_full() { Limiter::SendBuffer } else { self.network() };
+        let mut buffer = passed(|info| info.send_buffer_limited);
+        let mut busy = passed(|info| info.busy).max(window + buffer);
         if busy <= 0.0 {
-            return vec![(rest, share)];
+            busy = 1.0;
+        }
+        if self.is_buffer_full() {
+            buffer = busy - window;
         }
         let of_busy = |time: f64| share * time / busy;
         vec![
             (Limiter::PeerWindow, of_busy(window)),
             (Limiter::SendBuffer, of_busy(buffer)),
-            (rest, of_busy(busy - window - buffer)),
+            (self.network(), of_busy(busy - window - buffer)),
         ]
     }
 

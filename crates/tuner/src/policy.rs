@@ -147,24 +147,25 @@ impl Decision {
     }
 
     /// What the user asks for comes before any policy.
-    fn with_wishes(self, tuning: &Tuning) -> Self {
-        let asked = |_: &str| "as asked for";
-        Self {
-            send_buffer: tuning.send_buffer.map_or(self.send_buffer, buffers::asked_for),
-            receive_buffer: tuning.receive_buffer.map_or(self.receive_buffer, buffers::asked_for),
-            no_delay: tuning
-                .no_delay
-                .map_or(self.no_delay, |wish| Choice::new(wish, asked("no_delay"))),
-            cork: match tuning.sends {
-                Some(Sends::OnePage) => Choice::new(false, "each page goes by itself"),
-                Some(Sends::ManyPages) | None => self.cork,
-            },
-            sends: tuning.sends.map_or(self.sends, |wish| Choice::new(wish, asked("sends"))),
-            not_sent_low_water: match tuning.send_buffer {
-                Some(_) => Choice::new(None, "the send buffer is as asked for"),
-                None => self.not_sent_low_water,
-            },
+    fn with_wishes(mut self, tuning: &Tuning) -> Self {
+        const ASKED: &str = "as asked for";
+        if let Some(bytes) = tuning.send_buffer {
+            self.send_buffer = buffers::asked_for(bytes);
+            self.not_sent_low_water = Choice::new(None, "the send buffer is as asked for");
         }
+        if let Some(bytes) = tuning.receive_buffer {
+            self.receive_buffer = buffers::asked_for(bytes);
+        }
+        if let Some(no_delay) = tuning.no_delay {
+            self.no_delay = Choice::new(no_delay, ASKED);
+        }
+        if let Some(sends) = tuning.sends {
+            self.sends = Choice::new(sends, ASKED);
+        }
+        if tuning.sends == Some(Sends::OnePage) {
+            self.cork = Choice::new(false, "each page goes by itself");
+        }
+        self
     }
 }
 

@@ -240,6 +240,15 @@ fn a_send_buffer_that_was_asked_for_is_told() {
 }
 
 /// Where the sysctl permits more than the link seems to need, the advice takes nothing away.
+/// The kernel counts a buffer of fixed size as a limit only while it has nothing unsent.
+#[test]
+fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
+    let mut case = Case::socket("100mbit");
+    case.tuning.send_buffer = Some(128 << 10);
+    case.after().send_buffer_limited = Some(Duration::from_secs(2));
+    assert_says(&case.blames(Limiter::SendBuffer), "128 KiB are not enough", "tcp_wmem");
+}
+
 #[test]
 fn the_sysctl_never_shrinks() {
     let mut case = Case::socket("100mbit");
