@@ -240,6 +240,15 @@ impl Context<'_> {
         passed(|info| info.bytes_received) > passed(|info| info.bytes_acknowledged)
     }
 
+    /// The window that this end offers, bytes: what the kernel tells, or else what its receive buffer
+    /// comes to.
+    fn own_window(&self) -> Option<u64> {
+        let told = self.observation.after.receive_window.map(u64::from);
+        let set = self.plan.receive_buffer.value.bytes();
+        let tuned = self.limits.tcp_rmem.map(|range| range.max / 2);
+        told.or(set).or(tuned)
+    }
+
     /// Which ceiling reads have reached.
     fn limit_of_reads(&self) -> Limiter {
         const REACHED: f64 = 0.75;
@@ -249,8 +258,7 @@ impl Context<'_> {
             self.goodput.mbit_per_second() >= ceiling * REACHED
         };
         let queue = self.plan.io_size.value.saturating_mul(self.plan.queue_depth.value.into());
-        let window = self.observation.after.receive_window;
-        if window.is_some_and(|window| u64::from(window) < queue && reaches(window.into())) {
+        if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow
         } else if reaches(queue) {
             Limiter::QueueDepth

@@ -366,6 +366,15 @@ fn reads_that_fill_the_receive_window_are_told_its_sysctl() {
     assert_says(&finding, "3 MiB at a time", "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 ");
 }
 
+/// Kernels before 6.2 do not tell the window; half of what they tune to is one.
+#[test]
+fn a_receive_window_that_is_not_told_follows_from_its_limit() {
+    let mut case = Case::reading(230, 0);
+    case.after().receive_window = None;
+    let finding = case.blames(Limiter::ReceiveWindow);
+    assert_says(&finding, "3 MiB at a time", "net.ipv4.tcp_rmem=\"4096 131072 ");
+}
+
 /// 9 MiB are under way: 755 Mbit/s in 100 ms.
 #[test]
 fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {

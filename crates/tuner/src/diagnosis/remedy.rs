@@ -126,7 +126,7 @@ impl Context<'_> {
     }
 
     fn receive_window(&self) -> (String, Option<String>) {
-        let window = u64::from(self.observation.after.receive_window.unwrap_or(0));
+        let window = self.own_window().unwrap_or(0);
         let need = self.link.max_benefit().max(window.saturating_mul(2));
         let Autotuning { min, default, max } = self.limits.tcp_rmem.unwrap_or(STOCK_RECEIVE);
         let max = need.saturating_mul(BOOKKEEPING).max(max);
