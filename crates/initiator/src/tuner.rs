@@ -223,13 +223,17 @@ impl Tuner {
 
 /// The keys to propose: the plan's, wherever the user has left them at their defaults.
 pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
-    let plan = plan(&Measurement::default(), &Limits::default(), tuning).offer.value;
+    let plan = plan(&Measurement::default(), &Limits::default(), tuning);
+    merged(wished, &plan.offer.value)
+}
+
+fn merged(wished: &Offer, planned: &iscsi_tuner::Offer) -> Offer {
     let default = Offer::default();
     let mut offer = wished.clone();
-    choose(&mut offer.initial_r2t, default.initial_r2t, plan.initial_request);
-    choose(&mut offer.first_burst_length, default.first_burst_length, plan.first_burst);
-    choose(&mut offer.max_burst_length, default.max_burst_length, plan.burst);
-    choose(&mut offer.max_outstanding_r2t, default.max_outstanding_r2t, plan.bursts_at_once);
+    choose(&mut offer.initial_r2t, default.initial_r2t, planned.initial_request);
+    choose(&mut offer.first_burst_length, default.first_burst_length, planned.first_burst);
+    choose(&mut offer.max_burst_length, default.max_burst_length, planned.burst);
+    choose(&mut offer.max_outstanding_r2t, default.max_outstanding_r2t, planned.bursts_at_once);
     offer
 }
 
@@ -336,12 +340,15 @@ mod tests {
     fn the_plan_proposes_what_the_user_does_not() {
         let mut wished = Offer::default();
         wished.max_outstanding_r2t = 3;
-        wished.initial_r2t = true;
-        let offer = planned_offer(&wished, &Tuning::default());
-        let plan = plan(&Measurement::default(), &Limits::default(), &Tuning::default()).offer;
-        assert_eq!((offer.max_outstanding_r2t, offer.initial_r2t), (3, true));
-        assert_eq!(offer.first_burst_length, plan.value.first_burst);
-        assert_eq!(offer.max_burst_length, plan.value.burst);
+        let planned = iscsi_tuner::Offer {
+            initial_request: true,
+            first_burst: 8192,
+            burst: 16_384,
+            bursts_at_once: 7,
+        };
+        let offer = merged(&wished, &planned);
+        assert_eq!((offer.initial_r2t, offer.max_outstanding_r2t), (true, 3));
+        assert_eq!((offer.first_burst_length, offer.max_burst_length), (8192, 16_384));
     }
 
     #[test]

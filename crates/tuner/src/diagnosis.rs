@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
 use crate::interface::Interface;
-use crate::limits::Limits;
+use crate::limits::{Autotuning, Limits};
 use crate::link::{Basis, Link, Measurement};
 use crate::plan::{Plan, Row};
+use crate::policy::LOSSY;
 use crate::table;
 use crate::tcp_info::TcpInfo;
 
@@ -245,7 +246,7 @@ impl Context<'_> {
     fn own_window(&self) -> Option<u64> {
         let told = self.observation.after.receive_window.map(u64::from);
         let set = self.plan.receive_buffer.value.bytes();
-        let tuned = self.limits.tcp_rmem.map(|range| range.max / 2);
+        let tuned = self.limits.tcp_rmem.map(Autotuning::reach);
         told.or(set).or(tuned)
     }
 
@@ -311,9 +312,6 @@ impl Context<'_> {
         Finding { limiter, share, evidence, remedy }
     }
 }
-
-/// From this share of lost segments on, loss is worth a word.
-const LOSSY: f64 = 1e-4;
 
 impl Limiter {
     /// Its name, for people.

@@ -1,5 +1,6 @@
 //! What this host allows a socket.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
@@ -89,12 +90,38 @@ impl Limits {
 }
 
 impl Autotuning {
+    /// The send buffers of Linux as it comes.
+    pub const STOCK_SEND: Self = Self { min: 4096, default: 16_384, max: 4 << 20 };
+    /// The receive buffers of Linux as it comes.
+    pub const STOCK_RECEIVE: Self = Self { min: 4096, default: 131_072, max: 6 << 20 };
+    /// What the kernel counts for a byte of data: bookkeeping, and what a window promises.
+    pub const BYTES_PER_BYTE: u64 = 2;
+
+    /// How much data in flight the kernel's tuning reaches, bytes.
+    #[must_use]
+    pub const fn reach(self) -> u64 {
+        self.max / Self::BYTES_PER_BYTE
+    }
+
+    /// The range that reaches so much data; what is permitted already does not shrink. Printed, it is
+    /// the value of the sysctl.
+    #[must_use]
+    pub fn reaching(self, data: u64) -> Self {
+        Self { max: self.max.max(data.saturating_mul(Self::BYTES_PER_BYTE)), ..self }
+    }
+
     fn parse(words: &[String]) -> Option<Self> {
         let numbers: Option<Vec<u64>> = words.iter().map(|word| word.parse().ok()).collect();
         match numbers?.as_slice() {
             [min, default, max] => Some(Self { min: *min, default: *default, max: *max }),
             _ => None,
         }
+    }
+}
+
+impl fmt::Display for Autotuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.min, self.default, self.max)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::tuning::{Policy, Sends, Tuning};
 
 use buffers::Side;
 
+pub(crate) use congestion::{BBR, LOSSY};
+
 /// What a policy decides about the socket.
 #[derive(Debug)]
 struct Decision {

@@ -2,7 +2,8 @@
 
 use iscsi_initiator::Reading;
 use iscsi_initiator::tuning::{
-    Buffer, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan, TcpInfo,
+    Autotuning, Buffer, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan,
+    TcpInfo,
 };
 
 use crate::size::Size;
@@ -25,11 +26,6 @@ pub struct LinkFacts {
     pub interface: Option<Interface>,
 }
 
-/// The reach of the kernel's tuning where it does not tell its range: that of a stock kernel.
-const STOCK_SEND: u64 = 4 << 20;
-/// Half of a buffer is data, the rest bookkeeping.
-const DATA_SHARE: u64 = 2;
-
 impl LinkFacts {
     /// Bytes of data that the send buffer holds at most, and why it is that.
     #[must_use]
@@ -37,15 +33,14 @@ impl LinkFacts {
         let granted = self.granted.send_buffer;
         match (self.plan.send_buffer.value, granted) {
             (Buffer::Set(_) | Buffer::Forced(_), Some(granted)) => {
-                let bytes = granted / DATA_SHARE;
+                let bytes = granted / Autotuning::BYTES_PER_BYTE;
                 (bytes, format!("{} of data, as granted", Size(bytes)))
             }
             (Buffer::Set(bytes) | Buffer::Forced(bytes), None) => {
                 (bytes, format!("{} of data, as set", Size(bytes)))
             }
             (Buffer::Autotuned, _) => {
-                let max = self.limits.tcp_wmem.map_or(STOCK_SEND, |range| range.max);
-                let bytes = max / DATA_SHARE;
+                let bytes = self.limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND).reach();
                 (bytes, format!("the kernel tunes it up to {} of data", Size(bytes)))
             }
         }
@@ -58,11 +53,12 @@ impl LinkFacts {
         if let Some(window) = self.info.receive_window {
             return Some(window.into());
         }
-        let max = match self.plan.receive_buffer.value {
-            Buffer::Autotuned => self.limits.tcp_rmem.map(|range| range.max),
-            Buffer::Set(_) | Buffer::Forced(_) => self.granted.receive_buffer,
-        };
-        max.map(|bytes| bytes / DATA_SHARE)
+        match self.plan.receive_buffer.value {
+            Buffer::Autotuned => self.limits.tcp_rmem.map(Autotuning::reach),
+            Buffer::Set(_) | Buffer::Forced(_) => {
+                self.granted.receive_buffer.map(|bytes| bytes / Autotuning::BYTES_PER_BYTE)
+            }
+        }
     }
 
     /// What is worth knowing of the path: its MTU, the interface and its offloads.

@@ -87,8 +87,6 @@ const REACHED: f64 = 0.8;
 const FULL: f64 = 0.88;
 /// A queue that is shorter is noise of the hosts.
 const NOTABLE_QUEUE: Duration = Duration::from_millis(2);
-/// What the kernel counts for a byte of a window.
-const BOOKKEEPING: u64 = 2;
 /// What lets the target's socket send more.
 const SOCKET: &str = "on the target: its send buffer (net.ipv4.tcp_wmem), its congestion control, if \
                       segments are lost on the way; or a busy processor at either end";
@@ -197,12 +195,10 @@ impl Reads {
     }
 
     fn larger_window(&self, link: &Link) -> String {
-        const STOCK: Autotuning = Autotuning { min: 4096, default: 131_072, max: 6 << 20 };
-        let Autotuning { min, default, max } = self.tcp_rmem.unwrap_or(STOCK);
         let larger = self.window.unwrap_or_default().saturating_mul(2);
-        // What is permitted already must not shrink.
-        let wanted = link.max_benefit().max(larger).saturating_mul(BOOKKEEPING).max(max);
-        format!("on this host: sysctl -w net.ipv4.tcp_rmem=\"{min} {default} {wanted}\"")
+        let range = self.tcp_rmem.unwrap_or(Autotuning::STOCK_RECEIVE);
+        let range = range.reaching(link.max_benefit().max(larger));
+        format!("on this host: sysctl -w net.ipv4.tcp_rmem=\"{range}\"")
     }
 }
 

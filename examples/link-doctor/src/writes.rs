@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use iscsi_initiator::Negotiated;
-use iscsi_initiator::tuning::{Bandwidth, Basis, Limits, Link, Plan, Terms};
+use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, Limits, Link, Plan, Terms};
 
 use crate::ceiling::{Ceiling, Limit, lowest, rate};
 use crate::facts::LinkFacts;
@@ -50,8 +50,6 @@ pub struct Question<'a> {
     pub portal_group: PortalGroup,
 }
 
-/// What the kernel counts for a byte of data.
-const BOOKKEEPING: u64 = 2;
 /// The longest window without scaling (RFC 7323 §2).
 const UNSCALED: u64 = 65_535;
 
@@ -256,13 +254,12 @@ const DECLARE: &str = "say its rate with --bandwidth, if you know it";
 
 /// What lets the send buffer grow to what the link needs.
 fn larger_send_buffer(plan: &Plan, limits: &Limits) -> String {
-    let wanted = plan.link.max_benefit().saturating_mul(BOOKKEEPING);
-    let (min, default, max) =
-        limits.tcp_wmem.map_or((4096, 16_384, 0), |range| (range.min, range.default, range.max));
-    if max >= wanted {
+    let range = limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
+    let wanted = plan.link.max_benefit();
+    if range.reach() >= wanted {
         return "--tune auto leaves it to the kernel, which reaches further".to_owned();
     }
-    format!("sysctl -w net.ipv4.tcp_wmem=\"{min} {default} {wanted}\"")
+    format!("sysctl -w net.ipv4.tcp_wmem=\"{}\"", range.reaching(wanted))
 }
 
 #[cfg(test)]

@@ -7,13 +7,9 @@ use crate::interface::{Interface, Offload};
 use crate::limits::Autotuning;
 use crate::link::Measurement;
 use crate::plan::{Buffer, Row};
+use crate::policy::BBR;
 use crate::size::Size;
 
-/// What Linux comes with, as far as it matters for advice.
-const STOCK_SEND: Autotuning = Autotuning { min: 4096, default: 16_384, max: 0 };
-const STOCK_RECEIVE: Autotuning = Autotuning { min: 4096, default: 131_072, max: 0 };
-/// What the kernel counts for a byte of data.
-const BOOKKEEPING: u64 = 2;
 /// The Linux target refuses a longer command window.
 const MOST_COMMANDS: u64 = 512;
 
@@ -66,7 +62,7 @@ impl Context<'_> {
 
     fn lossy(&self) -> (String, Option<String>) {
         let percent = self.loss().unwrap_or_default() * 100.0;
-        let is = |name: &String| name == "bbr";
+        let is = |name: &String| name == BBR;
         let chosen = self.plan.congestion_control.value.as_ref();
         let remedy = if chosen.or(self.limits.congestion_control.as_ref()).is_some_and(is) {
             "more connections share the loss"
@@ -93,20 +89,17 @@ impl Context<'_> {
     }
 
     fn send_buffer(&self) -> (String, Option<String>) {
-        let Autotuning { min, default, max } = self.limits.tcp_wmem.unwrap_or(STOCK_SEND);
-        // What is permitted already must not shrink, and where it is the limit, it must grow.
+        let range = self.limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
+        // Where what is permitted is the limit, it must grow.
         let (evidence, least) = match self.plan.send_buffer.value {
-            Buffer::Autotuned => {
-                ("the kernel's tuning has reached its end".to_owned(), max.saturating_mul(2))
-            }
+            Buffer::Autotuned => ("the kernel's tuning has reached its end".to_owned(), range.max),
             Buffer::Set(bytes) | Buffer::Forced(bytes) => {
-                (format!("{} are not enough", Size(bytes)), max)
+                (format!("{} are not enough", Size(bytes)), 0)
             }
         };
-        let max = self.link.max_benefit().saturating_mul(BOOKKEEPING).max(least);
-        let remedy = format!(
-            "sysctl -w net.ipv4.tcp_wmem=\"{min} {default} {max}\" and --tune auto, or more connections"
-        );
+        let range = range.reaching(self.link.max_benefit().max(least));
+        let remedy =
+            format!("sysctl -w net.ipv4.tcp_wmem=\"{range}\" and --tune auto, or more connections");
         (evidence, Some(remedy))
     }
 
@@ -114,24 +107,22 @@ impl Context<'_> {
         let window = self.observation.after.peer_window.map(u64::from);
         // The window there is was the limit: it must grow.
         let need = self.link.max_benefit().max(window.unwrap_or(0).saturating_mul(2));
-        let max = need.saturating_mul(BOOKKEEPING);
+        // What the target permits now is not known.
+        let range = Autotuning { max: 0, ..Autotuning::STOCK_RECEIVE }.reaching(need);
         let evidence = match window {
             Some(window) => format!("the peer takes {} at a time", Size(window)),
             None => "its window was full".to_owned(),
         };
-        let remedy = format!(
-            "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {max}\"; or more connections"
-        );
+        let remedy =
+            format!("on the target: sysctl -w net.ipv4.tcp_rmem=\"{range}\"; or more connections");
         (evidence, Some(remedy))
     }
 
     fn receive_window(&self) -> (String, Option<String>) {
         let window = self.own_window().unwrap_or(0);
         let need = self.link.max_benefit().max(window.saturating_mul(2));
-        let Autotuning { min, default, max } = self.limits.tcp_rmem.unwrap_or(STOCK_RECEIVE);
-        let max = need.saturating_mul(BOOKKEEPING).max(max);
-        let remedy =
-            format!("sysctl -w net.ipv4.tcp_rmem=\"{min} {default} {max}\"; or more connections");
+        let range = self.limits.tcp_rmem.unwrap_or(Autotuning::STOCK_RECEIVE).reaching(need);
+        let remedy = format!("sysctl -w net.ipv4.tcp_rmem=\"{range}\"; or more connections");
         (format!("this end takes {} at a time", Size(window)), Some(remedy))
     }
 

@@ -19,12 +19,6 @@ pub(super) struct Side {
     pub(super) reach: u64,
 }
 
-/// What Linux comes with.
-const STOCK_SEND: Autotuning = Autotuning { min: 4096, default: 16_384, max: 4 << 20 };
-const STOCK_RECEIVE: Autotuning = Autotuning { min: 4096, default: 131_072, max: 6 << 20 };
-/// Half of a buffer's memory is data: the kernel counts what a segment costs, and what a window
-/// promises.
-const DATA_SHARE: u64 = 2;
 /// No link needs more, and a mistake must not eat the memory.
 const MOST: u64 = 1 << 30;
 const LEAST: u64 = 4096;
@@ -33,12 +27,12 @@ const MOST_FORCED: u64 = 64 << 20;
 
 impl Side {
     pub(super) fn send(limits: &Limits) -> Self {
-        let range = limits.tcp_wmem.unwrap_or(STOCK_SEND);
+        let range = limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
         Self::new(("net.core.wmem_max", "net.ipv4.tcp_wmem"), range, limits.wmem_max, limits)
     }
 
     pub(super) fn receive(limits: &Limits) -> Self {
-        let range = limits.tcp_rmem.unwrap_or(STOCK_RECEIVE);
+        let range = limits.tcp_rmem.unwrap_or(Autotuning::STOCK_RECEIVE);
         Self::new(("net.core.rmem_max", "net.ipv4.tcp_rmem"), range, limits.rmem_max, limits)
     }
 
@@ -55,7 +49,7 @@ impl Side {
             // What is not known is not relied upon.
             cap: cap.unwrap_or(0),
             may_force: limits.may_force,
-            reach: range.max / DATA_SHARE,
+            reach: range.reach(),
         }
     }
 
@@ -111,16 +105,19 @@ impl Side {
         match memory {
             _ if memory <= self.cap => Choice::new(Buffer::Set(memory), reason),
             _ if self.may_force => Choice::new(Buffer::Forced(memory), reason),
-            _ if memory >= self.reach * DATA_SHARE => Choice::new(Buffer::Autotuned, reason),
+            _ if memory >= self.range.max => Choice::new(Buffer::Autotuned, reason),
             _ => Choice::new(Buffer::Set(self.cap), reason),
         }
     }
 
     /// What would lift the limit.
     fn more_for(&self, need: u64) -> String {
-        let Autotuning { min, default, .. } = self.range;
-        let max = need.saturating_mul(DATA_SHARE);
-        format!("for {}: sysctl -w {}=\"{min} {default} {max}\"", Size(need), self.range_name)
+        format!(
+            "for {}: sysctl -w {}=\"{}\"",
+            Size(need),
+            self.range_name,
+            self.range.reaching(need)
+        )
     }
 }
 

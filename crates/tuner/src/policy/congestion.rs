@@ -6,9 +6,9 @@ use crate::plan::Choice;
 use crate::tuning::{Policy, Tuning};
 
 /// The one that does not take a lost segment for a full queue.
-pub(super) const BBR: &str = "bbr";
+pub(crate) const BBR: &str = "bbr";
 /// From this share of lost segments on, loss rather than the queue sets the rate.
-const LOSSY: f64 = 1e-4;
+pub(crate) const LOSSY: f64 = 1e-4;
 
 pub(super) fn choose(link: &Link, limits: &Limits, tuning: &Tuning) -> Choice<Option<String>> {
     if let Some(wish) = &tuning.congestion_control {
