@@ -11,6 +11,7 @@ use crate::error::Error;
 pub(crate) struct Budget {
     requests: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    most_requests: usize,
     most_bytes: u32,
 }
 
@@ -28,8 +29,14 @@ impl Budget {
         Self {
             requests: Arc::new(Semaphore::new(requests)),
             bytes: Arc::new(Semaphore::new(most_bytes as usize)),
+            most_requests: requests,
             most_bytes,
         }
+    }
+
+    /// How many requests with buffers of `bytes` have room at once, at least one.
+    pub(crate) fn most_of(&self, bytes: usize) -> usize {
+        (self.most_bytes as usize / bytes.max(1)).min(self.most_requests).max(1)
     }
 
     /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget

@@ -12,8 +12,12 @@ use crate::extent::Extent;
 use crate::join::try_join_all;
 use crate::logical_unit::{LogicalUnit, is_refused};
 use crate::pages;
+use crate::paths::{Path, Paths, Report, Room};
 use crate::profile::Profile;
+use crate::session::Session;
+use crate::spread::Spread;
 use crate::stream::DiskStream;
+use crate::transfer::{Expected, Transfer};
 
 /// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
@@ -32,6 +36,8 @@ const WRITE_SAME_BLOCKS: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Disk {
     unit: LogicalUnit,
+    paths: Paths,
+    report: Arc<Report>,
     profile: Arc<Profile>,
     /// Bytes of one command, a whole number of blocks.
     max_transfer: usize,
@@ -40,10 +46,21 @@ pub struct Disk {
 impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
         let max_transfer = profile.longest_transfer(unit.session().max_transfer());
-        Self { unit, profile, max_transfer }
+        let paths = Paths::new(Path { unit: unit.clone(), portal: 0 }, Room::UNLIMITED);
+        let report = Arc::new(Report::single("a disk of one session"));
+        Self { unit, paths, report, profile, max_transfer }
     }
 
-    /// The logical unit that this is.
+    /// The same disk over further paths.
+    pub(crate) fn over(self, paths: Paths, report: Arc<Report>) -> Self {
+        Self { paths, report, ..self }
+    }
+
+    pub(crate) fn with_report(self, report: Report) -> Self {
+        Self { report: Arc::new(report), ..self }
+    }
+
+    /// The logical unit that this is, through its first session.
     pub const fn unit(&self) -> &LogicalUnit {
         &self.unit
     }
@@ -133,12 +150,42 @@ impl Disk {
         self.write_blocks(blocks.start, &data, &extent).await
     }
 
-    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE).
+    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE): every write that had ended
+    /// when this was called, whichever session it went over.
     ///
     /// # Errors
     /// As [`LogicalUnit::flush`].
     pub async fn flush(&self) -> Result<(), Error> {
-        self.unit.flush().await
+        self.paths.flush().await
+    }
+
+    /// The sessions that carry data now, the first one first.
+    pub fn sessions(&self) -> Vec<Session> {
+        self.paths.open().iter().map(|(_, path)| path.unit.session().clone()).collect()
+    }
+
+    /// Over how many sessions the disk is spread, and why.
+    pub fn spread(&self) -> Spread {
+        self.report.get()
+    }
+
+    /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within
+    /// what the options allow to be under way.
+    pub fn queue_depth(&self, io_size: usize) -> usize {
+        let plans = self.sessions().into_iter().filter_map(|session| session.plan());
+        let depth: u32 = plans.map(|plan| plan.queue_depth_for(io_size as u64).value).sum();
+        self.unit.session().most_of(io_size).min(depth as usize).max(1)
+    }
+
+    /// Ends all sessions of the disk in order (RFC 7143 §11.14): no request is taken any more,
+    /// those under way are finished.
+    ///
+    /// # Errors
+    /// Why a session ended, if not by this logout.
+    pub async fn logout(&self) -> Result<(), Error> {
+        let sessions = self.sessions();
+        self.paths.end(&Error::Closed);
+        try_join_all(sessions.iter().map(Session::logout)).await.map(drop)
     }
 
     /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
@@ -163,7 +210,7 @@ impl Disk {
                 let mut list = UnmapList::new();
                 let why = |why| Error::Format { command: "UNMAP", why };
                 list.push(lba, blocks).map_err(why)?;
-                self.unit.unmap_within(&list, Some(extent)).await
+                self.modify(Transfer::unmap(&list).within(&extent)).await
             }
         });
         try_join_all(runs).await.map(drop)
@@ -193,9 +240,9 @@ impl Disk {
         let block = Payload::from(vec![0; self.block_size() as usize]);
         let most = self.profile.limits.maximum_write_same_length.unwrap_or(WRITE_SAME_BLOCKS);
         let runs = runs(self.lbas(blocks), most).map(|(lba, blocks)| {
-            let (block, extent) = (block.clone(), Some(Arc::clone(&extent)));
             let flags = WriteSameFlags::default();
-            self.unit.write_same_within(lba, blocks, block, flags, extent)
+            let transfer = Transfer::write_same(lba, blocks, block.clone(), flags);
+            self.modify(transfer.within(&extent))
         });
         try_join_all(runs).await.map(drop)
     }
@@ -227,7 +274,7 @@ impl Disk {
         }
         let count = self.lba(len as u64);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.unit.read(self.lba(blocks.start), count).await
+        self.read(Transfer::read(&self.profile.capacity, self.lba(blocks.start), count)).await
     }
 
     /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
@@ -237,7 +284,7 @@ impl Disk {
         while !buffer.is_empty() {
             let part = buffer.split_to(self.max_transfer.min(buffer.len()));
             let len = part.len() as u64;
-            parts.push(self.unit.read_into(lba, part));
+            parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)));
             lba += self.lba(len);
         }
         let mut whole = BytesMut::new();
@@ -258,7 +305,10 @@ impl Disk {
         let parts = pages::split(data, self.max_transfer).into_iter().map(|part| {
             let at = lba;
             lba += self.lba(part.len() as u64);
-            self.unit.write_within(at, part, Some(Arc::clone(extent)))
+            async move {
+                let transfer = Transfer::write(&self.profile.capacity, at, part)?;
+                self.modify(transfer.within(extent)).await
+            }
         });
         try_join_all(parts).await.map(drop)
     }
@@ -268,8 +318,22 @@ impl Disk {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let data = self.unit.read(self.lba(block), 1).await?.freeze();
+        let transfer = Transfer::read(&self.profile.capacity, self.lba(block), 1);
+        let data = self.read(transfer).await?.freeze();
         Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
+    }
+
+    /// Sends a command whose whole buffer must be filled.
+    async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
+        let transfer = transfer?;
+        let expected = Expected::of(&transfer);
+        expected.all_read(self.paths.persist(transfer).await?)
+    }
+
+    /// Sends a command that changes blocks; all its data must be taken.
+    async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
+        let expected = Expected::of(&transfer);
+        expected.all_written(&self.paths.persist(transfer).await?)
     }
 
     async fn take(&self, range: Range<u64>) -> Extent {

@@ -112,6 +112,27 @@ pub enum Error {
         /// What the unit says; empty if it has none.
         found: String,
     },
+    /// Two sessions that were to be one disk lead to different units.
+    #[error(
+        "{portal} leads to another unit ({found}) than the first session ({expected}); name only \
+         portals of one unit"
+    )]
+    DifferentUnits {
+        /// The portal of the second one, `host:port`.
+        portal: String,
+        /// The name of the first unit.
+        expected: String,
+        /// The name of the second one.
+        found: String,
+    },
+    /// The unit has another size than when it was opened.
+    #[error("the unit has {now} bytes now, and had {before}; open it anew")]
+    CapacityChanged {
+        /// What it had, bytes.
+        before: u64,
+        /// What it has, bytes.
+        now: u64,
+    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -162,6 +183,7 @@ impl Error {
             | Self::NoSuchUnit(_)
             | Self::NotABlockDevice { .. }
             | Self::SerialNumber { .. }
+            | Self::DifferentUnits { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. } => Fault::Caller,
             Self::Connect(_) => Fault::Network,
@@ -175,6 +197,7 @@ impl Error {
             | Self::Targets(_)
             | Self::WriteProtected(_)
             | Self::UnflushedWritesLost
+            | Self::CapacityChanged { .. }
             | Self::Unsupported(_) => Fault::Target,
         }
     }
@@ -192,6 +215,20 @@ impl Error {
                 ..
             }
         )
+    }
+
+    /// Whether the session ended, not the command: over another session it may go well.
+    pub(crate) fn is_of_session(&self) -> bool {
+        matches!(self, Self::Session(_) | Self::Closed)
+    }
+
+    /// The same for a request that was never sent.
+    pub(crate) fn as_not_executed(&self) -> Self {
+        let mut error = self.clone();
+        if let Self::Session(failure) = &mut error {
+            failure.may_have_executed = false;
+        }
+        error
     }
 
     /// The sense data, if the unit gave any.
@@ -247,7 +284,7 @@ impl LoginFailure {
     }
 
     /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
-    const fn status(&self) -> Option<(u8, u8)> {
+    pub(crate) const fn status(&self) -> Option<(u8, u8)> {
         if let LoginError::Status(status) = &self.cause {
             Some((status.class, status.detail))
         } else {

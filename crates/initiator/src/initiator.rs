@@ -8,9 +8,12 @@ use iscsi_session::{
     Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
 };
 
+use crate::budget::Budget;
+use crate::disk::Disk;
 use crate::error::Error;
 use crate::name::default_name;
 use crate::options::Options;
+use crate::paths::opening;
 use crate::session::Session;
 use crate::tuner::planned_offer;
 use crate::url::{Url, UrlError};
@@ -93,12 +96,27 @@ impl Initiator {
         Error: From<U::Error>,
     {
         let url = self.complete(url.try_into()?);
-        let Some(target_name) = url.target.clone() else {
-            return Err(UrlError::PortalOnly.into());
-        };
-        let session = self.start(&url, SessionKind::Normal { target_name })?;
+        let session = self.start_at(&url, None, &self.0.options.budget())?;
         session.log_in().await?;
         Ok(session)
+    }
+
+    /// Opens the disk that a URL names, over as many sessions as [`Options::sessions`] says. It is
+    /// there as soon as the first session has logged in and the unit has said what it is; further
+    /// sessions log in meanwhile, and join when they have been found to lead to the same unit.
+    ///
+    /// With [`Sessions::Fixed`](crate::Sessions) or several portals in the URL it waits a little for
+    /// the others, too. One that is refused is no error: [`Disk::spread`] tells.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect) and [`Session::disk`]; [`Error::DifferentUnits`] when the
+    /// portals lead to different units.
+    pub async fn disk<U>(&self, url: U) -> Result<Disk, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        opening::open(self, self.complete(url.try_into()?)).await
     }
 
     /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a
@@ -114,7 +132,8 @@ impl Initiator {
     {
         let mut url = self.complete(url.try_into()?);
         (url.target, url.lun) = (None, None);
-        let session = self.start(&url, SessionKind::Discovery)?;
+        let budget = self.0.options.budget();
+        let session = self.start(&url, SessionKind::Discovery, self.next_isid(), budget)?;
         session.log_in().await?;
         let text = session.send_targets_text().await?;
         // The answer counts, also when the target closes the connection without a goodbye.
@@ -131,19 +150,43 @@ impl Initiator {
         url.with_environment(|name| std::env::var(name).ok())
     }
 
-    fn start(&self, url: &Url, kind: SessionKind) -> Result<Session, Error> {
-        let config = self.config(url, kind)?;
+    /// A session with the target of a URL: under a name of its own, or under that of one that was
+    /// lost.
+    pub(crate) fn start_at(
+        &self,
+        url: &Url,
+        isid: Option<Isid>,
+        budget: &Budget,
+    ) -> Result<Session, Error> {
+        let Some(target_name) = url.target.clone() else {
+            return Err(UrlError::PortalOnly.into());
+        };
+        let isid = isid.unwrap_or_else(|| self.next_isid());
+        self.start(url, SessionKind::Normal { target_name }, isid, budget.clone())
+    }
+
+    fn start(
+        &self,
+        url: &Url,
+        kind: SessionKind,
+        isid: Isid,
+        budget: Budget,
+    ) -> Result<Session, Error> {
+        let config = self.config(url, kind, isid)?;
         let options = &self.0.options;
         let mut socket = options.socket.clone();
         if options.use_environment {
             socket = socket.with_environment(|name| std::env::var(name).ok());
         }
-        Ok(Session::start(url, config, SystemEntropy, options, socket))
+        Ok(Session::start(url, config, SystemEntropy, options, socket, budget))
     }
 
-    fn config(&self, url: &Url, kind: SessionKind) -> Result<Config, Error> {
-        let Inner { name, options, isid, qualifier, challenges } = &*self.0;
-        let isid = Isid::random(*isid, qualifier.fetch_add(1, Ordering::Relaxed));
+    fn next_isid(&self) -> Isid {
+        Isid::random(self.0.isid, self.0.qualifier.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
+        let Inner { name, options, challenges, .. } = &*self.0;
         let mut config = Config::new(name.clone(), isid, kind);
         config.offer = planned_offer(&options.offer, &options.tuning);
         config.timeouts = options.timeouts.clone();
@@ -186,7 +229,10 @@ mod tests {
     fn isids(options: Options) -> [Isid; 2] {
         let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
         let url = Url::parse("iscsi://127.0.0.1").unwrap();
-        [(); 2].map(|()| initiator.config(&url, SessionKind::Discovery).unwrap().isid)
+        [(); 2].map(|()| {
+            let isid = initiator.next_isid();
+            initiator.config(&url, SessionKind::Discovery, isid).unwrap().isid
+        })
     }
 
     /// ISI-01, ISI-02, ISI-03: each session has an ISID of its own, of the random type, and a fixed

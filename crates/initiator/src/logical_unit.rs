@@ -7,18 +7,17 @@ use iscsi_pdu::scsi::{
     Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
     Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
 };
-use iscsi_pdu::{FunctionResponse, Residual, TaskFunction};
+use iscsi_pdu::{FunctionResponse, TaskFunction};
 use iscsi_session::{Command, Completion, Payload};
 use tokio::time::sleep;
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::extent::Extent;
 use crate::probe::probe;
 use crate::profile::Profile;
 use crate::retry::{Patience, Verdict, outcome, sense_of};
 use crate::session::Session;
-use crate::transfer::Transfer;
+use crate::transfer::{Expected, Transfer};
 use crate::unit_state::UnitState;
 
 /// Additional sense code of every report of a power-on or reset (SPC-4).
@@ -176,9 +175,8 @@ impl LogicalUnit {
     /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Error::Length`] when the
     /// unit moves fewer bytes, [`Error::OutOfRange`] beyond what the unit's commands can address.
     pub async fn read(&self, lba: u64, blocks: u32) -> Result<BytesMut, Error> {
-        let capacity = self.profile().await?.capacity;
-        let len = capacity.bytes_of(blocks);
-        self.read_all(Transfer::read(capacity.read_command(lba, blocks)?, len)).await
+        let capacity = &self.profile().await?.capacity;
+        self.read_all(Transfer::read(capacity, lba, blocks)?).await
     }
 
     /// Reads whole blocks from `lba` on into a buffer, which comes back filled. The buffer's
@@ -187,19 +185,14 @@ impl LogicalUnit {
     /// # Errors
     /// As [`read`](Self::read); [`Error::NotWholeBlocks`] when the buffer ends within a block.
     pub async fn read_into(&self, lba: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
-        let capacity = self.profile().await?.capacity;
-        let blocks = capacity.blocks_of(buffer.len())?;
-        self.read_all(Transfer::read_into(capacity.read_command(lba, blocks)?, buffer)).await
+        let capacity = &self.profile().await?.capacity;
+        self.read_all(Transfer::read_into(capacity, lba, buffer)?).await
     }
 
     /// Sends a command whose whole buffer must be filled.
     async fn read_all(&self, transfer: Transfer) -> Result<BytesMut, Error> {
-        let (command, expected) = (transfer.name(), transfer.len());
-        let data = self.persist(transfer).await?.data;
-        if data.len() == expected {
-            return Ok(data);
-        }
-        Err(Error::Length { command, expected, moved: data.len() })
+        let expected = Expected::of(&transfer);
+        expected.all_read(self.persist(transfer).await?)
     }
 
     /// Writes whole blocks from `lba` on (WRITE (16), or (10) to units that know no other).
@@ -207,19 +200,8 @@ impl LogicalUnit {
     /// # Errors
     /// As [`read_into`](Self::read_into).
     pub async fn write(&self, lba: u64, data: impl Into<Payload>) -> Result<(), Error> {
-        self.write_within(lba, data.into(), None).await
-    }
-
-    /// Writes blocks of an extent that the caller holds.
-    pub(crate) async fn write_within(
-        &self,
-        lba: u64,
-        data: Payload,
-        extent: Option<Arc<Extent>>,
-    ) -> Result<(), Error> {
-        let capacity = self.profile().await?.capacity;
-        let cdb = capacity.write_command(lba, capacity.blocks_of(data.len())?)?;
-        self.modify(Transfer::write(cdb, data).within(extent)).await
+        let capacity = &self.profile().await?.capacity;
+        self.modify(Transfer::write(capacity, lba, data.into())?).await
     }
 
     /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
@@ -246,16 +228,7 @@ impl LogicalUnit {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub async fn unmap(&self, list: &UnmapList) -> Result<(), Error> {
-        self.unmap_within(list, None).await
-    }
-
-    pub(crate) async fn unmap_within(
-        &self,
-        list: &UnmapList,
-        extent: Option<Arc<Extent>>,
-    ) -> Result<(), Error> {
-        let cdb = Cdb::unmap(list.parameter_list_length());
-        self.modify(Transfer::write(cdb, list.encode().into()).within(extent)).await
+        self.modify(Transfer::unmap(list)).await
     }
 
     /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16)).
@@ -269,19 +242,7 @@ impl LogicalUnit {
         block: impl Into<Payload>,
         flags: WriteSameFlags,
     ) -> Result<(), Error> {
-        self.write_same_within(lba, blocks, block.into(), flags, None).await
-    }
-
-    pub(crate) async fn write_same_within(
-        &self,
-        lba: u64,
-        blocks: u32,
-        block: Payload,
-        flags: WriteSameFlags,
-        extent: Option<Arc<Extent>>,
-    ) -> Result<(), Error> {
-        let cdb = Cdb::write_same_16(lba, blocks, flags);
-        self.modify(Transfer::write(cdb, block).within(extent)).await
+        self.modify(Transfer::write_same(lba, blocks, block.into(), flags)).await
     }
 
     /// Resets the unit: all its tasks, of all initiators, are aborted (LOGICAL UNIT RESET).
@@ -294,7 +255,7 @@ impl LogicalUnit {
 
     /// Sends a command that reads up to `len` bytes.
     pub(crate) async fn query(&self, cdb: Cdb, len: usize) -> Result<BytesMut, Error> {
-        Ok(self.persist(Transfer::read(cdb, len)).await?.data)
+        Ok(self.persist(Transfer::query(cdb, len)).await?.data)
     }
 
     /// The same, and makes sense of the answer.
@@ -311,21 +272,12 @@ impl LogicalUnit {
 
     /// Sends a command that changes blocks; all its data must be taken.
     async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
-        let (command, expected) = (transfer.name(), transfer.len());
-        let residual = self.persist(transfer).await?.residual;
-        let moved = match residual {
-            Residual::None => {
-                self.state.unflushed.wrote();
-                return Ok(());
-            }
-            Residual::Underflow(left) => expected.saturating_sub(left as usize),
-            Residual::Overflow(more) => expected.saturating_add(more as usize),
-        };
-        Err(Error::Length { command, expected, moved })
+        let expected = Expected::of(&transfer);
+        expected.all_written(&self.persist(transfer).await?)
     }
 
     /// Sends a command until it ends in a way that counts.
-    async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
+    pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
         let mut patience = Patience::default();
         loop {
             let permit = self.session.reserve(transfer.len()).await?;
@@ -334,7 +286,13 @@ impl LogicalUnit {
             let sense = sense_of(&completion);
             self.note(sense.as_ref());
             match patience.judge(completion.status, sense.as_ref()) {
-                Verdict::Final => return outcome(transfer.name(), completion),
+                Verdict::Final => {
+                    let completion = outcome(transfer.name(), completion)?;
+                    if transfer.writes() {
+                        self.state.unflushed.wrote();
+                    }
+                    return Ok(completion);
+                }
                 Verdict::Again(pause) => {
                     self.session.count_retry();
                     transfer.restore(completion.data);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use iscsi_session::{Chap, Offer, Timeouts};
 use iscsi_tuner::Tuning;
 
+use crate::budget::Budget;
 use crate::socket::SocketOptions;
+use crate::spread::Sessions;
 
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
 ///
@@ -40,7 +42,11 @@ pub struct Options {
     /// How long a TCP connection may take to come about, over all addresses of the portal. The
     /// time limit of the login counts as well.
     pub connect_timeout: Duration,
-    /// How many requests a session may have under way, 1 to 2000; more wait for their turn.
+    /// How many sessions a [`Disk`](crate::Disk) that is opened by its URL
+    /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
+    pub sessions: Sessions,
+    /// How many requests a session, or a disk with all its sessions, may have under way, 1 to 2000;
+    /// more wait for their turn.
     pub max_requests: usize,
     /// How many bytes the buffers of these requests may have in sum, up to 2^32-1; more wait for
     /// their turn. One request that exceeds the limit runs alone.
@@ -62,6 +68,7 @@ impl Default for Options {
             socket: SocketOptions::default(),
             tuning: Tuning::default(),
             connect_timeout: Duration::from_secs(10),
+            sessions: Sessions::default(),
             max_requests: 1024,
             max_bytes_in_flight: 64 << 20,
             max_transfer: 1 << 20,
@@ -76,6 +83,11 @@ impl Options {
     /// `max_requests` within its range.
     pub(crate) fn requests(&self) -> usize {
         self.max_requests.clamp(1, Self::MOST_REQUESTS)
+    }
+
+    /// What a session, or the sessions of a disk together, may have under way.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::new(self.requests(), self.max_bytes_in_flight)
     }
 
     /// Room for every request, an abort for each of them, and what the session asks by itself: so

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{FunctionResponse, IscsiName, TargetAddress, TaskFunction};
+use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction};
 use iscsi_session::{
     Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Notice, Stats,
     decode_send_targets,
@@ -27,6 +27,7 @@ use crate::reading::Reading;
 use crate::request::{Holds, Message, Request, Waiter};
 use crate::shared::{Life, Shared};
 use crate::socket::SocketOptions;
+use crate::unit_state::UnitState;
 use crate::url::Url;
 
 /// Room for the numbers of 1023 logical units; a longer list is asked for again.
@@ -53,9 +54,9 @@ impl Session {
         entropy: impl Entropy + 'static,
         options: &Options,
         socket: SocketOptions,
+        budget: Budget,
     ) -> Self {
-        let budget = Budget::new(options.requests(), options.max_bytes_in_flight);
-        let shared = Arc::new(Shared::new(budget, url, options.max_transfer));
+        let shared = Arc::new(Shared::new(budget, url, config.isid, options.max_transfer));
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),
@@ -90,6 +91,16 @@ impl Session {
                 result
             }
         }
+    }
+
+    /// Waits for the end of the login, and asks nothing.
+    pub(crate) async fn logged_in(&self) -> Result<(), Error> {
+        self.shared.logged_in().await
+    }
+
+    /// A logical unit of which something is known already.
+    pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> LogicalUnit {
+        LogicalUnit::new(self.clone(), lun, self.shared.adopt_unit(lun, state))
     }
 
     /// The disk that the URL names.
@@ -203,6 +214,11 @@ impl Session {
         self.shared.target.as_ref()
     }
 
+    /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
+    pub fn isid(&self) -> Isid {
+        self.shared.isid
+    }
+
     /// What the target announces, from now on. A listener that is 64 notices behind misses some.
     pub fn notices(&self) -> broadcast::Receiver<Notice> {
         self.shared.notices.subscribe()
@@ -266,6 +282,11 @@ impl Session {
     /// The most bytes of one command, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.max_transfer
+    }
+
+    /// How many requests with buffers of `bytes` the options allow at once.
+    pub(crate) fn most_of(&self, bytes: usize) -> usize {
+        self.shared.budget.most_of(bytes)
     }
 
     /// Waits for room for a request with buffers of `bytes`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{IscsiName, TargetAddress};
+use iscsi_pdu::{IscsiName, Isid, TargetAddress};
 use iscsi_session::{Negotiated, Notice, Stats};
 use tokio::sync::{broadcast, watch};
 
@@ -32,6 +32,7 @@ pub(crate) enum Life {
 pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) target: Option<IscsiName>,
+    pub(crate) isid: Isid,
     /// The unit that the URL names.
     pub(crate) lun: Option<Lun>,
     /// The unit serial number to insist on for that unit.
@@ -51,10 +52,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(budget: Budget, url: &Url, max_transfer: usize) -> Self {
+    pub(crate) fn new(budget: Budget, url: &Url, isid: Isid, max_transfer: usize) -> Self {
         Self {
             budget,
             target: url.target.clone(),
+            isid,
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer,
@@ -93,6 +95,13 @@ impl Shared {
     /// What is known of a unit; the same for all its handles.
     pub(crate) fn unit(&self, lun: Lun) -> Arc<UnitState> {
         Arc::clone(lock(&self.units).entry(lun).or_default())
+    }
+
+    /// The same for a unit of which something is known already.
+    pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
+        let state = Arc::new(state);
+        lock(&self.units).insert(lun, Arc::clone(&state));
+        state
     }
 
     /// Why a request gets no answer any more.

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use iscsi_pdu::scsi::{Cdb, Lun};
-use iscsi_session::{Command, Payload};
+use iscsi_pdu::Residual;
+use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
+use iscsi_session::{Command, Completion, Payload};
 
+use crate::capacity::Capacity;
+use crate::error::Error;
 use crate::extent::Extent;
 
 /// A command with the data it writes or the room it reads into.
@@ -21,21 +24,50 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    pub(crate) const fn read(cdb: Cdb, len: usize) -> Self {
+    /// A question whose answer has up to `len` bytes.
+    pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
         Self { cdb, write: None, read_len: len, buffer: None, extent: None }
     }
 
-    pub(crate) fn read_into(cdb: Cdb, buffer: BytesMut) -> Self {
-        Self { cdb, write: None, read_len: buffer.len(), buffer: Some(buffer), extent: None }
+    /// READ of so many blocks.
+    pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
+        Ok(Self::query(capacity.read_command(lba, blocks)?, capacity.bytes_of(blocks)))
     }
 
-    pub(crate) const fn write(cdb: Cdb, data: Payload) -> Self {
+    /// READ of as many blocks as the buffer has room for.
+    pub(crate) fn read_into(
+        capacity: &Capacity,
+        lba: u64,
+        buffer: BytesMut,
+    ) -> Result<Self, Error> {
+        let cdb = capacity.read_command(lba, capacity.blocks_of(buffer.len())?)?;
+        let len = buffer.len();
+        Ok(Self { buffer: Some(buffer), ..Self::query(cdb, len) })
+    }
+
+    /// WRITE of whole blocks.
+    pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
+        let cdb = capacity.write_command(lba, capacity.blocks_of(data.len())?)?;
+        Ok(Self::changing(cdb, data))
+    }
+
+    /// UNMAP.
+    pub(crate) fn unmap(list: &UnmapList) -> Self {
+        Self::changing(Cdb::unmap(list.parameter_list_length()), list.encode().into())
+    }
+
+    /// WRITE SAME of one block.
+    pub(crate) fn write_same(lba: u64, blocks: u32, block: Payload, flags: WriteSameFlags) -> Self {
+        Self::changing(Cdb::write_same_16(lba, blocks, flags), block)
+    }
+
+    const fn changing(cdb: Cdb, data: Payload) -> Self {
         Self { cdb, write: Some(data), read_len: 0, buffer: None, extent: None }
     }
 
     /// The range that the command keeps taken until the session has finished with it.
-    pub(crate) fn within(mut self, extent: Option<Arc<Extent>>) -> Self {
-        self.extent = extent;
+    pub(crate) fn within(mut self, extent: &Arc<Extent>) -> Self {
+        self.extent = Some(Arc::clone(extent));
         self
     }
 
@@ -53,6 +85,22 @@ impl Transfer {
         self.write.as_ref().map_or(self.read_len, Payload::len)
     }
 
+    /// Whether the command changes the unit.
+    pub(crate) const fn writes(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// The same transfer, for another path: what it reads goes into a buffer of its own.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            cdb: self.cdb.clone(),
+            write: self.write.clone(),
+            read_len: self.read_len,
+            buffer: None,
+            extent: self.extent.clone(),
+        }
+    }
+
     /// The command for one try.
     pub(crate) fn command(&mut self, lun: Lun) -> Command {
         let mut command = Command::new(lun, self.cdb.clone());
@@ -68,5 +116,39 @@ impl Transfer {
     pub(crate) fn restore(&mut self, mut buffer: BytesMut) {
         buffer.resize(self.read_len, 0);
         self.buffer = Some(buffer);
+    }
+}
+
+/// What a command must have moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    command: &'static str,
+    len: usize,
+}
+
+impl Expected {
+    pub(crate) fn of(transfer: &Transfer) -> Self {
+        Self { command: transfer.name(), len: transfer.len() }
+    }
+
+    /// The data of a read whose whole buffer must be filled.
+    pub(crate) fn all_read(self, completion: Completion) -> Result<BytesMut, Error> {
+        let data = completion.data;
+        if data.len() == self.len { Ok(data) } else { Err(self.but_moved(data.len())) }
+    }
+
+    /// All data of a write must have been taken.
+    pub(crate) fn all_written(self, completion: &Completion) -> Result<(), Error> {
+        match completion.residual {
+            Residual::None => Ok(()),
+            Residual::Underflow(left) => {
+                Err(self.but_moved(self.len.saturating_sub(left as usize)))
+            }
+            Residual::Overflow(more) => Err(self.but_moved(self.len.saturating_add(more as usize))),
+        }
+    }
+
+    const fn but_moved(self, moved: usize) -> Error {
+        Error::Length { command: self.command, expected: self.len, moved }
     }
 }

@@ -16,6 +16,18 @@ pub(crate) struct UnitState {
     pub(crate) unflushed: Unflushed,
 }
 
+impl UnitState {
+    /// What is known of the same unit within a further session: what it is, and what is being
+    /// written. Resets are reported to each session for itself.
+    pub(crate) fn shared_with_another_session(&self) -> Self {
+        Self {
+            profile: self.profile.clone(),
+            extents: self.extents.clone(),
+            unflushed: self.unflushed.follow(),
+        }
+    }
+}
+
 /// Whether the unit may have lost writes that it had acknowledged: it keeps them in a volatile
 /// cache until a flush, and a reset empties that.
 #[derive(Debug, Default)]
@@ -34,6 +46,26 @@ impl Unflushed {
     pub(crate) fn wrote(&self) {
         let resets = self.resets.load(Ordering::Relaxed);
         self.oldest().get_or_insert(resets);
+    }
+
+    /// The same for a further session with the unit, before its first write.
+    fn follow(&self) -> Self {
+        let resets = self.resets.load(Ordering::Relaxed);
+        Self { resets: resets.into(), oldest: Mutex::default() }
+    }
+
+    /// Whether writes have ended that no flush has followed.
+    pub(crate) fn is_any(&self) -> bool {
+        self.oldest().is_some()
+    }
+
+    /// Takes over the writes of a session that is gone: a reset that it was not told of any more,
+    /// this one is.
+    pub(crate) fn inherit(&self, gone: &Self) {
+        if let Some(theirs) = *gone.oldest() {
+            let mut ours = self.oldest();
+            *ours = Some(ours.map_or(theirs, |ours| ours.min(theirs)));
+        }
     }
 
     /// Begins a flush of the writes that have ended.
@@ -89,6 +121,23 @@ mod tests {
         state.wrote();
         assert!(!state.begin_flush().ended());
         assert!(state.begin_flush().ended(), "the loss is told once");
+    }
+
+    #[test]
+    fn writes_of_a_session_that_is_gone_are_flushed_by_another() {
+        let gone = Unflushed::default();
+        gone.reset();
+        let other = gone.follow();
+        gone.wrote();
+        assert!(!other.is_any());
+        other.inherit(&gone);
+        assert!(other.is_any() && other.begin_flush().ended());
+        // The unit was reset, and only the other session heard of it.
+        gone.wrote();
+        other.reset();
+        other.inherit(&gone);
+        other.wrote();
+        assert!(!other.begin_flush().ended());
     }
 
     #[test]

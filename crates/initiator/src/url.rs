@@ -27,6 +27,7 @@
 //! | `timeout` | seconds a command may take; 0 for ever |
 //! | `login_timeout` | seconds that connect and login together may take, from 1 on |
 //! | `force_usn` | the unit serial number that the unit must have |
+//! | `portal` | one more way to the same unit, `HOST[:PORT]`; may be given several times |
 //!
 //! An unknown option is an error: one that is mistyped must not leave a session without the digest
 //! or the authentication that was meant.
@@ -66,6 +67,8 @@ pub struct Url {
     pub target_password: Option<Secret>,
     /// The unit serial number to insist on (`force_usn`).
     pub serial_number: Option<String>,
+    /// Further portals that lead to the same unit, for the further sessions of a disk.
+    pub portals: Vec<TargetAddress>,
     /// The session parameters that the URL sets.
     pub parameters: Parameters,
 }
@@ -128,6 +131,7 @@ impl Url {
             target_user: None,
             target_password: None,
             serial_number: None,
+            portals: Vec::new(),
             parameters: Parameters::default(),
         };
         option::parse_all(&mut url, options)?;

@@ -8,6 +8,7 @@
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
 //! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
+//! | the total of several, while they run | [`Flows`]: whether there should be more of them, or fewer |
 //!
 //! Nothing here knows a protocol above TCP: transfers are commands that move bytes, some of them
 //! unasked, the rest when the peer asks for it.
@@ -15,6 +16,7 @@
 mod apply;
 mod bandwidth;
 mod diagnosis;
+mod flows;
 mod interface;
 mod limits;
 mod link;
@@ -31,6 +33,7 @@ mod tuning;
 pub use apply::{Granted, Refusal, send_with_more_to_come};
 pub use bandwidth::{Bandwidth, BandwidthError};
 pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
+pub use flows::{FlowReading, Flows, Step};
 pub use interface::{Interface, Offload};
 pub use limits::{Autotuning, Limits};
 pub use link::{Basis, Link, Measurement};

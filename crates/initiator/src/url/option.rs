@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use iscsi_session::{DigestOffer, Secret};
 
-use super::{Url, UrlError, decode};
+use super::{Url, UrlError, decode, parse_portal};
 
 /// Bytes a 24-bit length field can hold; shorter than 512 is not allowed (RFC 7143 §13.12-13.14).
 const SEGMENT: (u32, u32) = (512, (1 << 24) - 1);
@@ -53,6 +53,10 @@ fn parse_one(url: &mut Url, option: &str, value: &str) -> Result<(), UrlError> {
         "login_timeout" => {
             let count = number(value, (1, u32::MAX));
             put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
+        }
+        "portal" => {
+            url.portals.push(parse_portal(value)?);
+            Ok(())
         }
         "iser" => Err(UrlError::Iser),
         unknown => Err(UrlError::UnknownOption(unknown.to_owned())),

@@ -1,0 +1,437 @@
+//! Several sessions with one unit as one way to it.
+//!
+//! ```text
+//!   requests ──► queue ──► schedule ──► path 0: session, unit
+//!                  ▲           │   └──► path 1: session, unit
+//!                  └───────────┘
+//!        what a path could not finish, when it is gone
+//! ```
+//! A request takes a path when its turn comes and a path has room, not when it is made. All that
+//! comes this way may be carried out twice without harm, so what was under way on a session that
+//! ends goes to the others; and a request that is stuck on one is sent over another as well, the
+//! first answer counts.
+
+mod identity;
+mod keeper;
+mod opener;
+pub(crate) mod opening;
+mod path;
+mod schedule;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use iscsi_session::Completion;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep};
+
+use crate::error::Error;
+use crate::join::try_join_all;
+use crate::transfer::Transfer;
+
+pub(crate) use identity::Identity;
+pub(crate) use keeper::{Coming, Keep, Keeper, Report};
+pub(crate) use opener::{Opener, Wanted};
+pub(crate) use path::Path;
+pub(crate) use schedule::{PathId, Room};
+use schedule::{Schedule, Ticket};
+
+/// What brings a transfer to the unit.
+pub(crate) trait Carrier: Clone + Send + Sync + 'static {
+    /// Carries a transfer out, once or, where the unit asks for it, again.
+    fn carry(
+        &self,
+        transfer: Transfer,
+    ) -> impl Future<Output = Result<Completion, Error>> + Send + 'static;
+}
+
+/// The paths to one unit. Clones are the same paths.
+pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
+
+/// The paths, as whoever looks after them knows them: they end with the last disk.
+pub(crate) struct WeakPaths<C: Carrier = Path>(Weak<Shared<C>>);
+
+struct Shared<C: Carrier> {
+    state: Mutex<State<C>>,
+    /// A path was lost, or all of it has ended.
+    attention: Arc<Notify>,
+}
+
+struct State<C: Carrier> {
+    paths: Vec<(PathId, C)>,
+    schedule: Schedule,
+    waiting: VecDeque<Waiting<C>>,
+    /// Paths that were lost, for whoever opens them anew.
+    lost: Vec<(C, Error)>,
+    /// Whether somebody opens lost paths anew.
+    is_kept: bool,
+    /// Why nothing goes any more.
+    end: Option<Error>,
+    next: u32,
+    /// Bytes that were answered.
+    moved: u64,
+    /// Some path had nothing to do.
+    was_idle: bool,
+}
+
+/// A request that waits for a path with room.
+struct Waiting<C: Carrier> {
+    len: u64,
+    avoid: Option<PathId>,
+    answer: oneshot::Sender<Grant<C>>,
+}
+
+/// A request's place on a path.
+struct Grant<C: Carrier> {
+    paths: Paths<C>,
+    carrier: C,
+    path: PathId,
+    ticket: Option<Ticket>,
+}
+
+/// What the paths have moved, and what they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Bytes answered so far.
+    pub(crate) moved: u64,
+    /// Whether every path had something to do ever since the last look.
+    pub(crate) is_busy: bool,
+}
+
+type Attempt = Pin<Box<dyn Future<Output = Result<Completion, Error>> + Send>>;
+
+impl<C: Carrier> Clone for Paths<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Carrier> fmt::Debug for Paths<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paths").field("open", &self.0.lock().paths.len()).finish_non_exhaustive()
+    }
+}
+
+impl<C: Carrier> WeakPaths<C> {
+    pub(crate) fn upgrade(&self) -> Option<Paths<C>> {
+        self.0.upgrade().map(Paths)
+    }
+}
+
+impl<C: Carrier> Paths<C> {
+    /// A single path.
+    pub(crate) fn new(carrier: C, room: Room) -> Self {
+        let paths = Self(Arc::new(Shared {
+            state: Mutex::new(State {
+                paths: Vec::new(),
+                schedule: Schedule::default(),
+                waiting: VecDeque::new(),
+                lost: Vec::new(),
+                is_kept: false,
+                end: None,
+                next: 0,
+                moved: 0,
+                was_idle: false,
+            }),
+            attention: Arc::default(),
+        }));
+        paths.add(carrier, room);
+        paths
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPaths<C> {
+        WeakPaths(Arc::downgrade(&self.0))
+    }
+
+    /// Adds a path; what waits may take it at once.
+    pub(crate) fn add(&self, carrier: C, room: Room) -> PathId {
+        let mut state = self.0.lock();
+        let id = PathId(state.next);
+        state.next = state.next.wrapping_add(1);
+        state.schedule.add(id, room);
+        state.paths.push((id, carrier));
+        self.dispatch(&mut state);
+        id
+    }
+
+    pub(crate) fn set_room(&self, id: PathId, room: Room) {
+        let mut state = self.0.lock();
+        state.schedule.set_room(id, room);
+        self.dispatch(&mut state);
+    }
+
+    /// The paths that are open.
+    pub(crate) fn open(&self) -> Vec<(PathId, C)> {
+        self.0.lock().paths.clone()
+    }
+
+    /// Somebody opens lost paths anew from now on: without any, requests wait for the next.
+    pub(crate) fn keep(&self) {
+        self.0.lock().is_kept = true;
+    }
+
+    /// The path takes nothing more.
+    pub(crate) fn close(&self, id: PathId) {
+        self.0.lock().schedule.close(id);
+    }
+
+    /// Gives back the carrier of a path that was closed, once what is under way on it has ended.
+    pub(crate) async fn let_go(&self, id: PathId) -> Option<C> {
+        const LOOK: Duration = Duration::from_millis(20);
+        loop {
+            {
+                let mut state = self.0.lock();
+                if state.schedule.under_way(id) == 0 {
+                    state.schedule.remove(id);
+                    let at = state.paths.iter().position(|(path, _)| *path == id)?;
+                    return Some(state.paths.remove(at).1);
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The paths that were lost since the last call, each with the reason.
+    pub(crate) fn take_lost(&self) -> Vec<(C, Error)> {
+        std::mem::take(&mut self.0.lock().lost)
+    }
+
+    /// Tells when a path is lost, or all of it has ended.
+    pub(crate) fn attention(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.attention)
+    }
+
+    /// Whether nothing goes any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.lock().end.is_some()
+    }
+
+    /// What was moved so far.
+    pub(crate) fn progress(&self) -> Progress {
+        let mut state = self.0.lock();
+        let is_busy = !std::mem::take(&mut state.was_idle)
+            && state.paths.iter().all(|(id, _)| state.schedule.under_way(*id) > 0);
+        Progress { moved: state.moved, is_busy }
+    }
+
+    /// Nothing goes any more; what waits fails.
+    pub(crate) fn end(&self, why: &Error) {
+        let mut state = self.0.lock();
+        state.is_kept = false;
+        state.end.get_or_insert_with(|| why.as_not_executed());
+        state.waiting.clear();
+        self.0.attention.notify_one();
+    }
+
+    /// Carries a transfer out over whichever path can take it, and over another one if that is lost
+    /// on the way. Invariant: a second execution of it changes nothing that the first did not.
+    pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
+        loop {
+            let spare = transfer.again();
+            let grant = self.grant(transfer.len(), None).await?;
+            match self.attempt(grant, transfer).await {
+                Err((path, error)) if error.is_of_session() => self.lose(path, error)?,
+                Err((_, error)) => return Err(error),
+                Ok(completion) => return Ok(completion),
+            }
+            transfer = spare;
+        }
+    }
+
+    /// Sends a transfer over its path, and if it is stuck there, over another one as well.
+    async fn attempt(
+        &self,
+        grant: Grant<C>,
+        transfer: Transfer,
+    ) -> Result<Completion, (PathId, Error)> {
+        let path = grant.path;
+        let Some(patience) = grant.patience() else {
+            return grant.carry(transfer).await.map_err(|error| (path, error));
+        };
+        let spare = transfer.again();
+        let mut first: Attempt = Box::pin(grant.carry(transfer));
+        let second = async {
+            sleep(patience).await;
+            self.grant(spare.len(), Some(path)).await
+        };
+        let second = tokio::select! {
+            result = &mut first => return result.map_err(|error| (path, error)),
+            second = second => second,
+        };
+        let Ok(second) = second else { return first.await.map_err(|error| (path, error)) };
+        tracing::debug!(?path, other = ?second.path, "a request is stuck, and sent over another path");
+        let other = second.path;
+        let mut second: Attempt = Box::pin(second.carry(spare));
+        let (result, loser, of) = tokio::select! {
+            result = &mut first => (result, second, path),
+            result = &mut second => (result, first, other),
+        };
+        match result {
+            // Another session may still do it.
+            Err(error) if error.is_of_session() => {
+                drop(self.lose(of, error));
+                let left = if of == path { other } else { path };
+                loser.await.map_err(|error| (left, error))
+            }
+            result => {
+                // To abort it would take as long; that it ends later does no harm.
+                tokio::spawn(loser);
+                result.map_err(|error| (of, error))
+            }
+        }
+    }
+
+    /// Waits for a path with room.
+    async fn grant(&self, len: usize, avoid: Option<PathId>) -> Result<Grant<C>, Error> {
+        let len = len as u64;
+        let granted = {
+            let mut state = self.0.lock();
+            if let Some(end) = &state.end {
+                return Err(end.clone());
+            }
+            if state.waiting.is_empty()
+                && let Some(grant) = self.grant_now(&mut state, len, avoid)
+            {
+                return Ok(grant);
+            }
+            let (answer, granted) = oneshot::channel();
+            state.waiting.push_back(Waiting { len, avoid, answer });
+            granted
+        };
+        granted.await.map_err(|_| self.reason_of_end())
+    }
+
+    fn grant_now(&self, state: &mut State<C>, len: u64, avoid: Option<PathId>) -> Option<Grant<C>> {
+        let id = state.schedule.pick(len, avoid)?;
+        let carrier = state.paths.iter().find(|(path, _)| *path == id)?.1.clone();
+        let is_crowded = !state.waiting.is_empty();
+        let ticket = state.schedule.begin(id, len, is_crowded, now())?;
+        Some(Grant { paths: self.clone(), carrier, path: id, ticket: Some(ticket) })
+    }
+
+    /// Gives paths to those that wait, in their order. One that only must not use the path which is
+    /// free does not hold up the others.
+    fn dispatch(&self, state: &mut State<C>) {
+        let mut at = 0;
+        while let Some(waiting) = state.waiting.remove(at) {
+            if waiting.answer.is_closed() {
+                continue;
+            }
+            let Some(grant) = self.grant_now(state, waiting.len, waiting.avoid) else {
+                let is_stuck = waiting.avoid.is_none();
+                state.waiting.insert(at, waiting);
+                if is_stuck {
+                    return;
+                }
+                at += 1;
+                continue;
+            };
+            if let Err(mut grant) = waiting.answer.send(grant)
+                && let Some(ticket) = grant.ticket.take()
+            {
+                // Its drop would want the lock.
+                state.schedule.give_up(&ticket);
+            }
+        }
+    }
+
+    /// A path is gone. Fails if there is none left, and none to come.
+    fn lose(&self, id: PathId, error: Error) -> Result<(), Error> {
+        let mut state = self.0.lock();
+        if let Some(at) = state.paths.iter().position(|(path, _)| *path == id) {
+            let (_, carrier) = state.paths.remove(at);
+            tracing::warn!(path = id.0, %error, "a session is lost");
+            state.schedule.remove(id);
+            state.lost.push((carrier, error.clone()));
+            self.0.attention.notify_one();
+        }
+        if state.paths.is_empty() && !state.is_kept {
+            let end = state.end.get_or_insert_with(|| error.as_not_executed());
+            tracing::debug!(%end, "no session is left");
+            state.waiting.clear();
+            return Err(error);
+        }
+        self.dispatch(&mut state);
+        Ok(())
+    }
+
+    fn reason_of_end(&self) -> Error {
+        self.0.lock().end.clone().unwrap_or(Error::Closed)
+    }
+}
+
+impl Paths<Path> {
+    /// Flushes what was written, over each session that has written since its last flush: a reset
+    /// that has emptied the unit's cache is reported to each of them. At least one is asked.
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        loop {
+            let open = self.open();
+            let wrote = |path: &&(PathId, Path)| path.1.unit.state().unflushed.is_any();
+            let mut units: Vec<_> = open.iter().filter(wrote).collect();
+            if units.is_empty() {
+                units.extend(open.first());
+            }
+            if units.is_empty() {
+                // None is left, or none yet: this waits, or says why.
+                drop(self.grant(0, None).await?);
+                continue;
+            }
+            let flushes = units.into_iter().cloned().map(|(id, path)| async move {
+                path.unit.flush().await.map_err(|error| (id, error))
+            });
+            match try_join_all(flushes).await {
+                Err((id, error)) if error.is_of_session() => self.lose(id, error)?,
+                Err((_, error)) => return Err(error),
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+}
+
+impl<C: Carrier> Shared<C> {
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Carrier> Grant<C> {
+    /// When the request counts as stuck; `None` if there is nowhere else to send it.
+    fn patience(&self) -> Option<Duration> {
+        let state = self.paths.0.lock();
+        let ticket = self.ticket.as_ref().filter(|_| state.paths.len() > 1)?;
+        Some(state.schedule.stuck_after(ticket))
+    }
+
+    async fn carry(mut self, transfer: Transfer) -> Result<Completion, Error> {
+        let len = transfer.len() as u64;
+        let result = self.carrier.carry(transfer).await;
+        if result.is_ok()
+            && let Some(ticket) = self.ticket.take()
+        {
+            let mut state = self.paths.0.lock();
+            state.schedule.end(&ticket, now());
+            state.moved += len;
+            self.paths.dispatch(&mut state);
+            state.was_idle |= state.schedule.under_way(self.path) == 0;
+        }
+        result
+    }
+}
+
+impl<C: Carrier> Drop for Grant<C> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let mut state = self.paths.0.lock();
+            state.schedule.give_up(&ticket);
+            self.paths.dispatch(&mut state);
+        }
+    }
+}
+
+/// The clock of the runtime, so that tests can turn it.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}

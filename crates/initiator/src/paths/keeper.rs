@@ -1,0 +1,338 @@
+//! Who looks after the paths of a disk: adds some, lets some go, opens lost ones anew.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use iscsi_tuner::{Bandwidth, FlowReading, Flows, Measurement, Step, plan};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
+
+use super::opener::{Awaited, Opener};
+use super::path::Path;
+use super::{PathId, Paths, WeakPaths};
+use crate::error::Error;
+use crate::reading::Reading;
+use crate::spread::{Sessions, Spread};
+
+/// How often one looks how the paths do.
+const LOOK: Duration = Duration::from_millis(250);
+/// The latest notes tell enough.
+const MOST_NOTES: usize = 16;
+
+/// What the keeper and the handles of the disk share.
+#[derive(Debug, Default)]
+pub(crate) struct Report(Mutex<Spread>);
+
+/// Looks after the paths as long as there is a handle of the disk.
+pub(crate) struct Keeper {
+    paths: WeakPaths<Path>,
+    attention: Arc<Notify>,
+    opener: Arc<Opener>,
+    wanted: Awaited,
+    sessions: Sessions,
+    flows: Flows,
+    report: Arc<Report>,
+    /// Sessions on their way.
+    coming: JoinSet<Coming>,
+    opening: u32,
+    reopening: u32,
+    looks: Interval,
+    begun: Instant,
+    /// Bytes that had been moved at the last look.
+    moved: u64,
+}
+
+/// What a keeper begins with.
+#[derive(Debug)]
+pub(crate) struct Keep {
+    pub(crate) opener: Arc<Opener>,
+    pub(crate) wanted: Awaited,
+    pub(crate) sessions: Sessions,
+    /// Why as many sessions are wanted at first as there are and are coming.
+    pub(crate) reason: String,
+    pub(crate) coming: JoinSet<Coming>,
+    pub(crate) report: Arc<Report>,
+}
+
+/// What became of a session that was to be opened.
+#[derive(Debug)]
+pub(crate) enum Coming {
+    New(Result<Path, Error>),
+    Again(Result<Path, Error>),
+    /// One was let go in order.
+    Gone,
+}
+
+impl Report {
+    pub(crate) fn get(&self) -> Spread {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Spread> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The disk has one session and keeps to it.
+    pub(crate) fn single(reason: impl Into<String>) -> Self {
+        let spread = Spread { sessions: 1, peak: 1, reason: reason.into(), ..Spread::default() };
+        Self(Mutex::new(spread))
+    }
+
+    fn note(&self, note: String) {
+        let mut spread = self.lock();
+        if spread.notes.last() != Some(&note) && spread.notes.len() < MOST_NOTES {
+            tracing::warn!("{note}");
+            spread.notes.push(note);
+        }
+    }
+}
+
+impl Keeper {
+    /// Takes over the paths, and the sessions that are on their way already.
+    pub(crate) fn new(paths: &Paths<Path>, keep: Keep) -> Self {
+        let Keep { opener, wanted, sessions, reason, coming, report } = keep;
+        paths.keep();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let opening = u32::try_from(coming.len()).unwrap_or_default();
+        let keeper = Self {
+            paths: paths.downgrade(),
+            attention: paths.attention(),
+            opener,
+            wanted,
+            sessions,
+            flows: Flows::new(reason, sessions.most()),
+            report,
+            coming,
+            opening,
+            reopening: 0,
+            looks,
+            begun: Instant::now(),
+            moved: 0,
+        };
+        keeper.tell(paths);
+        keeper
+    }
+
+    /// Waits so long for the sessions on their way: whoever names portals, or a number, wants them.
+    ///
+    /// # Errors
+    /// When one leads to another unit.
+    pub(crate) async fn settle(
+        &mut self,
+        paths: &Paths<Path>,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        while self.opening > 0
+            && let Ok(Some(coming)) = timeout_at(deadline, self.coming.join_next()).await
+        {
+            match coming {
+                Ok(Coming::New(Err(error @ Error::DifferentUnits { .. }))) => return Err(error),
+                Ok(coming) => self.came(paths, coming),
+                Err(_) => {}
+            }
+        }
+        self.tell(paths);
+        Ok(())
+    }
+
+    /// Runs until the disk is gone, or logged out.
+    pub(crate) async fn run(mut self) {
+        loop {
+            tokio::select! {
+                _ = self.looks.tick() => {}
+                () = self.attention.notified() => {}
+                Some(coming) = self.coming.join_next() => {
+                    if let (Ok(coming), Some(paths)) = (coming, self.paths.upgrade()) {
+                        self.came(&paths, coming);
+                    }
+                }
+            }
+            let Some(paths) = self.paths.upgrade().filter(|paths| !paths.has_ended()) else {
+                return;
+            };
+            self.reopen_lost(&paths);
+            self.look(&paths).await;
+            self.tell(&paths);
+        }
+    }
+
+    fn came(&mut self, paths: &Paths<Path>, coming: Coming) {
+        match coming {
+            Coming::Gone => {}
+            Coming::New(result) => {
+                self.opening = self.opening.saturating_sub(1);
+                match result {
+                    Ok(path) => self.join(paths, path),
+                    Err(error) => self.not_opened(paths, &error),
+                }
+            }
+            Coming::Again(result) => {
+                self.reopening = self.reopening.saturating_sub(1);
+                match result {
+                    Ok(path) => {
+                        self.report.lock().reopened += 1;
+                        self.join(paths, path);
+                    }
+                    Err(error) => {
+                        self.report.note(format!("a lost session did not come back: {error}"));
+                        if paths.open().is_empty() && self.reopening == 0 {
+                            paths.end(&error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn join(&self, paths: &Paths<Path>, path: Path) {
+        let room = path.room();
+        paths.add(path, room);
+    }
+
+    /// A session more is not to be had: what there is has to do.
+    fn not_opened(&mut self, paths: &Paths<Path>, error: &Error) {
+        let open = count(&paths.open()) + self.reopening;
+        self.report.note(format!("a further session was not opened: {error}"));
+        if !matches!(error, Error::Connect(_)) {
+            self.flows.cap(open, format!("no further session is to be had: {error}"));
+        }
+    }
+
+    fn reopen_lost(&mut self, paths: &Paths<Path>) {
+        for (path, error) in paths.take_lost() {
+            self.report.note(format!("a session was lost: {error}"));
+            let heirs = paths.open();
+            // What it wrote and did not flush, the others flush.
+            for (_, heir) in &heirs {
+                heir.unit.state().unflushed.inherit(&path.unit.state().unflushed);
+            }
+            let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
+            self.reopening += 1;
+            self.coming.spawn(async move { Coming::Again(opener.reopen(&path, wanted).await) });
+        }
+    }
+
+    async fn look(&mut self, paths: &Paths<Path>) {
+        let progress = paths.progress();
+        if progress.moved == self.moved {
+            return;
+        }
+        self.moved = progress.moved;
+        let mut readings = Vec::new();
+        for (id, path) in paths.open() {
+            paths.set_room(id, path.room());
+            readings.extend(path.unit.session().reading().await);
+        }
+        let Sessions::Auto { .. } = self.sessions else { return };
+        // While some are on their way, what is measured tells nothing.
+        if self.opening > 0 || self.reopening > 0 || readings.is_empty() {
+            return;
+        }
+        let together = Together::of(&readings);
+        let reading = FlowReading {
+            time: self.begun.elapsed(),
+            bytes: progress.moved,
+            flows: u32::try_from(readings.len()).unwrap_or(u32::MAX),
+            planned: together.planned(readings.first(), &self.opener),
+            is_busy: progress.is_busy,
+            has_queue: together.has_queue,
+            round_trip: together.round_trip,
+        };
+        match self.flows.observe(&reading) {
+            Step::Stay => {}
+            Step::Add(more) => self.open_more(more),
+            Step::LetGo(fewer) => self.let_go(paths, fewer),
+        }
+    }
+
+    fn open_more(&mut self, more: u32) {
+        tracing::info!(more, reason = self.flows.reason(), "more sessions");
+        for _ in 0..more {
+            let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
+            self.opening += 1;
+            self.coming.spawn(async move { Coming::New(opener.open(wanted).await) });
+        }
+    }
+
+    /// The youngest go: they are what was added last.
+    fn let_go(&mut self, paths: &Paths<Path>, fewer: u32) {
+        tracing::info!(fewer, reason = self.flows.reason(), "fewer sessions");
+        let mut open = paths.open();
+        open.sort_by_key(|(id, _)| *id);
+        let kept = open.len().saturating_sub(fewer as usize).max(1);
+        for (id, _) in open.split_off(kept) {
+            let paths = paths.clone();
+            paths.close(id);
+            self.coming.spawn(async move {
+                release(&paths, id).await;
+                Coming::Gone
+            });
+        }
+    }
+
+    fn tell(&self, paths: &Paths<Path>) {
+        let sessions = count(&paths.open());
+        let mut spread = self.report.lock();
+        spread.sessions = sessions;
+        spread.peak = spread.peak.max(sessions);
+        self.flows.reason().clone_into(&mut spread.reason);
+    }
+}
+
+/// Logs a session out once nothing is under way on it.
+async fn release(paths: &Paths<Path>, id: PathId) {
+    let Some(path) = paths.let_go(id).await else { return };
+    for (_, heir) in paths.open() {
+        heir.unit.state().unflushed.inherit(&path.unit.state().unflushed);
+    }
+    if let Err(error) = path.unit.session().logout().await {
+        tracing::debug!(%error, "a session that was let go did not log out in order");
+    }
+}
+
+fn count(paths: &[(PathId, Path)]) -> u32 {
+    u32::try_from(paths.len()).unwrap_or(u32::MAX)
+}
+
+/// What several sessions over one link show of it.
+struct Together {
+    measurement: Measurement,
+    has_queue: bool,
+    round_trip: Duration,
+}
+
+impl Together {
+    fn of(readings: &[Reading]) -> Self {
+        let each = || readings.iter().map(Reading::measurement);
+        let mut measurement = each().next().copied().unwrap_or_default();
+        // Each sees its share of the link.
+        measurement.bandwidth = each()
+            .map(|measurement| measurement.bandwidth.map(Bandwidth::bits_per_second))
+            .sum::<Option<u64>>()
+            .and_then(|sum| Bandwidth::from_bits_per_second(sum).ok());
+        let losses: Vec<_> = each().filter_map(|measurement| measurement.loss).collect();
+        #[expect(clippy::cast_precision_loss, reason = "a few dozen")]
+        let mean = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
+        measurement.loss = (!losses.is_empty()).then_some(mean);
+        measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
+        let queues = readings.iter().filter(|reading| has_queue(reading)).count();
+        let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();
+        Self { measurement, has_queue: 2 * queues >= readings.len(), round_trip }
+    }
+
+    /// How many connections the link needs, by all that is known by now.
+    fn planned(&self, reading: Option<&Reading>, opener: &Opener) -> u32 {
+        reading.map_or(1, |reading| {
+            let tuning = &opener.initiator.options().tuning;
+            plan(&self.measurement, reading.limits(), tuning).connections.value
+        })
+    }
+}
+
+fn has_queue(reading: &Reading) -> bool {
+    let info = reading.tcp_info();
+    info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN))
+}

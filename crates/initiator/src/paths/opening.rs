@@ -1,0 +1,131 @@
+//! How a disk comes about from its URL: the first session as fast as can be, the others beside it.
+//!
+//! ```text
+//!  round trips    1         2         3          4          5
+//!  first session  connect ─ log in ─ questions ─ (rest) ──► data
+//!  the others                └─ connect ─ log in ─ which unit? ──► data
+//! ```
+//! The questions take two round trips where the target opens its command window with its first
+//! answer only.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::{Coming, Identity, Keep, Keeper, Opener, Path, Paths, Report, Wanted};
+use crate::budget::Budget;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::initiator::Initiator;
+use crate::session::Session;
+use crate::spread::Sessions;
+use crate::url::Url;
+
+/// A portal has so long to answer before the next is tried as well (RFC 8305 §5).
+const HEAD_START: Duration = Duration::from_millis(250);
+/// Who wants several sessions waits so long for them beside the first, and so many round trips.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE_TRIPS: u32 = 20;
+
+/// Opens the disk of a URL that names a unit.
+pub(crate) async fn open(initiator: &Initiator, url: Url) -> Result<Disk, Error> {
+    if url.lun.is_none() {
+        return Err(Error::NoUnitNamed);
+    }
+    let budget = initiator.options().budget();
+    let mut portals = vec![url.portal.clone()];
+    portals.extend(url.portals.iter().cloned());
+    let (session, portal) = first_session(initiator, &url, &portals, &budget).await?;
+    let sessions = initiator.options().sessions;
+    if sessions.most() == 1 {
+        return Ok(session.disk().await?.with_report(Report::single("as asked for")));
+    }
+    let next_portal = AtomicUsize::new(portal);
+    let opener = Opener { initiator: initiator.clone(), url, portals, budget, next_portal };
+    spread_out(session, portal, Arc::new(opener), sessions).await
+}
+
+/// Logs in at the first portal that answers.
+async fn first_session(
+    initiator: &Initiator,
+    url: &Url,
+    portals: &[TargetAddress],
+    budget: &Budget,
+) -> Result<(Session, usize), Error> {
+    let mut logins = JoinSet::new();
+    for (at, portal) in portals.iter().enumerate() {
+        let mut url = url.clone();
+        url.portal = portal.clone();
+        let (initiator, budget) = (initiator.clone(), budget.clone());
+        let turn = u32::try_from(at).unwrap_or(u32::MAX);
+        logins.spawn(async move {
+            sleep(HEAD_START.saturating_mul(turn)).await;
+            let session = initiator.start_at(&url, None, &budget)?;
+            session.log_in().await?;
+            Ok((session, at))
+        });
+    }
+    let mut failure = None;
+    while let Some(login) = logins.join_next().await {
+        match login {
+            Ok(Ok(first)) => return Ok(first),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "no session at this portal");
+                failure.get_or_insert(error);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(failure.unwrap_or(Error::Closed))
+}
+
+/// Further sessions log in while the unit says what it is.
+async fn spread_out(
+    session: Session,
+    portal: usize,
+    opener: Arc<Opener>,
+    sessions: Sessions,
+) -> Result<Disk, Error> {
+    let (count, reason) = first_number(&session, sessions);
+    let (tell, wanted) = watch::channel(None);
+    let mut coming = JoinSet::new();
+    for _ in 1..count {
+        let (opener, wanted) = (Arc::clone(&opener), wanted.clone());
+        coming.spawn(async move { Coming::New(opener.open(wanted).await) });
+    }
+    let disk = session.disk().await?;
+    let Some(identity) = Identity::of(disk.profile()) else {
+        let reason = "the unit has no name by which a second session could know it";
+        tracing::warn!("{reason}");
+        return Ok(disk.with_report(Report::single(reason)));
+    };
+    tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
+    let waits = matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1;
+    let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
+    let first = Path { unit: disk.unit().clone(), portal };
+    let room = first.room();
+    let (paths, report) = (Paths::new(first, room), Arc::new(Report::default()));
+    let keep = Keep { opener, wanted, sessions, reason, coming, report: Arc::clone(&report) };
+    let mut keeper = Keeper::new(&paths, keep);
+    if waits {
+        keeper.settle(&paths, PATIENCE + round_trip * PATIENCE_TRIPS).await?;
+    }
+    tokio::spawn(keeper.run());
+    Ok(disk.over(paths, report))
+}
+
+/// How many sessions to begin with, and why.
+fn first_number(session: &Session, sessions: Sessions) -> (u32, String) {
+    match (sessions, session.plan()) {
+        (Sessions::Fixed(count), _) => (count.max(1), "as asked for".to_owned()),
+        (Sessions::Auto { most }, Some(plan)) => {
+            (plan.connections.value.clamp(1, most.max(1)), plan.connections.reason)
+        }
+        (Sessions::Auto { .. }, None) => (1, "nothing is known of the link yet".to_owned()),
+    }
+}

@@ -1,0 +1,40 @@
+//! One path: a unit through one session.
+
+use iscsi_session::Completion;
+
+use super::{Carrier, Room};
+use crate::error::Error;
+use crate::logical_unit::LogicalUnit;
+use crate::transfer::Transfer;
+
+/// A unit through one session: an I_T_L nexus, in the words of SAM.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) unit: LogicalUnit,
+    /// Which of the portals it goes to.
+    pub(crate) portal: usize,
+}
+
+/// The window of a target that has not said.
+const USUAL_WINDOW: u32 = 64;
+
+impl Path {
+    /// What the session may have under way, by its plan.
+    pub(crate) fn room(&self) -> Room {
+        let Some(plan) = self.unit.session().plan() else { return Room::UNLIMITED };
+        Room {
+            bytes: plan.io_size.value.saturating_mul(plan.queue_depth.value.into()),
+            requests: plan.terms.window.unwrap_or(USUAL_WINDOW),
+        }
+    }
+}
+
+impl Carrier for Path {
+    fn carry(
+        &self,
+        transfer: Transfer,
+    ) -> impl Future<Output = Result<Completion, Error>> + Send + 'static {
+        let unit = self.unit.clone();
+        async move { unit.persist(transfer).await }
+    }
+}

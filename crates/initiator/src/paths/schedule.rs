@@ -1,0 +1,487 @@
+//! Which path takes the next request: of those that have room, the one that is expected to finish
+//! it first.
+//!
+//! A path has room for what it moves in a few of its shortest answer times, by its own rate; so a
+//! slow one holds little, however long the queue is, and at the end of a copy nobody waits long for
+//! it. The rate is that of its best recent answers, as BBR measures a link: bytes that were
+//! answered since a request was handed out, by the time it took.
+//!
+//! Times and sizes come as arguments, so that the whole runs in virtual time.
+
+use std::time::{Duration, Instant};
+
+/// Names a path among those of one disk; never used twice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct PathId(pub(crate) u32);
+
+/// What a path may have under way by its plan.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Room {
+    /// Bytes; more is never under way, but for a single request.
+    pub(crate) bytes: u64,
+    /// Requests: the command window.
+    pub(crate) requests: u32,
+}
+
+impl Room {
+    /// For a path that has nobody to share with: its session knows its own limits.
+    pub(crate) const UNLIMITED: Self = Self { bytes: u64::MAX, requests: u32::MAX };
+}
+
+/// A request that a path has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    path: PathId,
+    len: u64,
+    at: Instant,
+    /// What the path had answered by then.
+    answered: u64,
+    /// Whether more work waited, so that the path alone sets the pace.
+    was_crowded: bool,
+}
+
+/// What is under way on each path.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    lanes: Vec<Lane>,
+}
+
+/// A path, as far as the spreading of work goes.
+#[derive(Debug)]
+struct Lane {
+    id: PathId,
+    room: Room,
+    under_way: u64,
+    requests: u32,
+    /// Bytes whose requests have ended.
+    answered: u64,
+    /// The shortest time from a request to its answer.
+    latency: Option<Duration>,
+    rate: Rate,
+    growth: Growth,
+    /// It takes nothing more.
+    is_closing: bool,
+}
+
+/// The best rate of the recent past, bytes a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    now: f64,
+    before: f64,
+    since: Option<Instant>,
+}
+
+/// Whether the rate still rises, as it does while TCP opens its window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    best: f64,
+    /// Where the present round ends: when what is under way now has been answered.
+    round_end: u64,
+    idle_rounds: u32,
+}
+
+/// A request of no bytes is work too.
+const LEAST_LEN: u64 = 4096;
+/// A path may hold what it moves in so many of its shortest answer times: one is under way, and
+/// one waits for it.
+const DEPTH: f64 = 2.0;
+/// The same while its rate rises: an answer takes two round trips, and TCP doubles in each.
+const DEPTH_RISING: f64 = 4.0;
+/// Whatever its rate, so much may be under way on a path.
+const LEAST_ROOM: u64 = 256 << 10;
+/// The same while its rate rises: what slow start sends in its first seven round trips.
+const LEAST_ROOM_RISING: u64 = 2 << 20;
+/// The best rate counts for at least so long.
+const MEMORY: Duration = Duration::from_secs(1);
+/// So many rounds without growth, and a path has shown what it can do.
+const PATIENT_ROUNDS: u32 = 3;
+/// Less than this is no growth.
+const GROWTH: f64 = 1.25;
+/// A request that takes so many times as long as expected is stuck.
+const STUCK: f64 = 4.0;
+/// Nothing counts as stuck before.
+const STUCK_LEAST: Duration = Duration::from_secs(1);
+
+impl Schedule {
+    pub(crate) fn add(&mut self, id: PathId, room: Room) {
+        self.lanes.push(Lane::new(id, room));
+    }
+
+    /// Forgets a path and what was under way on it.
+    pub(crate) fn remove(&mut self, id: PathId) {
+        self.lanes.retain(|lane| lane.id != id);
+    }
+
+    /// From now on the path takes nothing more.
+    pub(crate) fn close(&mut self, id: PathId) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.is_closing = true;
+        }
+    }
+
+    pub(crate) fn set_room(&mut self, id: PathId, room: Room) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.room = room;
+        }
+    }
+
+    /// The path for a request of `len` bytes, if one has room; `avoid` is out of the question.
+    pub(crate) fn pick(&self, len: u64, avoid: Option<PathId>) -> Option<PathId> {
+        let len = len.max(LEAST_LEN);
+        let usual = self.lanes.iter().filter_map(Lane::rate).fold(0.0, f64::max);
+        let finish = |lane: &Lane| lane.finish(len, usual);
+        self.lanes
+            .iter()
+            .filter(|lane| Some(lane.id) != avoid && lane.takes(len))
+            .min_by(|one, other| finish(one).total_cmp(&finish(other)))
+            .map(|lane| lane.id)
+    }
+
+    /// The path takes a request; `is_crowded` says whether more work waits.
+    pub(crate) fn begin(
+        &mut self,
+        id: PathId,
+        len: u64,
+        is_crowded: bool,
+        now: Instant,
+    ) -> Option<Ticket> {
+        let len = len.max(LEAST_LEN);
+        let lane = self.lane_mut(id)?;
+        lane.under_way += len;
+        lane.requests += 1;
+        Some(Ticket { path: id, len, at: now, answered: lane.answered, was_crowded: is_crowded })
+    }
+
+    /// The request has been answered.
+    pub(crate) fn end(&mut self, ticket: &Ticket, now: Instant) {
+        if let Some(lane) = self.lane_mut(ticket.path) {
+            lane.release(ticket);
+            lane.learn(ticket, now);
+        }
+    }
+
+    /// The request has ended without an answer that would tell of the path.
+    pub(crate) fn give_up(&mut self, ticket: &Ticket) {
+        if let Some(lane) = self.lane_mut(ticket.path) {
+            lane.release(ticket);
+        }
+    }
+
+    /// When a request that has not been answered by then counts as stuck.
+    pub(crate) fn stuck_after(&self, ticket: &Ticket) -> Duration {
+        let lane = self.lanes.iter().find(|lane| lane.id == ticket.path);
+        let expected = lane.and_then(|lane| {
+            let queue = lane.room.bytes.min(lane.under_way.max(ticket.len));
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let time = Duration::try_from_secs_f64(queue as f64 / lane.rate()?).ok()?;
+            Some(time + lane.latency?)
+        });
+        expected.unwrap_or_default().mul_f64(STUCK).max(STUCK_LEAST)
+    }
+
+    /// Bytes under way on a path.
+    pub(crate) fn under_way(&self, id: PathId) -> u64 {
+        self.lanes.iter().find(|lane| lane.id == id).map_or(0, |lane| lane.under_way)
+    }
+
+    fn lane_mut(&mut self, id: PathId) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.id == id)
+    }
+}
+
+impl Lane {
+    fn new(id: PathId, room: Room) -> Self {
+        Self {
+            id,
+            room,
+            under_way: 0,
+            requests: 0,
+            answered: 0,
+            latency: None,
+            rate: Rate::default(),
+            growth: Growth::default(),
+            is_closing: false,
+        }
+    }
+
+    /// Bytes a second; `None` until the path has shown it.
+    fn rate(&self) -> Option<f64> {
+        let rate = self.rate.best();
+        (rate > 0.0).then_some(rate)
+    }
+
+    fn takes(&self, len: u64) -> bool {
+        let has_room = self.under_way + len <= self.room() && self.requests < self.room.requests;
+        !self.is_closing && (self.requests == 0 || has_room)
+    }
+
+    fn room(&self) -> u64 {
+        if self.room == Room::UNLIMITED {
+            return u64::MAX;
+        }
+        let (depth, least) = if self.growth.is_over() {
+            (DEPTH, LEAST_ROOM)
+        } else {
+            (DEPTH_RISING, LEAST_ROOM_RISING)
+        };
+        let latency = self.latency.unwrap_or_default().as_secs_f64();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let own = (depth * self.rate.best() * latency).clamp(0.0, 1e15) as u64;
+        own.max(least).min(self.room.bytes)
+    }
+
+    /// In how many seconds the path would have finished one more request, if one of unknown rate is
+    /// as fast as any other.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn finish(&self, len: u64, usual: f64) -> f64 {
+        let rate = self.rate().unwrap_or(usual).max(1.0);
+        (self.under_way + len) as f64 / rate + self.latency.unwrap_or_default().as_secs_f64()
+    }
+
+    const fn release(&mut self, ticket: &Ticket) {
+        self.under_way = self.under_way.saturating_sub(ticket.len);
+        self.requests = self.requests.saturating_sub(1);
+    }
+
+    fn learn(&mut self, ticket: &Ticket, now: Instant) {
+        self.answered += ticket.len;
+        let time = now.saturating_duration_since(ticket.at);
+        if time.is_zero() {
+            return;
+        }
+        let latency = self.latency.map_or(time, |latency| latency.min(time));
+        self.latency = Some(latency);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let rate = (self.answered - ticket.answered) as f64 / time.as_secs_f64();
+        if ticket.was_crowded {
+            self.rate.note(rate, now, MEMORY.max(latency * 4));
+        }
+        if ticket.was_crowded && ticket.answered >= self.growth.round_end {
+            self.growth.note(self.rate.best(), self.answered);
+        }
+    }
+}
+
+impl Rate {
+    const fn best(&self) -> f64 {
+        self.now.max(self.before)
+    }
+
+    fn note(&mut self, rate: f64, now: Instant, memory: Duration) {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= memory {
+            (self.before, self.now, self.since) = (self.now, 0.0, Some(now));
+        }
+        self.now = self.now.max(rate);
+    }
+}
+
+impl Growth {
+    const fn is_over(&self) -> bool {
+        self.idle_rounds >= PATIENT_ROUNDS
+    }
+
+    fn note(&mut self, rate: f64, answered: u64) {
+        self.round_end = answered;
+        if rate >= self.best * GROWTH {
+            (self.best, self.idle_rounds) = (rate, 0);
+        } else {
+            self.idle_rounds = self.idle_rounds.saturating_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use super::*;
+
+    const MEGABYTE: f64 = 1e6;
+    const LEN: u64 = 256 << 10;
+
+    /// A link that serves its requests one after the other, and answers a latency later.
+    #[derive(Clone, Copy)]
+    struct Link {
+        rate: f64,
+        latency: Duration,
+        /// When it stops answering.
+        dies: Option<Duration>,
+    }
+
+    fn link(rate: f64, millis: u64) -> Link {
+        Link { rate, latency: Duration::from_millis(millis), dies: None }
+    }
+
+    struct Outcome {
+        time: Duration,
+        most_under_way: u64,
+        carried: Vec<u64>,
+    }
+
+    /// Moves `count` requests over the links, with as many in the queue as the caller has at once.
+    fn run(links: &[Link], count: u64, depth: u64, room: Room) -> Outcome {
+        let start = Instant::now();
+        let mut schedule = Schedule::default();
+        (0u32..).zip(links).for_each(|(id, _)| schedule.add(PathId(id), room));
+        let mut free_at = vec![start; links.len()];
+        let mut carried = vec![0; links.len()];
+        let mut events = BinaryHeap::new();
+        let (mut now, mut left, mut waiting, mut most) = (start, count, 0, 0);
+        let mut tickets = Vec::new();
+        let mut dead = vec![false; links.len()];
+        loop {
+            let under_way = tickets.iter().flatten().count() as u64;
+            let more = left.min(depth.saturating_sub(under_way + waiting));
+            (left, waiting) = (left - more, waiting + more);
+            while waiting > 0
+                && let Some(id) = schedule.pick(LEN, None)
+            {
+                waiting -= 1;
+                let at = id.0 as usize;
+                let ticket = schedule.begin(id, LEN, waiting > 0, now).unwrap();
+                let link = links[at];
+                let served = free_at[at].max(now) + Duration::from_secs_f64(LEN as f64 / link.rate);
+                free_at[at] = served;
+                let answered = served + link.latency;
+                let lives = link.dies.is_none_or(|dies| answered < start + dies);
+                if lives {
+                    events.push(Reverse((answered, tickets.len())));
+                }
+                tickets.push(Some(ticket));
+            }
+            let total: u64 =
+                (0u32..).zip(links).map(|(id, _)| schedule.under_way(PathId(id))).sum();
+            most = most.max(total);
+            // A link that is found dead gives back what it had.
+            let next = events.peek().map(|Reverse((at, _))| *at);
+            for (at, link) in links.iter().enumerate() {
+                let Some(dies) = link.dies.filter(|_| !dead[at]) else { continue };
+                if next.is_none_or(|next| next > start + dies) {
+                    dead[at] = true;
+                    now = now.max(start + dies);
+                    schedule.remove(PathId(at as u32));
+                    for ticket in &mut tickets {
+                        if ticket.is_some_and(|ticket: Ticket| ticket.path.0 as usize == at) {
+                            *ticket = None;
+                            waiting += 1;
+                        }
+                    }
+                }
+            }
+            let Some(Reverse((at, number))) = events.pop() else {
+                if waiting > 0 {
+                    continue;
+                }
+                break;
+            };
+            now = at;
+            if let Some(ticket) = tickets[number].take() {
+                schedule.end(&ticket, now);
+                carried[ticket.path.0 as usize] += LEN;
+            }
+        }
+        Outcome { time: now - start, most_under_way: most, carried }
+    }
+
+    const ROOM: Room = Room { bytes: 8 << 20, requests: 64 };
+
+    fn seconds_at_full_rate(links: &[Link], count: u64) -> f64 {
+        (count * LEN) as f64 / links.iter().map(|link| link.rate).sum::<f64>()
+    }
+
+    #[test]
+    fn unequal_links_finish_within_five_percent_of_the_sum_of_their_rates() {
+        let cases: [&[Link]; 5] = [
+            &[link(10.0 * MEGABYTE, 100), link(10.0 * MEGABYTE, 100)],
+            &[link(20.0 * MEGABYTE, 20), link(MEGABYTE, 20)],
+            &[link(30.0 * MEGABYTE, 10), link(10.0 * MEGABYTE, 10), link(2.0 * MEGABYTE, 200)],
+            &[link(12.0 * MEGABYTE, 1); 16],
+            &[
+                link(1.0 * MEGABYTE, 5),
+                link(2.0 * MEGABYTE, 50),
+                link(4.0 * MEGABYTE, 100),
+                link(8.0 * MEGABYTE, 30),
+                link(16.0 * MEGABYTE, 80),
+            ],
+        ];
+        for links in cases {
+            for depth in [192, 1024] {
+                let count = 4000;
+                let outcome = run(links, count, depth, ROOM);
+                let ideal = seconds_at_full_rate(links, count);
+                let took = outcome.time.as_secs_f64();
+                assert!(took <= ideal * 1.05, "{took:.2} s instead of {ideal:.2} s, depth {depth}");
+                assert_eq!(outcome.carried.iter().sum::<u64>(), count * LEN);
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_link_holds_little() {
+        let links = [link(50.0 * MEGABYTE, 50), link(0.5 * MEGABYTE, 50)];
+        let outcome = run(&links, 4000, 256, ROOM);
+        let ideal = seconds_at_full_rate(&links, 4000);
+        let took = outcome.time.as_secs_f64();
+        assert!(took <= ideal * 1.05, "{took:.2} s instead of {ideal:.2} s");
+        assert!(outcome.carried[1] > 0);
+    }
+
+    #[test]
+    fn what_a_dead_link_had_goes_to_the_others() {
+        let mut links = [link(10.0 * MEGABYTE, 50); 4];
+        links[2].dies = Some(Duration::from_secs(5));
+        let outcome = run(&links, 2000, 128, ROOM);
+        assert_eq!(outcome.carried.iter().sum::<u64>(), 2000 * LEN);
+        assert!(outcome.carried[2] < outcome.carried[1]);
+    }
+
+    #[test]
+    fn what_is_under_way_stays_within_the_room() {
+        let links = [link(10.0 * MEGABYTE, 100); 3];
+        let room = Room { bytes: 1 << 20, requests: 64 };
+        assert!(run(&links, 1000, 4096, room).most_under_way <= 3 << 20);
+        let few = Room { bytes: u64::MAX, requests: 2 };
+        assert!(run(&links, 1000, 4096, few).most_under_way <= 6 * LEN);
+    }
+
+    #[test]
+    fn one_request_goes_whatever_its_length() {
+        let mut schedule = Schedule::default();
+        schedule.add(PathId(0), Room { bytes: 1000, requests: 0 });
+        assert_eq!(schedule.pick(1 << 30, None), Some(PathId(0)));
+        schedule.begin(PathId(0), 1 << 30, false, Instant::now());
+        assert_eq!(schedule.pick(1, None), None);
+        assert_eq!(schedule.pick(1, Some(PathId(0))), None);
+    }
+
+    #[test]
+    fn a_path_that_closes_takes_nothing_more() {
+        let mut schedule = Schedule::default();
+        schedule.add(PathId(0), ROOM);
+        schedule.add(PathId(1), ROOM);
+        schedule.close(PathId(0));
+        for _ in 0..4 {
+            assert_eq!(schedule.pick(LEN, None), Some(PathId(1)));
+            schedule.begin(PathId(1), LEN, false, Instant::now());
+        }
+    }
+
+    #[test]
+    fn a_caller_that_asks_little_does_not_make_a_path_look_slow() {
+        let start = Instant::now();
+        let mut schedule = Schedule::default();
+        schedule.add(PathId(0), ROOM);
+        for n in 0..100 {
+            let now = start + Duration::from_millis(n * 100);
+            let ticket = schedule.begin(PathId(0), 4096, false, now).unwrap();
+            schedule.end(&ticket, now + Duration::from_millis(100));
+        }
+        let fits = (0..).take_while(|_| {
+            let id = schedule.pick(LEN, None);
+            id.is_some_and(|id| schedule.begin(id, LEN, true, start).is_some())
+        });
+        assert_eq!(fits.count(), 8);
+    }
+}

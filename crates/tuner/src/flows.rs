@@ -1,0 +1,396 @@
+//! How many flows a transfer runs over: begun with what the plan says, changed by what it brings.
+//!
+//! ```text
+//!              more are planned, or no queue             it brought little
+//!   Steady ──────────────────────────────────► Trial ──────────────────────► Steady, and tired
+//!     ▲                fewer are planned         │       (taken back)
+//!     └──────────────────────────────────────────┘
+//!                   it brought enough
+//! ```
+//! A trial is judged by the rate of the whole: flows are added as long as it rises, and let go when
+//! it does not fall. After one that brought nothing there is a pause before the next, which doubles
+//! each time, so that a link at its limit is left alone.
+
+use std::time::Duration;
+
+use crate::bandwidth::Bandwidth;
+
+/// What is seen of a transfer at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FlowReading {
+    /// Since the transfer began.
+    pub time: Duration,
+    /// Bytes that all flows have moved so far.
+    pub bytes: u64,
+    /// How many flows carry data.
+    pub flows: u32,
+    /// How many the plan asks for by now.
+    pub planned: u32,
+    /// Whether there was more work than the flows took, ever since the last reading.
+    pub is_busy: bool,
+    /// Whether a queue stands before the link: then it is full, and more flows would only crowd it.
+    pub has_queue: bool,
+    /// The round-trip time.
+    pub round_trip: Duration,
+}
+
+/// What to do about the number of flows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// Nothing.
+    Stay,
+    /// Open so many more.
+    Add(u32),
+    /// Let so many go.
+    LetGo(u32),
+}
+
+/// Decides how many flows a transfer runs over.
+///
+/// ```
+/// use iscsi_tuner::{FlowReading, Flows, Step};
+///
+/// let mut flows = Flows::new("one fills the link", 16);
+/// assert_eq!(flows.observe(&FlowReading { flows: 1, planned: 1, ..FlowReading::default() }), Step::Stay);
+/// assert_eq!(flows.reason(), "one fills the link");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Flows {
+    most: u32,
+    reason: String,
+    phase: Phase,
+    /// No trial before that time.
+    rest_until: Duration,
+    rest: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nothing has changed since that reading.
+    Steady { since: Option<FlowReading> },
+    /// The number has changed; what comes of it counts from `since` on, when it has settled.
+    Trial { before: Before, until: Duration, since: Option<FlowReading> },
+}
+
+/// What was there before a trial.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    flows: u32,
+    rate: Bandwidth,
+    grows: bool,
+}
+
+/// A rate is measured over at least so long, and over so many round trips.
+const EPOCH: Duration = Duration::from_secs(1);
+const EPOCH_TRIPS: u32 = 10;
+/// A new flow opens its window in so many round trips.
+const RAMP_TRIPS: u32 = 15;
+/// The pause after a trial that brought nothing, at first and at most.
+const FIRST_REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(160);
+/// A flow that brings less than this share of what the others carry is not worth it.
+const WORTH: f64 = 0.25;
+/// A rate within this of another is the same.
+const SAME: f64 = 0.97;
+
+impl Flows {
+    /// Begins with as many flows as there are for a reason, and never asks for more than `most`, 1
+    /// or more.
+    #[must_use]
+    pub fn new(reason: impl Into<String>, most: u32) -> Self {
+        Self {
+            most: most.max(1),
+            reason: reason.into(),
+            phase: Phase::Steady { since: None },
+            rest_until: Duration::ZERO,
+            rest: FIRST_REST,
+        }
+    }
+
+    /// Why there are as many flows as there are, as a sentence without its full stop.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// No more flows are to be had, for a reason: what is there is all there will be.
+    pub fn cap(&mut self, most: u32, reason: impl Into<String>) {
+        self.most = most.max(1);
+        self.reason = reason.into();
+        self.phase = Phase::Steady { since: None };
+    }
+
+    /// Takes a reading in; to be called several times a second while there is work.
+    pub fn observe(&mut self, now: &FlowReading) -> Step {
+        if !now.is_busy {
+            self.pause();
+            return Step::Stay;
+        }
+        match self.phase {
+            Phase::Steady { since: None } => {
+                self.phase = Phase::Steady { since: Some(*now) };
+                Step::Stay
+            }
+            Phase::Steady { since: Some(since) } if since.flows != now.flows => {
+                self.phase = Phase::Steady { since: Some(*now) };
+                Step::Stay
+            }
+            Phase::Steady { since: Some(since) } => self.steady(&since, now),
+            Phase::Trial { before, until, since } => self.trial(before, until, since, now),
+        }
+    }
+
+    /// What was measured so far says nothing: the caller had too little to do.
+    const fn pause(&mut self) {
+        match &mut self.phase {
+            Phase::Steady { since } | Phase::Trial { since, .. } => *since = None,
+        }
+    }
+
+    fn steady(&mut self, since: &FlowReading, now: &FlowReading) -> Step {
+        let Some(rate) = rate_between(since, now) else { return Step::Stay };
+        let planned = now.planned.clamp(1, self.most);
+        if now.time >= self.rest_until {
+            if planned > now.flows {
+                return self.try_more(planned - now.flows, rate, now, "the plan asks for more");
+            }
+            if now.flows < self.most && !now.has_queue {
+                let more = (now.flows / 2).max(1).min(self.most - now.flows);
+                return self.try_more(more, rate, now, "no queue stands before the link");
+            }
+            if planned < now.flows && now.has_queue {
+                return self.try_fewer(rate, now);
+            }
+        }
+        self.phase = Phase::Steady { since: Some(*now) };
+        Step::Stay
+    }
+
+    fn try_more(&mut self, more: u32, rate: Bandwidth, now: &FlowReading, why: &str) -> Step {
+        self.reason = format!("trying {} after {} with {rate}: {why}", now.flows + more, now.flows);
+        self.begin_trial(Before { flows: now.flows, rate, grows: true }, now);
+        Step::Add(more)
+    }
+
+    fn try_fewer(&mut self, rate: Bandwidth, now: &FlowReading) -> Step {
+        let fewer = ((now.flows - now.planned.max(1)) / 2).max(1);
+        self.reason = format!(
+            "trying {} after {} with {rate}: the link is full",
+            now.flows - fewer,
+            now.flows
+        );
+        self.begin_trial(Before { flows: now.flows, rate, grows: false }, now);
+        Step::LetGo(fewer)
+    }
+
+    fn begin_trial(&mut self, before: Before, now: &FlowReading) {
+        let until = now.time + EPOCH.max(now.round_trip * RAMP_TRIPS);
+        self.phase = Phase::Trial { before, until, since: None };
+    }
+
+    fn trial(
+        &mut self,
+        before: Before,
+        until: Duration,
+        since: Option<FlowReading>,
+        now: &FlowReading,
+    ) -> Step {
+        let Some(since) = since.filter(|since| since.flows == now.flows) else {
+            let since = (now.time >= until).then_some(*now);
+            self.phase = Phase::Trial { before, until, since };
+            return Step::Stay;
+        };
+        let Some(rate) = rate_between(&since, now) else { return Step::Stay };
+        self.phase = Phase::Steady { since: Some(*now) };
+        if before.is_worth(now.flows, rate) {
+            self.rest = FIRST_REST;
+            self.reason =
+                format!("{} carry {rate}, {} carried {}", now.flows, before.flows, before.rate);
+            return Step::Stay;
+        }
+        self.rest_until = now.time + self.rest;
+        self.rest = (self.rest * 2).min(LONGEST_REST);
+        self.reason =
+            format!("{} carry {}, {} carried {rate}", before.flows, before.rate, now.flows);
+        if now.flows > before.flows {
+            Step::LetGo(now.flows - before.flows)
+        } else if now.flows < before.flows {
+            Step::Add(before.flows - now.flows)
+        } else {
+            Step::Stay
+        }
+    }
+}
+
+impl Before {
+    /// Whether the whole has gained by the change.
+    fn is_worth(&self, flows: u32, rate: Bandwidth) -> bool {
+        let gain = rate.mbit_per_second() / self.rate.mbit_per_second();
+        if !self.grows {
+            return gain >= SAME;
+        }
+        let added = f64::from(flows.saturating_sub(self.flows)) / f64::from(self.flows.max(1));
+        gain >= 1.0 + WORTH * added
+    }
+}
+
+/// The rate between two readings, once they are far enough apart.
+fn rate_between(since: &FlowReading, now: &FlowReading) -> Option<Bandwidth> {
+    let time = now.time.saturating_sub(since.time);
+    if time < EPOCH.max(now.round_trip * EPOCH_TRIPS) {
+        return None;
+    }
+    Some(Bandwidth::of(now.bytes.saturating_sub(since.bytes), time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link, and what each flow carries of it at most, Mbit/s.
+    #[derive(Clone, Copy)]
+    struct Link {
+        rate: f64,
+        each: f64,
+    }
+
+    const TICK: Duration = Duration::from_millis(250);
+
+    /// Runs so many seconds and says how many flows there were, second by second.
+    fn run(
+        link: Link,
+        first: u32,
+        planned: impl Fn(f64) -> u32,
+        most: u32,
+        seconds: u32,
+    ) -> Vec<u32> {
+        let mut flows = Flows::new("planned", most);
+        let (mut count, mut bytes, mut history) = (first, 0.0, Vec::new());
+        for tick in 0..seconds * 4 {
+            let rate = link.rate.min(f64::from(count) * link.each);
+            bytes += rate * 1e6 / 8.0 * TICK.as_secs_f64();
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes: bytes as u64,
+                flows: count,
+                planned: planned(rate),
+                is_busy: true,
+                has_queue: rate >= link.rate,
+                round_trip: Duration::from_millis(100),
+            };
+            count = match flows.observe(&reading) {
+                Step::Stay => count,
+                Step::Add(more) => count + more,
+                Step::LetGo(fewer) => count - fewer,
+            };
+            assert!((1..=most).contains(&count), "{count}");
+            if tick % 4 == 0 {
+                history.push(count);
+            }
+        }
+        assert!(!flows.reason().is_empty());
+        history
+    }
+
+    #[test]
+    fn one_that_fills_the_link_stays_alone() {
+        let history = run(Link { rate: 100.0, each: 100.0 }, 1, |_| 1, 16, 120);
+        assert!(history.iter().all(|count| *count == 1), "{history:?}");
+    }
+
+    #[test]
+    fn flows_are_added_as_long_as_the_total_rises() {
+        let link = Link { rate: 100.0, each: 4.0 };
+        let history = run(link, 1, |_| 1, 32, 120);
+        assert!(history.last().is_some_and(|count| *count >= 25), "{history:?}");
+        let history = run(link, 1, |_| 16, 32, 120);
+        assert!(history[5..].iter().all(|count| *count >= 16), "{history:?}");
+    }
+
+    #[test]
+    fn the_upper_bound_holds() {
+        let history = run(Link { rate: 1000.0, each: 1.0 }, 1, |_| 64, 8, 60);
+        assert_eq!(history.iter().max(), Some(&8));
+    }
+
+    #[test]
+    fn what_brings_nothing_is_let_go_and_not_tried_again_at_once() {
+        // A wall that no number of flows moves, and no queue that would show it.
+        let mut flows = Flows::new("planned", 16);
+        let (mut count, mut added) = (2, Vec::new());
+        for tick in 0..1200u32 {
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1_000_000,
+                flows: count,
+                planned: 2,
+                is_busy: true,
+                has_queue: false,
+                round_trip: Duration::from_millis(20),
+            };
+            match flows.observe(&reading) {
+                Step::Stay => {}
+                Step::Add(more) => {
+                    count += more;
+                    added.push(tick);
+                }
+                Step::LetGo(fewer) => count -= fewer,
+            }
+        }
+        assert_eq!(count, 2);
+        assert!((3..=6).contains(&added.len()), "{added:?}");
+        let pauses: Vec<_> = added.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "{pauses:?}");
+        assert!(flows.reason().starts_with("2 carry"), "{}", flows.reason());
+    }
+
+    #[test]
+    fn too_many_for_a_slow_link_are_let_go_one_after_the_other() {
+        let link = Link { rate: 100.0, each: 100.0 };
+        let history = run(link, 5, |rate| if rate > 90.0 { 1 } else { 5 }, 16, 120);
+        assert_eq!(history.last(), Some(&1), "{history:?}");
+    }
+
+    #[test]
+    fn those_that_are_needed_come_back() {
+        // The plan is mistaken: it takes the share of one for the whole.
+        let history = run(Link { rate: 1000.0, each: 250.0 }, 5, |_| 1, 16, 60);
+        let least = history.iter().min();
+        assert!(least >= Some(&3), "{history:?}");
+        assert!(history.last() >= Some(&4), "{history:?}");
+    }
+
+    #[test]
+    fn an_idle_caller_decides_nothing() {
+        let mut flows = Flows::new("planned", 16);
+        for tick in 0..400 {
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1000,
+                flows: 1,
+                planned: 16,
+                is_busy: tick % 3 != 0,
+                ..FlowReading::default()
+            };
+            assert_eq!(flows.observe(&reading), Step::Stay);
+        }
+    }
+
+    #[test]
+    fn a_cap_ends_the_search() {
+        let mut flows = Flows::new("planned", 16);
+        flows.cap(1, "the target takes no second session");
+        for tick in 0..400 {
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1000,
+                flows: 1,
+                planned: 16,
+                is_busy: true,
+                ..FlowReading::default()
+            };
+            assert_eq!(flows.observe(&reading), Step::Stay);
+        }
+        assert_eq!(flows.reason(), "the target takes no second session");
+    }
+}
