@@ -39,6 +39,12 @@ impl Budget {
         (self.most_bytes as usize / bytes.max(1)).min(self.most_requests).max(1)
     }
 
+    /// Bytes of the buffers of requests under way.
+    #[cfg(test)]
+    pub(crate) fn bytes_in_use(&self) -> usize {
+        self.most_bytes as usize - self.bytes.available_permits()
+    }
+
     /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
     /// gets all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {

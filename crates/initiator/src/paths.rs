@@ -17,6 +17,8 @@ mod opener;
 pub(crate) mod opening;
 mod path;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,7 +26,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use iscsi_session::Completion;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -41,11 +42,14 @@ use schedule::{Schedule, Ticket};
 
 /// What brings a transfer to the unit.
 pub(crate) trait Carrier: Clone + Send + Sync + 'static {
+    /// How a transfer ends.
+    type Answer: Send + 'static;
+
     /// Carries a transfer out, once or, where the unit asks for it, again.
     fn carry(
-        &self,
+        self,
         transfer: Transfer,
-    ) -> impl Future<Output = Result<Completion, Error>> + Send + 'static;
+    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send + 'static;
 }
 
 /// The paths to one unit. Clones are the same paths.
@@ -101,7 +105,7 @@ pub(crate) struct Progress {
     pub(crate) is_busy: bool,
 }
 
-type Attempt = Pin<Box<dyn Future<Output = Result<Completion, Error>> + Send>>;
+type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 impl<C: Carrier> Clone for Paths<C> {
     fn clone(&self) -> Self {
@@ -228,7 +232,7 @@ impl<C: Carrier> Paths<C> {
 
     /// Carries a transfer out over whichever path can take it, and over another one if that is lost
     /// on the way. Invariant: a second execution of it changes nothing that the first did not.
-    pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
+    pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<C::Answer, Error> {
         loop {
             let spare = transfer.again();
             let grant = self.grant(transfer.len(), None).await?;
@@ -246,13 +250,13 @@ impl<C: Carrier> Paths<C> {
         &self,
         grant: Grant<C>,
         transfer: Transfer,
-    ) -> Result<Completion, (PathId, Error)> {
+    ) -> Result<C::Answer, (PathId, Error)> {
         let path = grant.path;
         let Some(patience) = grant.patience() else {
             return grant.carry(transfer).await.map_err(|error| (path, error));
         };
         let spare = transfer.again();
-        let mut first: Attempt = Box::pin(grant.carry(transfer));
+        let mut first: Attempt<C::Answer> = Box::pin(grant.carry(transfer));
         let second = async {
             sleep(patience).await;
             self.grant(spare.len(), Some(path)).await
@@ -264,7 +268,7 @@ impl<C: Carrier> Paths<C> {
         let Ok(second) = second else { return first.await.map_err(|error| (path, error)) };
         tracing::debug!(?path, other = ?second.path, "a request is stuck, and sent over another path");
         let other = second.path;
-        let mut second: Attempt = Box::pin(second.carry(spare));
+        let mut second: Attempt<C::Answer> = Box::pin(second.carry(spare));
         let (result, loser, of) = tokio::select! {
             result = &mut first => (result, second, path),
             result = &mut second => (result, first, other),
@@ -405,9 +409,9 @@ impl<C: Carrier> Grant<C> {
         Some(state.schedule.stuck_after(ticket))
     }
 
-    async fn carry(mut self, transfer: Transfer) -> Result<Completion, Error> {
+    async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Error> {
         let len = transfer.len() as u64;
-        let result = self.carrier.carry(transfer).await;
+        let result = self.carrier.clone().carry(transfer).await;
         if result.is_ok()
             && let Some(ticket) = self.ticket.take()
         {

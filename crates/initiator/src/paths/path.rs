@@ -30,11 +30,9 @@ impl Path {
 }
 
 impl Carrier for Path {
-    fn carry(
-        &self,
-        transfer: Transfer,
-    ) -> impl Future<Output = Result<Completion, Error>> + Send + 'static {
-        let unit = self.unit.clone();
-        async move { unit.persist(transfer).await }
+    type Answer = Completion;
+
+    async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
+        self.unit.persist(transfer).await
     }
 }

@@ -1,0 +1,256 @@
+//! Several sessions as one disk, against the test target over TCP.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use std::time::Duration;
+
+use iscsi_initiator::scsi::Lun;
+use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::fault::{Effect, Fault, Trigger};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::scsi::{Sense, Unit};
+use iscsi_testkit::target::Outcome;
+use support::{Rig, TARGET, initiator, pattern, soon, until};
+use tokio::task::JoinSet;
+
+const BLOCKS: u64 = 16_384;
+const PART: usize = 64 << 10;
+
+fn fixed(count: u32) -> Options {
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(count);
+    options
+}
+
+async fn open(rig: &Rig, options: Options, query: &str) -> Result<Disk, Error> {
+    soon(initiator(options).disk(rig.unit_url(0, query))).await
+}
+
+/// Writes the whole disk in parts, all at once.
+async fn write_all(disk: &Disk, seed: u8) -> Vec<Result<(), Error>> {
+    let parts = disk.capacity() as usize / PART;
+    let mut writes = JoinSet::new();
+    for part in 0..parts {
+        let disk = disk.clone();
+        let data = pattern(PART, seed ^ part as u8);
+        writes.spawn(async move { disk.write_at((part * PART) as u64, data).await });
+    }
+    soon(writes.join_all()).await
+}
+
+fn assert_holds(rig: &Rig, seed: u8) {
+    for part in 0..(BLOCKS as usize * 512) / PART {
+        let data = pattern(PART, seed ^ part as u8);
+        assert!(rig.disk.holds((part * PART) as u64, &data), "part {part}");
+    }
+}
+
+#[tokio::test]
+async fn several_sessions_are_one_disk() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(4), "").await.unwrap();
+    assert_eq!((disk.sessions().len(), disk.spread().sessions), (4, 4));
+    assert!(write_all(&disk, 1).await.iter().all(Result::is_ok));
+    assert_holds(&rig, 1);
+    soon(disk.flush()).await.unwrap();
+    let data = soon(disk.read_at(PART as u64, 2 * PART)).await.unwrap();
+    assert_eq!(data[..PART], pattern(PART, 1 ^ 1));
+    // Each has an ISID of its own, and each has carried some.
+    let sessions = disk.sessions();
+    let mut isids: Vec<_> = sessions.iter().map(|session| session.isid().to_bytes()).collect();
+    isids.dedup();
+    assert_eq!(isids.len(), 4);
+    assert!(sessions.iter().all(|session| session.stats().data_out_bytes > 0));
+    assert_eq!(rig.server.with(|target| target.sessions()), 4);
+    soon(disk.logout()).await.unwrap();
+    assert_eq!(rig.server.with(|target| target.sessions()), 0);
+    assert!(matches!(disk.write_at(0, vec![0; 512]).await, Err(Error::Closed)));
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn overlapping_writes_keep_their_order_over_all_sessions() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(4), "").await.unwrap();
+    let mut last = Vec::new();
+    let mut writes = Vec::new();
+    for n in 0..200u64 {
+        last = pattern(3000, n as u8);
+        writes.push(Box::pin(disk.write_at(n % 7, last.clone())));
+    }
+    // Polled in this order, they take their turns in it.
+    let mut pending = futures_in_order(writes);
+    soon(&mut pending).await;
+    assert!(rig.disk.holds(199 % 7, &last));
+    rig.assert_clean();
+}
+
+/// Polls all futures, in their order, until every one has ended well.
+fn futures_in_order<F>(mut futures: Vec<F>) -> impl Future<Output = ()> + Unpin
+where
+    F: Future<Output = Result<(), Error>> + Unpin,
+{
+    std::future::poll_fn(move |context| {
+        futures.retain_mut(|future| match std::pin::Pin::new(future).poll(context) {
+            std::task::Poll::Ready(result) => {
+                result.unwrap();
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        if futures.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+}
+
+#[tokio::test]
+async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
+    let rig = Rig::start(512, BLOCKS, |config| {
+        config.keys.default_time2wait = 0;
+        config.faults.push(Fault {
+            connection: Some(1),
+            trigger: Trigger::Receiving(Some(Opcode::ScsiCommand), 9),
+            effect: Effect::Close,
+        });
+    })
+    .await;
+    let disk = open(&rig, fixed(3), "").await.unwrap();
+    let results = write_all(&disk, 3).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_holds(&rig, 3);
+    soon(disk.flush()).await.unwrap();
+    until(|| disk.spread().reopened == 1).await;
+    assert_eq!(disk.sessions().len(), 3);
+    assert!(
+        disk.spread().notes.iter().any(|note| note.contains("was lost")),
+        "{:?}",
+        disk.spread()
+    );
+    assert!(write_all(&disk, 4).await.iter().all(Result::is_ok));
+    assert_holds(&rig, 4);
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn when_all_are_lost_requests_wait_for_the_first_to_come_back() {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    rig.server.with(|target| target.hold());
+    let writes = tokio::spawn({
+        let disk = disk.clone();
+        async move { write_all(&disk, 5).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) > 10).await;
+    rig.server.with(|target| {
+        target.release();
+        for fault in 0..2 {
+            target.config_mut().faults.push(Fault {
+                connection: Some(fault),
+                trigger: Trigger::Receiving(None, 0),
+                effect: Effect::Close,
+            });
+        }
+    });
+    let results = soon(writes).await.unwrap();
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_holds(&rig, 5);
+}
+
+#[tokio::test]
+async fn a_target_that_takes_one_session_gets_one() {
+    let rig = Rig::start(512, BLOCKS, |config| {
+        for connection in 1..64 {
+            config.faults.push(Fault {
+                connection: Some(connection),
+                trigger: Trigger::Sending(Some(Opcode::LoginResponse), 0),
+                effect: Effect::SetByte { at: 36, value: 3 },
+            });
+        }
+    })
+    .await;
+    let disk = open(&rig, fixed(3), "").await.unwrap();
+    let spread = disk.spread();
+    assert_eq!(spread.sessions, 1);
+    assert!(spread.reason.contains("no further session"), "{spread}");
+    assert!(spread.notes[0].contains("cannot take the login"), "{spread}");
+    assert!(write_all(&disk, 6).await.iter().all(Result::is_ok));
+    assert_holds(&rig, 6);
+}
+
+#[tokio::test]
+async fn a_portal_that_does_not_answer_is_told() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let address = rig.server.address();
+    // Nothing listens at the first portal of the URL.
+    let dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal={address}&portal=127.0.0.3:1");
+    let disk = soon(initiator(fixed(3)).disk(dead)).await.unwrap();
+    assert_eq!(disk.spread().sessions, 3);
+    assert!(write_all(&disk, 7).await.iter().all(Result::is_ok));
+    assert_holds(&rig, 7);
+    let all_dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal=127.0.0.3:1");
+    let error = soon(initiator(fixed(3)).disk(all_dead)).await.unwrap_err();
+    assert!(error.to_string().contains("nothing listens at 127.0.0.2:1"), "{error}");
+}
+
+#[tokio::test]
+async fn different_units_are_never_mixed() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let other = Rig::start(512, BLOCKS, |config: &mut TargetConfig| {
+        let mut unit = Unit::new(RamDisk::new(512, BLOCKS));
+        unit.naa = 0x3000_0000_0000_0002;
+        config.units.insert(0, unit);
+    })
+    .await;
+    let query = format!("?portal={}", other.server.address());
+    let error = open(&rig, fixed(2), &query).await.unwrap_err();
+    assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
+    let message = error.to_string();
+    assert!(message.contains("naa.3000000000000001"), "{message}");
+    assert!(message.contains("naa.3000000000000002"), "{message}");
+    let written = other.server.with(|target| target.commands().len());
+    assert!(written <= 32, "only questions: {written}");
+}
+
+#[tokio::test]
+async fn a_reset_is_told_whichever_session_hears_of_it() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    assert!(write_all(&disk, 8).await.iter().all(Result::is_ok));
+    rig.server.with(|target| target.end_next_with(Outcome::check(Sense::RESET)));
+    let error = soon(disk.flush()).await.unwrap_err();
+    assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn auto_is_one_session_where_round_trips_cost_nothing() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, Options::default(), "").await.unwrap();
+    assert!(write_all(&disk, 9).await.iter().all(Result::is_ok));
+    let spread = disk.spread();
+    assert_eq!(spread.sessions, 1, "{spread}");
+    assert!(!spread.reason.is_empty());
+    assert_eq!(disk.unit().lun(), Lun::ZERO);
+}
+
+#[tokio::test]
+async fn sessions_end_with_the_last_handle() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(3), "").await.unwrap();
+    let other = disk.clone();
+    drop(disk);
+    soon(other.write_at(0, vec![1; 512])).await.unwrap();
+    drop(other);
+    until(|| rig.server.with(|target| target.sessions()) == 0).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    rig.assert_clean();
+}
