@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::scenario::Direction;
 use crate::size::Size;
 
 /// Seconds of a day.
@@ -51,6 +52,9 @@ pub struct RunArgs {
     /// Measure only these.
     #[arg(long, value_name = "WHO", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Measure only what goes this way.
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub direction: Option<Direction>,
     /// End with status 1 if a figure failed or timed out.
     #[arg(long)]
     pub strict: bool,
@@ -84,6 +88,9 @@ pub struct DrawArgs {
     /// The files that `lab run` left.
     #[arg(required = true, value_name = "RESULT")]
     pub results: Vec<PathBuf>,
+    /// Tell beside the figures which of them reach the goals of this scenario.
+    #[arg(long, value_name = "SCENARIO")]
+    pub goals: Option<PathBuf>,
     /// The folder for NAME.md and its charts, for each NAME.json.
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,

@@ -1,7 +1,8 @@
 //! Tables and plots of result files.
 //!
 //! Each result file becomes a page of Markdown and the charts it shows, SVG files beside it.
-//! Everything comes from the file alone: the same file gives the same page, byte by byte.
+//! Everything comes from the file, and from the goals if there are any: the same give the same page,
+//! byte by byte.
 //!
 //! - Figures with the parameters `variant` and `send_buffer` (a number of bytes, or `auto`) form a
 //!   grid: for each round-trip time a table and a chart by send buffer, and before them what the
@@ -10,6 +11,8 @@
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
+//! - Goals come first: a row for each link and series of figures that has one, with what it reached.
+//!   A figure is judged as it is written.
 //! - What does not tell its `direction` is a write.
 //! - A figure's `detail` may have `limit_seconds`, told where nothing arrived in time.
 
@@ -18,6 +21,7 @@ mod buffers;
 mod cell;
 mod chart;
 mod frame;
+mod goals;
 mod group;
 mod names;
 mod page;
@@ -34,6 +38,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::result::ResultFile;
+use crate::scenario::Goal;
 
 /// A result file to draw, and what its page is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,10 +47,12 @@ pub struct Page {
     pub name: String,
     /// What is drawn.
     pub result: ResultFile,
+    /// What its figures are to reach; none for a page that only tells them.
+    pub goals: Vec<Goal>,
 }
 
 impl Page {
-    /// Reads a result file; its page is called like it.
+    /// Reads a result file; its page is called like it, and has no goals.
     ///
     /// # Errors
     /// [`Error::File`] if it cannot be read, [`Error::Result`] if it is no result file.
@@ -54,7 +61,7 @@ impl Page {
         let result = serde_json::from_slice(&text)
             .map_err(|cause| Error::Result { path: path.to_owned(), cause })?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(Self { name: text::slug(&stem), result })
+        Ok(Self { name: text::slug(&stem), result, goals: Vec::new() })
     }
 }
 

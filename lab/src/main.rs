@@ -1,11 +1,13 @@
 //! The command line of the lab.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use iscsi_lab::args::{Cli, Command, DrawArgs};
 use iscsi_lab::draw::{Page, draw};
 use iscsi_lab::error::Error;
+use iscsi_lab::scenario::Scenario;
 use iscsi_lab::{exec, inside, run};
 use tokio::runtime::Builder;
 
@@ -32,7 +34,12 @@ fn start(command: Command) -> Result<u8, Error> {
 }
 
 fn draw_all(args: &DrawArgs) -> Result<u8, Error> {
-    let pages: Result<Vec<_>, _> = args.results.iter().map(|path| Page::read(path)).collect();
+    let goals = match &args.goals {
+        Some(path) => Scenario::read(path)?.goals,
+        None => Vec::new(),
+    };
+    let page = |path: &PathBuf| Ok(Page { goals: goals.clone(), ..Page::read(path)? });
+    let pages: Result<Vec<_>, Error> = args.results.iter().map(page).collect();
     for path in draw(&pages?, &args.out)? {
         eprintln!("{}", path.display());
     }

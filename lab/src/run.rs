@@ -23,6 +23,7 @@ use crate::size::Size;
 pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let mut scenario = Scenario::read(&args.scenario)?;
     scenario.keep_only(&args.only)?;
+    scenario.keep_direction(args.direction)?;
     let place = Place::find(args.lab.place)?;
     let tree = programs(args, &scenario)?;
     let out = result_path(args, place)?;
@@ -163,6 +164,7 @@ fn command(args: &RunArgs) -> String {
     if !args.only.is_empty() {
         words.push(format!("--only {}", args.only.join(",")));
     }
+    words.extend(args.direction.map(|direction| format!("--direction {}", direction.name())));
     words.join(" ")
 }
 
@@ -196,6 +198,10 @@ mod tests {
 
     fn command_of(scenario: &Path) -> String {
         let line = ["lab", "run", scenario.to_str().unwrap(), "--only", "iperf3"];
+        command_told(&line)
+    }
+
+    fn command_told(line: &[&str]) -> String {
         let Order::Run(args) = Cli::parse_from(line).command else { panic!("another command") };
         command(&args)
     }
@@ -207,6 +213,12 @@ mod tests {
         assert_eq!(command_of(&own), format!("{told} lab/scenarios/quick.toml --only iperf3"));
         let other = Path::new("/elsewhere/own.toml");
         assert_eq!(command_of(other), format!("{told} own.toml --only iperf3"));
+    }
+
+    #[test]
+    fn the_command_tells_the_direction() {
+        let told = command_told(&["lab", "run", "/elsewhere/own.toml", "--direction", "read"]);
+        assert!(told.ends_with("own.toml --direction read"), "{told}");
     }
 
     #[test]

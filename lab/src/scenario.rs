@@ -1,6 +1,7 @@
 //! Scenarios: what to measure, over which links, against which target; TOML that people write.
 
 mod check;
+mod goal;
 mod point;
 #[cfg(test)]
 mod tests;
@@ -8,12 +9,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::size::{Rate, Size};
 use crate::target::{Target, Unit};
 
+pub use goal::{Goal, Over, Reason, Start};
 pub use point::Point;
 
 /// A whole scenario.
@@ -39,6 +42,9 @@ pub struct Scenario {
     /// What to measure over each of them.
     #[serde(rename = "measure")]
     pub measures: Vec<Measure>,
+    /// What the figures must reach; a table of their drawing tells which do.
+    #[serde(default, rename = "goal")]
+    pub goals: Vec<Goal>,
 }
 
 fn default_limit() -> u64 {
@@ -92,7 +98,7 @@ impl Who {
 }
 
 /// Which way the bytes go.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// To the target.
@@ -209,6 +215,19 @@ impl Scenario {
         }
         if !names.is_empty() {
             self.measures.retain(|measure| names.iter().any(|name| name == measure.name()));
+        }
+        Ok(())
+    }
+
+    /// Leaves out what goes the other way, if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if nothing is left.
+    pub fn keep_direction(&mut self, direction: Option<Direction>) -> Result<(), Error> {
+        let Some(direction) = direction else { return Ok(()) };
+        self.measures.retain(|measure| measure.direction == direction);
+        if self.measures.is_empty() {
+            return Err(Error::Usage(format!("nothing of this is a {}", direction.name())));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use iscsi_lab::draw::{Page, draw};
 use iscsi_lab::error::Error;
 use iscsi_lab::result::{Figure, Link, Machine, Outcome, ResultFile};
+use iscsi_lab::scenario::Goal;
 use serde_json::json;
 
 fn result(figures: Vec<Figure>) -> ResultFile {
@@ -61,10 +62,15 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Draws one page and returns its files by name.
+/// Draws one page without goals and returns its files by name.
 fn drawn(name: &str, figures: Vec<Figure>) -> BTreeMap<String, String> {
+    drawn_with(name, figures, Vec::new())
+}
+
+/// Draws one page and returns its files by name.
+fn drawn_with(name: &str, figures: Vec<Figure>, goals: Vec<Goal>) -> BTreeMap<String, String> {
     let out = folder(name);
-    let pages = [Page { name: name.into(), result: result(figures) }];
+    let pages = [Page { name: name.into(), result: result(figures), goals }];
     let files = draw(&pages, &out).unwrap();
     let named = |path: &PathBuf| {
         (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap())
@@ -139,6 +145,52 @@ fn one_round_trip_time_is_drawn_by_loss() {
     }
 }
 
+/// The part of a page about goals: met, missed with and without a reason, not reached in time, and
+/// with nothing to compare with.
+#[test]
+fn figures_beside_their_goals() {
+    let ours = |link, goodput, steady, start| Figure {
+        steady_mbit_per_s: Some(steady),
+        start_seconds: Some(start),
+        ..figure("block-copy", link, Some(goodput))
+    };
+    let figures = vec![
+        figure("iperf3", (4.0, 0.0), Some(95.0)),
+        ours((4.0, 0.0), 95.0, 95.5, 0.3),
+        figure("iperf3", (100.0, 0.0), Some(90.0)),
+        ours((100.0, 0.0), 89.0, 95.4, 2.4),
+        with(ours((100.0, 0.0), 88.0, 92.0, 2.2), &[("direction", "read")]),
+        figure("block-copy", (100.0, 1.0), None),
+    ];
+    let goal = |value| serde_json::from_value::<Goal>(value).unwrap();
+    let goals = vec![
+        goal(json!({
+            "who": "block-copy", "over": { "loss": [0] }, "steady": 93,
+            "start": { "rtts": 20, "seconds": 0.3 }, "no_slower_than": "iperf3",
+            "reasons": [{ "over": { "direction": "read" }, "text": "The target | sends." }],
+        })),
+        goal(json!({ "who": "block-copy", "over": { "loss": [1] }, "steady": 80 })),
+    ];
+    let files = drawn_with("goals", figures, goals);
+    let page = &files["goals.md"];
+    let (_, part) = page.split_once("</details>\n\n").unwrap();
+    let (part, _) = part.split_once("\n## Writes").unwrap();
+    insta::assert_snapshot!(part, @r"
+    ## Goals
+
+    1 of 4 are met. Steady: Mbit/s from the fifth second on. Start: seconds beyond the bytes at the link's rate. Whole: goodput, Mbit/s, beside that of iperf3 over as many bytes.
+
+    | block-copy | Steady | Start | Whole | Goal |
+    |---|---:|---:|---:|---:|
+    | Writes over 100 Mbit/s, RTT 4 ms, no loss | 95.5 ≥ 93.0 | 0.30 ≤ 0.38 | 95.0 ≥ 95.0 | met |
+    | Writes over 100 Mbit/s, RTT 100 ms, no loss | 95.4 ≥ 93.0 | **2.40 &gt; 2.30** | **89.0 &lt; 90.0** | **falls short** |
+    | Reads over 100 Mbit/s, RTT 100 ms, no loss | **92.0 &lt; 93.0** | 2.20 ≤ 2.30 | - | **falls short**<sup>1</sup> |
+    | Writes over 100 Mbit/s, RTT 100 ms, 1 % loss | **none in 120 s** | - | - | **falls short** |
+
+    <sup>1</sup> The target \| sends.
+    ");
+}
+
 /// 100 Mbit/s by 40 ms are 500000 bytes, 488 KiB; by 0.3 ms far less than any buffer.
 #[test]
 fn variants_by_send_buffer() {
@@ -205,7 +257,7 @@ fn a_page_without_figures_is_its_head() {
 
 #[test]
 fn two_pages_of_one_name_write_nothing() {
-    let page = Page { name: "same".into(), result: result(Vec::new()) };
+    let page = Page { name: "same".into(), result: result(Vec::new()), goals: Vec::new() };
     let out = folder("same-name");
     let error = draw(&[page.clone(), page], &out).unwrap_err();
     assert_eq!(error.to_string(), "two result files are called same");
@@ -220,7 +272,7 @@ fn a_result_file_is_read_back_under_its_own_name() {
     let written = result(vec![figure("iperf3", (4.0, 0.0), Some(95.0))]);
     fs::write(&path, serde_json::to_vec(&written).unwrap()).unwrap();
     let page = Page::read(&path).unwrap();
-    assert_eq!(page, Page { name: "peers-1gbit".into(), result: written });
+    assert_eq!(page, Page { name: "peers-1gbit".into(), result: written, goals: Vec::new() });
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl Cell {
         self.complete == 0 && matches!(self.trouble, Some(Trouble::TimedOut(_)))
     }
 
+    /// Whether anyone tried to measure it.
+    pub(super) fn was_tried(&self) -> bool {
+        !matches!(self.trouble, Some(Trouble::Skipped(_)))
+    }
+
     /// What a table shows for one quantity.
     pub(super) fn text(&self, quantity: Quantity) -> String {
         match (&self.trouble, self.median(quantity)) {

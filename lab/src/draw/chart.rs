@@ -54,6 +54,8 @@ struct Label<'a> {
     name: &'a str,
     anchor: At,
     style: Style,
+    /// Whether it is a line's rather than that of a height to compare with.
+    is_line: bool,
 }
 
 impl Chart {
@@ -177,10 +179,12 @@ impl Chart {
             name,
             anchor: (frame.right, frame.y(*y)),
             style: Style::level(),
+            is_line: false,
         });
         let lines = self.lines.iter().enumerate().filter_map(|(index, line)| {
             let anchor = self.at(frame, index, *line.points.last()?);
-            Some(Label { name: &line.name, anchor, style: Style::line(index, line.bold) })
+            let style = Style::line(index, line.bold);
+            Some(Label { name: &line.name, anchor, style, is_line: true })
         });
         let labels: Vec<_> = levels.chain(lines).collect();
         let wanted: Vec<_> = labels.iter().map(|label| label.anchor.1).collect();
@@ -201,6 +205,10 @@ impl Label<'_> {
         let end = frame.right + 30.0;
         let bend = (frame.right + 8.0, self.anchor.1);
         svg.path(&[self.anchor, bend, (end - 6.0, y), (end, y)], false, &self.style.leader());
-        svg.text((end + 5.0, y + 4.5), self.name, self.style.name());
+        if self.is_line {
+            // Colours repeat where lines are many; with the mark no two are alike.
+            self.style.marker(svg, (end, y), 0.9);
+        }
+        svg.text((end + 8.0, y + 4.5), self.name, self.style.name());
     }
 }

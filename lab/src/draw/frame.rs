@@ -13,7 +13,7 @@ const SLOT: f64 = 56.0;
 /// How far a logarithmic scale stays from the edges, since its ends are no origin.
 const INSET: f64 = 22.0;
 /// From the plot to the names at its right.
-const LEADER: f64 = 35.0;
+const LEADER: f64 = 38.0;
 /// About as wide as a letter of a name, on average; widths differ by what fonts a viewer has.
 const LETTER: f64 = 7.3;
 

@@ -2,7 +2,7 @@
 
 use super::chart::Chart;
 use super::table::{Table, escape};
-use super::{Page, buffers, section, text};
+use super::{Page, buffers, goals, section, text};
 use crate::result::{Figure, ResultFile};
 
 /// Where the charts of a page come from.
@@ -51,7 +51,8 @@ pub(super) fn files(page: &Page) -> Vec<(String, String)> {
     let source = Source { name: page.name.clone(), caption: caption(result) };
     let (grid, others): (Vec<&Figure>, Vec<&Figure>) =
         result.figures.iter().partition(|figure| buffers::is_grid(figure));
-    let mut parts = section::parts(&others, &source);
+    let mut parts: Vec<_> = goals::part(&result.figures, &page.goals).into_iter().collect();
+    parts.extend(section::parts(&others, &source));
     parts.extend(buffers::parts(&grid, &source));
     let mut markdown = head(result);
     let mut charts = Vec::new();

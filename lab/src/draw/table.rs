@@ -30,9 +30,14 @@ impl Table {
     pub(super) fn cell(&mut self, cell: Option<&Cell>, quantity: Quantity) -> String {
         let Some(cell) = cell else { return "-".into() };
         match cell.note() {
-            Some(note) => format!("{}<sup>{}</sup>", cell.text(quantity), self.note(note)),
+            Some(note) => self.noted(&cell.text(quantity), note),
             None => cell.text(quantity),
         }
+    }
+
+    /// A text with the number of its note.
+    pub(super) fn noted(&mut self, text: &str, note: String) -> String {
+        format!("{text}<sup>{}</sup>", self.note(note))
     }
 
     /// The number of a note, which is written once however often it is needed.

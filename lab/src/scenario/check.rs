@@ -19,6 +19,10 @@ impl Scenario {
                 format!("[[measure]] number {} ({}): {reason}", index + 1, measure.name())
             })?;
         }
+        for (index, goal) in self.goals.iter().enumerate() {
+            goal.check(self)
+                .map_err(|reason| format!("[[goal]] number {}: {reason}", index + 1))?;
+        }
         Ok(())
     }
 

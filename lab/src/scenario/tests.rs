@@ -37,6 +37,21 @@ who = "iperf3"
 bytes = "48M"
 repeat = 2
 limit = 10
+
+[[measure]]
+who = "block-copy"
+direction = "read"
+
+[[goal]]
+who = "block-copy"
+over = { direction = "write", rtt_ms = [100], rate = ["100mbit"], loss = [0.1] }
+steady = 88
+start = { rtts = 20, seconds = 0.3 }
+no_slower_than = "iperf3"
+
+[[goal.reasons]]
+over = { loss = [0.1] }
+text = "the queue is short"
 "#;
 
 fn whole() -> Scenario {
@@ -65,7 +80,7 @@ fn all_links_are_combined() {
 #[test]
 fn all_values_are_combined_and_told() {
     let points = whole().points();
-    let of_first_link: Vec<_> = points.iter().take(6).collect();
+    let of_first_link: Vec<_> = points.iter().take(7).collect();
     let args: Vec<_> = of_first_link[..4].iter().map(|p| p.measure.args.join(" ")).collect();
     assert_eq!(
         args,
@@ -80,6 +95,7 @@ fn all_values_are_combined_and_told() {
     assert_eq!((told["sessions"].as_str(), told["nodelay"].as_str()), ("8", "on"));
     assert_eq!((told["variant"].as_str(), told["direction"].as_str()), ("both", "write"));
     assert_eq!(of_first_link[5].parameters["repetition"], "2");
+    assert_eq!(of_first_link[6].parameters["direction"], "read");
 }
 
 #[test]
@@ -148,10 +164,47 @@ fn links_without_sense_are_refused() {
 fn a_scenario_can_be_narrowed_to_some() {
     let mut scenario = whole();
     scenario.keep_only(&[]).unwrap();
-    assert_eq!(scenario.measures.len(), 2);
+    assert_eq!(scenario.measures.len(), 3);
     assert!(matches!(scenario.keep_only(&["fio".to_owned()]), Err(Error::Usage(_))));
     scenario.keep_only(&["iperf3".to_owned()]).unwrap();
     assert_eq!(scenario.points().len(), 18);
+}
+
+#[test]
+fn a_scenario_can_be_narrowed_to_one_direction() {
+    let mut scenario = whole();
+    scenario.keep_direction(None).unwrap();
+    assert_eq!(scenario.measures.len(), 3);
+    scenario.keep_direction(Some(Direction::Read)).unwrap();
+    assert_eq!(scenario.points().len(), 9);
+    let error = scenario.keep_direction(Some(Direction::Write)).unwrap_err();
+    assert_eq!(error.to_string(), "nothing of this is a write");
+}
+
+#[test]
+fn a_goal_is_read_with_its_reasons() {
+    let goal = whole().goals.remove(0);
+    let link = Link { rtt_ms: 100.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.1 };
+    assert!(goal.over.holds(&link, "write") && !goal.over.holds(&link, "read"));
+    assert_eq!(goal.steady, Some(88.0));
+    assert_eq!(goal.start, Some(Start { rtts: 20.0, seconds: 0.3 }));
+    assert_eq!(goal.no_slower_than.as_deref(), Some("iperf3"));
+    assert_eq!(goal.reason(&link, "write"), Some("the queue is short"));
+}
+
+#[test]
+fn goals_without_sense_are_refused() {
+    for (goal, reason) in [
+        ("who = \"fio\"\nsteady = 1", "called `fio`"),
+        ("who = \"iperf3\"\nno_slower_than = \"fio\"", "called `fio`"),
+        ("who = \"iperf3\"", "`no_slower_than`"),
+        ("who = \"iperf3\"\nsteady = 0", "`steady` wants"),
+        ("who = \"iperf3\"\nsteady = inf", "`steady` wants"),
+        ("who = \"iperf3\"\nstart = { rtts = -1, seconds = 0 }", "`start` wants"),
+    ] {
+        let error = Scenario::parse(&format!("{WHOLE}\n[[goal]]\n{goal}\n")).unwrap_err();
+        assert!(error.starts_with("[[goal]] number 2: ") && error.contains(reason), "{error}");
+    }
 }
 
 #[test]

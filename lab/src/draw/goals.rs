@@ -1,0 +1,312 @@
+//! Figures beside the goals they are to reach.
+
+use super::cell::{Cell, Quantity};
+use super::group::{direction, group, parameters_but};
+use super::names::{self, Key};
+use super::page::Part;
+use super::table::Table;
+use super::text;
+use crate::result::{Figure, Link};
+use crate::scenario::Goal;
+
+/// Figures of the same bytes may differ by this share: some programs count what arrived.
+const SAME_BYTES: f64 = 0.01;
+
+/// One series of figures over one link, and the goal it is to reach.
+#[derive(Debug)]
+struct Row<'a> {
+    goal: &'a Goal,
+    key: Key,
+    link: &'a Link,
+    direction: &'a str,
+    bytes: u64,
+    cell: Cell,
+}
+
+/// What became of a goal, or of a part of it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Verdict {
+    Met,
+    /// There is nothing to judge by.
+    Unknown,
+    Short,
+}
+
+/// A part of a goal, judged.
+#[derive(Debug, PartialEq)]
+struct Judged {
+    verdict: Verdict,
+    text: String,
+}
+
+/// A part of a goal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Aim {
+    Steady,
+    Start,
+    Whole,
+}
+
+/// Which side of its goal a figure has to be on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Side {
+    AtLeast,
+    AtMost,
+}
+
+/// The part of a page about goals; `None` where no figure has one.
+pub(super) fn part(figures: &[Figure], goals: &[Goal]) -> Option<Part> {
+    let figures: Vec<_> = figures.iter().collect();
+    let rows: Vec<_> = goals.iter().flat_map(|goal| rows(goal, &figures)).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let aims = [Aim::Steady, Aim::Start, Aim::Whole];
+    let aims: Vec<_> =
+        aims.into_iter().filter(|aim| rows.iter().any(|row| row.has(*aim))).collect();
+    let verdicts = rows.iter().map(|row| row.verdict(&figures));
+    let met = verdicts.filter(|verdict| *verdict == Verdict::Met).count();
+    let mut part = Part::new("Goals");
+    part.paragraph(&format!("{met} of {} are met. {}", rows.len(), explanation(&aims, &rows)));
+    part.table(&table(&rows, &aims, &figures));
+    Some(part)
+}
+
+/// One row for each series and link that the goal is for.
+fn rows<'a>(goal: &'a Goal, figures: &[&'a Figure]) -> Vec<Row<'a>> {
+    let own = figures.iter().copied().filter(|figure| {
+        figure.who == goal.who && goal.over.holds(&figure.link, direction(figure))
+    });
+    let own: Vec<_> = own.collect();
+    let series = group(&own, |figure| (key(figure), direction(figure), &figure.link));
+    let rows = series.into_iter().filter_map(|((key, direction, link), own)| {
+        let bytes = own.first()?.bytes;
+        Some(Row { goal, key, link, direction, bytes, cell: Cell::of(&own)? })
+    });
+    rows.collect()
+}
+
+fn key(figure: &Figure) -> Key {
+    (figure.who.clone(), parameters_but(figure, &["direction"]))
+}
+
+/// What the columns hold.
+fn explanation(aims: &[Aim], rows: &[Row<'_>]) -> String {
+    let others = rows.iter().filter_map(|row| row.goal.no_slower_than.as_deref());
+    let others: Vec<_> = others.collect();
+    let others: Vec<_> = group(&others, |who| who).into_iter().map(|(who, _)| who).collect();
+    let words = aims.iter().map(|aim| match aim {
+        Aim::Steady => "Steady: Mbit/s from the fifth second on.".to_owned(),
+        Aim::Start => "Start: seconds beyond the bytes at the link's rate.".to_owned(),
+        Aim::Whole => {
+            format!(
+                "Whole: goodput, Mbit/s, beside that of {} over as many bytes.",
+                others.join(", ")
+            )
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn table(rows: &[Row<'_>], aims: &[Aim], figures: &[&Figure]) -> Table {
+    let all: Vec<_> = rows.iter().map(|row| &row.key).collect();
+    let keys: Vec<_> = group(&all, |key| key).into_iter().map(|(key, _)| key.clone()).collect();
+    let series = names::names(&keys);
+    let corner = if let [only] = series.as_slice() { only } else { "" };
+    let columns = aims.iter().map(|aim| aim.column()).chain(["Goal"]).map(String::from).collect();
+    let mut table = Table::new(corner, columns);
+    for row in rows {
+        let of = keys.iter().zip(&series).find(|(key, _)| keys.len() > 1 && **key == row.key);
+        let of = of.map(|(_, name)| format!("{name}: ")).unwrap_or_default();
+        let verdict = row.told(row.verdict(figures), &mut table);
+        let cells = aims.iter().map(|aim| row.judge(*aim, figures).written());
+        let cells = cells.chain([verdict]).collect();
+        table.row(&format!("{of}{}", row.link_words()), false, cells);
+    }
+    table
+}
+
+impl Aim {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Steady => "Steady",
+            Self::Start => "Start",
+            Self::Whole => "Whole",
+        }
+    }
+}
+
+impl Row<'_> {
+    fn has(&self, aim: Aim) -> bool {
+        match aim {
+            Aim::Steady => self.goal.steady.is_some(),
+            Aim::Start => self.goal.start.is_some(),
+            Aim::Whole => self.goal.no_slower_than.is_some(),
+        }
+    }
+
+    fn link_words(&self) -> String {
+        let flow = names::flow(self.direction, self.link.rate_mbit_per_s);
+        let rtt = text::plain(self.link.rtt_ms);
+        format!("{flow}, RTT {rtt} ms, {}", names::loss(self.link.loss_percent))
+    }
+
+    /// The worst of all its parts.
+    fn verdict(&self, figures: &[&Figure]) -> Verdict {
+        let aims = [Aim::Steady, Aim::Start, Aim::Whole].into_iter();
+        let verdicts =
+            aims.filter(|aim| self.has(*aim)).map(|aim| self.judge(aim, figures).verdict);
+        verdicts.max().unwrap_or(Verdict::Unknown)
+    }
+
+    fn judge(&self, aim: Aim, figures: &[&Figure]) -> Judged {
+        let goal = self.goal;
+        let judged = match aim {
+            Aim::Steady => goal
+                .steady
+                .map(|rate| self.compare(Quantity::Steady, Side::AtLeast, text::rate(rate))),
+            Aim::Start => goal.start.map(|start| {
+                self.compare(Quantity::Start, Side::AtMost, text::seconds(start.over(self.link)))
+            }),
+            Aim::Whole => goal.no_slower_than.as_deref().map(|who| self.beside(who, figures)),
+        };
+        judged.unwrap_or_else(Judged::nothing)
+    }
+
+    /// Its goodput beside another's.
+    fn beside(&self, who: &str, figures: &[&Figure]) -> Judged {
+        match self.other(who, figures).and_then(|cell| cell.goodput) {
+            Some(rate) => self.compare(Quantity::Goodput, Side::AtLeast, text::rate(rate)),
+            None => Judged::nothing(),
+        }
+    }
+
+    /// What the other came to over the same link, the same way, with as many bytes.
+    fn other(&self, who: &str, figures: &[&Figure]) -> Option<Cell> {
+        let bytes = self.bytes as f64;
+        let same = figures.iter().copied().filter(|figure| {
+            figure.who == who
+                && figure.link == *self.link
+                && direction(figure) == self.direction
+                && (figure.bytes as f64 - bytes).abs() <= bytes * SAME_BYTES
+        });
+        let same: Vec<_> = same.collect();
+        // Of several series the first: the plainest comes first in a scenario.
+        Cell::of(&group(&same, key).first()?.1)
+    }
+
+    /// Judges a figure as it is written, so that nobody has to wonder about digits he does not see.
+    fn compare(&self, quantity: Quantity, side: Side, goal: String) -> Judged {
+        let written = self.cell.text(quantity);
+        let (Ok(figure), Ok(bound)) = (written.parse::<f64>(), goal.parse::<f64>()) else {
+            let short = self.cell.complete == 0 && self.cell.was_tried();
+            let verdict = if short { Verdict::Short } else { Verdict::Unknown };
+            return Judged { verdict, text: written };
+        };
+        let (met, sign) = match side {
+            Side::AtLeast if figure >= bound => (true, "≥"),
+            Side::AtLeast => (false, "&lt;"),
+            Side::AtMost if figure <= bound => (true, "≤"),
+            Side::AtMost => (false, "&gt;"),
+        };
+        let verdict = if met { Verdict::Met } else { Verdict::Short };
+        Judged { verdict, text: format!("{written} {sign} {goal}") }
+    }
+
+    /// The verdict, with the reason if the goal is not met.
+    fn told(&self, verdict: Verdict, table: &mut Table) -> String {
+        let (words, reason) = match verdict {
+            Verdict::Met => return "met".into(),
+            Verdict::Unknown => ("unknown", None),
+            Verdict::Short => ("**falls short**", self.goal.reason(self.link, self.direction)),
+        };
+        match reason.map(String::from).or_else(|| self.cell.note()) {
+            Some(note) => table.noted(words, note),
+            None => words.into(),
+        }
+    }
+}
+
+impl Judged {
+    fn nothing() -> Self {
+        Self { verdict: Verdict::Unknown, text: "-".into() }
+    }
+
+    fn written(self) -> String {
+        match self.verdict {
+            Verdict::Met | Verdict::Unknown => self.text,
+            Verdict::Short => format!("**{}**", self.text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{figure, outcome};
+    use super::*;
+    use crate::result::Outcome;
+
+    fn goal(text: &str) -> Goal {
+        toml::from_str(&format!("who = 'block-copy'\n{text}")).unwrap()
+    }
+
+    fn verdicts(text: &str, figures: &[Figure]) -> Vec<Verdict> {
+        let figures: Vec<_> = figures.iter().collect();
+        rows(&goal(text), &figures).iter().map(|row| row.verdict(&figures)).collect()
+    }
+
+    fn ours(rtt_ms: f64, goodput: f64, steady: f64, start: f64) -> Figure {
+        Figure {
+            steady_mbit_per_s: Some(steady),
+            start_seconds: Some(start),
+            ..figure("block-copy", rtt_ms, goodput)
+        }
+    }
+
+    #[test]
+    fn a_figure_is_judged_as_it_is_written() {
+        let both = [ours(4.0, 90.0, 92.96, 0.4), ours(40.0, 90.0, 92.94, 0.4)];
+        assert_eq!(verdicts("steady = 93", &both), [Verdict::Met, Verdict::Short]);
+    }
+
+    #[test]
+    fn the_start_may_grow_with_the_round_trip_time() {
+        let both = [ours(4.0, 90.0, 93.0, 1.2), ours(100.0, 90.0, 93.0, 1.2)];
+        let allowed = "start = { rtts = 10, seconds = 0.3 }";
+        assert_eq!(verdicts(allowed, &both), [Verdict::Short, Verdict::Met]);
+    }
+
+    #[test]
+    fn the_whole_stands_beside_another_of_as_many_bytes() {
+        let link = |bytes, rate| Figure { bytes, ..figure("iperf3", 4.0, rate) };
+        let ours = ours(4.0, 90.0, 93.0, 0.1);
+        let nearly = ours.bytes - ours.bytes / 200;
+        let beside = |other: Figure| verdicts("no_slower_than = 'iperf3'", &[ours.clone(), other]);
+        assert_eq!(beside(link(nearly, 89.9)), [Verdict::Met]);
+        assert_eq!(beside(link(nearly, 90.1)), [Verdict::Short]);
+        assert_eq!(beside(link(ours.bytes / 2, 90.1)), [Verdict::Unknown]);
+    }
+
+    #[test]
+    fn the_worst_part_decides() {
+        let all = "steady = 90\nno_slower_than = 'iperf3'";
+        assert_eq!(verdicts(all, &[ours(4.0, 90.0, 93.0, 0.1)]), [Verdict::Unknown]);
+        assert_eq!(verdicts(all, &[ours(4.0, 90.0, 80.0, 0.1)]), [Verdict::Short]);
+    }
+
+    #[test]
+    fn no_end_falls_short_and_no_try_is_unknown() {
+        let ended = |how| [outcome("block-copy", 4.0, how)];
+        assert_eq!(verdicts("steady = 1", &ended(Outcome::TimedOut)), [Verdict::Short]);
+        assert_eq!(verdicts("steady = 1", &ended(Outcome::Failed("x".into()))), [Verdict::Short]);
+        let skipped = ended(Outcome::Skipped("x".into()));
+        assert_eq!(verdicts("steady = 1", &skipped), [Verdict::Unknown]);
+        assert_eq!(verdicts("steady = 1", &[figure("block-copy", 4.0, 9.0)]), [Verdict::Unknown]);
+    }
+
+    #[test]
+    fn others_have_no_part_in_it() {
+        assert!(verdicts("steady = 1", &[figure("iperf3", 4.0, 95.0)]).is_empty());
+        assert!(part(&[figure("iperf3", 4.0, 95.0)], &[goal("steady = 1")]).is_none());
+    }
+}
