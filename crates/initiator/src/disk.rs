@@ -172,8 +172,9 @@ impl Disk {
     /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within
     /// what the options allow to be under way.
     pub fn queue_depth(&self, io_size: usize) -> usize {
-        let plans = self.sessions().into_iter().filter_map(|session| session.plan());
-        let depth: u32 = plans.map(|plan| plan.queue_depth_for(io_size as u64).value).sum();
+        let open = self.paths.open();
+        let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth_for(io_size));
+        let depth: u32 = depths.sum();
         self.unit.session().most_of(io_size).min(depth as usize).max(1)
     }
 

@@ -235,6 +235,11 @@ impl Session {
         self.shared.facts().map(|facts| facts.plan.clone())
     }
 
+    /// How many requests of so many bytes the plan wants under way.
+    pub(crate) fn depth_for(&self, io_size: usize) -> Option<u32> {
+        self.shared.facts().map(|facts| facts.plan.depth_for(io_size as u64))
+    }
+
     /// What the connection does now: two readings tell what held the session back between them.
     ///
     /// # Errors

@@ -14,8 +14,9 @@ use crate::error::Error;
 
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
-/// Requests under way in one direction.
-const WINDOW: usize = 16;
+/// Requests under way in one direction: as many as the tuner wants, and never fewer or more.
+const LEAST_WINDOW: usize = 16;
+const MOST_WINDOW: usize = 256;
 
 type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
@@ -115,7 +116,8 @@ impl ReadAhead {
     }
 
     fn extend(&mut self, disk: &Disk) {
-        while self.requests.len() < WINDOW && self.next < disk.capacity() {
+        let window = window(disk);
+        while self.requests.len() < window && self.next < disk.capacity() {
             let len = to_boundary(self.next).min(disk.capacity() - self.next);
             let (disk, offset) = (disk.clone(), self.next);
             let count = usize::try_from(len).unwrap_or(CHUNK);
@@ -196,6 +198,11 @@ impl WriteBehind {
     }
 }
 
+/// How many requests fill the link.
+fn window(disk: &Disk) -> usize {
+    disk.queue_depth(CHUNK).clamp(LEAST_WINDOW, MOST_WINDOW)
+}
+
 /// Bytes from here to the next multiple of a chunk; never 0.
 const fn to_boundary(position: u64) -> u64 {
     CHUNK as u64 - position % CHUNK as u64
@@ -227,7 +234,7 @@ impl AsyncWrite for DiskStream {
         let this = &mut *self;
         this.ahead.clear();
         this.flush = None;
-        ready!(this.behind.poll_below(WINDOW, context))?;
+        ready!(this.behind.poll_below(window(&this.disk), context))?;
         let capacity = this.disk.capacity();
         let left = usize::try_from(capacity.saturating_sub(this.position)).unwrap_or(usize::MAX);
         if left == 0 && !bytes.is_empty() {

@@ -244,6 +244,7 @@ fn rate_between(since: &FlowReading, now: &FlowReading) -> Option<Bandwidth> {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 mod tests {
     use super::*;
 

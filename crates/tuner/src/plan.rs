@@ -83,10 +83,14 @@ pub struct Plan {
     /// How many bytes each connection should have on the link: what the link holds, as far as one
     /// connection reaches.
     pub in_flight: u64,
-    /// Bytes of one transfer.
+    /// Bytes of one write, or of a transfer that is read and written.
     pub io_size: Choice<u64>,
-    /// Transfers under way on each connection.
+    /// Writes under way on each connection.
     pub queue_depth: Choice<u32>,
+    /// Bytes of one read, where nothing is written.
+    pub read_size: Choice<u64>,
+    /// Reads under way on each connection.
+    pub read_depth: Choice<u32>,
     /// What to propose to the peer.
     pub offer: Choice<Offer>,
 }
@@ -126,7 +130,15 @@ pub struct Row {
 }
 
 impl Plan {
-    /// The queue for transfers of another size than the plan's.
+    /// How many transfers of another size than the plan's should be under way; this many of either
+    /// kind are enough.
+    #[must_use]
+    pub fn depth_for(&self, io_size: u64) -> u32 {
+        let shape = self.terms.shape_of(io_size, self.in_flight, self.link.is_local());
+        u32::try_from(shape.depth).unwrap_or(u32::MAX)
+    }
+
+    /// The same for writes, with its reason.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
         let shape = self.terms.shape_of(io_size, self.in_flight, self.link.is_local());
@@ -168,6 +180,8 @@ impl Plan {
             row("connections", &self.connections, u32::to_string),
             row("I/O size", &self.io_size, |bytes| Size(*bytes).to_string()),
             row("queue depth", &self.queue_depth, u32::to_string),
+            row("read size", &self.read_size, |bytes| Size(*bytes).to_string()),
+            row("read depth", &self.read_depth, u32::to_string),
             row("offer", &self.offer, Offer::to_string),
         ]
     }

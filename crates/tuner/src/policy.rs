@@ -45,6 +45,7 @@ pub(crate) fn decide(measurement: &Measurement, limits: &Limits, tuning: &Tuning
     let terms = measurement.terms.unwrap_or_default();
     let in_flight = facts.in_flight(&decision, measurement);
     let shape = terms.shape_for(in_flight, link.is_local());
+    let reads = terms.read_shape_for(in_flight, link.is_local());
     let Decision { send_buffer, receive_buffer, no_delay, sends, cork, not_sent_low_water } =
         decision;
     let congestion_control = congestion::choose(&link, limits, tuning);
@@ -66,6 +67,8 @@ pub(crate) fn decide(measurement: &Measurement, limits: &Limits, tuning: &Tuning
         congestion_control,
         io_size: io_size(&link, &shape),
         queue_depth: queue_depth(&terms, &shape),
+        read_size: Choice::new(reads.io_size, "one round trip, whatever its length"),
+        read_depth: queue_depth(&terms, &reads),
         terms,
         in_flight,
         offer: offer(),

@@ -39,6 +39,8 @@ pub(crate) struct Shape {
 /// Short ones keep the last round trips short, long ones are fewer commands: below 256 KiB these cost
 /// more than they gain.
 const SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+/// A read takes one round trip whatever its length, so it may be long enough to be worth a command.
+const READ_SIZES: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// Where round trips cost nothing.
 const LOCAL: u64 = 1 << 20;
 /// As much is under way even on the shortest link, so that neither end waits for the other.
@@ -82,10 +84,20 @@ impl Terms {
     /// The shortest writes that fill the link within the command window; if none do, those that
     /// fill it most.
     pub(crate) fn shape_for(&self, in_flight: u64, is_local: bool) -> Shape {
+        self.shape_among(&SIZES, in_flight, is_local)
+    }
+
+    /// The same for reads: the peer sends all that a command asks for, in one round trip.
+    pub(crate) fn read_shape_for(&self, in_flight: u64, is_local: bool) -> Shape {
+        let terms = Self { unsolicited: u64::MAX, ..*self };
+        terms.shape_among(&READ_SIZES, in_flight, is_local)
+    }
+
+    fn shape_among(&self, sizes: &[u64], in_flight: u64, is_local: bool) -> Shape {
         if is_local {
             return self.shape_of(LOCAL, in_flight, true);
         }
-        let shapes = SIZES.map(|io_size| self.shape_of(io_size, in_flight, false));
+        let shapes = sizes.iter().map(|io_size| self.shape_of(*io_size, in_flight, false));
         let enough = |shape: &&Shape| {
             shape.depth * shape.io_size >= self.under_way(shape.io_size, in_flight, false)
         };
@@ -93,8 +105,10 @@ impl Terms {
             // Of equals the shorter.
             (shape.depth * shape.io_size / shape.round_trips, u64::MAX - shape.io_size)
         };
-        let chosen = shapes.iter().find(enough).or_else(|| shapes.iter().max_by_key(most));
-        chosen.copied().unwrap_or_else(|| self.shape_of(LOCAL, in_flight, false))
+        let chosen = shapes.clone().find(|shape| enough(&shape));
+        chosen
+            .or_else(|| shapes.max_by_key(|shape| most(&shape)))
+            .unwrap_or_else(|| self.shape_of(LOCAL, in_flight, false))
     }
 }
 
@@ -106,7 +120,7 @@ impl Shape {
 
     pub(crate) fn describe(&self) -> String {
         match self.round_trips {
-            1 => format!("{} under way, one round trip a write", Size(self.depth * self.io_size)),
+            1 => format!("{} under way, one round trip each", Size(self.depth * self.io_size)),
             trips => {
                 format!(
                     "{} under way, {trips} round trips a write",
