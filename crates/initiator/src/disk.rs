@@ -303,7 +303,7 @@ impl Disk {
         extent: &Arc<Extent>,
     ) -> Result<(), Error> {
         let mut lba = self.lba(offset);
-        let parts = pages::split(data, self.max_transfer).into_iter().map(|part| {
+        let parts = pages::split(data, self.longest_write()).into_iter().map(|part| {
             let at = lba;
             lba += self.lba(part.len() as u64);
             async move {
@@ -312,6 +312,12 @@ impl Disk {
             }
         });
         try_join_all(parts).await.map(drop)
+    }
+
+    /// Over many slow sessions a write is shared out, so that none keeps it for long.
+    fn longest_write(&self) -> usize {
+        let grain = usize::try_from(self.paths.grain()).unwrap_or(usize::MAX);
+        self.profile.longest_transfer(grain).min(self.max_transfer)
     }
 
     /// The bytes of a range within one block, which begins at `block`.

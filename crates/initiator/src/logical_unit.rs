@@ -18,10 +18,12 @@ use crate::profile::Profile;
 use crate::retry::{Patience, Verdict, outcome, sense_of};
 use crate::session::Session;
 use crate::transfer::{Expected, Transfer};
-use crate::unit_state::UnitState;
+use crate::unit_state::{Kept, UnitState};
 
 /// Additional sense code of every report of a power-on or reset (SPC-4).
 const RESET: u8 = 0x29;
+/// Its qualifier where only the session was lost, not what the unit holds.
+const NEXUS_LOSS: u8 = 0x07;
 
 /// A logical unit of the session's target: any command may be sent, and the common ones have
 /// methods. Addresses and lengths are in logical blocks.
@@ -220,7 +222,12 @@ impl LogicalUnit {
             }
             result => drop(result?),
         }
-        if flush.ended() { Ok(()) } else { Err(Error::UnflushedWritesLost) }
+        match flush.ended() {
+            Kept::Yes => Ok(()),
+            // What is not cached is on the medium.
+            Kept::Unknown if profile.write_cache == Some(false) => Ok(()),
+            Kept::No | Kept::Unknown => Err(Error::UnflushedWritesLost),
+        }
     }
 
     /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
@@ -308,7 +315,7 @@ impl LogicalUnit {
             return;
         };
         tracing::debug!(lun = %self.lun, %sense, "the unit has something to tell");
-        if sense.additional.asc == RESET {
+        if sense.additional.asc == RESET && sense.additional.ascq != NEXUS_LOSS {
             self.state.unflushed.reset();
         }
     }

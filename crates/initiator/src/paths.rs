@@ -8,8 +8,8 @@
 //! ```
 //! A request takes a path when its turn comes and a path has room, not when it is made. All that
 //! comes this way may be carried out twice without harm, so what was under way on a session that
-//! ends goes to the others; and a request that is stuck on one is sent over another as well, the
-//! first answer counts.
+//! ends goes to the others; and a request that is late on one is sent over another as well when
+//! that has nothing else to do, or when it is stuck: the first answer counts.
 
 mod identity;
 mod keeper;
@@ -30,7 +30,6 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::error::Error;
-use crate::join::try_join_all;
 use crate::transfer::Transfer;
 
 pub(crate) use identity::Identity;
@@ -245,28 +244,24 @@ impl<C: Carrier> Paths<C> {
         }
     }
 
-    /// Sends a transfer over its path, and if it is stuck there, over another one as well.
+    /// Sends a transfer over its path, and if it is late there, over another one as well.
     async fn attempt(
         &self,
         grant: Grant<C>,
         transfer: Transfer,
     ) -> Result<C::Answer, (PathId, Error)> {
         let path = grant.path;
-        let Some(patience) = grant.patience() else {
+        if self.is_alone() {
             return grant.carry(transfer).await.map_err(|error| (path, error));
-        };
+        }
         let spare = transfer.again();
         let mut first: Attempt<C::Answer> = Box::pin(grant.carry(transfer));
-        let second = async {
-            sleep(patience).await;
-            self.grant(spare.len(), Some(path)).await
-        };
         let second = tokio::select! {
             result = &mut first => return result.map_err(|error| (path, error)),
-            second = second => second,
+            second = self.second_grant(path, spare.len()) => second,
         };
         let Ok(second) = second else { return first.await.map_err(|error| (path, error)) };
-        tracing::debug!(?path, other = ?second.path, "a request is stuck, and sent over another path");
+        tracing::debug!(?path, other = ?second.path, "a request is late, and sent over another path");
         let other = second.path;
         let mut second: Attempt<C::Answer> = Box::pin(second.carry(spare));
         let (result, loser, of) = tokio::select! {
@@ -286,6 +281,37 @@ impl<C: Carrier> Paths<C> {
                 result.map_err(|error| (of, error))
             }
         }
+    }
+
+    /// Waits until a request that is under way on a path is late and another path has nothing to do,
+    /// or until it is stuck and another path has room.
+    async fn second_grant(&self, path: PathId, len: usize) -> Result<Grant<C>, Error> {
+        let (late, stuck) = {
+            let state = self.0.lock();
+            (state.schedule.late_after(path), state.schedule.stuck_after(path))
+        };
+        let since = Instant::now();
+        while since.elapsed() < stuck {
+            sleep(late).await;
+            let mut state = self.0.lock();
+            if state.waiting.is_empty()
+                && let Some(idle) = state.schedule.idle(path)
+                && let Some(grant) = self.take(&mut state, idle, len as u64)
+            {
+                return Ok(grant);
+            }
+        }
+        self.grant(len, Some(path)).await
+    }
+
+    /// Whether there is no other path that a request could go over.
+    fn is_alone(&self) -> bool {
+        self.0.lock().paths.len() < 2
+    }
+
+    /// How long a request had better be, bytes.
+    pub(crate) fn grain(&self) -> u64 {
+        self.0.lock().schedule.grain()
     }
 
     /// Waits for a path with room.
@@ -310,6 +336,10 @@ impl<C: Carrier> Paths<C> {
 
     fn grant_now(&self, state: &mut State<C>, len: u64, avoid: Option<PathId>) -> Option<Grant<C>> {
         let id = state.schedule.pick(len, avoid)?;
+        self.take(state, id, len)
+    }
+
+    fn take(&self, state: &mut State<C>, id: PathId, len: u64) -> Option<Grant<C>> {
         let carrier = state.paths.iter().find(|(path, _)| *path == id)?.1.clone();
         let is_crowded = !state.waiting.is_empty();
         let ticket = state.schedule.begin(id, len, is_crowded, now())?;
@@ -368,30 +398,28 @@ impl<C: Carrier> Paths<C> {
 }
 
 impl Paths<Path> {
-    /// Flushes what was written, over each session that has written since its last flush: a reset
-    /// that has emptied the unit's cache is reported to each of them. At least one is asked.
+    /// Flushes what was written over all sessions: one of them does it for all, the least busy of
+    /// those that would be told of a reset since the oldest write.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         loop {
-            let open = self.open();
-            let wrote = |path: &&(PathId, Path)| path.1.unit.state().unflushed.is_any();
-            let mut units: Vec<_> = open.iter().filter(wrote).collect();
-            if units.is_empty() {
-                units.extend(open.first());
-            }
-            if units.is_empty() {
-                // None is left, or none yet: this waits, or says why.
+            // Without a path this waits for the next, or says why there is none.
+            let Some((id, path)) = self.witness() else {
                 drop(self.grant(0, None).await?);
                 continue;
-            }
-            let flushes = units.into_iter().cloned().map(|(id, path)| async move {
-                path.unit.flush().await.map_err(|error| (id, error))
-            });
-            match try_join_all(flushes).await {
-                Err((id, error)) if error.is_of_session() => self.lose(id, error)?,
-                Err((_, error)) => return Err(error),
-                Ok(_) => return Ok(()),
+            };
+            match path.unit.flush().await {
+                Err(error) if error.is_of_session() => self.lose(id, error)?,
+                result => return result,
             }
         }
+    }
+
+    fn witness(&self) -> Option<(PathId, Path)> {
+        let state = self.0.lock();
+        let rank = |(id, path): &&(PathId, Path)| {
+            (!path.unit.state().unflushed.is_witness(), state.schedule.under_way(*id))
+        };
+        state.paths.iter().min_by_key(rank).cloned()
     }
 }
 
@@ -402,13 +430,6 @@ impl<C: Carrier> Shared<C> {
 }
 
 impl<C: Carrier> Grant<C> {
-    /// When the request counts as stuck; `None` if there is nowhere else to send it.
-    fn patience(&self) -> Option<Duration> {
-        let state = self.paths.0.lock();
-        let ticket = self.ticket.as_ref().filter(|_| state.paths.len() > 1)?;
-        Some(state.schedule.stuck_after(ticket))
-    }
-
     async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Error> {
         let len = transfer.len() as u64;
         let result = self.carrier.clone().carry(transfer).await;

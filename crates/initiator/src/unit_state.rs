@@ -1,7 +1,7 @@
 //! What all handles of one logical unit know together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
@@ -30,51 +30,70 @@ impl UnitState {
 
 /// Whether the unit may have lost writes that it had acknowledged: it keeps them in a volatile
 /// cache until a flush, and a reset empties that.
+///
+/// Every session with the unit is told of every reset, at its next command. So one session can
+/// vouch for the writes of all, if it stood before the oldest of them.
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
-    /// Resets that the unit has reported (UNIT ATTENTION, additional sense code 29h).
-    resets: AtomicU64,
-    /// How many of them had been reported when the oldest unflushed write ended.
-    oldest: Mutex<Option<u64>>,
+    writes: Arc<Writes>,
+    /// Resets that the unit has reported to this session (UNIT ATTENTION), and those before it.
+    heard: AtomicU64,
+    /// How many sessions had joined before this one.
+    joined: u64,
+}
+
+/// What all sessions of a disk have written.
+#[derive(Debug, Default)]
+struct Writes {
+    /// The resets that any session has heard of.
+    known: AtomicU64,
+    /// Sessions that have joined the first one.
+    joins: AtomicU64,
+    oldest: Mutex<Option<Mark>>,
+}
+
+/// When the oldest unflushed write ended.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    known: u64,
+    joins: u64,
 }
 
 impl Unflushed {
     pub(crate) fn reset(&self) {
-        self.resets.fetch_add(1, Ordering::Relaxed);
+        let heard = self.heard.fetch_add(1, Ordering::Relaxed) + 1;
+        self.writes.known.fetch_max(heard, Ordering::Relaxed);
     }
 
     pub(crate) fn wrote(&self) {
-        let resets = self.resets.load(Ordering::Relaxed);
-        self.oldest().get_or_insert(resets);
+        let known = self.writes.known.load(Ordering::Relaxed);
+        let joins = self.writes.joins.load(Ordering::Relaxed);
+        self.writes.lock().get_or_insert(Mark { known, joins });
     }
 
     /// The same for a further session with the unit, before its first write.
     fn follow(&self) -> Self {
-        let resets = self.resets.load(Ordering::Relaxed);
-        Self { resets: resets.into(), oldest: Mutex::default() }
+        let writes = Arc::clone(&self.writes);
+        let joined = writes.joins.fetch_add(1, Ordering::Relaxed) + 1;
+        let heard = writes.known.load(Ordering::Relaxed).into();
+        Self { writes, heard, joined }
     }
 
-    /// Whether writes have ended that no flush has followed.
-    pub(crate) fn is_any(&self) -> bool {
-        self.oldest().is_some()
-    }
-
-    /// Takes over the writes of a session that is gone: a reset that it was not told of any more,
-    /// this one is.
-    pub(crate) fn inherit(&self, gone: &Self) {
-        if let Some(theirs) = *gone.oldest() {
-            let mut ours = self.oldest();
-            *ours = Some(ours.map_or(theirs, |ours| ours.min(theirs)));
-        }
+    /// Whether this session stood before the oldest unflushed write, so that it is told of any reset
+    /// since.
+    pub(crate) fn is_witness(&self) -> bool {
+        self.writes.lock().is_none_or(|oldest| self.joined <= oldest.joins)
     }
 
     /// Begins a flush of the writes that have ended.
     pub(crate) fn begin_flush(&self) -> Flush<'_> {
-        let oldest = self.oldest().take();
+        let oldest = self.writes.lock().take();
         Flush { unflushed: self, oldest }
     }
+}
 
-    fn oldest(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
+impl Writes {
+    fn lock(&self) -> MutexGuard<'_, Option<Mark>> {
         self.oldest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,22 +103,36 @@ impl Unflushed {
 #[derive(Debug)]
 pub(crate) struct Flush<'a> {
     unflushed: &'a Unflushed,
-    /// How many resets had been reported when the oldest of its writes ended.
-    oldest: Option<u64>,
+    oldest: Option<Mark>,
+}
+
+/// What is known of the writes that a flush was for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kept {
+    /// They were there to be flushed.
+    Yes,
+    /// The unit was reset before.
+    No,
+    /// No session that stood before them is left to tell.
+    Unknown,
 }
 
 impl Flush<'_> {
     /// The flush has ended well: whether the writes were still there to be flushed.
-    pub(crate) fn ended(mut self) -> bool {
-        let resets = self.unflushed.resets.load(Ordering::Relaxed);
-        self.oldest.take().is_none_or(|before| before == resets)
+    pub(crate) fn ended(mut self) -> Kept {
+        let heard = self.unflushed.heard.load(Ordering::Relaxed);
+        match self.oldest.take() {
+            Some(oldest) if heard > oldest.known => Kept::No,
+            Some(oldest) if self.unflushed.joined > oldest.joins => Kept::Unknown,
+            Some(_) | None => Kept::Yes,
+        }
     }
 }
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
         if self.oldest.is_some() {
-            *self.unflushed.oldest() = self.oldest;
+            *self.unflushed.writes.lock() = self.oldest;
         }
     }
 }
@@ -113,31 +146,43 @@ mod tests {
         let state = Unflushed::default();
         state.reset();
         state.wrote();
-        assert!(state.begin_flush().ended());
+        assert_eq!(state.begin_flush().ended(), Kept::Yes);
         state.reset();
-        assert!(state.begin_flush().ended(), "nothing was unflushed");
+        assert_eq!(state.begin_flush().ended(), Kept::Yes, "nothing was unflushed");
         state.wrote();
         state.reset();
         state.wrote();
-        assert!(!state.begin_flush().ended());
-        assert!(state.begin_flush().ended(), "the loss is told once");
+        assert_eq!(state.begin_flush().ended(), Kept::No);
+        assert_eq!(state.begin_flush().ended(), Kept::Yes, "the loss is told once");
     }
 
     #[test]
-    fn writes_of_a_session_that_is_gone_are_flushed_by_another() {
-        let gone = Unflushed::default();
-        gone.reset();
-        let other = gone.follow();
-        gone.wrote();
-        assert!(!other.is_any());
-        other.inherit(&gone);
-        assert!(other.is_any() && other.begin_flush().ended());
-        // The unit was reset, and only the other session heard of it.
-        gone.wrote();
-        other.reset();
-        other.inherit(&gone);
-        other.wrote();
-        assert!(!other.begin_flush().ended());
+    fn one_session_vouches_for_the_writes_of_all() {
+        let first = Unflushed::default();
+        first.reset();
+        let second = first.follow();
+        second.wrote();
+        assert!(first.is_witness() && second.is_witness());
+        assert_eq!(first.begin_flush().ended(), Kept::Yes);
+        second.wrote();
+        // Each is told of the same reset.
+        first.reset();
+        second.reset();
+        second.wrote();
+        assert_eq!(first.begin_flush().ended(), Kept::No);
+        second.wrote();
+        assert_eq!(first.begin_flush().ended(), Kept::Yes);
+    }
+
+    #[test]
+    fn a_session_that_came_later_cannot_vouch() {
+        let first = Unflushed::default();
+        first.wrote();
+        let later = first.follow();
+        assert!(!later.is_witness());
+        assert_eq!(later.begin_flush().ended(), Kept::Unknown);
+        later.wrote();
+        assert_eq!(later.begin_flush().ended(), Kept::Yes);
     }
 
     #[test]
@@ -148,6 +193,6 @@ mod tests {
         state.reset();
         state.wrote();
         drop(flush);
-        assert!(!state.begin_flush().ended());
+        assert_eq!(state.begin_flush().ended(), Kept::No);
     }
 }

@@ -9,14 +9,16 @@
 //! ```
 //! A trial is judged by the rate of the whole: flows are added as long as it rises, and let go when
 //! it does not fall. After one that brought nothing there is a pause before the next, which doubles
-//! each time, so that a link at its limit is left alone.
+//! each time, so that a link at its limit is left alone; a rate that falls ends the pause. Flows are
+//! let go only where the link was full for a while: those that are not needed cost little, those
+//! that are missing cost much.
 
 use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
 
 /// What is seen of a transfer at one moment.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowReading {
     /// Since the transfer began.
     pub time: Duration,
@@ -30,6 +32,8 @@ pub struct FlowReading {
     pub is_busy: bool,
     /// Whether a queue stands before the link: then it is full, and more flows would only crowd it.
     pub has_queue: bool,
+    /// The share of segments that had to be sent again lately, 0 to 1, for whatever reason.
+    pub loss: f64,
     /// The round-trip time.
     pub round_trip: Duration,
 }
@@ -62,6 +66,12 @@ pub struct Flows {
     /// No trial before that time.
     rest_until: Duration,
     rest: Duration,
+    /// So many were tried in vain, at the plan's word.
+    in_vain: u32,
+    /// The best rate that has lasted.
+    best: Option<Bandwidth>,
+    /// Since when the link has been full.
+    full_since: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +102,18 @@ const LONGEST_REST: Duration = Duration::from_secs(160);
 const WORTH: f64 = 0.25;
 /// A rate within this of another is the same.
 const SAME: f64 = 0.97;
+/// A rate below this share of the best is a fall.
+const FALL: f64 = 0.9;
+/// From this share of lost segments on, it is loss that keeps each flow small: more are needed, and
+/// fewer are never tried.
+const LOSSY: f64 = 5e-4;
+/// The pause between trials there.
+const LOSSY_REST: Duration = Duration::from_secs(2);
+/// A trial that goes well is known to sooner.
+const GLANCE: Duration = Duration::from_millis(500);
+const GLANCE_TRIPS: u32 = 5;
+/// The link must have been full for so long before fewer are tried.
+const FULL: Duration = Duration::from_secs(4);
 
 impl Flows {
     /// Begins with as many flows as there are for a reason, and never asks for more than `most`, 1
@@ -104,6 +126,9 @@ impl Flows {
             phase: Phase::Steady { since: None },
             rest_until: Duration::ZERO,
             rest: FIRST_REST,
+            in_vain: 0,
+            best: None,
+            full_since: None,
         }
     }
 
@@ -126,6 +151,7 @@ impl Flows {
             self.pause();
             return Step::Stay;
         }
+        self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
         match self.phase {
             Phase::Steady { since: None } => {
                 self.phase = Phase::Steady { since: Some(*now) };
@@ -145,22 +171,26 @@ impl Flows {
         match &mut self.phase {
             Phase::Steady { since } | Phase::Trial { since, .. } => *since = None,
         }
+        self.full_since = None;
     }
 
     fn steady(&mut self, since: &FlowReading, now: &FlowReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
         let planned = now.planned.clamp(1, self.most);
-        if now.time >= self.rest_until {
-            if planned > now.flows {
-                return self.try_more(planned - now.flows, rate, now, "the plan asks for more");
-            }
-            if now.flows < self.most && !now.has_queue {
-                let more = (now.flows / 2).max(1).min(self.most - now.flows);
-                return self.try_more(more, rate, now, "no queue stands before the link");
-            }
-            if planned < now.flows && now.has_queue {
-                return self.try_fewer(rate, now);
-            }
+        let has_fallen = !now.has_queue && self.best.is_some_and(|best| share(rate, best) < FALL);
+        let is_rested = now.time >= self.rest_until || has_fallen;
+        self.best = self.best.max(Some(rate));
+        if planned > now.flows && planned > self.in_vain {
+            return self.try_more(planned - now.flows, rate, now, "the plan asks for more");
+        }
+        if is_rested && now.flows < self.most && !now.has_queue {
+            let more = if now.loss >= LOSSY { now.flows } else { (now.flows / 2).max(1) };
+            let more = more.min(self.most - now.flows);
+            return self.try_more(more, rate, now, "no queue stands before the link");
+        }
+        let is_full = self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL);
+        if is_rested && is_full && planned < now.flows && now.loss < LOSSY {
+            return self.try_fewer(rate, now);
         }
         self.phase = Phase::Steady { since: Some(*now) };
         Step::Stay
@@ -196,17 +226,45 @@ impl Flows {
         now: &FlowReading,
     ) -> Step {
         let Some(since) = since.filter(|since| since.flows == now.flows) else {
-            let since = (now.time >= until).then_some(*now);
-            self.phase = Phase::Trial { before, until, since };
+            self.phase = Phase::Trial { before, until, since: Some(*now) };
             return Step::Stay;
         };
-        let Some(rate) = rate_between(&since, now) else { return Step::Stay };
-        self.phase = Phase::Steady { since: Some(*now) };
-        if before.is_worth(now.flows, rate) {
-            self.rest = FIRST_REST;
-            self.reason =
-                format!("{} carry {rate}, {} carried {}", now.flows, before.flows, before.rate);
+        let Some(rate) = rate_over(&since, now, GLANCE, GLANCE_TRIPS) else { return Step::Stay };
+        let is_worth = before.is_worth(now.flows, rate);
+        if is_worth && before.grows {
+            return self.accept(&before, rate, now);
+        }
+        if now.time < until {
+            // The flows are still opening their windows, or closing them.
+            let since = if rate_between(&since, now).is_some() { *now } else { since };
+            self.phase = Phase::Trial { before, until, since: Some(since) };
             return Step::Stay;
+        }
+        let Some(rate) = rate_between(&since, now) else { return Step::Stay };
+        if before.is_worth(now.flows, rate) {
+            return self.accept(&before, rate, now);
+        }
+        if before.grows && now.loss >= LOSSY {
+            // Under loss rates leap; none of them harms another, and together they smooth it.
+            self.rest_until = now.time + LOSSY_REST;
+            return self.accept(&before, rate, now);
+        }
+        self.take_back(&before, rate, now)
+    }
+
+    fn accept(&mut self, before: &Before, rate: Bandwidth, now: &FlowReading) -> Step {
+        self.phase = Phase::Steady { since: Some(*now) };
+        self.rest = FIRST_REST;
+        self.reason =
+            format!("{} carry {rate}, {} carried {}", now.flows, before.flows, before.rate);
+        Step::Stay
+    }
+
+    fn take_back(&mut self, before: &Before, rate: Bandwidth, now: &FlowReading) -> Step {
+        self.phase = Phase::Steady { since: Some(*now) };
+        if before.grows {
+            // What was best before is no more to be had.
+            (self.in_vain, self.best) = (now.flows, Some(before.rate));
         }
         self.rest_until = now.time + self.rest;
         self.rest = (self.rest * 2).min(LONGEST_REST);
@@ -225,7 +283,7 @@ impl Flows {
 impl Before {
     /// Whether the whole has gained by the change.
     fn is_worth(&self, flows: u32, rate: Bandwidth) -> bool {
-        let gain = rate.mbit_per_second() / self.rate.mbit_per_second();
+        let gain = share(rate, self.rate);
         if !self.grows {
             return gain >= SAME;
         }
@@ -234,10 +292,23 @@ impl Before {
     }
 }
 
+fn share(rate: Bandwidth, of: Bandwidth) -> f64 {
+    rate.mbit_per_second() / of.mbit_per_second()
+}
+
 /// The rate between two readings, once they are far enough apart.
 fn rate_between(since: &FlowReading, now: &FlowReading) -> Option<Bandwidth> {
+    rate_over(since, now, EPOCH, EPOCH_TRIPS)
+}
+
+fn rate_over(
+    since: &FlowReading,
+    now: &FlowReading,
+    least: Duration,
+    trips: u32,
+) -> Option<Bandwidth> {
     let time = now.time.saturating_sub(since.time);
-    if time < EPOCH.max(now.round_trip * EPOCH_TRIPS) {
+    if time < least.max(now.round_trip * trips) {
         return None;
     }
     Some(Bandwidth::of(now.bytes.saturating_sub(since.bytes), time))
@@ -278,6 +349,7 @@ mod tests {
                 is_busy: true,
                 has_queue: rate >= link.rate,
                 round_trip: Duration::from_millis(100),
+                ..FlowReading::default()
             };
             count = match flows.observe(&reading) {
                 Step::Stay => count,
@@ -328,6 +400,7 @@ mod tests {
                 is_busy: true,
                 has_queue: false,
                 round_trip: Duration::from_millis(20),
+                ..FlowReading::default()
             };
             match flows.observe(&reading) {
                 Step::Stay => {}
@@ -343,6 +416,61 @@ mod tests {
         let pauses: Vec<_> = added.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "{pauses:?}");
         assert!(flows.reason().starts_with("2 carry"), "{}", flows.reason());
+    }
+
+    #[test]
+    fn where_segments_are_lost_flows_double() {
+        let mut flows = Flows::new("planned", 32);
+        let (mut count, mut bytes, mut history) = (4u32, 0, vec![4]);
+        for tick in 0..80u32 {
+            bytes += 45_000 * u64::from(count);
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes,
+                flows: count,
+                planned: 4,
+                is_busy: true,
+                loss: 0.01,
+                round_trip: Duration::from_millis(100),
+                ..FlowReading::default()
+            };
+            if let Step::Add(more) = flows.observe(&reading) {
+                count += more;
+                history.push(count);
+            }
+        }
+        assert_eq!(history, [4, 8, 16, 32]);
+    }
+
+    #[test]
+    fn a_rate_that_falls_ends_the_pause() {
+        let mut flows = Flows::new("planned", 16);
+        let (mut count, mut bytes, mut added) = (3, 0, None);
+        for tick in 0..200u32 {
+            // First full, then lossy: each flow carries a fraction.
+            let is_full = tick < 60;
+            bytes += if is_full { 3_000_000 } else { 250_000 * u64::from(count) };
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes,
+                flows: count,
+                planned: 1,
+                is_busy: true,
+                has_queue: is_full,
+                round_trip: Duration::from_millis(100),
+                ..FlowReading::default()
+            };
+            match flows.observe(&reading) {
+                Step::Stay => {}
+                Step::Add(more) => {
+                    count += more;
+                    added.get_or_insert(tick);
+                }
+                Step::LetGo(fewer) => count -= fewer,
+            }
+        }
+        assert!(added.is_some_and(|tick| tick < 75), "{added:?}");
+        assert!(count > 8, "{count}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Who looks after the paths of a disk: adds some, lets some go, opens lost ones anew.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iscsi_tuner::{Bandwidth, FlowReading, Flows, Measurement, Step, plan};
+use iscsi_tuner::{Bandwidth, FlowReading, Flows, Measurement, Step, TcpInfo, plan};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
@@ -41,6 +42,7 @@ pub(crate) struct Keeper {
     begun: Instant,
     /// Bytes that had been moved at the last look.
     moved: u64,
+    losses: Losses,
 }
 
 /// What a keeper begins with.
@@ -110,6 +112,7 @@ impl Keeper {
             looks,
             begun: Instant::now(),
             moved: 0,
+            losses: Losses::default(),
         };
         keeper.tell(paths);
         keeper
@@ -204,11 +207,6 @@ impl Keeper {
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
         for (path, error) in paths.take_lost() {
             self.report.note(format!("a session was lost: {error}"));
-            let heirs = paths.open();
-            // What it wrote and did not flush, the others flush.
-            for (_, heir) in &heirs {
-                heir.unit.state().unflushed.inherit(&path.unit.state().unflushed);
-            }
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.reopening += 1;
             self.coming.spawn(async move { Coming::Again(opener.reopen(&path, wanted).await) });
@@ -224,8 +222,12 @@ impl Keeper {
         let mut readings = Vec::new();
         for (id, path) in paths.open() {
             paths.set_room(id, path.room());
-            readings.extend(path.unit.session().reading().await);
+            if let Ok(reading) = path.unit.session().reading().await {
+                self.losses.count(id, reading.tcp_info());
+                readings.push(reading);
+            }
         }
+        self.losses.fade();
         let Sessions::Auto { .. } = self.sessions else { return };
         // While some are on their way, what is measured tells nothing.
         if self.opening > 0 || self.reopening > 0 || readings.is_empty() {
@@ -239,6 +241,7 @@ impl Keeper {
             planned: together.planned(readings.first(), &self.opener),
             is_busy: progress.is_busy,
             has_queue: together.has_queue,
+            loss: self.losses.share(),
             round_trip: together.round_trip,
         };
         match self.flows.observe(&reading) {
@@ -285,9 +288,6 @@ impl Keeper {
 /// Logs a session out once nothing is under way on it.
 async fn release(paths: &Paths<Path>, id: PathId) {
     let Some(path) = paths.let_go(id).await else { return };
-    for (_, heir) in paths.open() {
-        heir.unit.state().unflushed.inherit(&path.unit.state().unflushed);
-    }
     if let Err(error) = path.unit.session().logout().await {
         tracing::debug!(%error, "a session that was let go did not log out in order");
     }
@@ -295,6 +295,38 @@ async fn release(paths: &Paths<Path>, id: PathId) {
 
 fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
+}
+
+/// Segments of all paths, of the last few seconds: those that were sent, and those sent again.
+#[derive(Debug, Default)]
+struct Losses {
+    seen: HashMap<PathId, (u32, u32)>,
+    sent: f64,
+    again: f64,
+}
+
+impl Losses {
+    /// Half of what was counted is forgotten in three and a half seconds.
+    const FADE: f64 = 0.95;
+
+    fn count(&mut self, id: PathId, info: &TcpInfo) {
+        let (Some(sent), Some(again)) = (info.data_segments_sent, info.segments_retransmitted)
+        else {
+            return;
+        };
+        let before = self.seen.insert(id, (sent, again)).unwrap_or_default();
+        self.sent += f64::from(sent.wrapping_sub(before.0));
+        self.again += f64::from(again.wrapping_sub(before.1));
+    }
+
+    fn fade(&mut self) {
+        self.sent *= Self::FADE;
+        self.again *= Self::FADE;
+    }
+
+    fn share(&self) -> f64 {
+        if self.sent < 1.0 { 0.0 } else { self.again / self.sent }
+    }
 }
 
 /// What several sessions over one link show of it.

@@ -10,6 +10,8 @@
 
 use std::time::{Duration, Instant};
 
+use iscsi_tuner::Rtt;
+
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct PathId(pub(crate) u32);
@@ -55,8 +57,8 @@ struct Lane {
     requests: u32,
     /// Bytes whose requests have ended.
     answered: u64,
-    /// The shortest time from a request to its answer.
-    latency: Option<Duration>,
+    /// The time from a request to its answer.
+    latency: Option<Rtt>,
     rate: Rate,
     growth: Growth,
     /// It takes nothing more.
@@ -89,18 +91,27 @@ const DEPTH: f64 = 2.0;
 const DEPTH_RISING: f64 = 4.0;
 /// Whatever its rate, so much may be under way on a path.
 const LEAST_ROOM: u64 = 256 << 10;
-/// The same while its rate rises: what slow start sends in its first seven round trips.
-const LEAST_ROOM_RISING: u64 = 2 << 20;
+/// The same while its rate rises, shared by all paths: what slow start sends in its first eight
+/// round trips.
+const LEAST_ROOM_RISING: u64 = 4 << 20;
 /// The best rate counts for at least so long.
 const MEMORY: Duration = Duration::from_secs(1);
 /// So many rounds without growth, and a path has shown what it can do.
 const PATIENT_ROUNDS: u32 = 3;
 /// Less than this is no growth.
 const GROWTH: f64 = 1.25;
-/// A request that takes so many times as long as expected is stuck.
-const STUCK: f64 = 4.0;
+/// A request that takes so many times as long as its path takes for nearly every other is stuck.
+const STUCK: u32 = 2;
 /// Nothing counts as stuck before.
 const STUCK_LEAST: Duration = Duration::from_secs(1);
+/// On a path that has answered nothing yet.
+const STUCK_UNKNOWN: Duration = Duration::from_secs(5);
+/// Nor as late.
+const LATE_LEAST: Duration = Duration::from_millis(100);
+/// A request should not keep its path busy for longer.
+const LONGEST: Duration = Duration::from_millis(500);
+/// But be worth a command: what most targets take unasked.
+const LEAST_GRAIN: u64 = 64 << 10;
 
 impl Schedule {
     pub(crate) fn add(&mut self, id: PathId, room: Room) {
@@ -130,9 +141,10 @@ impl Schedule {
         let len = len.max(LEAST_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).fold(0.0, f64::max);
         let finish = |lane: &Lane| lane.finish(len, usual);
+        let least = LEAST_ROOM_RISING / self.lanes.len().max(1) as u64;
         self.lanes
             .iter()
-            .filter(|lane| Some(lane.id) != avoid && lane.takes(len))
+            .filter(|lane| Some(lane.id) != avoid && lane.takes(len, least))
             .min_by(|one, other| finish(one).total_cmp(&finish(other)))
             .map(|lane| lane.id)
     }
@@ -167,16 +179,40 @@ impl Schedule {
         }
     }
 
-    /// When a request that has not been answered by then counts as stuck.
-    pub(crate) fn stuck_after(&self, ticket: &Ticket) -> Duration {
-        let lane = self.lanes.iter().find(|lane| lane.id == ticket.path);
-        let expected = lane.and_then(|lane| {
-            let queue = lane.room.bytes.min(lane.under_way.max(ticket.len));
-            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-            let time = Duration::try_from_secs_f64(queue as f64 / lane.rate()?).ok()?;
-            Some(time + lane.latency?)
-        });
-        expected.unwrap_or_default().mul_f64(STUCK).max(STUCK_LEAST)
+    /// When a request that has not been answered by then counts as late: a path that has nothing
+    /// else to do had better send it, too.
+    pub(crate) fn late_after(&self, path: PathId) -> Duration {
+        let others = self.lanes.iter().filter(|lane| lane.id != path);
+        let best = others.filter_map(Lane::longest).min();
+        best.map_or(STUCK_UNKNOWN, |best| best.max(LATE_LEAST))
+    }
+
+    /// When it counts as stuck: then it waits in line for another path.
+    pub(crate) fn stuck_after(&self, path: PathId) -> Duration {
+        let lane = self.lanes.iter().find(|lane| lane.id == path);
+        let longest = lane.and_then(Lane::longest);
+        longest.map_or(STUCK_UNKNOWN, |longest| longest.saturating_mul(STUCK).max(STUCK_LEAST))
+    }
+
+    /// A path that has nothing to do.
+    pub(crate) fn idle(&self, avoid: PathId) -> Option<PathId> {
+        let is_idle = |lane: &&Lane| lane.id != avoid && lane.requests == 0 && !lane.is_closing;
+        let idle = self.lanes.iter().filter(is_idle);
+        idle.min_by_key(|lane| lane.longest().unwrap_or(Duration::MAX)).map(|lane| lane.id)
+    }
+
+    /// How long a request may be, bytes, so that a path of middling rate has it answered soon; no
+    /// limit as long as the rates are not known.
+    pub(crate) fn grain(&self) -> u64 {
+        let mut rates: Vec<_> = self.lanes.iter().filter_map(Lane::rate).collect();
+        if rates.len() < self.lanes.len() || rates.len() < 2 {
+            return u64::MAX;
+        }
+        rates.sort_by(f64::total_cmp);
+        let rate = rates.get(rates.len() / 2).copied().unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let bytes = (rate * LONGEST.as_secs_f64()).clamp(0.0, 1e15) as u64;
+        (bytes - bytes % LEAST_GRAIN).max(LEAST_GRAIN)
     }
 
     /// Bytes under way on a path.
@@ -210,21 +246,34 @@ impl Lane {
         (rate > 0.0).then_some(rate)
     }
 
-    fn takes(&self, len: u64) -> bool {
-        let has_room = self.under_way + len <= self.room() && self.requests < self.room.requests;
+    /// The shortest time from a request to its answer; zero before the first.
+    fn shortest(&self) -> Duration {
+        self.latency.map_or(Duration::ZERO, |latency| latency.min)
+    }
+
+    /// The time in which nearly every request is answered, as the time of a retransmission is
+    /// reckoned (RFC 6298 §2.3).
+    fn longest(&self) -> Option<Duration> {
+        self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
+    }
+
+    fn takes(&self, len: u64, least: u64) -> bool {
+        let has_room =
+            self.under_way + len <= self.room(least) && self.requests < self.room.requests;
         !self.is_closing && (self.requests == 0 || has_room)
     }
 
-    fn room(&self) -> u64 {
+    /// What it may have under way; `least` is its share of what may be while it rises.
+    fn room(&self, least: u64) -> u64 {
         if self.room == Room::UNLIMITED {
             return u64::MAX;
         }
         let (depth, least) = if self.growth.is_over() {
             (DEPTH, LEAST_ROOM)
         } else {
-            (DEPTH_RISING, LEAST_ROOM_RISING)
+            (DEPTH_RISING, least.max(LEAST_ROOM))
         };
-        let latency = self.latency.unwrap_or_default().as_secs_f64();
+        let latency = self.shortest().as_secs_f64();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let own = (depth * self.rate.best() * latency).clamp(0.0, 1e15) as u64;
         own.max(least).min(self.room.bytes)
@@ -235,7 +284,7 @@ impl Lane {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     fn finish(&self, len: u64, usual: f64) -> f64 {
         let rate = self.rate().unwrap_or(usual).max(1.0);
-        (self.under_way + len) as f64 / rate + self.latency.unwrap_or_default().as_secs_f64()
+        (self.under_way + len) as f64 / rate + self.shortest().as_secs_f64()
     }
 
     const fn release(&mut self, ticket: &Ticket) {
@@ -249,8 +298,8 @@ impl Lane {
         if time.is_zero() {
             return;
         }
-        let latency = self.latency.map_or(time, |latency| latency.min(time));
-        self.latency = Some(latency);
+        self.latency.get_or_insert(Rtt::first(time)).observe(time);
+        let latency = self.shortest();
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let rate = (self.answered - ticket.answered) as f64 / time.as_secs_f64();
         if ticket.was_crowded {
@@ -482,6 +531,6 @@ mod tests {
             let id = schedule.pick(LEN, None);
             id.is_some_and(|id| schedule.begin(id, LEN, true, start).is_some())
         });
-        assert_eq!(fits.count(), 8);
+        assert_eq!(fits.count(), 16);
     }
 }
