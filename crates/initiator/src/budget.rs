@@ -57,6 +57,11 @@ impl Budget {
             (Err(_), _) | (_, Err(_)) => Err(Error::Closed),
         }
     }
+
+    /// The bytes of all buffers there can be, but for one request that exceeds the budget.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.most_bytes.into()
+    }
 }
 
 #[cfg(test)]

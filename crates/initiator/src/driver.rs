@@ -1,23 +1,22 @@
-//! The event loop: the one task that owns a session's state machine and its socket.
+//! The event loop: the one task that owns a session's state machine and its sockets.
 //!
-//! It waits for whatever comes first (the socket, a request, a deadline) and never for one
-//! direction of the socket alone: a full send buffer does not stop it from reading. Callers are
-//! never waited for: what they ask for comes through a queue, and what they get goes into a slot
-//! of their own.
+//! It waits for whatever comes first (a socket, a request, a deadline) and never for one
+//! direction of a socket alone: a full send buffer does not stop it from reading, nor does one
+//! connection stop another. Callers are never waited for: what they ask for comes through a queue,
+//! and what they get goes into a slot of their own.
 
 mod bytes;
+mod connections;
+mod link;
 mod looks;
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use iscsi_pdu::{Cid, Itt, TargetAddress};
-use iscsi_session::{Output, Session, SessionError, TransportError};
-use iscsi_tuner::Tuning;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
+use iscsi_pdu::{Cid, Itt};
+use iscsi_session::{Output, Session, SessionError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
@@ -25,12 +24,9 @@ use crate::error::Error;
 use crate::peer::Peer;
 use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
 use crate::shared::{Life, Shared};
-use crate::socket::SocketOptions;
-use crate::transport::{self, ConnectError, Connected};
-use crate::tuner::{self, Tuner};
-
-/// The connection that a session of this driver has.
-const CID: Cid = Cid(0);
+use crate::transport::{ConnectError, Connected, Connector};
+use crate::tuner;
+use link::{Link, poll_any};
 
 /// Requests taken from the queue at once, so that one system call sends many.
 const MESSAGES_PER_TURN: usize = 64;
@@ -45,26 +41,20 @@ pub(crate) struct Driver {
     taken: Vec<Message>,
     /// All handles are gone.
     orphaned: bool,
-    link: Link,
-    connect_timeout: Duration,
-    socket: SocketOptions,
-    tuning: Tuning,
+    /// The connections, the leading one first.
+    links: Vec<Link>,
+    /// Which of them sends first in this turn.
+    first: usize,
+    connector: Connector,
+    /// How many connections the session shall have.
+    connections: u16,
     /// When to look what is waited for.
     looks: Interval,
     awake_until: Instant,
-    /// The socket did not take all there is to send.
-    blocked: bool,
     alarm: Pin<Box<Sleep>>,
     pending: HashMap<Itt, Pending>,
     tags: HashMap<RequestId, Itt>,
     ended: bool,
-}
-
-/// The session's transport connection.
-enum Link {
-    Down,
-    Opening(Pin<Box<dyn Future<Output = Result<Connected, ConnectError>> + Send>>),
-    Up(TcpStream, Box<Tuner>),
 }
 
 /// A request that the session has and has not finished with.
@@ -77,9 +67,11 @@ struct Pending {
 
 /// What the loop waits for.
 enum Event {
-    Opened(Box<Result<Connected, ConnectError>>),
-    Look,
+    /// A connection stands, or could not be made.
+    Opened(Cid, Box<Result<Connected, ConnectError>>),
+    /// Bytes can move over some connection.
     Ready,
+    Look,
     Messages(usize),
     Alarm,
 }
@@ -90,9 +82,8 @@ impl Driver {
         peer: Peer,
         shared: Arc<Shared>,
         messages: mpsc::UnboundedReceiver<Message>,
-        connect_timeout: Duration,
-        socket: SocketOptions,
-        tuning: Tuning,
+        connector: Connector,
+        connections: u16,
     ) -> Self {
         let mut looks = interval(tuner::LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,13 +94,12 @@ impl Driver {
             messages,
             taken: Vec::with_capacity(MESSAGES_PER_TURN),
             orphaned: false,
-            link: Link::Down,
-            connect_timeout,
-            socket,
-            tuning,
+            links: Vec::with_capacity(connections.into()),
+            first: 0,
+            connector,
+            connections,
             looks,
             awake_until: Instant::now(),
-            blocked: false,
             alarm: Box::pin(sleep_until(Instant::now())),
             pending: HashMap::new(),
             tags: HashMap::new(),
@@ -124,8 +114,8 @@ impl Driver {
             if self.ended {
                 return;
             }
-            if let Err(why) = self.write_at_pace() {
-                self.lose(why);
+            if let Err((cid, why)) = self.write_at_pace() {
+                self.lose(cid, why);
                 continue;
             }
             self.shared.set_stats(self.session.stats());
@@ -143,7 +133,7 @@ impl Driver {
             self.alarm.as_mut().reset(deadline);
         }
         tokio::select! {
-            event = self.link.event(self.blocked) => event,
+            event = poll_fn(|context| poll_any(&mut self.links, context)) => event,
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
             }
@@ -165,12 +155,8 @@ impl Driver {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Opened(result) => self.opened(*result),
-            Event::Ready => {
-                if let Err(why) = self.read() {
-                    self.lose(why);
-                }
-            }
+            Event::Opened(cid, result) => self.opened(cid, *result),
+            Event::Ready => self.read(),
             Event::Messages(0) => {
                 self.orphaned = true;
                 self.session.logout(now());
@@ -221,9 +207,10 @@ impl Driver {
         self.note_window();
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Connect { address, .. } => self.open(address),
-                Output::Disconnect { abortive, .. } => self.close(abortive),
-                Output::LoggedIn { .. } => self.logged_in(),
+                Output::Connect { cid, address } => self.open(cid, address),
+                Output::Disconnect { cid, abortive } => self.close(cid, abortive),
+                Output::ConnectionLost { cid, why } => self.lost(cid, &why),
+                Output::LoggedIn { cid } => self.logged_in(cid),
                 // Nobody listens to notices, or somebody does: both are well.
                 Output::Notice(notice) => drop(self.shared.notices.send(notice)),
                 Output::Completed { itt, result } => self.answer(itt, Outcome::Command(result)),
@@ -245,78 +232,11 @@ impl Driver {
         answer.give(outcome, |why| self.peer.explain_task(name, why));
     }
 
-    fn open(&mut self, address: Option<TargetAddress>) {
-        let portal = self.peer.turn_to(address);
-        let connect = transport::connect(
-            portal,
-            self.connect_timeout,
-            self.socket.clone(),
-            self.tuning.clone(),
-        );
-        self.link = Link::Opening(Box::pin(connect));
-    }
-
-    fn opened(&mut self, result: Result<Connected, ConnectError>) {
-        match result {
-            Ok((stream, tuner)) => {
-                self.peer.reached();
-                self.link = Link::Up(stream, Box::new(tuner));
-                self.session.handle_connected(CID, now());
-                self.set_pace();
-            }
-            Err(why) => {
-                self.link = Link::Down;
-                let error = TransportError::Connect(why.to_string());
-                self.peer.not_reached(why);
-                self.session.handle_disconnected(CID, error, now());
-            }
-        }
-    }
-
-    fn close(&mut self, abortive: bool) {
-        self.blocked = false;
-        if let Link::Up(stream, _) = std::mem::replace(&mut self.link, Link::Down) {
-            transport::close(stream, abortive);
-        }
-    }
-
-    /// The connection is gone; the session decides what that means.
-    fn lose(&mut self, why: TransportError) {
-        self.session.handle_disconnected(CID, why, now());
-    }
-
-    fn logged_in(&mut self) {
-        if let Some(negotiated) = self.session.negotiated() {
-            if let Link::Up(stream, tuner) = &mut self.link {
-                tuner.agreed(stream, negotiated);
-            }
-            // A session of one connection logs in once.
-            drop(self.shared.terms.set((negotiated.clone(), self.peer.portal().clone())));
-        }
-        self.note_window();
-        self.shared.life.send_replace(Life::LoggedIn);
-    }
-
     fn end(&mut self, result: Result<(), SessionError>) {
         let result = result.map_err(|cause| self.peer.explain(cause, false));
         self.shared.set_stats(self.session.stats());
         self.shared.life.send_replace(Life::Ended(result));
         self.ended = true;
-    }
-}
-
-impl Link {
-    async fn event(&mut self, blocked: bool) -> Event {
-        match self {
-            Self::Down => std::future::pending().await,
-            Self::Opening(opening) => Event::Opened(Box::new(opening.await)),
-            Self::Up(stream, _) => {
-                let writable = if blocked { Interest::WRITABLE } else { Interest::READABLE };
-                // An error of the socket shows again when it is read from.
-                drop(stream.ready(Interest::READABLE | writable).await);
-                Event::Ready
-            }
-        }
     }
 }
 

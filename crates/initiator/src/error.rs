@@ -186,7 +186,9 @@ impl Error {
             | Self::DifferentUnits { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. } => Fault::Caller,
-            Self::Connect(_) => Fault::Network,
+            Self::Connect(_) | Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => {
+                Fault::Network
+            }
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
             Self::Task { .. }
@@ -211,7 +213,10 @@ impl Error {
         matches!(
             self,
             Self::Task {
-                cause: TaskError::Aborted | TaskError::TimedOut | TaskError::TargetFailure(_),
+                cause: TaskError::Aborted
+                    | TaskError::TimedOut
+                    | TaskError::TargetFailure(_)
+                    | TaskError::ConnectionLost { sent: true, .. },
                 ..
             }
         )
@@ -220,6 +225,11 @@ impl Error {
     /// Whether the session ended, not the command: over another session it may go well.
     pub(crate) fn is_of_session(&self) -> bool {
         matches!(self, Self::Session(_) | Self::Closed)
+    }
+
+    /// Whether one connection of several was lost, not the session.
+    pub(crate) const fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Task { cause: TaskError::ConnectionLost { .. }, .. })
     }
 
     /// The same for a request that was never sent.

@@ -189,6 +189,8 @@ impl Initiator {
         let Inner { name, options, challenges, .. } = &*self.0;
         let mut config = Config::new(name.clone(), isid, kind);
         config.offer = planned_offer(&options.offer, &options.tuning);
+        let connections = options.connections_of(&config.kind);
+        config.offer.max_connections = config.offer.max_connections.max(connections);
         config.timeouts = options.timeouts.clone();
         url.parameters.apply(&mut config.offer, &mut config.timeouts);
         config.chap = self.chap(url)?;

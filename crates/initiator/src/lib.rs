@@ -27,8 +27,8 @@
 //! | [`DiskStream`] | [`AsyncRead`](tokio::io::AsyncRead), [`AsyncWrite`](tokio::io::AsyncWrite), [`AsyncSeek`](tokio::io::AsyncSeek) |
 //!
 //! All handles but the last are cheap to clone, `Send` and `Sync`, and usable from many tasks. A
-//! task of its own runs each session; it never waits for a caller, and never for one direction of
-//! the socket while the other could move.
+//! task of its own runs each session; it never waits for a caller, never for one direction of a
+//! socket while the other could move, and never for one connection while another could.
 //!
 //! # Data is not copied
 //!
@@ -71,17 +71,20 @@
 //! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
 //! | a deferred error: an earlier command failed after it had ended well | never |
 //! | RESERVATION CONFLICT, any other status, any other sense | never |
-//! | no status: the session ended, the command timed out | never |
+//! | no status: the session ended or lost the connection, the command timed out | never |
 //!
 //! Pauses begin at 10 ms, double up to one second, and end after some five seconds in all. This
 //! holds for commands whose second execution changes nothing that the first did not: those that
 //! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once. A lost connection ends every request of its
 //! session once, with an error that says whether the command may have been executed; connect
-//! again, and repeat what may be repeated.
+//! again, and repeat what may be repeated. A session of several connections
+//! ([`Options::connections`]) outlives the loss of one: only what had been sent over it ends so, once
+//! the target has given it up.
 #![forbid(unsafe_code)]
 
 mod budget;
 mod capacity;
+mod connections;
 mod disk;
 mod driver;
 mod error;
@@ -112,6 +115,7 @@ mod unit_state;
 pub mod url;
 
 pub use capacity::Capacity;
+pub use connections::Connections;
 pub use disk::Disk;
 pub use error::{Error, Fault, LoginFailure, SessionFailure};
 pub use initiator::Initiator;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_session::{Chap, Offer, Timeouts};
+use iscsi_session::{Chap, Offer, SessionKind, Timeouts};
 use iscsi_tuner::Tuning;
 
 use crate::budget::Budget;
@@ -39,6 +39,10 @@ pub struct Options {
     pub socket: SocketOptions,
     /// What the tuner shall do with the socket, and the declared rate of the link.
     pub tuning: Tuning,
+    /// How many connections a session shall have, 1 to 16; `MaxConnections` is proposed accordingly
+    /// (MC/S, RFC 7143 §4.2.2, §13.2). With fewer the session goes on, and
+    /// [`Session::connections`](crate::Session::connections) says why.
+    pub connections: u16,
     /// How long a TCP connection may take to come about, over all addresses of the portal. The
     /// time limit of the login counts as well.
     pub connect_timeout: Duration,
@@ -57,7 +61,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// For long links: see [`Offer::default`]; 1024 requests with 64 MiB, in pieces of 1 MiB.
+    /// For long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB, in pieces of 1 MiB.
     fn default() -> Self {
         Self {
             offer: Offer::default(),
@@ -67,6 +71,7 @@ impl Default for Options {
             isid: None,
             socket: SocketOptions::default(),
             tuning: Tuning::default(),
+            connections: 1,
             connect_timeout: Duration::from_secs(10),
             sessions: Sessions::default(),
             max_requests: 1024,
@@ -77,8 +82,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// More crowd out others on the link.
+    const MOST_CONNECTIONS: u16 = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
     const MOST_REQUESTS: usize = 2000;
+
+    /// `connections` within its range; discovery has no use for several (RFC 7143 §13.2).
+    pub(crate) fn connections_of(&self, kind: &SessionKind) -> u16 {
+        match kind {
+            SessionKind::Normal { .. } => self.connections.clamp(1, Self::MOST_CONNECTIONS),
+            SessionKind::Discovery => 1,
+        }
+    }
 
     /// `max_requests` within its range.
     pub(crate) fn requests(&self) -> usize {

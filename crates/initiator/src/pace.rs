@@ -6,7 +6,8 @@
 //! goes in a round trip, also while it grows, and also where the round trip grows with a queue.
 //!
 //! A link that is fast for its length never feels the limit: a write is under way for little more
-//! than its round trips.
+//! than its round trips. Its limit would be more than may be under way at all, and then it has none:
+//! several such connections share alike, whatever their round trips of the moment.
 
 use std::time::Duration;
 
@@ -20,12 +21,13 @@ const PATIENCE: Duration = Duration::from_millis(750);
 /// The round trips: the R2T's way here, and the data's way there.
 const ROUND_TRIPS: u32 = 2;
 
-/// The limit, bytes; `None` where the kernel does not tell what the connection may send.
-pub(crate) fn write_limit(info: &TcpInfo) -> Option<u64> {
+/// The limit, bytes; `None` where it is not below the `most` that may be under way at all, and where
+/// the kernel does not tell what the connection may send.
+pub(crate) fn write_limit(info: &TcpInfo, most: u64) -> Option<u64> {
     let rate = info.window_rate()?;
     let round_trip = info.min_rtt.or(info.smoothed_rtt)?;
     let wait = PATIENCE.saturating_add(round_trip.saturating_mul(ROUND_TRIPS));
-    Some(LEAST.saturating_add(rate.bytes_in(wait)))
+    Some(LEAST.saturating_add(rate.bytes_in(wait))).filter(|limit| *limit < most)
 }
 
 #[cfg(test)]
@@ -48,7 +50,7 @@ mod tests {
         for rtt in [4, 20, 100, 200] {
             for doublings in 0..12 {
                 let window = 10 << doublings;
-                let limit = write_limit(&info(window, rtt, rtt)).unwrap();
+                let limit = write_limit(&info(window, rtt, rtt), u64::MAX).unwrap();
                 assert!(limit >= 3 * u64::from(window) * 1448, "{rtt} ms, {window}: {limit}");
             }
         }
@@ -57,21 +59,28 @@ mod tests {
     /// A queue before the link lets the window and the round trip grow alike.
     #[test]
     fn a_queue_does_not_raise_it() {
-        let empty = write_limit(&info(10, 100, 100)).unwrap();
-        assert_eq!(write_limit(&info(100, 1000, 100)), Some(empty));
+        let empty = write_limit(&info(10, 100, 100), u64::MAX).unwrap();
+        assert_eq!(write_limit(&info(100, 1000, 100), u64::MAX), Some(empty));
     }
 
     #[test]
     fn on_a_slow_link_it_is_what_the_link_brings_in_time() {
         // 5 Mbit/s: 43 segments in 100 ms.
-        let limit = write_limit(&info(43, 100, 100)).unwrap();
+        let limit = write_limit(&info(43, 100, 100), u64::MAX).unwrap();
         let seconds = limit * 8 / 5_000_000;
         assert!((1..3).contains(&seconds), "{limit}");
     }
 
     #[test]
+    fn what_cannot_be_reached_is_no_limit() {
+        let limit = write_limit(&info(43, 100, 100), u64::MAX).unwrap();
+        assert_eq!(write_limit(&info(43, 100, 100), limit), None);
+        assert_eq!(write_limit(&info(43, 100, 100), limit + 1), Some(limit));
+    }
+
+    #[test]
     fn without_a_word_of_the_kernel_there_is_none() {
-        assert_eq!(write_limit(&TcpInfo::default()), None);
-        assert_eq!(write_limit(&info(10, 0, 0)), None);
+        assert_eq!(write_limit(&TcpInfo::default(), u64::MAX), None);
+        assert_eq!(write_limit(&info(10, 0, 0), u64::MAX), None);
     }
 }

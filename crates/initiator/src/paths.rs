@@ -237,6 +237,7 @@ impl<C: Carrier> Paths<C> {
             let grant = self.grant(transfer.len(), None).await?;
             match self.attempt(grant, transfer).await {
                 Err((path, error)) if error.is_of_session() => self.lose(path, error)?,
+                Err((_, error)) if error.is_of_connection() => {}
                 Err((_, error)) => return Err(error),
                 Ok(completion) => return Ok(completion),
             }
@@ -409,6 +410,7 @@ impl Paths<Path> {
             };
             match path.unit.flush().await {
                 Err(error) if error.is_of_session() => self.lose(id, error)?,
+                Err(error) if error.is_of_connection() => {}
                 result => return result,
             }
         }

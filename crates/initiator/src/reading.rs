@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use iscsi_pdu::Cid;
 use iscsi_tuner::{
     Activity, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan, TcpInfo,
 };
 
-/// A session's connection at one moment: what the kernel tells of it, what it waited for so far, and
-/// the plan it runs under.
+/// A connection of a session at one moment: what the kernel tells of it, what it waited for so far,
+/// and the plan it runs under.
 ///
-/// Two readings of one session tell what held it back between them:
+/// Two readings of one connection tell what held it back between them:
 /// [`diagnose_since`](Self::diagnose_since).
 #[derive(Clone, Debug)]
 pub struct Reading {
     pub(crate) at: Instant,
+    pub(crate) cid: Cid,
     pub(crate) info: TcpInfo,
     pub(crate) bytes: u64,
     pub(crate) activity: Activity,
@@ -38,13 +40,19 @@ impl Reading {
         self.at
     }
 
+    /// The connection, by its number in the session (RFC 7143 §11.12.7).
+    #[must_use]
+    pub const fn cid(&self) -> Cid {
+        self.cid
+    }
+
     /// What the kernel told of the connection.
     #[must_use]
     pub const fn tcp_info(&self) -> &TcpInfo {
         &self.info
     }
 
-    /// Bytes of command data that the session had moved, both directions.
+    /// Bytes of command data that the connection had moved, both directions.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -80,7 +88,7 @@ impl Reading {
         self.facts.interface.as_ref()
     }
 
-    /// What held the session back since an earlier reading.
+    /// What held the connection back since an earlier reading of it.
     #[must_use]
     pub fn diagnose_since(&self, earlier: &Self) -> Diagnosis {
         let observation = Observation {

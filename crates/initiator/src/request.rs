@@ -28,8 +28,8 @@ pub(crate) enum Message {
     /// The caller has dropped its future.
     Cancel(RequestId),
     Logout,
-    /// What is known of the connection.
-    Read(oneshot::Sender<Reading>),
+    /// What is known of each connection.
+    Read(oneshot::Sender<Vec<Reading>>),
 }
 
 /// A request and what belongs to it until the session has finished with it.

@@ -16,6 +16,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::budget::{Budget, Permit};
+use crate::connections::Connections;
 use crate::disk::Disk;
 use crate::driver::Driver;
 use crate::error::Error;
@@ -27,6 +28,7 @@ use crate::reading::Reading;
 use crate::request::{Holds, Message, Request, Waiter};
 use crate::shared::{Life, Shared};
 use crate::socket::SocketOptions;
+use crate::transport::Connector;
 use crate::unit_state::UnitState;
 use crate::url::Url;
 
@@ -56,7 +58,9 @@ impl Session {
         socket: SocketOptions,
         budget: Budget,
     ) -> Self {
-        let shared = Arc::new(Shared::new(budget, url, config.isid, options.max_transfer));
+        let connections = options.connections_of(&config.kind);
+        let shared =
+            Arc::new(Shared::new(budget, url, config.isid, options.max_transfer, connections));
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),
@@ -65,10 +69,10 @@ impl Session {
         );
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
-        let timeout = options.connect_timeout;
-        let tuning = options.tuning.clone();
+        let connector =
+            Connector { limit: options.connect_timeout, socket, tuning: options.tuning.clone() };
         let task =
-            Driver::new(session, peer, Arc::clone(&shared), messages, timeout, socket, tuning);
+            Driver::new(session, peer, Arc::clone(&shared), messages, connector, connections);
         tokio::spawn(task.run());
         Self { driver, shared }
     }
@@ -229,26 +233,47 @@ impl Session {
         self.shared.stats()
     }
 
-    /// What the tuner has decided about the connection and the transfers on it, and why; `None`
-    /// before the end of the login. It may change while the session runs.
+    /// How many connections the session has (RFC 7143 §4.2.2), and why they are fewer than
+    /// [`Options::connections`]. All but the first join while requests already flow.
+    pub fn connections(&self) -> Connections {
+        self.shared.with_connections(|connections| connections.clone())
+    }
+
+    /// What the tuner has decided about the leading connection and the transfers on it, and why;
+    /// `None` before the end of the login. It may change while the session runs.
     pub fn plan(&self) -> Option<Plan> {
         self.shared.facts().map(|facts| facts.plan.clone())
     }
 
-    /// How many requests of so many bytes the plan wants under way.
+    /// How many requests of so many bytes the plan wants under way on all connections.
     pub(crate) fn depth_for(&self, io_size: usize) -> Option<u32> {
-        self.shared.facts().map(|facts| facts.plan.depth_for(io_size as u64))
+        let facts = self.shared.facts()?;
+        let connections = self.shared.with_connections(|connections| connections.open.max(1));
+        let depth = facts.plan.depth_for(io_size as u64).saturating_mul(connections);
+        // All connections share the command window.
+        Some(facts.plan.terms.window.map_or(depth, |window| depth.min(window.max(1))))
     }
 
-    /// What the connection does now: two readings tell what held the session back between them.
+    /// What the leading connection does now: two readings tell what held it back between them. It
+    /// is the first of [`readings`](Self::readings).
     ///
     /// # Errors
     /// When the session has no connection.
     pub async fn reading(&self) -> Result<Reading, Error> {
-        let (answer, reading) = oneshot::channel();
+        let reading = self.readings().await?.into_iter().next();
+        reading.ok_or_else(|| self.shared.reason_of_end())
+    }
+
+    /// What each connection does now, the leading one first: their bytes add up to what the
+    /// connections that are still there have moved.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub async fn readings(&self) -> Result<Vec<Reading>, Error> {
+        let (answer, readings) = oneshot::channel();
         // When the driver is gone, the sender goes with the message, and that is seen.
         drop(self.driver.send(Message::Read(answer)));
-        reading.await.map_err(|_| self.shared.reason_of_end())
+        readings.await.map_err(|_| self.shared.reason_of_end())
     }
 
     /// Whether the session takes requests.

@@ -10,6 +10,7 @@ use iscsi_session::{Negotiated, Notice, Stats};
 use tokio::sync::{broadcast, watch};
 
 use crate::budget::Budget;
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::reading::Facts;
 use crate::request::RequestId;
@@ -46,13 +47,20 @@ pub(crate) struct Shared {
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     stats: Mutex<Stats>,
+    connections: Mutex<Connections>,
     facts: Mutex<Option<Arc<Facts>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
     ids: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(budget: Budget, url: &Url, isid: Isid, max_transfer: usize) -> Self {
+    pub(crate) fn new(
+        budget: Budget,
+        url: &Url,
+        isid: Isid,
+        max_transfer: usize,
+        connections: u16,
+    ) -> Self {
         Self {
             budget,
             target: url.target.clone(),
@@ -65,6 +73,7 @@ impl Shared {
             terms: OnceLock::new(),
             retries: AtomicU64::new(0),
             stats: Mutex::default(),
+            connections: Mutex::new(Connections::wanted(connections)),
             facts: Mutex::default(),
             units: Mutex::default(),
             ids: AtomicU64::new(0),
@@ -81,6 +90,11 @@ impl Shared {
 
     pub(crate) fn set_stats(&self, stats: Stats) {
         *lock(&self.stats) = stats;
+    }
+
+    /// Looks at the connections, or notes what became of them.
+    pub(crate) fn with_connections<R>(&self, look: impl FnOnce(&mut Connections) -> R) -> R {
+        look(&mut lock(&self.connections))
     }
 
     /// What the tuner has decided; `None` before the end of the login.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
@@ -53,26 +54,73 @@ pub enum ConnectError {
 /// A connection, and the tuner that has set it up.
 pub(crate) type Connected = (TcpStream, Tuner);
 
-/// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
-/// equal share of the time that is left.
-pub(crate) async fn connect(
-    portal: TargetAddress,
-    limit: Duration,
-    options: SocketOptions,
-    tuning: Tuning,
-) -> Result<Connected, ConnectError> {
-    let deadline = Instant::now() + limit;
-    let addresses = resolve(&portal, deadline).await?;
-    let mut last = None;
-    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        let share = deadline.saturating_duration_since(Instant::now()) / left;
-        match connect_to(*address, Instant::now() + share, &options, &tuning).await {
-            Ok(connected) => return Ok(connected),
-            Err(error) => last = Some(error),
+/// A connection that is being opened.
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Connected, ConnectError>> + Send>>;
+
+/// How connections are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    /// How long one may take to come about, over all addresses of its portal.
+    pub(crate) limit: Duration,
+    pub(crate) socket: SocketOptions,
+    pub(crate) tuning: Tuning,
+}
+
+impl Connector {
+    /// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
+    /// equal share of the time that is left.
+    pub(crate) fn open(&self, portal: TargetAddress) -> Opening {
+        Box::pin(self.clone().connect(portal))
+    }
+
+    async fn connect(self, portal: TargetAddress) -> Result<Connected, ConnectError> {
+        let deadline = Instant::now() + self.limit;
+        let addresses = resolve(&portal, deadline).await?;
+        let mut last = None;
+        for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            let share = deadline.saturating_duration_since(Instant::now()) / left;
+            match self.connect_to(*address, Instant::now() + share).await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| ConnectError::TimedOut { portal: portal_name(&portal) }))
+    }
+
+    async fn connect_to(
+        &self,
+        address: SocketAddr,
+        deadline: Instant,
+    ) -> Result<Connected, ConnectError> {
+        let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
+        let failed = |error: io::Error| {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                ConnectError::Refused { address }
+            } else if error.kind() == io::ErrorKind::TimedOut {
+                timed_out()
+            } else {
+                ConnectError::Failed { address, reason: error.to_string() }
+            }
+        };
+        match timeout_at(deadline, self.set_up(address)).await {
+            Ok(result) => result.map_err(failed),
+            Err(_) => Err(timed_out()),
         }
     }
-    Err(last.unwrap_or_else(|| ConnectError::TimedOut { portal: portal_name(&portal) }))
+
+    /// Opens a connection and sets it up as the tuner plans. If the round-trip time asks for what
+    /// counts only before a connection is made, it is made anew.
+    async fn set_up(&self, address: SocketAddr) -> io::Result<Connected> {
+        let mut tuner = Tuner::new(self.tuning.clone());
+        let mut stream = self.socket.connect(address, tuner.plan()).await?;
+        if tuner.connected(&stream) {
+            drop(stream);
+            stream = self.socket.connect(address, tuner.plan()).await?;
+        }
+        tuner.apply(&stream);
+        Ok((stream, tuner))
+    }
 }
 
 /// The addresses of a portal, without blocking the runtime.
@@ -90,45 +138,6 @@ async fn resolve(
         Ok(Err(error)) => Err(unknown(error.to_string())),
         Err(_) => Err(unknown("the name service does not answer".to_owned())),
     }
-}
-
-async fn connect_to(
-    address: SocketAddr,
-    deadline: Instant,
-    options: &SocketOptions,
-    tuning: &Tuning,
-) -> Result<Connected, ConnectError> {
-    let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
-    let failed = |error: io::Error| {
-        if error.kind() == io::ErrorKind::ConnectionRefused {
-            ConnectError::Refused { address }
-        } else if error.kind() == io::ErrorKind::TimedOut {
-            timed_out()
-        } else {
-            ConnectError::Failed { address, reason: error.to_string() }
-        }
-    };
-    match timeout_at(deadline, open(address, options, tuning)).await {
-        Ok(result) => result.map_err(failed),
-        Err(_) => Err(timed_out()),
-    }
-}
-
-/// Opens a connection and sets it up as the tuner plans. If the round-trip time asks for what counts
-/// only before a connection is made, it is made anew.
-async fn open(
-    address: SocketAddr,
-    options: &SocketOptions,
-    tuning: &Tuning,
-) -> io::Result<Connected> {
-    let mut tuner = Tuner::new(tuning.clone());
-    let mut stream = options.connect(address, tuner.plan()).await?;
-    if tuner.connected(&stream) {
-        drop(stream);
-        stream = options.connect(address, tuner.plan()).await?;
-    }
-    tuner.apply(&stream);
-    Ok((stream, tuner))
 }
 
 /// Writes the slices, in order; `has_more` says that a further write follows at once, so that no

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi_session::{Negotiated, Offer, Stats, Waiting};
+use iscsi_pdu::Cid;
+use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
     Activity, Bandwidth, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning,
     plan,
@@ -199,10 +200,15 @@ impl Tuner {
     }
 
     /// What is known now.
-    pub(crate) fn reading(&mut self, stream: &TcpStream, stats: &Stats, at: Instant) -> Reading {
+    pub(crate) fn reading(
+        &mut self,
+        stream: &TcpStream,
+        cid: Cid,
+        bytes: u64,
+        at: Instant,
+    ) -> Reading {
         let info = TcpInfo::read(stream).unwrap_or_default();
-        let bytes = stats.data_in_bytes.saturating_add(stats.data_out_bytes);
-        Reading { at, info, bytes, activity: self.activity, facts: self.facts() }
+        Reading { at, cid, info, bytes, activity: self.activity, facts: self.facts() }
     }
 
     /// The plan and what it stands on, for whoever asks.

@@ -1,27 +1,32 @@
-//! Bytes between the session and its socket.
+//! Bytes between the session and its sockets.
 
 use std::io::{self, IoSlice};
 
 use bytes::Buf;
-use iscsi_session::{Transmit, TransportError};
-use iscsi_tuner::Sends;
+use iscsi_pdu::Cid;
+use iscsi_session::{Session, Transmit, TransportError};
+use iscsi_tuner::{Plan, Sends};
 use tokio::net::TcpStream;
 
-use super::{CID, Driver, Link, now};
+use super::link::Link;
+use super::{Driver, now};
 use crate::transport;
 
 /// As many slices as one system call takes (IOV_MAX on Linux).
 const MAX_SLICES: usize = 1024;
 
-/// System calls in one direction before the other one has its turn.
+/// System calls in one direction of a connection before the other one has its turn.
 const CALLS_PER_TURN: usize = 16;
 
 /// What one system call takes in the manner of the past.
 const PAGE: usize = 4096;
 
+/// A connection that was lost, and why.
+type Lost = (Cid, TransportError);
+
 impl Driver {
-    /// Sends what there is to send, within what the connection brings to the target in time.
-    pub(super) fn write_at_pace(&mut self) -> Result<(), TransportError> {
+    /// Sends what there is to send, within what the connections bring to the target in time.
+    pub(super) fn write_at_pace(&mut self) -> Result<(), Lost> {
         self.write()?;
         if !self.session.is_holding_back() {
             return Ok(());
@@ -30,35 +35,68 @@ impl Driver {
         self.write()
     }
 
-    /// Sends what there is to send and the socket takes.
-    fn write(&mut self) -> Result<(), TransportError> {
-        let Link::Up(stream, tuner) = &self.link else { return Ok(()) };
-        let plan = tuner.plan();
-        self.blocked = true;
+    /// Sends what there is to send and the sockets take: a system call each, again and again, and
+    /// every turn begins with another connection.
+    fn write(&mut self) -> Result<(), Lost> {
+        let count = self.links.len();
+        self.first = (self.first + 1).checked_rem(count).unwrap_or_default();
         for _ in 0..CALLS_PER_TURN {
-            let Some(mut transmit) = self.session.poll_transmit(CID, now()) else {
-                self.blocked = false;
+            let mut moved = false;
+            for at in (self.first..count).chain(0..self.first) {
+                moved |= self.write_once(at)?;
+            }
+            if !moved {
                 return Ok(());
-            };
-            let result = match plan.sends.value {
-                Sends::OnePage => write_page(stream, &transmit),
-                Sends::ManyPages => write_pages(stream, &transmit, plan.cork.value),
-            };
-            match result {
-                Ok(count) => transmit.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(TransportError::Io(error.to_string())),
             }
         }
+        // There is more to send, but also something to read.
+        self.links.iter_mut().for_each(|link| link.blocked = true);
         Ok(())
     }
 
-    /// Reads what has come, and acts on it.
-    pub(super) fn read(&mut self) -> Result<(), TransportError> {
+    /// Sends over one connection what one system call takes; says whether there may be more.
+    fn write_once(&mut self, at: usize) -> Result<bool, Lost> {
+        let Some(link) = self.links.get_mut(at).filter(|link| !link.blocked) else {
+            return Ok(false);
+        };
+        let Some((stream, tuner)) = link.up() else { return Ok(false) };
+        let before = data_moved(&self.session);
+        let Some(mut transmit) = self.session.poll_transmit(link.cid, now()) else {
+            return Ok(false);
+        };
+        let result = send(stream, tuner.plan(), &transmit);
+        if let Ok(count) = result {
+            transmit.advance(count);
+        }
+        link.bytes += data_moved(&self.session) - before;
+        match result {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                link.blocked = true;
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err((link.cid, TransportError::Io(error.to_string()))),
+        }
+    }
+
+    /// Reads what has come over each connection, and acts on it.
+    pub(super) fn read(&mut self) {
+        let next = |link: &mut Link| link.take_readable().then_some(link.cid);
+        while let Some(cid) = self.links.iter_mut().find_map(next) {
+            if let Err(why) = self.read_from(cid) {
+                self.lose(cid, why);
+            }
+        }
+    }
+
+    fn read_from(&mut self, cid: Cid) -> Result<(), TransportError> {
         for _ in 0..CALLS_PER_TURN {
-            let Link::Up(stream, _) = &self.link else { return Ok(()) };
-            let mut slices = self.session.receive_slices(CID);
+            let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) else {
+                return Ok(());
+            };
+            let Some((stream, _)) = link.up() else { return Ok(()) };
+            let mut slices = self.session.receive_slices(cid);
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
             let count = match transport::read(stream, &mut slices) {
                 Ok(0) => return Err(TransportError::Closed),
@@ -67,13 +105,28 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(TransportError::Io(error.to_string())),
             };
-            self.session.handle_received(CID, count, now());
+            let before = data_moved(&self.session);
+            self.session.handle_received(cid, count, now());
+            link.bytes += data_moved(&self.session) - before;
             self.dispatch();
             if count < room {
                 return Ok(());
             }
         }
         Ok(())
+    }
+}
+
+/// Command data of the session so far, both directions.
+fn data_moved(session: &Session) -> u64 {
+    let stats = session.stats();
+    stats.data_in_bytes.saturating_add(stats.data_out_bytes)
+}
+
+fn send(stream: &TcpStream, plan: &Plan, transmit: &Transmit<'_>) -> io::Result<usize> {
+    match plan.sends.value {
+        Sends::OnePage => write_page(stream, transmit),
+        Sends::ManyPages => write_pages(stream, transmit, plan.cork.value),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the driver meets the tuner: what the connection waits for, and how much may be under way.
+//! Where the driver meets the tuner: what the connections wait for, and how much may be under way.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use iscsi_tuner::TcpInfo;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Driver, Link, now};
+use super::link::Link;
+use super::{Driver, now};
 use crate::pace;
 use crate::reading::Reading;
 use crate::tuner;
@@ -15,24 +16,35 @@ use crate::tuner;
 const DOZE: Duration = Duration::from_secs(1);
 
 impl Driver {
-    /// Looks what the connection waits for.
+    /// Looks what each connection waits for: the session's reasons, and its own socket.
     pub(super) fn look(&mut self) {
         if !self.pending.is_empty() {
             self.awake_until = Instant::now() + DOZE;
         }
         let waiting = self.session.waiting_for();
-        if let Link::Up(stream, tuner) = &mut self.link {
-            tuner.look(stream, waiting, self.blocked);
-            self.shared.set_facts(tuner.facts());
+        for link in &mut self.links {
+            let blocked = link.blocked;
+            if let Some((stream, tuner)) = link.up_mut() {
+                tuner.look(stream, waiting, blocked);
+            }
         }
         self.set_pace();
+        self.tell_facts();
     }
 
     /// The command window is part of what transfers are fitted to.
     pub(super) fn note_window(&mut self) {
-        if let Link::Up(_, tuner) = &mut self.link
-            && tuner.offered(self.session.command_window())
-        {
+        let window = self.session.command_window();
+        let tuners = self.links.iter_mut().filter_map(Link::up_mut);
+        // Each is told.
+        if tuners.fold(false, |news, (_, tuner)| tuner.offered(window) || news) {
+            self.tell_facts();
+        }
+    }
+
+    /// The plan that the handles see is that of the leading connection.
+    fn tell_facts(&mut self) {
+        if let Some((_, tuner)) = self.links.first_mut().and_then(Link::up_mut) {
             self.shared.set_facts(tuner.facts());
         }
     }
@@ -51,29 +63,32 @@ impl Driver {
         if rest < tuner::LOOK {
             return;
         }
-        if let Link::Up(_, tuner) = &mut self.link {
-            tuner.rested(rest);
-        }
+        let tuners = self.links.iter_mut().filter_map(Link::up_mut);
+        tuners.for_each(|(_, tuner)| tuner.rested(rest));
         self.awake_until = now;
         // The look that is overdue would always meet the work that has ended the rest.
         self.looks.reset();
     }
 
-    /// Without a connection there is nothing to tell: whoever waits sees the end of the session.
-    pub(super) fn tell(&mut self, answer: oneshot::Sender<Reading>) {
+    /// Tells what each connection does. Nobody need wait for it any more.
+    pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
         self.count_rest();
-        let stats = self.session.stats();
-        if let Link::Up(stream, tuner) = &mut self.link {
-            // Nobody need wait for it any more.
-            drop(answer.send(tuner.reading(stream, &stats, now())));
-        }
+        let reading = |link: &mut Link| {
+            let (cid, bytes) = (link.cid, link.bytes);
+            let (stream, tuner) = link.up_mut()?;
+            Some(tuner.reading(stream, cid, bytes, now()))
+        };
+        drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
     }
 
-    /// Without a word of the kernel there is no limit.
+    /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn set_pace(&mut self) {
-        if let Link::Up(stream, _) = &self.link {
-            let limit = TcpInfo::read(stream).ok().and_then(|info| pace::write_limit(&info));
-            self.session.limit_writes(limit.unwrap_or(u64::MAX));
+        let most = self.shared.budget.most_bytes();
+        for link in &self.links {
+            let Some((stream, _)) = link.up() else { continue };
+            let info = TcpInfo::read(stream).ok();
+            let limit = info.and_then(|info| pace::write_limit(&info, most));
+            self.session.limit_writes(link.cid, limit.unwrap_or(u64::MAX));
         }
     }
 }

@@ -140,13 +140,12 @@ async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
 
 /// Whether an error of an attempt to connect may pass by itself.
 fn is_passing(error: &Error) -> bool {
-    match error {
-        Error::Connect(_) => true,
-        Error::Login(failure) => matches!(failure.status(), Some((3, _))),
-        Error::Session(failure) => matches!(
-            failure.cause,
-            SessionError::Transport(_) | SessionError::TimedOut(Timer::Login)
-        ),
-        _ => false,
+    if let Error::Login(failure) = error {
+        return matches!(failure.status(), Some((3, _)));
     }
+    if let Error::Session(failure) = error {
+        let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
+        return is_silent || matches!(failure.cause, SessionError::Transport(_));
+    }
+    matches!(error, Error::Connect(_))
 }

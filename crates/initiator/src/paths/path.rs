@@ -21,9 +21,11 @@ const USUAL_WINDOW: u32 = 64;
 impl Path {
     /// What the session may have under way, by its plan.
     pub(crate) fn room(&self) -> Room {
-        let Some(plan) = self.unit.session().plan() else { return Room::UNLIMITED };
+        let session = self.unit.session();
+        let Some(plan) = session.plan() else { return Room::UNLIMITED };
+        let each = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
         Room {
-            bytes: plan.io_size.value.saturating_mul(plan.queue_depth.value.into()),
+            bytes: each.saturating_mul(session.connections().open.max(1).into()),
             requests: plan.terms.window.unwrap_or(USUAL_WINDOW),
         }
     }

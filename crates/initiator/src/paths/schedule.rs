@@ -298,7 +298,7 @@ impl Lane {
         if time.is_zero() {
             return;
         }
-        self.latency.get_or_insert(Rtt::first(time)).observe(time);
+        self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         let latency = self.shortest();
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let rate = (self.answered - ticket.answered) as f64 / time.as_secs_f64();
@@ -405,12 +405,12 @@ mod tests {
             most = most.max(total);
             // A link that is found dead gives back what it had.
             let next = events.peek().map(|Reverse((at, _))| *at);
-            for (at, link) in links.iter().enumerate() {
+            for (at, (id, link)) in (0u32..).zip(links).enumerate() {
                 let Some(dies) = link.dies.filter(|_| !dead[at]) else { continue };
                 if next.is_none_or(|next| next > start + dies) {
                     dead[at] = true;
                     now = now.max(start + dies);
-                    schedule.remove(PathId(at as u32));
+                    schedule.remove(PathId(id));
                     for ticket in &mut tickets {
                         if ticket.is_some_and(|ticket: Ticket| ticket.path.0 as usize == at) {
                             *ticket = None;

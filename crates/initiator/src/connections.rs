@@ -1,0 +1,55 @@
+//! How many connections a session has, and why not more.
+
+use std::fmt;
+
+/// The connections of a session (RFC 7143 §4.2.2): how many there are, how many there should be, and
+/// why they are fewer.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Connections {
+    /// How many are in full feature phase now.
+    pub open: u32,
+    /// How many were asked for: [`Options::connections`](crate::Options::connections).
+    pub wanted: u32,
+    /// What kept or took connections away; `None` while nothing has. A sentence each.
+    pub note: Option<String>,
+}
+
+impl Connections {
+    /// None open yet.
+    pub(crate) const fn wanted(wanted: u16) -> Self {
+        Self { open: 0, wanted: wanted as u32, note: None }
+    }
+
+    /// One more reason; what several connections have in common is noted once.
+    pub(crate) fn remark(&mut self, reason: &str) {
+        match &mut self.note {
+            Some(note) if note.contains(reason) => {}
+            Some(note) => *note = format!("{note}; {reason}"),
+            None => self.note = Some(reason.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { open, wanted, note } = self;
+        write!(f, "{open} of {wanted}")?;
+        note.as_ref().map_or(Ok(()), |note| write!(f, ": {note}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_noted_once() {
+        let mut connections = Connections::wanted(4);
+        assert_eq!(connections.to_string(), "0 of 4");
+        for reason in ["the target agrees to 3", "one was lost", "one was lost"] {
+            connections.remark(reason);
+        }
+        assert_eq!(connections.to_string(), "0 of 4: the target agrees to 3; one was lost");
+    }
+}

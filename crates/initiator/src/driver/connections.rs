@@ -1,0 +1,128 @@
+//! The connections of the session: the one it begins with, those that join it, and their ends.
+
+use iscsi_pdu::{Cid, TargetAddress};
+use iscsi_session::{SessionError, TransportError};
+
+use super::link::Link;
+use super::{Driver, now};
+use crate::shared::Life;
+use crate::transport::{self, ConnectError, Connected};
+
+/// The connection that a session begins with.
+const LEADING: Cid = Cid(0);
+
+impl Driver {
+    /// Opens a connection. Those that join go where the leading one is.
+    pub(super) fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
+        let portal = match (cid, address) {
+            (LEADING, address) => self.peer.turn_to(address),
+            (_, Some(address)) => address,
+            (_, None) => self.peer.portal().clone(),
+        };
+        self.links.push(Link::new(cid, self.connector.open(portal)));
+    }
+
+    /// A transport connection stands, or could not be made.
+    pub(super) fn opened(&mut self, cid: Cid, result: Result<Connected, ConnectError>) {
+        match result {
+            Ok(connected) => {
+                if cid == LEADING {
+                    self.peer.reached();
+                }
+                self.session.handle_connected(cid, now());
+                if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
+                    link.stand(connected);
+                }
+                self.set_pace();
+            }
+            Err(why) => {
+                self.remove(cid);
+                let error = TransportError::Connect(why.to_string());
+                if cid == LEADING {
+                    self.peer.not_reached(why);
+                }
+                self.session.handle_disconnected(cid, error, now());
+            }
+        }
+    }
+
+    /// Closes a connection as the session wants it.
+    pub(super) fn close(&mut self, cid: Cid, abortive: bool) {
+        if let Some(stream) = self.remove(cid).and_then(Link::into_stream) {
+            transport::close(stream, abortive);
+        }
+    }
+
+    /// The connection is gone; the session decides what that means.
+    pub(super) fn lose(&mut self, cid: Cid, why: TransportError) {
+        self.session.handle_disconnected(cid, why, now());
+    }
+
+    /// The session goes on without a connection.
+    pub(super) fn lost(&mut self, cid: Cid, why: &SessionError) {
+        self.remove(cid);
+        self.remark(&format!("a connection of the session ended: {why}"));
+    }
+
+    /// A connection has reached full feature phase.
+    pub(super) fn logged_in(&mut self, cid: Cid) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
+            link.is_logged_in = true;
+            if let (Some(agreed), Some((stream, tuner))) =
+                (self.session.negotiated_on(cid), link.up_mut())
+            {
+                tuner.agreed(stream, agreed);
+            }
+        }
+        self.count_open();
+        if cid == LEADING {
+            self.begin();
+        }
+    }
+
+    /// The session stands: requests flow from now on, and further connections join as they can.
+    fn begin(&mut self) {
+        if let Some(negotiated) = self.session.negotiated().cloned() {
+            self.add_connections(negotiated.max_connections);
+            // The leading connection logs in once.
+            drop(self.shared.terms.set((negotiated, self.peer.portal().clone())));
+        }
+        self.note_window();
+        self.shared.life.send_replace(Life::LoggedIn);
+    }
+
+    /// Asks for all connections that the target agrees to, at once.
+    fn add_connections(&mut self, agreed: u16) {
+        for cid in (1..self.connections.min(agreed)).map(Cid) {
+            // A session that is already asked to log out needs none.
+            if let Err(error) = self.session.add_connection(cid, now()) {
+                tracing::debug!(%cid, %error, "a connection is not added");
+            }
+        }
+        if agreed < self.connections {
+            let wanted = self.connections;
+            self.remark(&format!(
+                "the target agrees to {agreed} of {wanted} connections in a session (MaxConnections)"
+            ));
+        }
+    }
+
+    /// Tells why the session has fewer connections than it should.
+    fn remark(&self, reason: &str) {
+        tracing::warn!("{reason}");
+        self.shared.with_connections(|connections| connections.remark(reason));
+    }
+
+    fn remove(&mut self, cid: Cid) -> Option<Link> {
+        let at = self.links.iter().position(|link| link.cid == cid)?;
+        let link = self.links.remove(at);
+        self.count_open();
+        Some(link)
+    }
+
+    fn count_open(&self) {
+        let open = self.links.iter().filter(|link| link.is_logged_in).count();
+        let open = u32::try_from(open).unwrap_or(u32::MAX);
+        self.shared.with_connections(|connections| connections.open = open);
+    }
+}
