@@ -17,6 +17,9 @@ pub enum SubmitError {
     /// The session is logging out or has ended.
     #[error("the session takes no more requests")]
     Closed,
+    /// The session has no connection of this CID, or none that it can do without.
+    #[error("no such connection, or the only one")]
+    NoConnection,
     /// A data length does not fit the 32-bit Expected Data Transfer Length.
     #[error("a transfer of more than 4 GiB does not fit one command")]
     TooLong,
@@ -93,6 +96,27 @@ pub enum ProtocolError {
     Text(&'static str),
 }
 
+impl ProtocolError {
+    /// Whether it concerns only the connection it came on: damage on the way, or a break in a
+    /// sequence that is numbered by connection or task (RFC 7143 §7.8, §7.9). A malformed PDU, or
+    /// one that does not belong where it came, ends all connections of the session
+    /// (RFC 7143 §7.7).
+    pub(crate) const fn is_of_one_connection(&self) -> bool {
+        match self {
+            Self::HeaderDigest
+            | Self::DataDigest { .. }
+            | Self::StatSn { .. }
+            | Self::R2t { .. }
+            | Self::DataIn { .. }
+            | Self::Text(_) => true,
+            Self::Decode(_)
+            | Self::DataSegmentLength { .. }
+            | Self::Unexpected { .. }
+            | Self::Task { .. } => false,
+        }
+    }
+}
+
 /// Why the transport is gone, as the layer below saw it.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -108,7 +132,7 @@ pub enum TransportError {
     Io(String),
 }
 
-/// Why a session ended before a logout was asked for.
+/// Why a session ended before a logout was asked for, or why it lost one of its connections.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -140,6 +164,17 @@ pub enum SessionError {
     RedirectLoop,
 }
 
+impl SessionError {
+    /// Whether the other connections of the session can go on.
+    pub(crate) const fn is_of_one_connection(&self) -> bool {
+        match self {
+            Self::Protocol(error) => error.is_of_one_connection(),
+            Self::Login(_) | Self::Transport(_) | Self::RedirectLoop => true,
+            Self::TimedOut(_) | Self::DroppedByTarget { .. } | Self::LogoutRequested => false,
+        }
+    }
+}
+
 /// How a task ended without a status from the target. Each task ends exactly once.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -150,6 +185,16 @@ pub enum TaskError {
         /// Why the session ended.
         cause: SessionError,
         /// Whether any part of the command was handed to the network: then it may have executed.
+        sent: bool,
+    },
+    /// The connection of the command failed, and the target has given the command up; the session
+    /// goes on over its other connections. The command may have been executed, as a whole or in
+    /// part, unless `sent` says otherwise; it is not executed any more.
+    #[error("its connection failed: {cause}{}", if *.sent { "; the command may have been executed" } else { "" })]
+    ConnectionLost {
+        /// Why the connection failed.
+        cause: SessionError,
+        /// Whether any part of the command was handed to the network.
         sent: bool,
     },
     /// The session was closed by a logout before the command was sent.

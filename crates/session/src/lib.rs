@@ -7,12 +7,16 @@
 //! > After any call that takes `&mut self` and `now`, drain [`Session::poll_output`], then
 //! > [`Session::poll_transmit`] for each connection, before waiting.
 //!
+//! With several connections, poll them in turn until none has anything to send that its socket takes:
+//! each takes its share of the commands when it is polled.
+//!
 //! | what happened | call |
 //! |---|---|
 //! | a transport connection stands, failed, or ended | [`Session::handle_connected`], [`Session::handle_disconnected`] |
 //! | bytes were read into [`Session::receive_slices`] | [`Session::handle_received`] |
 //! | the time of [`Session::poll_timeout`] has come | [`Session::handle_timeout`] |
 //! | the application wants something | [`Session::submit`], [`Session::abort`], [`Session::manage`], [`Session::send_targets`], [`Session::ping`], [`Session::logout`] |
+//! | a connection more or less is wanted | [`Session::add_connection`], [`Session::drop_connection`] |
 //!
 //! Sequence numbers are stamped when a PDU is put in wire order, never before, so nothing that is
 //! taken back earlier leaves a hole in CmdSN. Write data goes out from the caller's own pages and
@@ -21,11 +25,15 @@
 //! Every task ends exactly once, in one [`Output`]; status GOOD is passed on only if the bytes it
 //! vouches for have moved.
 //!
+//! A session of several connections outlives all but the last of them
+//! ([`Output::ConnectionLost`]). The target is made to log the lost one out; then commands that it had
+//! not counted start over on another connection, and the others end, for they may have been executed.
+//!
 //! # Where things are
 //!
 //! | file | holds |
 //! |---|---|
-//! | `session.rs` | [`Session`]: the calls above, and the session's life |
+//! | `session.rs`, `session/` | [`Session`]: the calls above, its life, its connections and their loss |
 //! | `transmit/` | what to send next, one file a kind of PDU |
 //! | `receive/` | what each PDU of the target means, one file each |
 //! | `login/` | the login phase: stages, negotiation, CHAP |

@@ -32,6 +32,17 @@ pub enum Output {
         /// The connection.
         cid: Cid,
     },
+    /// An added connection failed in its login, or one of several failed later; the session goes on
+    /// over the others. It is closed: [`Output::Disconnect`] has come before.
+    ///
+    /// The tasks of the connection end as soon as the target has given them up; its CID is free to
+    /// be added again after that.
+    ConnectionLost {
+        /// The connection.
+        cid: Cid,
+        /// Why.
+        why: SessionError,
+    },
     /// A SCSI command has ended.
     Completed {
         /// The task's tag, as `submit` gave it.
@@ -93,7 +104,7 @@ pub enum Notice {
         /// Why, by its own account.
         reason: RejectReason,
     },
-    /// The target answered a logout with a failure; the connection is closed all the same.
+    /// The target answered a logout with a failure; what it was to close is closed all the same.
     LogoutFailed {
         /// The response code (RFC 7143 §11.15.1).
         response: u8,

@@ -1,5 +1,7 @@
 //! The session: one machine, many small rooms.
 
+mod cleanup;
+mod connections;
 mod end;
 mod requests;
 mod timeouts;
@@ -20,12 +22,11 @@ use crate::params::Negotiated;
 use crate::receive;
 use crate::state::{ConnectionState, SessionState};
 use crate::stats::Stats;
-use crate::task::set::TaskSet;
-use crate::task::{Task, TaskKind};
+use crate::task::set::{NO_TASK, TaskSet};
 use crate::window::CommandWindow;
 
 /// The connection a session begins with.
-pub(crate) const LEADING: Cid = Cid(0);
+const LEADING: Cid = Cid(0);
 
 /// An iSCSI session: an I_T nexus, its connections and its tasks (RFC 7143 §4.2).
 ///
@@ -44,11 +45,6 @@ pub struct Session {
     pub(crate) waiting: VecDeque<Itt>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) stats: Stats,
-    /// How much write data the target may have to wait for at once, bytes.
-    pub(crate) write_limit: u64,
-    /// When connect and login must be over.
-    pub(crate) login_deadline: Option<Instant>,
-    pub(crate) redirects: u8,
     /// The target cannot read a list of CHAP algorithms.
     pub(crate) single_chap_algorithm: bool,
 }
@@ -63,19 +59,16 @@ impl Session {
             state: SessionState::Free,
             ending: None,
             tsih: Tsih::NEW_SESSION,
-            connections: vec![Connection::new(LEADING, now)],
+            connections: Vec::new(),
             window: CommandWindow::new(config.first_cmd_sn),
             tasks: TaskSet::new(config.max_tasks),
             waiting: VecDeque::new(),
             outputs: VecDeque::new(),
             stats: Stats::default(),
-            write_limit: u64::MAX,
-            login_deadline: Some(now + config.timeouts.login),
-            redirects: 0,
             single_chap_algorithm: false,
             config,
         };
-        session.outputs.push_back(Output::Connect { cid: LEADING, address: None });
+        session.connect(LEADING, now);
         session
     }
 
@@ -103,19 +96,13 @@ impl Session {
     }
 
     /// The transport connection could not be made, was closed, or failed.
-    pub fn handle_disconnected(&mut self, cid: Cid, why: TransportError, _now: Instant) {
-        let Some(state) = self.position(cid).and_then(|at| Some(self.connections.get(at)?.state))
-        else {
-            return;
-        };
-        match state {
-            ConnectionState::Free => {}
+    pub fn handle_disconnected(&mut self, cid: Cid, why: TransportError, now: Instant) {
+        match self.connection(cid).map(|connection| connection.state) {
             // A target may close first once it has seen the logout request.
-            ConnectionState::InLogout => self.logged_out(),
-            ConnectionState::XptWait | ConnectionState::InLogin | ConnectionState::LoggedIn => {
-                self.fail(why.into());
-            }
+            Some(ConnectionState::InLogout) if self.is_logging_out() => self.logged_out(),
+            _ => self.fail_connection(cid, why.into(), now),
         }
+        self.follow_up(now);
     }
 
     /// Where the next bytes of a connection go: read into the slices in order, then call
@@ -144,7 +131,7 @@ impl Session {
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = result {
-                self.fail(error);
+                self.fail_for(cid, error, now);
             }
         }
         self.follow_up(now);
@@ -174,7 +161,7 @@ impl Session {
 
     /// What was agreed for one connection; digests and segment lengths may differ between them.
     pub fn negotiated_on(&self, cid: Cid) -> Option<&Negotiated> {
-        self.connections.iter().find(|connection| connection.cid == cid)?.agreed.as_ref()
+        self.connection(cid)?.agreed.as_ref()
     }
 
     /// The handle the target gave the session; zero before the end of the first login.
@@ -205,14 +192,17 @@ impl Session {
         u32::try_from(size).unwrap_or_default()
     }
 
-    /// Sets how much write data the target may have to wait for at once, bytes; without a word there
-    /// is no limit. A write beyond it waits for others to end, and what was submitted after it waits
-    /// behind it; one alone is never held back.
+    /// Sets how much write data the target may have to wait for at once on a connection, bytes;
+    /// without a word there is no limit. A write beyond it waits for others of the connection to end,
+    /// unless another connection takes it, and what was submitted after it waits behind it; one alone
+    /// is never held back. Connections share out the commands by their limits.
     ///
     /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3
     /// seconds), so on a slow link not all that the command window takes should be under way.
-    pub const fn limit_writes(&mut self, bytes: u64) {
-        self.write_limit = bytes;
+    pub fn limit_writes(&mut self, cid: Cid, bytes: u64) {
+        if let Some(connection) = self.connection_mut(cid) {
+            connection.write_limit = bytes;
+        }
     }
 
     /// The oldest CmdSN the target has not seen in order.
@@ -229,6 +219,10 @@ impl Session {
         self.connections.iter().position(|connection| connection.cid == cid)
     }
 
+    pub(crate) fn connection(&self, cid: Cid) -> Option<&Connection> {
+        self.connections.iter().find(|connection| connection.cid == cid)
+    }
+
     pub(crate) fn connection_mut(&mut self, cid: Cid) -> Option<&mut Connection> {
         self.connections.iter_mut().find(|connection| connection.cid == cid)
     }
@@ -237,35 +231,19 @@ impl Session {
         self.connections.get(at).map(|connection| connection.exp_stat_sn)
     }
 
-    /// The connection for a task that may use any.
-    pub(crate) fn any_connection(&mut self) -> Option<&mut Connection> {
-        self.connections.iter_mut().find(|connection| connection.state == ConnectionState::LoggedIn)
-    }
-
     /// What follows from an event as a whole: a logout that has waited for the last task.
     pub(crate) fn follow_up(&mut self, now: Instant) {
+        self.part_with_leaving(now);
         let drained = self.ending.is_some() || !self.tasks.has_work();
-        let asked = self.tasks.iter().any(|(_, task)| matches!(task.kind, TaskKind::Logout));
-        if self.state == SessionState::Closing && drained && !asked {
+        if self.state == SessionState::Closing && drained && !self.is_logging_out() {
             self.begin_logout(now);
-        }
-    }
-
-    fn begin_logout(&mut self, now: Instant) {
-        let mut task = Task::new(TaskKind::Logout);
-        task.deadline = Some(now + self.config.timeouts.logout);
-        let itt = self.tasks.insert_beyond_limit(task);
-        match (itt, self.any_connection()) {
-            (Some(itt), Some(connection)) => {
-                connection.urgent.push_back(crate::connection::Urgent::Task(itt));
-            }
-            (_, None) | (None, Some(_)) => self.logged_out(),
         }
     }
 }
 
-/// Login requests carry a tag of their own; no task exists while they are exchanged.
-const LOGIN_TAG: Itt = match Itt::new(0) {
+/// Login requests carry a tag of their own, one that no task ever has: while a connection is added,
+/// the others have tasks.
+const LOGIN_TAG: Itt = match Itt::new(NO_TASK) {
     Some(tag) => tag,
     None => unreachable!(),
 };

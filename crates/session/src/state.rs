@@ -4,16 +4,14 @@
 ///
 /// ```text
 ///   FREE ──► XPT_WAIT ──► IN_LOGIN ──► LOGGED_IN ──► IN_LOGOUT ──► FREE
-///               │             │            │             │
-///               └─────────────┴────────────┴─────────────┘
-///                      transport lost, protocol broken ──► FREE
+///               │             │            │
+///               └─────────────┴──► FREE    └──► CLEANUP_WAIT ──► FREE
 /// ```
-/// CLEANUP_WAIT is for connections that are recovered; at ErrorRecoveryLevel 0 a connection that
-/// fails takes its session with it.
+/// A connection in S1, FREE, does not exist here. What fails in the login phase leaves nothing
+/// behind. What fails later waits for its clean-up over another connection of the session; when there
+/// is none, the session fails with it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConnectionState {
-    /// S1: no transport connection, and none asked for.
-    Free,
     /// S2: the transport connection is being made.
     XptWait,
     /// S4: login requests and responses, nothing else.
@@ -22,6 +20,8 @@ pub(crate) enum ConnectionState {
     LoggedIn,
     /// S6: a logout request is in wire order; nothing follows it.
     InLogout,
+    /// S8: it has failed, and its tasks wait until the target has given them up.
+    CleanupWait,
 }
 
 impl ConnectionState {

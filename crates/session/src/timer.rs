@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Timer {
-    /// Connect and login together.
+    /// Connect and login of a connection together.
     Login,
     /// The status of a command.
     Command,

@@ -26,7 +26,7 @@ impl Session {
     pub fn waiting_for(&self) -> Waiting {
         if self.tasks.iter().any(|(_, task)| awaits_r2t(task)) {
             Waiting::R2t
-        } else if !self.waiting.is_empty() && !self.window.is_open() {
+        } else if self.first_waiting().is_some_and(|task| !self.has_number_for(task)) {
             Waiting::CommandWindow
         } else if self.is_holding_back() {
             Waiting::Pace
@@ -37,10 +37,20 @@ impl Session {
         }
     }
 
-    /// Whether a write could go out but for [`limit_writes`](Self::limit_writes).
+    /// Whether a write could go out but for [`limit_writes`](Self::limit_writes): no connection may
+    /// take it.
     #[must_use]
     pub fn is_holding_back(&self) -> bool {
-        self.window.is_open() && self.is_at_write_limit()
+        let Some(task) = self.first_waiting() else { return false };
+        let mut takers = self.connections.iter().filter(|c| c.takes_commands()).peekable();
+        self.has_number_for(task)
+            && takers.peek().is_some()
+            && takers.all(|connection| self.is_at_write_limit(connection, task))
+    }
+
+    /// The command whose turn it is.
+    pub(crate) fn first_waiting(&self) -> Option<&Task> {
+        self.waiting.front().and_then(|itt| self.tasks.get(*itt))
     }
 }
 

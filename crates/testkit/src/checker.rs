@@ -162,7 +162,7 @@ impl Checker {
     pub fn closed(&mut self, id: ConnId) {
         let Some(watch) = self.watches.remove(&id) else { return };
         if let Some(session) = watch.session.and_then(|at| self.sessions.get_mut(at)) {
-            session.tags.forget_connection(id);
+            session.closed(id, watch.cid);
         }
     }
 
@@ -177,7 +177,7 @@ impl Checker {
         let at = known.unwrap_or(self.sessions.len());
         watch.session = Some(at);
         match self.sessions.get_mut(at) {
-            Some(session) => session.joined = true,
+            Some(session) => session.join(pdu),
             None => self.sessions.push(SessionWatch::new(&outcome, pdu)),
         }
     }

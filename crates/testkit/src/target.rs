@@ -305,8 +305,7 @@ impl Target {
         self.held.retain(|(held, _)| *held != id);
         self.checker.closed(id);
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
-        session.tasks.retain(|_, task| task.connection != id);
-        session.connections.retain(|other| *other != id);
+        session.forget_connection(id);
         if session.connections.is_empty() {
             self.sessions.remove(&tsih);
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, Itt, StatSn, Ttt};
 
-use crate::error::ProtocolError;
+use crate::error::{ProtocolError, SessionError};
 use crate::login::Login;
 use crate::params::Negotiated;
 use crate::state::ConnectionState;
@@ -43,6 +43,18 @@ pub(crate) struct Connection {
     pub(crate) last_progress: Instant,
     /// The session's own NOP-Out that has not been answered.
     pub(crate) ping: Option<Itt>,
+    /// When connect and login must be over.
+    pub(crate) login_deadline: Option<Instant>,
+    /// How often the login was redirected.
+    pub(crate) redirects: u8,
+    /// How much write data the target may have to wait for at once on this connection, bytes.
+    pub(crate) write_limit: u64,
+    /// The load up to which it takes new commands at the moment, bytes.
+    pub(crate) share: u64,
+    /// Whether the caller wants to let go of it: it takes no new command.
+    pub(crate) leaving: bool,
+    /// Why it failed; present in CLEANUP_WAIT.
+    pub(crate) failure: Option<SessionError>,
 }
 
 /// A PDU that does not wait for the command window.
@@ -73,7 +85,50 @@ impl Connection {
             commands_first: true,
             last_progress: now,
             ping: None,
+            login_deadline: None,
+            redirects: 0,
+            write_limit: u64::MAX,
+            share: u64::MAX,
+            leaving: false,
+            failure: None,
         }
+    }
+
+    /// Starts over with a fresh transport connection, within the time that is left.
+    pub(crate) fn connect_again(&mut self) {
+        *self = Self {
+            urgent: std::mem::take(&mut self.urgent),
+            login_deadline: self.login_deadline,
+            redirects: self.redirects,
+            write_limit: self.write_limit,
+            ..Self::new(self.cid, self.last_progress)
+        };
+    }
+
+    /// Forgets the bytes on their way in and out, and what was to follow them. What it had to send
+    /// at once is handed back.
+    pub(crate) fn fail(&mut self, why: SessionError) -> VecDeque<Urgent> {
+        let urgent = std::mem::take(&mut self.urgent);
+        *self = Self {
+            state: ConnectionState::CleanupWait,
+            failure: Some(why),
+            ..Self::new(self.cid, self.last_progress)
+        };
+        urgent
+    }
+
+    /// Whether it can carry requests.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == ConnectionState::LoggedIn
+    }
+
+    /// Whether it can carry new commands.
+    pub(crate) fn takes_commands(&self) -> bool {
+        self.is_up() && !self.leaving
+    }
+
+    pub(crate) const fn is_logging_in(&self) -> bool {
+        matches!(self.state, ConnectionState::XptWait | ConnectionState::InLogin)
     }
 
     /// Counts the StatSN of a PDU that uses one up; `false` for one that was counted before.

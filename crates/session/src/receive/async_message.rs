@@ -27,9 +27,8 @@ impl Session {
         match message.event {
             AsyncEvent::LogoutRequest { .. } => self.logout_requested(now),
             AsyncEvent::ConnectionDropped { cid: dropped, time2wait, time2retain } => {
-                if self.position(dropped).is_some() {
-                    return Err(SessionError::DroppedByTarget { time2wait, time2retain });
-                }
+                let why = SessionError::DroppedByTarget { time2wait, time2retain };
+                self.fail_connection(dropped, why, now);
             }
             AsyncEvent::SessionDropped { time2wait, time2retain } => {
                 return Err(SessionError::DroppedByTarget { time2wait, time2retain });
@@ -79,7 +78,7 @@ impl Session {
         let ended: Vec<_> =
             self.tasks.iter().filter(|(_, task)| concerned(task)).map(|(itt, _)| itt).collect();
         for itt in ended {
-            self.end_task(itt, TaskError::Aborted);
+            self.end_given_up(itt, TaskError::Aborted);
         }
         if let Some(connection) = self.connection_mut(cid) {
             connection.urgent.push_back(Urgent::Acknowledgement { lun: message.lun });

@@ -4,12 +4,10 @@ use bytes::Bytes;
 use iscsi_pdu::{Cid, LoginResponse};
 
 use crate::Session;
-use crate::connection::Connection;
 use crate::connection::outbox::Digests;
 use crate::error::{ProtocolError, SessionError};
 use crate::login::{LoggedIn, Progress, Redirect};
 use crate::output::{Notice, Output};
-use crate::session::LEADING;
 use crate::state::{ConnectionState, SessionState};
 use crate::window::CommandWindow;
 
@@ -52,6 +50,7 @@ impl Session {
             data: outcome.negotiated.data_digest,
         };
         connection.agreed = Some(outcome.negotiated);
+        connection.login_deadline = None;
         if self.state == SessionState::Free {
             self.state = SessionState::LoggedIn;
             self.tsih = outcome.tsih;
@@ -59,19 +58,15 @@ impl Session {
         } else {
             self.window.update(outcome.exp_cmd_sn, outcome.max_cmd_sn);
         }
-        let in_login =
-            |c: &Connection| matches!(c.state, ConnectionState::XptWait | ConnectionState::InLogin);
-        if !self.connections.iter().any(in_login) {
-            self.login_deadline = None;
-        }
         self.outputs.push_back(Output::LoggedIn { cid });
     }
 
     fn redirected(&mut self, at: usize, redirect: Redirect) -> Result<(), SessionError> {
-        if self.redirects >= self.config.max_redirects {
+        let Some(connection) = self.connections.get_mut(at) else { return Ok(()) };
+        if connection.redirects >= self.config.max_redirects {
             return Err(SessionError::RedirectLoop);
         }
-        self.redirects += 1;
+        connection.redirects += 1;
         let Redirect { address, permanent } = redirect;
         let notice = Notice::Redirected { address: address.clone(), permanent };
         self.outputs.push_back(Output::Notice(notice));
@@ -82,11 +77,9 @@ impl Session {
     /// Starts a login over on a fresh transport connection.
     fn connect_again(&mut self, at: usize, address: Option<iscsi_pdu::TargetAddress>) {
         let Some(connection) = self.connections.get_mut(at) else { return };
+        connection.connect_again();
         let cid = connection.cid;
-        let urgent = std::mem::take(&mut connection.urgent);
-        *connection = Connection::new(cid, connection.last_progress);
-        connection.urgent = urgent;
-        if cid == LEADING {
+        if self.state == SessionState::Free {
             self.window = CommandWindow::new(self.config.first_cmd_sn);
         }
         self.outputs.push_back(Output::Disconnect { cid, abortive: false });

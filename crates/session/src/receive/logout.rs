@@ -1,28 +1,40 @@
 //! Logout Responses (RFC 7143 §11.15).
 
+use std::time::Instant;
+
 use iscsi_pdu::{Cid, LogoutCode, LogoutResponse};
 
 use crate::Session;
 use crate::error::SessionError;
 use crate::output::{Notice, Output};
-use crate::task::TaskKind;
+use crate::task::{Logout, TaskKind};
 
 impl Session {
     pub(super) fn receive_logout(
         &mut self,
         cid: Cid,
         response: &LogoutResponse,
+        now: Instant,
     ) -> Result<(), SessionError> {
         if !self.take_stat_sn(cid, response.stat_sn)? {
             return Ok(());
         }
-        let is_logout = |kind: &TaskKind| matches!(kind, TaskKind::Logout);
-        self.take_task(cid, response.itt, "Logout Response", is_logout)?;
-        let LogoutCode(code) = response.response;
-        if response.response != LogoutCode::SUCCESS {
-            self.outputs.push_back(Output::Notice(Notice::LogoutFailed { response: code }));
+        let is_logout = |kind: &TaskKind| matches!(kind, TaskKind::Logout(_));
+        let task = self.take_task(cid, response.itt, "Logout Response", is_logout)?;
+        match task.map(|task| task.kind) {
+            Some(TaskKind::Logout(Logout::Connection(closed))) => {
+                self.connection_logged_out(closed, response.response, now);
+            }
+            _ => self.session_logged_out(response.response),
+        }
+        Ok(())
+    }
+
+    fn session_logged_out(&mut self, code: LogoutCode) {
+        if code != LogoutCode::SUCCESS {
+            let notice = Notice::LogoutFailed { response: code.0 };
+            self.outputs.push_back(Output::Notice(notice));
         }
         self.logged_out();
-        Ok(())
     }
 }

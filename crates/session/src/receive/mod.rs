@@ -48,7 +48,7 @@ impl Session {
             TargetPdu::R2t(pdu) => self.receive_r2t(cid, pdu),
             TargetPdu::TaskManagementResponse(pdu) => self.receive_task_management(cid, pdu, now),
             TargetPdu::TextResponse(pdu) => self.receive_text(cid, pdu, &data),
-            TargetPdu::LogoutResponse(pdu) => self.receive_logout(cid, pdu),
+            TargetPdu::LogoutResponse(pdu) => self.receive_logout(cid, pdu, now),
             TargetPdu::NopIn(pdu) => self.receive_nop_in(cid, pdu, now),
             TargetPdu::AsyncMessage(pdu) => self.receive_async_message(cid, pdu, &data, now),
             TargetPdu::Reject(pdu) => self.receive_reject(cid, pdu, &data, now),

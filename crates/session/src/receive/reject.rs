@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
 
 use crate::Session;
 use crate::config::SessionKind;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
-use crate::task::TaskKind;
+use crate::task::{Logout, TaskKind};
 use crate::timer::Timer;
 
 impl Session {
@@ -53,7 +54,12 @@ impl Session {
             Some(TaskKind::Ping(_) | TaskKind::Management(_)) => {
                 self.end_task(itt, why);
             }
-            Some(TaskKind::Logout) => self.logged_out(),
+            Some(TaskKind::Logout(Logout::Session)) => self.logged_out(),
+            Some(TaskKind::Logout(Logout::Connection(cid))) => {
+                let cid = *cid;
+                self.tasks.remove(itt);
+                self.cleanup_failed(cid);
+            }
             None => {}
         }
         Ok(())
@@ -68,7 +74,7 @@ impl Session {
         if let Some(gap) = cmd_sn.filter(uncounted)
             && self.config.kind != SessionKind::Discovery
         {
-            self.fill_gap(itt, gap, now);
+            self.fill_gap(itt, Lun::ZERO, gap, now);
         }
     }
 }

@@ -61,9 +61,10 @@ impl Session {
         }
         match task.kind {
             TaskKind::Scsi(scsi) => Ok(Some((*scsi, withdrawn))),
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
-                Ok(None)
-            }
+            TaskKind::Management(_)
+            | TaskKind::Text(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => Ok(None),
         }
     }
 }

@@ -62,7 +62,7 @@ impl Session {
             meant.then(|| (itt, scsi.aborting.clone().unwrap_or(TaskError::Aborted)))
         };
         for (itt, why) in self.tasks.iter().filter_map(concerned).collect::<Vec<_>>() {
-            self.end_task(itt, why);
+            self.end_given_up(itt, why);
         }
     }
 

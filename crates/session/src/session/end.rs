@@ -3,6 +3,7 @@
 use iscsi_pdu::Itt;
 
 use super::Session;
+use crate::connection::Connection;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
 use crate::state::{ConnectionState, SessionState};
@@ -19,6 +20,17 @@ impl Session {
         }
     }
 
+    /// Ends a task that the target has given up together with others. On a connection that has failed
+    /// it waits for the clean-up, which looks whether it leaves a gap in CmdSN.
+    pub(crate) fn end_given_up(&mut self, itt: Itt, why: TaskError) {
+        let allegiance = self.tasks.get(itt).and_then(|task| task.allegiance);
+        if !allegiance.is_some_and(|cid| self.is_failed(cid)) {
+            self.end_task(itt, why);
+        } else if let Some(scsi) = self.tasks.get_mut(itt).and_then(Task::as_scsi_mut) {
+            scsi.aborting = Some(why);
+        }
+    }
+
     /// Tells whoever waits for the task that it failed.
     fn report(&mut self, itt: Itt, task: Task, why: TaskError) {
         self.stats.tasks_ended += 1;
@@ -29,9 +41,10 @@ impl Session {
             }
             TaskKind::Text(text) if !text.internal => Output::Discovered { itt, result: Err(why) },
             TaskKind::Ping(ping) if !ping.internal => Output::Ponged { itt, result: Err(why) },
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
-                return;
-            }
+            TaskKind::Management(_)
+            | TaskKind::Text(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => return,
         };
         self.outputs.push_back(output);
     }
@@ -54,9 +67,9 @@ impl Session {
             return;
         }
         self.state = SessionState::Ended;
-        self.login_deadline = None;
         self.waiting.clear();
-        let closed = self.connections.drain(..).filter(|c| c.state != ConnectionState::Free);
+        let open = |c: &Connection| c.state != ConnectionState::CleanupWait;
+        let closed = self.connections.drain(..).filter(open);
         let closed = closed.map(|c| Output::Disconnect { cid: c.cid, abortive });
         self.outputs.extend(closed);
         let cause = result.as_ref().err();

@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::keys::TextBuilder;
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{Cid, CmdSn, IscsiName, Itt, TaskFunction};
+use iscsi_pdu::{CmdSn, IscsiName, Itt, TaskFunction};
 
 use super::Session;
 use crate::config::SessionKind;
-use crate::connection::{Connection, Urgent};
 use crate::error::{SubmitError, TaskError};
-use crate::output::Output;
-use crate::state::{ConnectionState, SessionState};
+use crate::state::SessionState;
 use crate::task::command::Command;
 use crate::task::payload::Payload;
 use crate::task::scsi::ScsiTask;
@@ -21,7 +19,7 @@ use crate::task::{Management, Ping, Task, TaskKind};
 
 impl Session {
     /// Hands in a SCSI command; also before the login is over. It ends in one
-    /// [`Output::Completed`] with the tag returned here.
+    /// [`Output::Completed`](crate::Output::Completed) with the tag returned here.
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, a transfer is
@@ -43,7 +41,8 @@ impl Session {
     }
 
     /// Asks for the targets behind the portal, or in a normal session for the addresses of the
-    /// session's own target (RFC 7143 appendix C). It ends in one [`Output::Discovered`].
+    /// session's own target (RFC 7143 appendix C). It ends in one
+    /// [`Output::Discovered`](crate::Output::Discovered).
     ///
     /// # Errors
     /// When the session is closing or as many tasks are outstanding as configured.
@@ -77,8 +76,8 @@ impl Session {
     }
 
     /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is
-    /// only looked at for ABORT TASK. It ends in one [`Output::Managed`]; at a response of
-    /// "function complete" every task it concerns ends as aborted.
+    /// only looked at for ABORT TASK. It ends in one [`Output::Managed`](crate::Output::Managed); at
+    /// a response of "function complete" every task it concerns ends as aborted.
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
@@ -96,7 +95,8 @@ impl Session {
         self.enlist(TaskKind::Management(management), timeout, true, now)
     }
 
-    /// Sends a NOP-Out that wants an answer. It ends in one [`Output::Ponged`].
+    /// Sends a NOP-Out that wants an answer. It ends in one
+    /// [`Output::Ponged`](crate::Output::Ponged).
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
@@ -126,26 +126,6 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Asks for one more connection in this session (RFC 7143 §4.2.2): an [`Output::Connect`]
-    /// follows.
-    ///
-    /// # Errors
-    /// When the session is not logged in, the CID is taken, or MaxConnections is reached.
-    pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
-        let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));
-        let taken = self.position(cid).is_some();
-        if self.state != SessionState::LoggedIn {
-            return Err(SubmitError::Closed);
-        }
-        if taken || self.connections.len() >= limit {
-            return Err(SubmitError::Full);
-        }
-        self.connections.push(Connection::new(cid, now));
-        self.login_deadline = Some(now + self.config.timeouts.login);
-        self.outputs.push_back(Output::Connect { cid, address: None });
-        Ok(())
-    }
-
     const fn check_open(&self) -> Result<(), SubmitError> {
         match self.state {
             SessionState::Free | SessionState::LoggedIn => Ok(()),
@@ -169,35 +149,15 @@ impl Session {
         immediate: bool,
         now: Instant,
     ) -> Result<Itt, SubmitError> {
-        let connection = self.allegiance_of(&kind);
         let mut task = Task::new(kind);
         task.deadline = timeout.map(|timeout| now + timeout);
         let itt = self.tasks.insert(task).ok_or(SubmitError::Full)?;
         if immediate {
-            self.push_urgent(connection, itt);
+            self.push_urgent(itt);
         } else {
             self.waiting.push_back(itt);
         }
         Ok(itt)
-    }
-
-    /// The connection a request must use: ABORT TASK goes where the task is (RFC 7143 §11.5.1).
-    fn allegiance_of(&self, kind: &TaskKind) -> Option<Cid> {
-        match kind {
-            TaskKind::Management(management) => {
-                management.referenced.and_then(|itt| self.tasks.get(itt)?.allegiance)
-            }
-            TaskKind::Scsi(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => None,
-        }
-    }
-
-    fn push_urgent(&mut self, cid: Option<Cid>, itt: Itt) {
-        let at = cid.and_then(|cid| self.position(cid));
-        let usable = |connection: &Connection| connection.state != ConnectionState::Free;
-        let at = at.or_else(|| self.connections.iter().position(usable)).unwrap_or_default();
-        if let Some(connection) = self.connections.get_mut(at) {
-            connection.urgent.push_back(Urgent::Task(itt));
-        }
     }
 
     fn management(
@@ -224,24 +184,28 @@ impl Session {
         if scsi.aborting.is_some() {
             return;
         }
+        let lun = scsi.lun;
         if !sent {
+            let gap = task.cmd_sn;
             self.waiting.retain(|queued| *queued != itt);
             self.end_task(itt, why);
+            if let Some(gap) = gap {
+                self.fill_gap(itt, lun, gap, now);
+            }
             return;
         }
-        let lun = scsi.lun;
         scsi.aborting = Some(why);
         self.tasks.set_deadline(itt, None);
         let management = self.management(TaskFunction::AbortTask, lun, Some(itt), true);
         self.manage_internally(management, now);
     }
 
-    /// Fills the gap that a refused request may have left in CmdSN: ABORT TASK does that for a task
-    /// that the target has never seen (RFC 7143 §11.5.1).
-    pub(crate) fn fill_gap(&mut self, itt: Itt, gap: CmdSn, now: Instant) {
+    /// Fills the gap that a request which is gone may have left in CmdSN: ABORT TASK does that for a
+    /// task that the target has never seen (RFC 7143 §11.5.1).
+    pub(crate) fn fill_gap(&mut self, itt: Itt, lun: Lun, gap: CmdSn, now: Instant) {
         let management = Management {
             function: TaskFunction::AbortTask,
-            lun: Lun::ZERO,
+            lun,
             referenced: Some(itt),
             internal: true,
             gap: Some(gap),
@@ -250,12 +214,10 @@ impl Session {
     }
 
     fn manage_internally(&mut self, management: Management, now: Instant) {
-        let kind = TaskKind::Management(management);
-        let connection = self.allegiance_of(&kind);
-        let mut request = Task::new(kind);
+        let mut request = Task::new(TaskKind::Management(management));
         request.deadline = Some(now + self.config.timeouts.task_management);
         if let Some(request) = self.tasks.insert_beyond_limit(request) {
-            self.push_urgent(connection, request);
+            self.push_urgent(request);
         }
     }
 

@@ -8,29 +8,28 @@ use super::Session;
 use crate::config::SessionKind;
 use crate::connection::{Connection, Urgent};
 use crate::error::{SessionError, TaskError};
-use crate::state::{ConnectionState, SessionState};
-use crate::task::{Ping, Task, TaskKind};
+use crate::state::SessionState;
+use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
 impl Session {
     /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
-        let login = self.login_deadline.map(|deadline| (deadline, Timer::Login));
+        let login = self.connections.iter().filter_map(|connection| connection.login_deadline);
+        let login = login.map(|deadline| (deadline, Timer::Login));
         let task =
             self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
         let nop = self.connections.iter().filter_map(|connection| self.nop_timer(connection));
-        login.into_iter().chain(task).chain(nop).min_by_key(|(deadline, _)| *deadline)
+        login.chain(task).chain(nop).min_by_key(|(deadline, _)| *deadline)
     }
 
     /// Time has passed. Calling too early or too often does no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.login_deadline.is_some_and(|deadline| deadline <= now) {
-            self.fail(SessionError::TimedOut(Timer::Login));
-        }
         while let Some((_, itt)) = self.tasks.first_deadline().filter(|(when, _)| *when <= now) {
             self.task_timed_out(itt, now);
         }
         for cid in self.connections.iter().map(|connection| connection.cid).collect::<Vec<_>>() {
+            self.check_login(cid, now);
             self.check_life(cid, now);
         }
         self.follow_up(now);
@@ -40,7 +39,7 @@ impl Session {
         match self.tasks.get(itt).map(|task| &task.kind) {
             Some(TaskKind::Management(_)) => Timer::TaskManagement,
             Some(TaskKind::Ping(_)) => Timer::NopResponse,
-            Some(TaskKind::Logout) => Timer::Logout,
+            Some(TaskKind::Logout(_)) => Timer::Logout,
             Some(TaskKind::Scsi(_) | TaskKind::Text(_)) | None => Timer::Command,
         }
     }
@@ -56,14 +55,19 @@ impl Session {
             }
             TaskKind::Text(_) => self.fail(SessionError::TimedOut(Timer::Command)),
             TaskKind::Management(_) => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
-            TaskKind::Logout => self.logged_out(),
+            TaskKind::Logout(Logout::Session) => self.logged_out(),
+            TaskKind::Logout(Logout::Connection(cid)) => {
+                let cid = *cid;
+                self.tasks.remove_aborted(itt);
+                self.cleanup_failed(cid);
+            }
         }
     }
 
     /// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data. A
     /// discovery session may not send any (RFC 7143 §4.3).
     fn nop_timer(&self, connection: &Connection) -> Option<(Instant, Timer)> {
-        let live = connection.state == ConnectionState::LoggedIn
+        let live = connection.is_up()
             && self.state != SessionState::Ended
             && self.config.kind != SessionKind::Discovery;
         if !live {
@@ -81,14 +85,18 @@ impl Session {
         }
     }
 
+    fn check_login(&mut self, cid: Cid, now: Instant) {
+        let deadline = self.connection(cid).and_then(|connection| connection.login_deadline);
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            self.fail_connection(cid, SessionError::TimedOut(Timer::Login), now);
+        }
+    }
+
     fn check_life(&mut self, cid: Cid, now: Instant) {
-        let Some(connection) = self.connections.iter().find(|connection| connection.cid == cid)
-        else {
-            return;
-        };
+        let Some(connection) = self.connection(cid) else { return };
         match self.nop_timer(connection).filter(|(deadline, _)| *deadline <= now) {
             Some((_, Timer::NopInterval)) => self.ask_for_life(cid, now),
-            Some((_, timer)) => self.fail(SessionError::TimedOut(timer)),
+            Some((_, timer)) => self.fail_connection(cid, SessionError::TimedOut(timer), now),
             None => {}
         }
     }

@@ -37,7 +37,7 @@ pub(crate) enum TaskKind {
     Management(Management),
     Text(TextTask),
     Ping(Ping),
-    Logout,
+    Logout(Logout),
 }
 
 /// A task management function (RFC 7143 §11.5).
@@ -51,6 +51,19 @@ pub(crate) struct Management {
     /// The CmdSN of a refused request, which the target may not have counted.
     pub(crate) gap: Option<CmdSn>,
 }
+
+/// What a logout request closes (RFC 7143 §11.14).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Logout {
+    /// The session with all its connections.
+    Session,
+    /// One connection with its tasks, which may be gone already.
+    Connection(Cid),
+}
+
+/// What a command weighs beside its data, bytes: so that connections also share out commands that
+/// have little or none.
+const COMMAND_LOAD: u64 = 4096;
 
 /// A NOP-Out that wants an answer (RFC 7143 §11.18).
 #[derive(Debug)]
@@ -70,21 +83,43 @@ impl Task {
         self.allegiance.is_some()
     }
 
+    /// Whether it was put in wire order on a connection that has failed, and the target never saw
+    /// it there: it starts over, with the same CmdSN (RFC 7143 §7.2.1).
+    pub(crate) const fn starts_over(&self) -> bool {
+        self.allegiance.is_none() && self.cmd_sn.is_some()
+    }
+
+    /// Whether its PDUs use up the CmdSN that they carry (RFC 7143 §4.2.2.1).
+    pub(crate) const fn uses_cmd_sn(&self) -> bool {
+        match &self.kind {
+            TaskKind::Scsi(scsi) => !scsi.immediate,
+            TaskKind::Text(_) => true,
+            TaskKind::Management(_) | TaskKind::Ping(_) | TaskKind::Logout(_) => false,
+        }
+    }
+
+    /// What it puts on its connection, bytes; the same all its life.
+    pub(crate) fn load(&self) -> u64 {
+        COMMAND_LOAD + self.as_scsi().map_or(0, |scsi| scsi.data_len() as u64)
+    }
+
     pub(crate) fn as_scsi_mut(&mut self) -> Option<&mut ScsiTask> {
         match &mut self.kind {
             TaskKind::Scsi(task) => Some(task),
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
-                None
-            }
+            TaskKind::Management(_)
+            | TaskKind::Text(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => None,
         }
     }
 
     pub(crate) const fn as_scsi(&self) -> Option<&ScsiTask> {
         match &self.kind {
             TaskKind::Scsi(task) => Some(task),
-            TaskKind::Management(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout => {
-                None
-            }
+            TaskKind::Management(_)
+            | TaskKind::Text(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => None,
         }
     }
 }

@@ -66,6 +66,11 @@ impl ReadTransfer {
         self.received.contiguous()
     }
 
+    /// Forgets what has landed.
+    pub(crate) fn start_over(&mut self) {
+        self.received = Ranges::default();
+    }
+
     /// Gives the buffer back, cut to `len` bytes.
     pub(crate) fn into_buffer(mut self, len: usize) -> BytesMut {
         self.buffer.truncate(len);

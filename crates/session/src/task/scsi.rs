@@ -52,6 +52,23 @@ impl ScsiTask {
         }
     }
 
+    /// The data to move, both ways together, bytes.
+    pub(crate) fn data_len(&self) -> usize {
+        let written = self.write.as_ref().map_or(0, WriteTransfer::len);
+        written.saturating_add(self.read.as_ref().map_or(0, ReadTransfer::len))
+    }
+
+    /// Forgets what has been sent and received of it.
+    pub(crate) fn start_over(&mut self) {
+        self.next_sn = 0;
+        if let Some(write) = &mut self.write {
+            write.start_over();
+        }
+        if let Some(read) = &mut self.read {
+            read.start_over();
+        }
+    }
+
     /// The DataSN or R2TSN that comes next.
     pub(crate) const fn next_data_sn(&self) -> DataSn {
         DataSn::new(self.next_sn)

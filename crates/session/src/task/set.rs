@@ -1,9 +1,9 @@
 //! The tasks of a session, found by their tag.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use iscsi_pdu::Itt;
+use iscsi_pdu::{Cid, CmdSn, Itt};
 
 use super::{Task, TaskKind};
 
@@ -16,6 +16,9 @@ const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// Invariant: with this generation the tag would be the reserved 0xffffffff for the last slot.
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
 
+/// A tag that [`TaskSet`] never gives to a task.
+pub(crate) const NO_TASK: u32 = GENERATIONS << SLOT_BITS;
+
 /// A slab of tasks.
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
@@ -23,7 +26,16 @@ pub(crate) struct TaskSet {
     free: VecDeque<u32>,
     limit: usize,
     deadlines: BTreeSet<(Instant, Itt)>,
-    owed: u64,
+    loads: BTreeMap<Cid, Load>,
+}
+
+/// What the tasks of one connection have outstanding.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// The loads of all of them, bytes; zero exactly when there is none.
+    pub(crate) bytes: u64,
+    /// Write data that the target may wait for at once, bytes.
+    pub(crate) owed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +90,7 @@ impl TaskSet {
         if let Some(deadline) = task.deadline {
             self.deadlines.remove(&(deadline, itt));
         }
-        self.owed = self.owed.saturating_sub(task.owed);
+        self.lighten(task.allegiance, task.load(), task.owed);
         Some(task)
     }
 
@@ -106,16 +118,48 @@ impl TaskSet {
         slot.task.as_mut()
     }
 
-    /// The target may from now on wait for so many bytes of the task at once.
+    /// The target may from now on, once it was put on its connection, wait for so many bytes of the
+    /// task at once.
     pub(crate) fn owe(&mut self, itt: Itt, bytes: u64) {
         let Some(task) = self.get_mut(itt) else { return };
-        let before = std::mem::replace(&mut task.owed, bytes);
-        self.owed = self.owed.saturating_sub(before).saturating_add(bytes);
+        task.owed = bytes;
+        let allegiance = task.allegiance;
+        if let Some(load) = allegiance.and_then(|cid| self.loads.get_mut(&cid)) {
+            load.owed = load.owed.saturating_add(bytes);
+        }
     }
 
-    /// Write data that the target may wait for at once, of all tasks, bytes.
-    pub(crate) const fn owed(&self) -> u64 {
-        self.owed
+    /// What the tasks of a connection have outstanding.
+    pub(crate) fn load_of(&self, cid: Cid) -> Load {
+        self.loads.get(&cid).copied().unwrap_or_default()
+    }
+
+    /// Puts a task on a connection, with the number that its first PDU carries there.
+    pub(crate) fn assign(&mut self, itt: Itt, cid: Cid, cmd_sn: CmdSn) {
+        let Some(task) = self.get_mut(itt) else { return };
+        task.cmd_sn = Some(cmd_sn);
+        if task.allegiance.replace(cid).is_none() {
+            let bytes = task.load();
+            self.loads.entry(cid).or_default().bytes += bytes;
+        }
+    }
+
+    /// Takes a task off its connection, so that it can start over on another one.
+    pub(crate) fn unassign(&mut self, itt: Itt) {
+        let Some(task) = self.get_mut(itt) else { return };
+        let (allegiance, load) = (task.allegiance.take(), task.load());
+        let owed = std::mem::take(&mut task.owed);
+        self.lighten(allegiance, load, owed);
+    }
+
+    fn lighten(&mut self, cid: Option<Cid>, bytes: u64, owed: u64) {
+        let Some(cid) = cid else { return };
+        let Some(load) = self.loads.get_mut(&cid) else { return };
+        load.bytes = load.bytes.saturating_sub(bytes);
+        load.owed = load.owed.saturating_sub(owed);
+        if load.bytes == 0 {
+            self.loads.remove(&cid);
+        }
     }
 
     /// Sets or lifts the time limit of a task.
@@ -153,7 +197,7 @@ impl TaskSet {
             TaskKind::Scsi(_) => true,
             TaskKind::Text(text) => !text.internal,
             TaskKind::Management(management) => !management.internal,
-            TaskKind::Ping(_) | TaskKind::Logout => false,
+            TaskKind::Ping(_) | TaskKind::Logout(_) => false,
         })
     }
 }
@@ -171,9 +215,10 @@ const fn slot_of(itt: Itt) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Logout;
 
     fn ping() -> Task {
-        Task::new(TaskKind::Logout)
+        Task::new(TaskKind::Logout(Logout::Session))
     }
 
     #[test]

@@ -143,6 +143,13 @@ impl WriteTransfer {
         Some(part)
     }
 
+    /// Forgets what has been sent and asked for.
+    pub(crate) fn start_over(&mut self) {
+        self.unsolicited = None;
+        self.solicited.clear();
+        self.sent = Ranges::default();
+    }
+
     /// How many of the first bytes of the payload have been handed to the outbox, without a hole.
     pub(crate) fn contiguous(&self) -> usize {
         self.sent.contiguous()

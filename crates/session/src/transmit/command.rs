@@ -2,51 +2,71 @@
 
 use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{CmdSn, Itt, ScsiCommand, StatSn, TextRequest};
+use iscsi_pdu::{Cid, CmdSn, Itt, ScsiCommand, StatSn, TextRequest};
 
 use super::in_first_burst;
 use crate::Session;
+use crate::connection::Connection;
 use crate::connection::outbox::whole;
 use crate::params::Negotiated;
-use crate::task::TaskKind;
 use crate::task::payload::{Payload, PayloadSlice};
 use crate::task::scsi::ScsiTask;
+use crate::task::{Task, TaskKind};
 
 impl Session {
     /// Puts the oldest waiting command in wire order: only here does it get its CmdSN.
     pub(super) fn queue_command(&mut self, at: usize) -> bool {
         let Some(connection) = self.connections.get(at) else { return false };
-        let Some(itt) = self.waiting.front().copied() else { return false };
-        if !self.takes_commands() || !self.window.is_open() {
-            return false;
-        }
-        let begins_write =
-            self.tasks.get(itt).and_then(|task| task.as_scsi()).is_some_and(ScsiTask::writes);
-        if begins_write && (in_first_burst(connection) || self.is_at_write_limit()) {
-            return false;
-        }
         let cid = connection.cid;
-        self.waiting.pop_front();
-        let Some(task) = self.tasks.get_mut(itt) else { return true };
-        let cmd_sn = self.window.take();
-        task.allegiance = Some(cid);
-        task.cmd_sn = Some(cmd_sn);
-        match task.kind {
-            TaskKind::Scsi(_) => self.queue_scsi_command(at, itt, cmd_sn),
-            TaskKind::Text(_) => self.queue_text_request(at, itt, cmd_sn),
-            TaskKind::Management(_) | TaskKind::Ping(_) | TaskKind::Logout => {}
+        let Some(place) = self.waiting.iter().position(|itt| self.may_carry(cid, *itt)) else {
+            return false;
+        };
+        let Some(itt) = self.waiting.get(place).copied() else { return false };
+        let Some(task) = self.tasks.get(itt) else { return self.waiting.remove(place).is_some() };
+        if !self.takes_commands() || !self.has_number_for(task) || !self.has_turn(connection, task)
+        {
+            return false;
+        }
+        self.waiting.remove(place);
+        let known = task.cmd_sn.filter(|_| task.starts_over());
+        let is_text = matches!(task.kind, TaskKind::Text(_));
+        let cmd_sn = known.unwrap_or_else(|| self.window.take());
+        self.tasks.assign(itt, cid, cmd_sn);
+        if is_text {
+            self.queue_text_request(at, itt, cmd_sn);
+        } else {
+            self.queue_scsi_command(at, itt, cmd_sn);
         }
         true
     }
 
-    /// Whether the write that is first in line has to wait for others to end.
-    pub(crate) fn is_at_write_limit(&self) -> bool {
-        let owed = self.tasks.owed();
-        let first = self.waiting.front().and_then(|itt| self.tasks.get(*itt)?.as_scsi());
-        let write = first.and_then(|scsi| scsi.write.as_ref()).filter(|_| owed > 0);
-        let agreed = self.negotiated();
-        write.zip(agreed).is_some_and(|(write, agreed)| {
-            owed.saturating_add(write.most_awaited(agreed)) > self.write_limit
+    /// A text exchange goes on over the connection that it began on (RFC 7143 §4.2.5.1).
+    fn may_carry(&self, cid: Cid, itt: Itt) -> bool {
+        let allegiance = self.tasks.get(itt).and_then(|task| task.allegiance);
+        allegiance.is_none_or(|allegiance| allegiance == cid)
+    }
+
+    /// Whether the command window lets the command out. One that starts over has been let out.
+    pub(crate) fn has_number_for(&self, task: &Task) -> bool {
+        task.starts_over() || self.window.is_open()
+    }
+
+    fn has_turn(&self, connection: &Connection, task: &Task) -> bool {
+        let begins_write = task.as_scsi().is_some_and(|scsi| scsi.write.is_some());
+        let bound = task.is_sent();
+        let free = connection.takes_commands()
+            && self.tasks.load_of(connection.cid).bytes < connection.share;
+        (bound || free)
+            && !(begins_write && in_first_burst(connection))
+            && !self.is_at_write_limit(connection, task)
+    }
+
+    /// Whether a write has to wait for others of the connection to end.
+    pub(crate) fn is_at_write_limit(&self, connection: &Connection, task: &Task) -> bool {
+        let owed = self.tasks.load_of(connection.cid).owed;
+        let write = task.as_scsi().and_then(|scsi| scsi.write.as_ref()).filter(|_| owed > 0);
+        write.zip(connection.agreed.as_ref()).is_some_and(|(write, agreed)| {
+            owed.saturating_add(write.most_awaited(agreed)) > connection.write_limit
         })
     }
 
@@ -87,10 +107,6 @@ impl Session {
 }
 
 impl ScsiTask {
-    pub(super) const fn writes(&self) -> bool {
-        self.write.is_some()
-    }
-
     /// The command PDU with its immediate data.
     fn first_pdu(
         &mut self,

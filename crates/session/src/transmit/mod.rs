@@ -3,11 +3,13 @@
 //! 1. urgent PDUs: answers to pings, immediate commands ([`urgent`]);
 //! 2. then in turn, one PDU each: new commands as the window allows ([`command`]), and data: the
 //!    rest of first bursts in the order of their commands, or else the R2Ts in the order in which
-//!    they came ([`data_out`]).
+//!    they came ([`data_out`]). Of several connections, each takes its share of the commands
+//!    ([`share`]).
 
 mod command;
 mod data_out;
 mod login;
+mod share;
 mod urgent;
 
 use std::io::IoSlice;
@@ -60,6 +62,7 @@ impl Session {
     /// Bytes that the connection should send now; `None` when there is nothing to send.
     pub fn poll_transmit(&mut self, cid: Cid, now: Instant) -> Option<Transmit<'_>> {
         let at = self.position(cid)?;
+        self.set_share(at);
         while self.wants_more(at) && self.queue_next(at, now) {}
         let connection = self.connections.get_mut(at)?;
         (connection.state.is_live() && !connection.outbox.is_empty()).then_some(Transmit {
@@ -78,7 +81,9 @@ impl Session {
         match self.connections.get(at).map(|connection| connection.state) {
             Some(ConnectionState::InLogin) => self.queue_login(at),
             Some(ConnectionState::LoggedIn) => self.queue_urgent(at, now) || self.queue_turn(at),
-            Some(ConnectionState::Free | ConnectionState::XptWait | ConnectionState::InLogout)
+            Some(
+                ConnectionState::XptWait | ConnectionState::InLogout | ConnectionState::CleanupWait,
+            )
             | None => false,
         }
     }

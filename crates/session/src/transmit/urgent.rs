@@ -8,10 +8,10 @@ use iscsi_pdu::{Cid, CmdSn, Itt, LogoutReason, LogoutRequest, NopOut, TaskFuncti
 use iscsi_pdu::{DataSn, TaskManagementRequest, Ttt};
 
 use crate::Session;
-use crate::connection::Urgent;
+use crate::connection::{Connection, Urgent};
 use crate::state::ConnectionState;
 use crate::task::payload::Payload;
-use crate::task::{Management, Task, TaskKind};
+use crate::task::{Logout, Management, Task, TaskKind};
 
 impl Session {
     pub(super) fn queue_urgent(&mut self, at: usize, now: Instant) -> bool {
@@ -29,9 +29,8 @@ impl Session {
     fn queue_immediate(&mut self, at: usize, itt: Itt, now: Instant) {
         let cmd_sn = self.window.current();
         let Some(cid) = self.connections.get(at).map(|connection| connection.cid) else { return };
+        self.tasks.assign(itt, cid, cmd_sn);
         let Some(task) = self.tasks.get_mut(itt) else { return };
-        task.allegiance = Some(cid);
-        task.cmd_sn = Some(cmd_sn);
         match &mut task.kind {
             TaskKind::Scsi(_) => self.queue_scsi_command(at, itt, cmd_sn),
             TaskKind::Text(_) => self.queue_text_request(at, itt, cmd_sn),
@@ -40,7 +39,10 @@ impl Session {
                 self.queue_nop_out(at, Some(itt), None, Lun::ZERO);
             }
             TaskKind::Management(_) => self.queue_management(at, itt, cmd_sn),
-            TaskKind::Logout => self.queue_logout(at, itt, cid, cmd_sn),
+            TaskKind::Logout(logout) => {
+                let logout = *logout;
+                self.queue_logout(at, itt, logout, cmd_sn);
+            }
         }
     }
 
@@ -85,20 +87,18 @@ impl Session {
         referenced.filter(|task| !immediate(task)).and_then(|task| task.cmd_sn).unwrap_or(cmd_sn)
     }
 
-    fn queue_logout(&mut self, at: usize, itt: Itt, cid: Cid, cmd_sn: CmdSn) {
+    fn queue_logout(&mut self, at: usize, itt: Itt, logout: Logout, cmd_sn: CmdSn) {
         let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
-        tracing::debug!(%cid, "logging out");
-        let request = LogoutRequest {
-            immediate: true,
-            reason: LogoutReason::CloseSession,
-            itt,
-            cid: Cid(0),
-            cmd_sn,
-            exp_stat_sn,
+        tracing::debug!(?logout, "logging out");
+        let (reason, cid) = match logout {
+            Logout::Session => (LogoutReason::CloseSession, Cid(0)),
+            Logout::Connection(cid) => (LogoutReason::CloseConnection, cid),
         };
+        let request = LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn };
         self.push(at, request.encode().into(), Payload::default().slice(0, 0));
-        // The whole session ends, so no connection of it sends anything any more.
-        for connection in &mut self.connections {
+        // What is closed sends nothing any more.
+        let closed = |c: &&mut Connection| logout == Logout::Session || c.cid == cid;
+        for connection in self.connections.iter_mut().filter(closed).filter(|c| c.is_up()) {
             connection.state = ConnectionState::InLogout;
         }
     }

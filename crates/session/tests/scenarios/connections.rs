@@ -13,9 +13,9 @@ use iscsi_testkit::pdus::{Numbers, Template, data_in, r2t};
 
 use crate::pair::{Pair, config, pattern, read, target_config, write};
 
-const SECOND: Cid = Cid(1);
+pub(crate) const SECOND: Cid = Cid(1);
 
-fn target() -> TargetConfig {
+pub(crate) fn target() -> TargetConfig {
     let mut target = target_config(256);
     target.keys.initial_r2t = true;
     target.keys.immediate_data = false;
@@ -23,7 +23,7 @@ fn target() -> TargetConfig {
 }
 
 /// A session with connections 0 and 1.
-fn two_connections(target: TargetConfig) -> Pair {
+pub(crate) fn two_connections(target: TargetConfig) -> Pair {
     let mut config = config();
     config.offer.max_connections = 2;
     let mut pair = Pair::logged_in(config, target);
@@ -34,7 +34,7 @@ fn two_connections(target: TargetConfig) -> Pair {
 }
 
 /// Lets one connection send what it can; the other has no turn.
-fn send_over(pair: &mut Pair, cid: Cid) {
+pub(crate) fn send_over(pair: &mut Pair, cid: Cid) {
     let link = pair.link(cid.0);
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
         let bytes = transmit.copy_to_bytes(transmit.remaining());
@@ -43,23 +43,34 @@ fn send_over(pair: &mut Pair, cid: Cid) {
 }
 
 /// The PDUs of one kind that came over a connection.
-fn received(pair: &Pair, cid: Cid, opcode: Opcode) -> Vec<Pdu> {
+pub(crate) fn received(pair: &Pair, cid: Cid, opcode: Opcode) -> Vec<Pdu> {
     let link = pair.link(cid.0);
     let fits = |(at, pdu): &&(_, Pdu)| *at == link && pdu.is(opcode);
     pair.target.received().iter().filter(fits).map(|(_, pdu)| pdu.clone()).collect()
 }
 
-fn inject(pair: &mut Pair, cid: Cid, template: Template) {
+pub(crate) fn inject(pair: &mut Pair, cid: Cid, template: Template) {
     let link = pair.link(cid.0);
     pair.target.inject(link, template.build(Numbers { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 0 }));
     pair.drive_receive();
 }
 
-/// A command that only the given connection had the chance to send.
-fn submit_over(pair: &mut Pair, cid: Cid, command: iscsi_session::Command) -> Itt {
+/// A command that the given connection sends.
+pub(crate) fn submit_over(pair: &mut Pair, cid: Cid, command: iscsi_session::Command) -> Itt {
     let itt = pair.submit(command);
-    send_over(pair, cid);
+    favouring(pair, cid, |pair| send_over(pair, cid));
     itt
+}
+
+/// Lets the limits of the connections leave everything that waits to one of them.
+pub(crate) fn favouring(pair: &mut Pair, cid: Cid, send: impl FnOnce(&mut Pair)) {
+    for any in (0..8).map(Cid) {
+        pair.session.limit_writes(any, if any == cid { 1 << 40 } else { 1 });
+    }
+    send(pair);
+    for any in (0..8).map(Cid) {
+        pair.session.limit_writes(any, u64::MAX);
+    }
 }
 
 /// MC-I-01: the second login names the session of the first, and takes up its CmdSN.
@@ -234,17 +245,21 @@ fn unh_14_2_async_logout_on_one_of_two_connections() {
     pair.assert_no_violations();
 }
 
-/// ERR-06: without connection recovery, the loss of one connection is the loss of all.
+/// ERR-06: with the last connection the session is lost.
 #[test]
-fn lost_connection_ends_the_session() {
+fn the_last_lost_connection_ends_the_session() {
     let mut pair = two_connections(target());
     pair.target.hold();
     let tags = [Cid(0), SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
-    let link = pair.link(1);
-    pair.target.drop_connection(link);
+    for cid in [SECOND, Cid(0)] {
+        assert_eq!(pair.ended, None);
+        pair.lose(cid);
+    }
     pair.drive();
     assert!(matches!(pair.ended, Some(Err(SessionError::Transport(_)))));
-    assert!(tags.iter().all(|itt| pair.completed[itt].is_err()));
+    let lost = |itt| matches!(&pair.completed[itt], Err(TaskError::Session { sent: true, .. }));
+    assert!(tags.iter().all(lost));
+    pair.assert_no_violations();
 }
 
 /// MC-I-08, KEY-06: no more connections than agreed, none twice, none before the first.

@@ -25,7 +25,7 @@ const SECRET: &[u8] = b"initiator secret";
 const TARGET_USER: &str = "disk";
 const TARGET_SECRET: &[u8] = b"the target's own";
 
-fn with_chap(mutual: bool) -> Config {
+pub(crate) fn with_chap(mutual: bool) -> Config {
     let mut config = config();
     let mut chap = Chap::new(USER, Secret::from(SECRET.to_vec()));
     if mutual {
@@ -36,7 +36,7 @@ fn with_chap(mutual: bool) -> Config {
     config
 }
 
-fn target_with_chap(algorithms: &[u8]) -> TargetConfig {
+pub(crate) fn target_with_chap(algorithms: &[u8]) -> TargetConfig {
     let mut target = target_config(64);
     let mut chap = TargetChap::new(USER, SECRET).mutual(TARGET_USER, TARGET_SECRET);
     chap.algorithms = algorithms.to_vec();

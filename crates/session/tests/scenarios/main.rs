@@ -10,10 +10,15 @@
     reason = "a test may panic, and not every topic needs every part of the rig"
 )]
 
+mod added_login;
 mod async_message;
 mod conformance;
+mod connection_faults;
+mod connection_loss;
+mod connection_mix;
 mod connections;
 mod discovery;
+mod drop_connection;
 mod faults;
 mod login_flow;
 mod logout;
@@ -24,6 +29,7 @@ mod read;
 mod reject;
 mod segmentation;
 mod sequence_numbers;
+mod sharing;
 mod task_management;
 mod trace;
 mod traffic;

@@ -48,13 +48,21 @@ pub(crate) struct Pair {
     /// Bytes that have passed, to the target and from it.
     pub(crate) passed: [usize; 2],
     links: BTreeMap<Cid, ConnId>,
+    /// What was closed, and whether it was reset.
+    pub(crate) disconnects: Vec<(Cid, bool)>,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
     /// Everything else that came out.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Result<(), SessionError>>,
-    /// The longest list of slices that one transmit has offered.
+    /// How often a connection was made.
     pub(crate) connects: usize,
+    /// Whether connections cannot be made.
+    pub(crate) refuses: bool,
+    /// Whether the target does not learn that a connection is gone.
+    pub(crate) half_open: bool,
+    /// Connections whose sockets take nothing.
+    pub(crate) blocked: Vec<Cid>,
 }
 
 pub(crate) fn config() -> Config {
@@ -94,11 +102,15 @@ impl Pair {
             flip: None,
             passed: [0; 2],
             links: BTreeMap::new(),
+            disconnects: Vec::new(),
             completed: BTreeMap::new(),
             outputs: Vec::new(),
             notices: Vec::new(),
             ended: None,
             connects: 0,
+            refuses: false,
+            half_open: false,
+            blocked: Vec::new(),
         }
     }
 
@@ -118,14 +130,19 @@ impl Pair {
     /// Moves bytes until neither side has more to say, without letting time pass.
     pub(crate) fn drive(&mut self) {
         for _ in 0..100_000_000_u32 {
-            let told = self.drain_outputs();
-            let sent = self.carry_to_target();
-            let received = self.carry_to_session();
-            if !told && !sent && !received {
+            if !self.step() {
                 return;
             }
         }
         panic!("the two sides never come to rest");
+    }
+
+    /// Moves what either side has to say once; whether there was anything.
+    pub(crate) fn step(&mut self) -> bool {
+        let told = self.drain_outputs();
+        let sent = self.carry_to_target();
+        let received = self.carry_to_session();
+        told || sent || received
     }
 
     /// Lets time pass in the session's own steps, and drives after each.
@@ -151,16 +168,21 @@ impl Pair {
         while let Some(output) = self.session.poll_output() {
             any = true;
             match output {
+                Output::Connect { cid, .. } if self.refuses => {
+                    let why = TransportError::Connect("connection refused".into());
+                    self.session.handle_disconnected(cid, why, self.now);
+                }
                 Output::Connect { cid, .. } => {
                     self.connects += 1;
                     let link = self.target.accept();
                     self.links.insert(cid, link);
                     self.session.handle_connected(cid, self.now);
                 }
-                Output::Disconnect { cid, .. } => {
-                    if let Some(link) = self.links.remove(&cid) {
+                Output::Disconnect { cid, abortive } => {
+                    if let Some(link) = self.links.remove(&cid).filter(|_| !self.half_open) {
                         self.target.disconnected(link);
                     }
+                    self.disconnects.push((cid, abortive));
                 }
                 Output::Completed { itt, result } => {
                     let earlier = self.completed.insert(itt, result);
@@ -191,6 +213,9 @@ impl Pair {
     fn carry_to_target(&mut self) -> bool {
         let mut any = false;
         for (cid, link) in self.links.clone() {
+            if self.blocked.contains(&cid) {
+                continue;
+            }
             let limit = self.piece(0, usize::MAX);
             let Some(mut transmit) = self.session.poll_transmit(cid, self.now) else { continue };
             let len = limit.min(transmit.remaining());
@@ -223,6 +248,15 @@ impl Pair {
             }
         }
         any
+    }
+
+    /// The network takes a connection away; the target notices only if it is not half open.
+    pub(crate) fn lose(&mut self, cid: Cid) {
+        if let Some(link) = self.links.remove(&cid).filter(|_| !self.half_open) {
+            self.target.disconnected(link);
+        }
+        let why = TransportError::Io("reset".into());
+        self.session.handle_disconnected(cid, why, self.now);
     }
 
     fn flip_in(&self, piece: &mut BytesMut) {

@@ -2,6 +2,7 @@
 
 use crate::pair::{BLOCK, Pair, config, pattern, read, target_config, write};
 use crate::trace::Trace;
+use iscsi_pdu::Cid;
 use iscsi_pdu::scsi::Status;
 use iscsi_session::Waiting;
 use iscsi_testkit::expect;
@@ -41,7 +42,7 @@ fn wr_03_every_mode_and_length_moves_every_byte() {
 #[test]
 fn a_write_limit_holds_writes_back() {
     let mut trace = Trace::logged_in();
-    trace.session.limit_writes(3 * BLOCK as u64);
+    trace.session.limit_writes(Cid(0), 3 * BLOCK as u64);
     let [first, second, third] = [0, 1, 2].map(|at| trace.submit(write(at, pattern(2 * BLOCK, 1))));
     assert_eq!(expect!(trace, ScsiCommand).itt(), first.get());
     trace.silence();
@@ -51,7 +52,7 @@ fn a_write_limit_holds_writes_back() {
     assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
     trace.silence();
 
-    trace.session.limit_writes(4 * BLOCK as u64);
+    trace.session.limit_writes(Cid(0), 4 * BLOCK as u64);
     assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());
     assert!(!trace.session.is_holding_back());
 }
@@ -60,7 +61,7 @@ fn a_write_limit_holds_writes_back() {
 #[test]
 fn a_write_limit_holds_no_write_back_for_ever() {
     let mut trace = Trace::logged_in();
-    trace.session.limit_writes(0);
+    trace.session.limit_writes(Cid(0), 0);
     let [first, second] = [0, 1].map(|at| trace.submit(write(at, pattern(BLOCK, 1))));
     expect!(trace, ScsiCommand);
     trace.silence();
@@ -73,7 +74,7 @@ fn a_write_limit_holds_no_write_back_for_ever() {
 #[test]
 fn a_write_limit_keeps_the_order() {
     let mut trace = Trace::logged_in();
-    trace.session.limit_writes(0);
+    trace.session.limit_writes(Cid(0), 0);
     let first = trace.submit(write(0, pattern(BLOCK, 1)));
     let second = trace.submit(write(1, pattern(BLOCK, 1)));
     let third = trace.submit(read(0, 1));
@@ -90,7 +91,7 @@ fn a_write_limit_keeps_the_order() {
 fn a_write_limit_counts_what_may_be_asked_for_at_once() {
     let keys = [("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
     let mut trace = Trace::with_answers(&[&keys[..], &[("MaxOutstandingR2T", "1")]].concat());
-    trace.session.limit_writes(2 * (512 + 1024));
+    trace.session.limit_writes(Cid(0), 2 * (512 + 1024));
     for at in [0, 100, 200] {
         trace.submit(write(at, pattern(64 * BLOCK, 1)));
     }

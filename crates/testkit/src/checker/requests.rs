@@ -3,6 +3,7 @@
 use super::session::SessionWatch;
 use super::{Faults, Watch, demand};
 use crate::pdu::{NO_TAG, Pdu};
+use crate::target::ConnId;
 
 /// A text exchange under way.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ const TARGET_COLD_RESET: u8 = 7;
 const TASK_REASSIGN: u8 = 8;
 
 impl SessionWatch {
-    pub(super) fn management(&self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    pub(super) fn management(&self, id: ConnId, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
         let function = pdu.function();
         let whole = matches!(function, TARGET_WARM_RESET | TARGET_COLD_RESET);
         demand(faults, !whole || pdu.lun() == 0, "TMF-01", || format!("LUN is set: {pdu:?}"));
@@ -36,7 +37,7 @@ impl SessionWatch {
         let tag = pdu.referenced_tag();
         demand(faults, named != (tag == NO_TAG), "TMF-02", || format!("referenced tag: {pdu:?}"));
         if function == ABORT_TASK {
-            self.abort(watch, faults, pdu);
+            self.abort(id, watch, faults, pdu);
         } else {
             let zero = pdu.ref_cmd_sn() == 0;
             demand(faults, zero, "TMF-03", || format!("RefCmdSN is set: {pdu:?}"));
@@ -45,11 +46,14 @@ impl SessionWatch {
         demand(faults, data_sn, "ERR-02", || format!("ExpDataSN is set: {pdu:?}"));
     }
 
-    fn abort(&self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    fn abort(&self, id: ConnId, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
         for burst in watch.bursts.iter_mut().filter(|burst| burst.itt == pdu.referenced_tag()) {
             burst.abandoned = true;
         }
         let Some(task) = self.tags.get(pdu.referenced_tag()) else { return };
+        demand(faults, task.connection == id, "TMF-04", || {
+            format!("the task is on connection {}: {pdu:?}", task.connection.0)
+        });
         demand(faults, task.lun == pdu.lun(), "TMF-01", || {
             format!("the task has LUN {:#x}: {pdu:?}", task.lun)
         });
@@ -95,6 +99,9 @@ impl SessionWatch {
         let own = reason != 1 || cid == watch.cid || self.joined;
         demand(faults, own, "LGO-02", || format!("not the CID of the connection: {pdu:?}"));
         self.closing |= reason == 0;
+        if reason == 1 {
+            self.asks_to_close(pdu.itt(), cid);
+        }
         watch.logged_out |= reason == 1 && cid == watch.cid;
     }
 

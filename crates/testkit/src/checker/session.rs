@@ -1,6 +1,6 @@
 //! Rules of a session in full feature phase: numbers, window, tags (RFC 7143 §4.2.2).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::login::LoginOutcome;
 use super::negotiation::Values;
@@ -28,6 +28,12 @@ pub(super) struct SessionWatch {
     max_cmd_sn: u32,
     ahead: BTreeSet<u32>,
     refused: BTreeSet<u32>,
+    /// Numbers that were used on connections which are gone, by CID.
+    lost: BTreeMap<u16, Vec<u32>>,
+    /// CIDs that the initiator has asked to close, by the tag of the request.
+    logouts: BTreeMap<u32, u16>,
+    /// Whether a connection was cleaned up: what the target never saw comes over another one.
+    cleaned: bool,
 }
 
 impl SessionWatch {
@@ -45,7 +51,27 @@ impl SessionWatch {
             max_cmd_sn: response.max_cmd_sn(),
             ahead: BTreeSet::new(),
             refused: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            logouts: BTreeMap::new(),
+            cleaned: false,
         }
+    }
+
+    /// Sees the final login response of a further connection.
+    pub(super) fn join(&mut self, response: &Pdu) {
+        self.joined = true;
+        self.learn_window(response);
+    }
+
+    /// Sees that a connection is gone.
+    pub(super) fn closed(&mut self, id: ConnId, cid: u16) {
+        let numbers = self.tags.forget_connection(id);
+        self.lost.entry(cid).or_default().extend(numbers);
+    }
+
+    /// The initiator asks to close one connection.
+    pub(super) fn asks_to_close(&mut self, itt: u32, cid: u16) {
+        self.logouts.insert(itt, cid);
     }
 
     /// Sees a request of the initiator.
@@ -72,7 +98,7 @@ impl SessionWatch {
         self.check_number(watch, faults, pdu);
         match pdu.opcode() {
             Some(Opcode::ScsiCommand) => self.command(watch, faults, pdu),
-            Some(Opcode::TaskManagementRequest) => self.management(watch, faults, pdu),
+            Some(Opcode::TaskManagementRequest) => self.management(id, watch, faults, pdu),
             Some(Opcode::TextRequest) => self.text(watch, faults, pdu),
             Some(Opcode::LogoutRequest) => self.logout(watch, faults, pdu),
             Some(Opcode::NopOut) => self.nop_out(watch, faults, pdu),
@@ -105,8 +131,12 @@ impl SessionWatch {
             return;
         }
         let rising = watch.last_cmd_sn.is_none_or(|last| before(last, cmd_sn));
-        demand(faults, rising, "SEQ-04", || format!("CmdSN {cmd_sn} is not above the last one"));
-        watch.last_cmd_sn = Some(cmd_sn);
+        demand(faults, rising || self.cleaned, "SEQ-04", || {
+            format!("CmdSN {cmd_sn} is not above the last one")
+        });
+        if rising {
+            watch.last_cmd_sn = Some(cmd_sn);
+        }
         self.take_number(faults, cmd_sn);
     }
 
@@ -163,6 +193,10 @@ impl SessionWatch {
                 }
             }
             Some(Opcode::Reject) => self.learn_reject(watch, pdu),
+            Some(Opcode::LogoutResponse) => {
+                self.learn_logout(pdu);
+                self.tags.end(itt, id, stat_sn);
+            }
             _ => self.tags.end(itt, id, stat_sn),
         }
     }
@@ -192,6 +226,18 @@ impl SessionWatch {
             (6 | 7, 0) => self.tags.end_all(None, id, stat_sn),
             _ => {}
         }
+    }
+
+    /// What the target has not counted of a connection that is closed may come again over another
+    /// one, with its number and tag (RFC 7143 §7.2.1, §11.14).
+    fn learn_logout(&mut self, pdu: &Pdu) {
+        let closed = self.logouts.remove(&pdu.itt()).filter(|_| pdu.response() <= 1);
+        let Some(numbers) = closed.map(|cid| self.lost.remove(&cid).unwrap_or_default()) else {
+            return;
+        };
+        self.cleaned = true;
+        let next = self.exp_cmd_sn;
+        self.refused.extend(numbers.into_iter().filter(|number| !before(*number, next)));
     }
 
     /// A refused request may be sent again with its number and tag (RFC 7143 §11.17.1).

@@ -78,7 +78,9 @@ impl Tags {
         self.0.remove(&itt);
     }
 
-    pub(super) fn forget_connection(&mut self, connection: ConnId) {
-        self.0.retain(|_, tag| tag.connection != connection);
+    /// Forgets the tags of a connection that is gone; the numbers that their requests used up.
+    pub(super) fn forget_connection(&mut self, connection: ConnId) -> Vec<u32> {
+        let gone = self.0.extract_if(.., |_, tag| tag.connection == connection);
+        gone.filter(|(_, tag)| !tag.immediate).map(|(_, tag)| tag.cmd_sn).collect()
     }
 }

@@ -360,8 +360,7 @@ impl Target {
         self.connections[old.0].cut();
         self.checker.closed(old);
         if let Some(session) = self.sessions.get_mut(&tsih) {
-            session.connections.retain(|other| *other != old);
-            session.tasks.retain(|_, task| task.connection != old);
+            session.forget_connection(old);
         }
     }
 

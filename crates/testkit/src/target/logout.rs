@@ -21,10 +21,15 @@ impl Target {
         if leaving.is_empty() {
             return self.answer_logout(id, pdu, NO_SUCH_CID);
         }
-        self.answer_logout(id, pdu, self.config.logout_response);
         for connection in leaving {
-            self.close_after_transmit(connection);
+            // Another connection is closed by one that still works: it is gone, or as good as gone.
+            if pdu.function() == CLOSE_CONNECTION && connection != id {
+                self.close(connection);
+            } else {
+                self.close_after_transmit(connection);
+            }
         }
+        self.answer_logout(id, pdu, self.config.logout_response);
     }
 
     fn connections_of(&mut self, id: ConnId) -> Vec<ConnId> {

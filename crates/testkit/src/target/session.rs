@@ -98,6 +98,14 @@ impl Session {
         self.early.values_mut().find(|early| early.pdu.itt() == itt)
     }
 
+    /// Throws away what came before its turn on a connection that is closed: it never came
+    /// (RFC 7143 §11.14).
+    pub(crate) fn forget_connection(&mut self, id: ConnId) {
+        self.early.retain(|_, early| early.connection != id);
+        self.tasks.retain(|_, task| task.connection != id);
+        self.connections.retain(|other| *other != id);
+    }
+
     /// Gives up a command number: the command never came, or is aborted before its turn.
     pub(crate) fn plug(&mut self, cmd_sn: u32) {
         self.early.remove(&cmd_sn);

@@ -1,0 +1,205 @@
+//! What the failure of one connection means: for its tasks, for the others, for the session
+//! (RFC 7143 §7.1, §11.14).
+//!
+//! ```text
+//!   fails in login                    ──► given up; nothing of the session hangs on it
+//!   fails later, another one stays up ──► CLEANUP_WAIT: a logout of its CID over another connection;
+//!                                         at the response its tasks end, or start over
+//!   the last one that stays up fails  ──► the session fails
+//! ```
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, CmdSn, Itt, LogoutCode};
+
+use super::Session;
+use crate::connection::Urgent;
+use crate::error::{SessionError, TaskError};
+use crate::output::{Notice, Output};
+use crate::state::{ConnectionState, SessionState};
+use crate::task::{Logout, Task, TaskKind};
+
+impl Session {
+    /// Ends what an error on a connection concerns: the connection, or the session.
+    pub(crate) fn fail_for(&mut self, cid: Cid, why: SessionError, now: Instant) {
+        let in_login = self.connection(cid).is_some_and(|c| c.is_logging_in());
+        if in_login || why.is_of_one_connection() {
+            self.fail_connection(cid, why, now);
+        } else {
+            self.fail(why);
+        }
+    }
+
+    /// Ends a connection, and with it the session if it cannot go on without.
+    pub(crate) fn fail_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
+        let Some(connection) = self.connection(cid) else { return };
+        match connection.state {
+            ConnectionState::CleanupWait => {}
+            ConnectionState::XptWait | ConnectionState::InLogin
+                if self.state != SessionState::Free =>
+            {
+                self.give_up_login(cid, why);
+            }
+            ConnectionState::LoggedIn if self.has_another_than(cid) => {
+                self.lose_connection(cid, why, now);
+            }
+            ConnectionState::InLogout if !self.is_logging_out() => self.let_go(cid),
+            ConnectionState::XptWait
+            | ConnectionState::InLogin
+            | ConnectionState::LoggedIn
+            | ConnectionState::InLogout => self.fail(why),
+        }
+    }
+
+    /// Whether there is another connection that is up and stays.
+    pub(super) fn has_another_than(&self, cid: Cid) -> bool {
+        self.connections.iter().any(|other| other.cid != cid && other.takes_commands())
+    }
+
+    fn give_up_login(&mut self, cid: Cid, why: SessionError) {
+        tracing::debug!(%cid, %why, "the login of an added connection fails");
+        self.connections.retain(|connection| connection.cid != cid);
+        self.report_lost(cid, why);
+    }
+
+    fn report_lost(&mut self, cid: Cid, why: SessionError) {
+        self.outputs.push_back(Output::Disconnect { cid, abortive: true });
+        self.outputs.push_back(Output::ConnectionLost { cid, why });
+    }
+
+    /// The target may not have noticed, and may still be working on what came over the connection:
+    /// its tasks are kept until the target has logged it out.
+    fn lose_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
+        tracing::debug!(%cid, %why, "a connection fails, the session goes on");
+        let Some(connection) = self.connection_mut(cid) else { return };
+        let urgent = connection.fail(why.clone());
+        self.report_lost(cid, why);
+        urgent.into_iter().for_each(|urgent| self.divert(urgent));
+        self.leave_to_cleanup(cid, now);
+        self.ask_for_cleanup(cid, now);
+    }
+
+    /// Finds another way for what was not sent yet. An answer to the target belongs to the connection
+    /// and goes with it; so does a sign of life. ABORT TASK stays with its task: it must not go over
+    /// another connection before the logout, which makes it superfluous (RFC 7143 §11.5.1).
+    pub(super) fn divert(&mut self, urgent: Urgent) {
+        let Urgent::Task(itt) = urgent else { return };
+        match self.tasks.get(itt).map(|task| &task.kind) {
+            Some(TaskKind::Ping(ping)) if ping.internal => {
+                self.tasks.remove(itt);
+            }
+            Some(_) => self.push_urgent(itt),
+            None => {}
+        }
+    }
+
+    /// What was sent and has not ended has the time that the logout takes. A management request is
+    /// not sent again: a reset that was carried out once must not hit the commands that came after
+    /// it. Only a logout is, for it does the same any number of times.
+    fn leave_to_cleanup(&mut self, cid: Cid, now: Instant) {
+        let sent = |(itt, task): (Itt, &Task)| match &task.kind {
+            _ if task.allegiance != Some(cid) => None,
+            TaskKind::Scsi(_) => None,
+            TaskKind::Logout(Logout::Connection(other)) => Some((itt, Some(*other))),
+            TaskKind::Management(_)
+            | TaskKind::Text(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(Logout::Session) => Some((itt, None)),
+        };
+        for (itt, other) in self.tasks.iter().filter_map(sent).collect::<Vec<_>>() {
+            self.tasks.set_deadline(itt, None);
+            if let Some(other) = other {
+                self.tasks.remove_aborted(itt);
+                self.ask_for_cleanup(other, now);
+            }
+        }
+    }
+
+    /// A logout of a connection that is gone may go over any other one (RFC 7143 §11.14).
+    fn ask_for_cleanup(&mut self, cid: Cid, now: Instant) {
+        let logout = Logout::Connection(cid);
+        if self.logout_of(logout).is_some() {
+            return;
+        }
+        match self.new_logout(logout, now) {
+            Some(itt) => self.push_urgent(itt),
+            None => self.cleanup_failed(cid),
+        }
+    }
+
+    /// The target has answered the logout of one connection.
+    pub(crate) fn connection_logged_out(&mut self, cid: Cid, code: LogoutCode, now: Instant) {
+        let gone = matches!(code, LogoutCode::SUCCESS | LogoutCode::CID_NOT_FOUND);
+        match self.connection(cid).map(|connection| connection.state) {
+            Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),
+            Some(ConnectionState::CleanupWait) => self.cleanup_failed(cid),
+            Some(_) => {
+                if !gone {
+                    let notice = Notice::LogoutFailed { response: code.0 };
+                    self.outputs.push_back(Output::Notice(notice));
+                }
+                self.let_go(cid);
+            }
+            None => {}
+        }
+    }
+
+    /// The logout of a connection came to nothing. What the target does with its tasks nobody can tell
+    /// any more, so the session ends, for the reason for which the connection failed.
+    pub(crate) fn cleanup_failed(&mut self, cid: Cid) {
+        match self.connection(cid).and_then(|connection| connection.failure.clone()) {
+            _ if self.is_logging_out() => self.logged_out(),
+            Some(why) => self.fail(why),
+            None => self.let_go(cid),
+        }
+    }
+
+    /// The target has given up all tasks of a connection that failed. Those that it has counted end;
+    /// the others start over, before all new commands and in their old order.
+    fn clean_up(&mut self, cid: Cid, now: Instant) {
+        let Some(at) = self.position(cid) else { return };
+        let connection = self.connections.remove(at);
+        let Some(cause) = connection.failure else { return };
+        for urgent in connection.urgent {
+            if let Urgent::Task(itt) = urgent {
+                let why = TaskError::ConnectionLost { cause: cause.clone(), sent: false };
+                self.end_task(itt, why);
+            }
+        }
+        let own = |(itt, task): (Itt, &Task)| {
+            (task.allegiance == Some(cid)).then(|| (task.cmd_sn.unwrap_or_default(), itt))
+        };
+        let mut tasks: Vec<_> = self.tasks.iter().filter_map(own).collect();
+        let next = self.window.exp_cmd_sn();
+        tasks.sort_by_key(|(cmd_sn, _)| std::cmp::Reverse(cmd_sn.distance_from(next)));
+        for (cmd_sn, itt) in tasks {
+            self.clean_up_task(itt, cmd_sn, &cause, now);
+        }
+    }
+
+    /// Without the commands that the target never saw, no later one would ever have its turn: each
+    /// such CmdSN comes again, over another connection, with the same command (RFC 7143 §7.2.1), or
+    /// is filled by an ABORT TASK when there is no use for the command any more.
+    fn clean_up_task(&mut self, itt: Itt, cmd_sn: CmdSn, cause: &SessionError, now: Instant) {
+        let uncounted = !self.window.exp_cmd_sn().is_after(cmd_sn);
+        let Some(task) = self.tasks.get_mut(itt) else { return };
+        let uncounted = uncounted && task.uses_cmd_sn();
+        match task.as_scsi_mut() {
+            Some(scsi) if uncounted && scsi.aborting.is_none() => {
+                scsi.start_over();
+                self.tasks.unassign(itt);
+                self.waiting.push_front(itt);
+            }
+            scsi => {
+                let lun = scsi.as_ref().map_or(Lun::ZERO, |scsi| scsi.lun);
+                let given_up = scsi.and_then(|scsi| scsi.aborting.clone());
+                let lost = || TaskError::ConnectionLost { cause: cause.clone(), sent: true };
+                self.end_task(itt, given_up.unwrap_or_else(lost));
+                if uncounted {
+                    self.fill_gap(itt, lun, cmd_sn, now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The connections of a session: added, chosen, let go (RFC 7143 §4.2.2).
+
+use std::time::Instant;
+
+use iscsi_pdu::{Cid, Itt};
+
+use super::Session;
+use crate::connection::{Connection, Urgent};
+use crate::error::SubmitError;
+use crate::output::Output;
+use crate::state::{ConnectionState, SessionState};
+use crate::task::{Logout, Task, TaskKind};
+
+impl Session {
+    /// Asks for one more connection in this session (RFC 7143 §4.2.2): an [`Output::Connect`]
+    /// follows, and later [`Output::LoggedIn`] or, if the session has to go on without it,
+    /// [`Output::ConnectionLost`].
+    ///
+    /// # Errors
+    /// When the session is not logged in, the CID is taken, or MaxConnections is reached. A
+    /// connection that failed counts until the target has cleaned it up.
+    pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
+        let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));
+        if self.state != SessionState::LoggedIn {
+            return Err(SubmitError::Closed);
+        }
+        if self.connection(cid).is_some() || self.connections.len() >= limit {
+            return Err(SubmitError::Full);
+        }
+        self.connect(cid, now);
+        Ok(())
+    }
+
+    /// Lets go of one connection in order: it takes no new command, and when its last task is done,
+    /// a logout closes it (RFC 7143 §11.14). An [`Output::Disconnect`] says that it is gone.
+    ///
+    /// # Errors
+    /// When the session is not logged in, has no such connection, or no other one in full feature
+    /// phase that stays.
+    pub fn drop_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
+        if self.state != SessionState::LoggedIn {
+            return Err(SubmitError::Closed);
+        }
+        if !self.has_another_than(cid) {
+            return Err(SubmitError::NoConnection);
+        }
+        let connection = self.connection_mut(cid).ok_or(SubmitError::NoConnection)?;
+        connection.leaving = true;
+        if connection.is_logging_in() {
+            self.let_go(cid);
+        }
+        self.follow_up(now);
+        Ok(())
+    }
+
+    pub(super) fn connect(&mut self, cid: Cid, now: Instant) {
+        let mut connection = Connection::new(cid, now);
+        connection.login_deadline = Some(now + self.config.timeouts.login);
+        self.connections.push(connection);
+        self.outputs.push_back(Output::Connect { cid, address: None });
+    }
+
+    /// Closes a connection that has no task but, perhaps, its logout.
+    pub(crate) fn let_go(&mut self, cid: Cid) {
+        let Some(at) = self.position(cid) else { return };
+        let connection = self.connections.remove(at);
+        if let Some(logout) = self.logout_of(Logout::Connection(cid)) {
+            self.tasks.remove_aborted(logout);
+        }
+        connection.urgent.into_iter().for_each(|urgent| self.divert(urgent));
+        self.outputs.push_back(Output::Disconnect { cid, abortive: false });
+    }
+
+    /// Logs the connections out that the caller wants to let go of and that have become idle.
+    pub(super) fn part_with_leaving(&mut self, now: Instant) {
+        let idle = |connection: &&Connection| {
+            connection.leaving
+                && connection.is_up()
+                && connection.urgent.is_empty()
+                && self.tasks.load_of(connection.cid).bytes == 0
+        };
+        let leaving: Vec<_> = self.connections.iter().filter(idle).map(|c| c.cid).collect();
+        for cid in leaving {
+            if let Some(itt) = self.new_logout(Logout::Connection(cid), now) {
+                self.push_urgent_on(cid, itt);
+            }
+        }
+    }
+
+    /// Begins the logout of the session.
+    pub(super) fn begin_logout(&mut self, now: Instant) {
+        let late: Vec<_> =
+            self.connections.iter().filter(|c| c.is_logging_in()).map(|c| c.cid).collect();
+        late.into_iter().for_each(|cid| self.let_go(cid));
+        match self.new_logout(Logout::Session, now) {
+            Some(itt) if self.connections.iter().any(Connection::is_up) => self.push_urgent(itt),
+            Some(_) | None => self.logged_out(),
+        }
+    }
+
+    pub(super) fn new_logout(&mut self, logout: Logout, now: Instant) -> Option<Itt> {
+        let mut task = Task::new(TaskKind::Logout(logout));
+        task.deadline = Some(now + self.config.timeouts.logout);
+        self.tasks.insert_beyond_limit(task)
+    }
+
+    /// Whether the logout of the session is asked for.
+    pub(crate) fn is_logging_out(&self) -> bool {
+        self.logout_of(Logout::Session).is_some()
+    }
+
+    /// The logout request for what is to be closed, if there is one.
+    pub(super) fn logout_of(&self, closed: Logout) -> Option<Itt> {
+        let asks = |kind: &TaskKind| matches!(kind, TaskKind::Logout(other) if *other == closed);
+        self.tasks.iter().find(|(_, task)| asks(&task.kind)).map(|(itt, _)| itt)
+    }
+
+    /// Whether a connection has failed in full feature phase and is not cleaned up.
+    pub(super) fn is_failed(&self, cid: Cid) -> bool {
+        self.connection(cid).is_some_and(|c| c.state == ConnectionState::CleanupWait)
+    }
+
+    /// Queues an immediate request: ABORT TASK where the task is (RFC 7143 §11.5.1), any other one
+    /// where it goes out soonest.
+    pub(super) fn push_urgent(&mut self, itt: Itt) {
+        match self.connection_of_referenced(itt).or_else(|| self.readiest_connection()) {
+            Some(cid) => self.push_urgent_on(cid, itt),
+            None => tracing::debug!(%itt, "no connection is left for a request"),
+        }
+    }
+
+    /// On a connection that has failed, the request waits for the clean-up and ends with it.
+    fn push_urgent_on(&mut self, cid: Cid, itt: Itt) {
+        let Some(connection) = self.connection_mut(cid) else { return };
+        connection.urgent.push_back(Urgent::Task(itt));
+        if connection.state == ConnectionState::CleanupWait {
+            self.tasks.set_deadline(itt, None);
+        }
+    }
+
+    /// The connection of the task that a task management request refers to.
+    fn connection_of_referenced(&self, itt: Itt) -> Option<Cid> {
+        let TaskKind::Management(management) = &self.tasks.get(itt)?.kind else { return None };
+        let cid = management.referenced.and_then(|task| self.tasks.get(task)?.allegiance)?;
+        self.connection(cid).map(|connection| connection.cid)
+    }
+
+    /// Before the first login, what is asked for waits on the only connection there is.
+    fn readiest_connection(&self) -> Option<Cid> {
+        let busy = |connection: &&Connection| {
+            let load = self.tasks.load_of(connection.cid).bytes;
+            (!connection.is_up(), connection.leaving, !connection.outbox.is_empty(), load)
+        };
+        let usable = self.connections.iter().filter(|c| c.state != ConnectionState::CleanupWait);
+        usable.min_by_key(busy).map(|connection| connection.cid)
+    }
+}

@@ -1,0 +1,83 @@
+//! How several connections share out the commands that wait (RFC 7143 §4.2.2).
+//!
+//! A connection takes commands when it is polled, up to the load at which all connections that can
+//! take any would be even: each as full as the others, measured by its limit. So the order in which
+//! they are polled does not matter, and what one leaves is what another one will take.
+//!
+//! A connection whose socket is full is not waited for, and one that has fallen silent gets nothing
+//! new.
+
+use std::time::Duration;
+
+use crate::Session;
+use crate::connection::Connection;
+
+/// How much longer than another one a connection may be silent, with commands under way, before the
+/// others get what is new.
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Sets up to which load a connection may take new commands.
+    pub(super) fn set_share(&mut self, at: usize) {
+        let share = self.share_of(at);
+        if let Some(connection) = self.connections.get_mut(at) {
+            connection.share = share;
+        }
+    }
+
+    fn share_of(&self, at: usize) -> u64 {
+        let Some(connection) = self.connections.get(at) else { return 0 };
+        if self.connections.len() == 1 {
+            return u64::MAX;
+        }
+        if self.is_silent(connection) {
+            return 0;
+        }
+        let others = || {
+            let others = self.connections.iter().filter(|other| other.cid != connection.cid);
+            others.filter(|other| self.is_ready(other))
+        };
+        if others().next().is_none() {
+            return u64::MAX;
+        }
+        let all = || others().chain([connection]);
+        let longest = all().filter_map(limit_of).max().unwrap_or(1);
+        let weight = |connection: &Connection| limit_of(connection).unwrap_or(longest);
+        let load: u128 = all().map(|other| u128::from(self.tasks.load_of(other.cid).bytes)).sum();
+        let weights: u128 = all().map(|other| u128::from(weight(other))).sum();
+        let total = load + u128::from(self.load_of_waiting());
+        let share = (total * u128::from(weight(connection))).div_ceil(weights.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a connection takes a new command as soon as it is polled.
+    fn is_ready(&self, connection: &Connection) -> bool {
+        let first = self.first_waiting();
+        connection.takes_commands()
+            && connection.outbox.is_empty()
+            && !self.is_silent(connection)
+            && !first.is_some_and(|task| self.is_at_write_limit(connection, task))
+    }
+
+    /// Whether nothing has moved on a connection for long although it has work, and things have moved
+    /// on another one.
+    fn is_silent(&self, connection: &Connection) -> bool {
+        let up = self.connections.iter().filter(|other| other.is_up());
+        let latest = up.map(|other| other.last_progress).max();
+        let silence = latest.map(|latest| latest.duration_since(connection.last_progress));
+        self.tasks.load_of(connection.cid).bytes > 0
+            && silence.is_some_and(|silence| silence > LONGEST_SILENCE)
+    }
+
+    /// The load of the commands that the command window lets out now.
+    fn load_of_waiting(&self) -> u64 {
+        let tasks = self.waiting.iter().filter_map(|itt| self.tasks.get(*itt));
+        let free = tasks.filter(|task| !task.is_sent());
+        free.take(self.window() as usize).map(|task| task.load()).sum()
+    }
+}
+
+/// The limit that the connection has, if any, never zero.
+fn limit_of(connection: &Connection) -> Option<u64> {
+    Some(connection.write_limit.max(1)).filter(|limit| *limit < u64::MAX)
+}

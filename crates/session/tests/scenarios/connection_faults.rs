@@ -1,0 +1,121 @@
+//! What counts as the failure of one connection of several, and what as that of the session
+//! (RFC 7143 §7.7-7.9).
+
+use std::time::Duration;
+
+use iscsi_session::{DigestOffer, ProtocolError, SessionError, TaskError, Timer};
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
+
+use crate::connection_loss::{FIRST, failure, only_logout};
+use crate::connections::{SECOND, submit_over, target, two_connections};
+use crate::pair::{Pair, config, pattern, read, write};
+
+type Expected = fn(&ProtocolError) -> bool;
+
+/// NOP-07: silence on one connection is the loss of that one.
+#[test]
+fn nop_07_silent_connection_is_lost() {
+    let mut pair = two_connections(target());
+    pair.target.hold();
+    let itt = submit_over(&mut pair, SECOND, read(0, 1));
+    pair.blocked.push(SECOND);
+    pair.advance(Duration::from_secs(46));
+    assert_eq!(*pair.only_loss(SECOND), SessionError::TimedOut(Timer::NopResponse));
+    assert!(matches!(failure(&pair, itt), TaskError::ConnectionLost { sent: true, .. }));
+    pair.target.release();
+    pair.assert_usable();
+    pair.assert_no_violations();
+}
+
+/// DIG-07, DIG-08, SEQ-16, SEQ-17: damage and gaps concern the connection on which they occur.
+#[test]
+fn damage_and_gaps_concern_one_connection() {
+    let cases: [(Effect, Expected); 4] = [
+        (Effect::CorruptHeaderDigest, |error| *error == ProtocolError::HeaderDigest),
+        (Effect::CorruptDataDigest, |error| matches!(error, ProtocolError::DataDigest { .. })),
+        (Effect::SkipStatSn(1), |error| matches!(error, ProtocolError::StatSn { .. })),
+        (Effect::AddWord { at: 36, value: 1 }, |error| {
+            matches!(error, ProtocolError::DataIn { .. })
+        }),
+    ];
+    for (effect, expected) in cases {
+        let mut target = target();
+        target.faults.push(Fault::sending(Opcode::DataIn, 0, effect).on_connection(1));
+        let mut config = config();
+        config.offer.max_connections = 2;
+        config.offer.header_digest = DigestOffer::Required;
+        config.offer.data_digest = DigestOffer::Required;
+        let mut pair = Pair::logged_in(config, target);
+        pair.session.add_connection(SECOND, pair.now).unwrap();
+        pair.drive();
+        let itt = submit_over(&mut pair, SECOND, read(0, 1));
+        let other = submit_over(&mut pair, FIRST, read(0, 1));
+        pair.drive();
+        let SessionError::Protocol(why) = pair.only_loss(SECOND) else { panic!() };
+        assert!(expected(why), "{why:?}");
+        assert!(matches!(failure(&pair, itt), TaskError::ConnectionLost { sent: true, .. }));
+        assert!(pair.completed[&other].is_ok());
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
+}
+
+/// ERR-01: a PDU that is none ends the session with all its connections (RFC 7143 §7.7).
+#[test]
+fn err_01_format_error_ends_the_session() {
+    let mut target = target();
+    let nonsense = Effect::SetByte { at: 0, value: 0x3e };
+    target.faults.push(Fault::sending(Opcode::DataIn, 0, nonsense).on_connection(1));
+    let mut pair = two_connections(target);
+    submit_over(&mut pair, SECOND, read(0, 1));
+    pair.drive();
+    assert!(matches!(pair.ended, Some(Err(SessionError::Protocol(ProtocolError::Decode(_))))));
+    assert_eq!(pair.lost(), []);
+}
+
+/// ASY-04: the target says, over either connection, that it has dropped one of them.
+#[test]
+fn asy_04_one_of_two_connections_dropped() {
+    for over in [FIRST, SECOND] {
+        let mut pair = two_connections(target());
+        pair.target.hold();
+        let itt = submit_over(&mut pair, SECOND, read(0, 1));
+        let link = pair.link(over.0);
+        pair.target.async_message(link, 2, [1, 7, 9]);
+        pair.drive();
+        let cause = SessionError::DroppedByTarget { time2wait: 7, time2retain: 9 };
+        assert_eq!(*pair.only_loss(SECOND), cause);
+        assert_eq!(failure(&pair, itt), TaskError::ConnectionLost { cause, sent: true });
+        assert_eq!(only_logout(&pair, FIRST).cid(), 1);
+        pair.target.release();
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
+}
+
+/// The write whose data were cut in the middle ends, for the target has seen it; what was behind it
+/// on the connection starts over.
+#[test]
+fn data_cut_in_the_middle() {
+    let mut target = target();
+    target.keys.initial_r2t = false;
+    target.keys.immediate_data = true;
+    let login = 700;
+    for cut in (login..login + 6000).step_by(97) {
+        let mut target = target.clone();
+        target.faults.push(Fault::cut_after_received(cut).on_connection(1));
+        let mut pair = two_connections(target);
+        let data = pattern(8 * 512, cut);
+        let tags = [0, 20, 40].map(|lba| submit_over(&mut pair, SECOND, write(lba, data.clone())));
+        pair.drive();
+        let good = |itt| pair.completed[itt].is_ok();
+        for (itt, lba) in tags.iter().zip([0, 20, 40]) {
+            let there = pair.target.disk(0).unwrap().holds(lba * 512, &data);
+            assert!(!good(itt) || there, "GOOD for what is not there, cut at {cut}");
+        }
+        assert!(tags.iter().filter(|itt| !good(itt)).count() <= 1, "cut at {cut}");
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
+}

@@ -1,0 +1,115 @@
+//! Several connections in one session: one closes another, and the observer sees what follows.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
+
+mod rig;
+
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::{FINAL, Pdu};
+use iscsi_testkit::target::ConnId;
+use rig::{NAMES, Rig, config};
+
+/// One side of a session of two connections.
+struct Two {
+    rig: Rig,
+    other: (ConnId, u32),
+}
+
+impl Two {
+    fn new() -> Self {
+        let mut rig = Rig::login(config(), &[("MaxConnections", "2")]);
+        let other = (rig.id, rig.exp_stat_sn);
+        rig.id = rig.target.accept();
+        rig.cid = 2;
+        rig.exp_stat_sn = 0;
+        let joined = rig.login_request(1, 3, FINAL, &NAMES);
+        assert_eq!(joined.login_status(), 0, "{joined:?}");
+        Self { rig, other }
+    }
+
+    /// The rig speaks over the other connection.
+    fn switch(&mut self) {
+        std::mem::swap(&mut self.rig.id, &mut self.other.0);
+        std::mem::swap(&mut self.rig.exp_stat_sn, &mut self.other.1);
+    }
+
+    /// Asks over the present connection to close one; the response code.
+    fn close(&mut self, cid: u16) -> u8 {
+        let mut logout = self.rig.request(Opcode::LogoutRequest);
+        self.rig.cmd_sn -= 1;
+        logout.header[0] |= 0x40;
+        logout.header[1] = FINAL | 1;
+        logout.set(20, &cid.to_be_bytes());
+        self.rig.put(logout);
+        self.rig.next().response()
+    }
+
+    fn rules(&self) -> Vec<&'static str> {
+        self.rig.target.violations().iter().map(|violation| violation.rule).collect()
+    }
+}
+
+/// RFC 7143 §11.14: what is under way on the closed connection ends, whatever was counted of it; what
+/// came before its turn never came.
+#[test]
+fn one_connection_closes_another() {
+    let mut two = Two::new();
+    two.rig.target.hold();
+    let counted = two.rig.read(0, 1);
+    let hole = two.rig.read(1, 1);
+    let early = two.rig.read(2, 1);
+    two.rig.put(counted);
+    two.rig.put(early.clone());
+    assert_eq!(two.rig.target.active_tasks(), 1);
+    let gone = two.rig.id;
+    two.switch();
+    assert_eq!(two.close(2), 0);
+    assert!(two.rig.target.is_closed(gone));
+    assert_eq!(two.rig.target.active_tasks(), 0);
+    assert_eq!(two.close(2), 1, "it is not there any more");
+    two.rig.put(hole);
+    assert_eq!(two.rig.target.active_tasks(), 1, "the early one is gone");
+    two.rig.put(early);
+    assert_eq!(two.rig.target.active_tasks(), 2);
+    assert!(two.rules().is_empty(), "{:?}", two.rig.target.violations());
+}
+
+/// A number comes a second time only after the logout of the connection on which it was lost.
+#[test]
+fn numbers_come_again_only_after_the_logout() {
+    for (closes, expected) in [(false, vec!["SEQ-02"]), (true, vec![])] {
+        let mut two = Two::new();
+        let hole = two.rig.read(1, 1);
+        let early = two.rig.read(2, 1);
+        two.rig.put(early.clone());
+        two.rig.target.disconnected(two.rig.id);
+        two.switch();
+        if closes {
+            assert_eq!(two.close(2), 1);
+        }
+        two.rig.put(hole);
+        two.rig.put(early);
+        assert_eq!(two.rules(), expected);
+    }
+}
+
+/// ABORT TASK belongs on the connection of its task (RFC 7143 §11.5.1).
+#[test]
+fn aborts_over_the_wrong_connection_are_seen() {
+    for wrong in [false, true] {
+        let mut two = Two::new();
+        two.rig.target.hold();
+        let read: Pdu = two.rig.read(0, 1);
+        let mut abort = two.rig.request(Opcode::TaskManagementRequest);
+        abort.header[0] |= 0x40;
+        abort.header[1] = FINAL | 1;
+        abort.set_u32(20, read.itt());
+        abort.set_u32(32, read.cmd_sn());
+        two.rig.put(read);
+        if wrong {
+            two.switch();
+        }
+        two.rig.put(abort);
+        assert_eq!(two.rules(), if wrong { vec!["TMF-04"] } else { vec![] });
+    }
+}
