@@ -1,10 +1,11 @@
 //! What the command line says.
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
+use iscsi_initiator::Sessions;
 use iscsi_initiator::tuning::{Bandwidth, Policy, UnknownPolicy};
 
 use crate::progress::ProgressMode;
@@ -31,9 +32,18 @@ pub struct Args {
     /// link and to what the target agreed to.
     #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
     pub io_size: IoSize,
-    /// Writes, and as many reads, under way at once, 1 to 1024; auto fits it to the link.
+    /// Writes, and as many reads, under way at once, 1 to 1024; auto fits it to the link, and to the
+    /// sessions while they come and go.
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub queue_depth: QueueDepth,
+    /// Sessions with each unit, 1 to 64; auto begins with what the link needs by the plan, and adds
+    /// more as long as the total rises. The default is auto, or 1 with several --connections.
+    #[arg(long, value_name = "N|auto")]
+    pub sessions: Option<SessionCount>,
+    /// TCP connections of each session (MC/S), 1 to 16, as far as the target allows them.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub connections: u16,
     /// What decides about the TCP socket: auto leaves buffers to the kernel as far as it reaches,
     /// static sets them, autotune never does, thesis follows the scheme of Zhang and MacGregor
     /// (2011), off sets nothing but TCP_NODELAY.
@@ -72,6 +82,8 @@ impl Args {
             destination: destination.into(),
             io_size: IoSize::Auto,
             queue_depth: QueueDepth::Auto,
+            sessions: None,
+            connections: 1,
             tune: Policy::Auto,
             bandwidth: None,
             nodelay: NoDelay::Auto,
@@ -81,6 +93,21 @@ impl Args {
             json: false,
             initiator_name: None,
         }
+    }
+
+    /// How many sessions each unit shall have.
+    pub(crate) fn sessions(&self) -> Sessions {
+        match self.sessions {
+            Some(SessionCount::Fixed(count)) => Sessions::Fixed(count.get()),
+            None if self.connections > 1 => Sessions::Fixed(1),
+            Some(SessionCount::Auto) | None => Sessions::default(),
+        }
+    }
+
+    /// Why a unit has one session, where nobody said so.
+    pub(crate) fn why_one_session(&self) -> Option<&'static str> {
+        (self.sessions.is_none() && self.connections > 1)
+            .then_some("with several --connections, unless --sessions asks for more")
     }
 }
 
@@ -164,6 +191,32 @@ impl FromStr for QueueDepth {
     }
 }
 
+/// How many sessions a unit has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SessionCount {
+    /// As many as the link needs.
+    Auto,
+    /// This many, 1 to 64.
+    Fixed(NonZeroU32),
+}
+
+/// More would crowd out whoever else uses the target.
+const MOST_SESSIONS: u32 = 64;
+
+impl FromStr for SessionCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let count = text.parse().ok().filter(|count: &NonZeroU32| count.get() <= MOST_SESSIONS);
+        count
+            .map(Self::Fixed)
+            .ok_or_else(|| format!("write auto, or a number from 1 to {MOST_SESSIONS}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -189,6 +242,11 @@ mod tests {
             ("--queue-depth", "0"),
             ("--queue-depth", "1025"),
             ("--queue-depth", "many"),
+            ("--sessions", "0"),
+            ("--sessions", "65"),
+            ("--sessions", "many"),
+            ("--connections", "0"),
+            ("--connections", "17"),
             ("--progress", "loud"),
             ("--tune", "faster"),
             ("--bandwidth", "0mbit"),
@@ -198,5 +256,22 @@ mod tests {
             let parsed = Args::try_parse_from(["block-copy", "a", "b", option, value]);
             assert!(parsed.is_err(), "{option} {value}");
         }
+    }
+
+    #[test]
+    fn several_connections_are_one_session_unless_asked_otherwise() {
+        let sessions = |options: &[&str]| {
+            let args = Args::parse_from([&["block-copy", "a", "b"], options].concat());
+            (args.sessions(), args.why_one_session().is_some())
+        };
+        let auto = Sessions::default();
+        assert_eq!(sessions(&[]), (auto, false));
+        assert_eq!(sessions(&["--sessions", "64"]), (Sessions::Fixed(64), false));
+        assert_eq!(sessions(&["--connections", "4"]), (Sessions::Fixed(1), true));
+        assert_eq!(sessions(&["--connections", "4", "--sessions", "auto"]), (auto, false));
+        assert_eq!(
+            sessions(&["--connections", "4", "--sessions", "2"]),
+            (Sessions::Fixed(2), false)
+        );
     }
 }

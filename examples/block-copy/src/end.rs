@@ -33,6 +33,11 @@ pub trait Source: Clone + Send + Sync + 'static {
         1
     }
 
+    /// How many reads of `io_size` bytes keep it busy by now; `None` if it has no opinion.
+    fn queue_depth(&self, _io_size: usize) -> Option<usize> {
+        None
+    }
+
     /// Reads `len` bytes from `offset` on; fewer only where a sequential source ends.
     ///
     /// # Errors
@@ -47,6 +52,11 @@ pub trait Destination: Clone + Send + Sync + 'static {
 
     /// Whether bytes must come in order, one write at a time.
     fn is_sequential(&self) -> bool;
+
+    /// How many writes of `io_size` bytes keep it busy by now; `None` if it has no opinion.
+    fn queue_depth(&self, _io_size: usize) -> Option<usize> {
+        None
+    }
 
     /// Writes `data` from `offset` on.
     ///
@@ -135,7 +145,7 @@ impl End {
         }
     }
 
-    /// Ends a session in order; others end by themselves.
+    /// Ends the sessions of a unit in order; others end by themselves.
     pub async fn close(&self) {
         if let Self::Unit(unit) = self {
             unit.close().await;
@@ -172,6 +182,10 @@ impl Source for End {
         }
     }
 
+    fn queue_depth(&self, io_size: usize) -> Option<usize> {
+        self.unit().map(|unit| unit.queue_depth(io_size))
+    }
+
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         match self {
             Self::File(file) => file.read(offset, len).await,
@@ -192,6 +206,10 @@ impl Destination for End {
 
     fn is_sequential(&self) -> bool {
         matches!(self, Self::Stream(_))
+    }
+
+    fn queue_depth(&self, io_size: usize) -> Option<usize> {
+        self.unit().map(|unit| unit.queue_depth(io_size))
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {

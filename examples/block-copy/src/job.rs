@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use iscsi_initiator::tuning::Diagnosis;
-use iscsi_initiator::{Initiator, Options, Reading};
+use iscsi_initiator::{Initiator, Options};
 use tokio::time::Instant;
 
 use crate::args::{Args, IoSize, QueueDepth};
 use crate::end::{Destination, End, Source, UnitEnd};
 use crate::error::Error;
 use crate::meter::Meter;
+use crate::observation::Observation;
 use crate::place::{Place, Side};
 use crate::plan::Plan;
 use crate::progress::{Progress, ProgressMode};
 use crate::pump::Pump;
+use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::size::Size;
 use crate::stop::Stop;
@@ -37,15 +39,7 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
     let to = Place::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;
     let initiator = initiator(args)?;
-    let source = stop.unless(End::source(&from, &initiator)).await?;
-    let destination = stop.unless(End::destination(&to, &initiator, args.verify)).await;
-    let destination = match destination {
-        Ok(destination) => destination,
-        Err(error) => {
-            source.close().await;
-            return Err(error);
-        }
-    };
+    let (source, destination) = open(args, &from, &to, &initiator, stop).await?;
     let result = match check_ends(args, &source, &destination) {
         Ok(()) => Job::new(args, source.clone(), destination.clone()).run(stop).await,
         Err(error) => Err(error),
@@ -94,6 +88,8 @@ fn initiator(args: &Args) -> Result<Initiator, Error> {
     options.timeouts.command = Some(COMMAND);
     let queue = usize::try_from(queue_bytes(args)).unwrap_or(usize::MAX);
     options.max_bytes_in_flight = options.max_bytes_in_flight.max(queue);
+    options.sessions = args.sessions();
+    options.connections = args.connections;
     options.tuning.policy = args.tune;
     options.tuning.bandwidth = args.bandwidth;
     options.tuning.no_delay = args.nodelay.wish();
@@ -120,6 +116,37 @@ fn check_ends(args: &Args, source: &End, destination: &End) -> Result<(), Error>
     }
 }
 
+/// Opens both ends: two units side by side, otherwise nothing is made of a destination whose source
+/// cannot be had.
+async fn open(
+    args: &Args,
+    from: &Place,
+    to: &Place,
+    initiator: &Initiator,
+    stop: &Stop,
+) -> Result<(End, End), Error> {
+    let source = unless(stop, End::source(from, initiator));
+    let destination = unless(stop, End::destination(to, initiator, args.verify));
+    let (source, destination) = if let (Place::Unit(_), Place::Unit(_)) = (from, to) {
+        // The error of the source is the one to tell.
+        tokio::try_join!(source, async { Ok(destination.await) })?
+    } else {
+        (source.await?, destination.await)
+    };
+    match destination {
+        Ok(destination) => Ok((source, destination)),
+        Err(error) => {
+            source.close().await;
+            Err(error)
+        }
+    }
+}
+
+/// Waits for some work, unless the copy shall stop before.
+async fn unless<T>(stop: &Stop, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    stop.unless(work).await.unwrap_or(Err(Error::Interrupted))
+}
+
 /// A copy between two ends that fit.
 #[derive(Debug)]
 struct Job<'a> {
@@ -142,12 +169,12 @@ impl<'a> Job<'a> {
         let cpu = cpu_time();
         let round_trip = self.units().find_map(UnitEnd::round_trip);
         let plan_json = self.plan.to_json(&self.source, &self.destination);
-        let before = self.readings().await;
+        let observations = self.observe().await;
         let start = Instant::now();
         let meter = Meter::default();
         let (sums, samples) = self.copy(&meter, stop).await?;
         let time = start.elapsed();
-        let diagnoses = Self::diagnose(&before, &self.readings().await);
+        let diagnoses = self.diagnose(observations).await;
         let (bytes, verified) = (meter.bytes(), sums.is_some());
         if let Some(sums) = sums {
             self.verify(bytes, sums, stop).await?;
@@ -156,12 +183,12 @@ impl<'a> Job<'a> {
             bytes,
             time,
             round_trip,
-            sessions: self.units().count().min(1),
+            reaches: self.units().map(|unit| self.reach(unit)).collect(),
+            queue_depth: self.queue_depth(),
             plan: self.plan.clone(),
             plan_json,
             diagnoses,
             retries: self.units().map(UnitEnd::retries).sum(),
-            reconnects: 0,
             verified,
             cpu: cpu_time().saturating_sub(cpu),
             samples,
@@ -172,25 +199,39 @@ impl<'a> Job<'a> {
         [&self.destination, &self.source].into_iter().filter_map(End::unit)
     }
 
-    /// What the connections of both ends do, by the end they are of.
-    async fn readings(&self) -> Vec<(Side, Reading)> {
-        let mut readings = Vec::new();
-        for (side, end) in [(Side::Source, &self.source), (Side::Destination, &self.destination)] {
-            if let Some(unit) = end.unit() {
-                // A session that has ended tells so to the next command.
-                readings.extend(unit.reading().await.map(|reading| (side, reading)));
-            }
+    /// Looks at the sessions of both ends.
+    async fn observe(&self) -> Vec<Observation> {
+        let mut observations = Vec::new();
+        for unit in self.units() {
+            observations.push(Observation::begin(unit).await);
         }
-        readings
+        observations
     }
 
-    /// What held each connection back between two readings.
-    fn diagnose(before: &[(Side, Reading)], after: &[(Side, Reading)]) -> Vec<(Side, Diagnosis)> {
-        let pairs = after.iter().filter_map(|(side, after)| {
-            let (_, before) = before.iter().find(|(of, _)| of == side)?;
-            Some((*side, after.diagnose_since(before)))
-        });
-        pairs.collect()
+    /// What has held each end back since then.
+    async fn diagnose(&self, observations: Vec<Observation>) -> Vec<(Side, Diagnosis)> {
+        let mut diagnoses = Vec::new();
+        for (unit, observation) in self.units().zip(observations) {
+            diagnoses.extend(observation.end(unit).await);
+        }
+        // In the order of the way.
+        diagnoses.reverse();
+        diagnoses
+    }
+
+    fn reach(&self, unit: &UnitEnd) -> Reach {
+        let mut spread = unit.spread();
+        if let Some(reason) = self.args.why_one_session() {
+            reason.clone_into(&mut spread.reason);
+        }
+        Reach { side: unit.side(), spread, connections: unit.connections() }
+    }
+
+    /// How deep the queues are by now.
+    fn queue_depth(&self) -> usize {
+        let Plan { io_size, queue_depth, follows } = &self.plan;
+        let depths = self.units().map(|unit| unit.queue_depth(io_size.value));
+        depths.max().filter(|_| *follows).unwrap_or(queue_depth.value)
     }
 
     /// Tells people what will be done, and why.
@@ -198,11 +239,12 @@ impl<'a> Job<'a> {
         if self.args.progress == ProgressMode::None {
             return;
         }
-        let Plan { io_size, queue_depth } = &self.plan;
+        let Plan { io_size, queue_depth, .. } = &self.plan;
         for (word, end) in [("from", &self.source), ("to", &self.destination)] {
             eprintln!("{word} {end}");
-            if let Some(plan) = end.unit().and_then(UnitEnd::plan) {
-                eprintln!("{plan}");
+            if let Some(unit) = end.unit() {
+                unit.plan().inspect(|plan| eprintln!("{plan}"));
+                eprintln!("{}", self.reach(unit));
             }
         }
         eprintln!("io size {}: {}", Size(io_size.value as u64), io_size.reason);
@@ -219,12 +261,12 @@ impl<'a> Job<'a> {
         // What a stream is said to hold is good for the display; it ends where it ends.
         let end = total.filter(|_| !Source::is_sequential(&self.source));
         let (source, destination) = (self.source.clone(), self.destination.clone());
-        let pump = Pump::new(source, destination, self.plan.shape(), end);
+        let pump = self.pump(source, destination, end);
         let pump = if self.args.verify { pump.with_checksums() } else { pump };
         let progress = Progress::new(self.args.progress, "copied", total);
         let work = async {
             let sums = pump.run(meter, stop).await?;
-            stop.unless(self.destination.flush(meter.bytes())).await?;
+            unless(stop, self.destination.flush(meter.bytes())).await?;
             Ok(sums)
         };
         let (result, samples) = meter.follow(&progress, work).await;
@@ -235,11 +277,15 @@ impl<'a> Job<'a> {
         }
     }
 
+    fn pump<S: Source, D: Destination>(&self, from: S, to: D, length: Option<u64>) -> Pump<S, D> {
+        let pump = Pump::new(from, to, self.plan.shape(), length);
+        if self.plan.follows { pump.following_its_ends() } else { pump }
+    }
+
     /// Reads the destination back and compares.
     async fn verify(&self, bytes: u64, sums: Checksums, stop: &Stop) -> Result<(), Error> {
         let comparison = Comparison::new(self.source.clone(), sums);
-        let shape = self.plan.shape();
-        let pump = Pump::new(self.destination.clone(), comparison, shape, Some(bytes));
+        let pump = self.pump(self.destination.clone(), comparison, Some(bytes));
         let progress = Progress::new(self.args.progress, "verified", Some(bytes));
         let meter = Meter::default();
         match meter.follow(&progress, pump.run(&meter, stop)).await.0 {

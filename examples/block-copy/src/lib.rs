@@ -9,7 +9,7 @@
 //! | [`pump`] | reads ahead, writes behind, in any order of completion, in bounded memory |
 //! | [`verify`] | checksums on the way out, comparison on the way back |
 //! | [`plan`] | the numbers chosen, and why |
-//! | [`meter`], [`progress`], [`report`] | what people and programs get to see |
+//! | [`meter`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -17,17 +17,18 @@ pub mod end;
 pub mod error;
 mod job;
 pub mod meter;
+mod observation;
 pub mod place;
 pub mod plan;
 pub mod progress;
 pub mod pump;
+pub mod reach;
 pub mod report;
-pub mod size;
-pub mod stop;
 pub mod verify;
 
 pub use args::Args;
 pub use error::Error;
+pub use iscsi_examples_common::{size, stop};
 pub use job::run;
 pub use report::Report;
 pub use stop::Stop;

@@ -25,6 +25,16 @@ impl Choice {
         Self { value, reason: reason.into() }
     }
 
+    /// The same for several sessions together, with what they may have under way in all.
+    fn over(self, sessions: usize, value: usize) -> Self {
+        let reason = match (sessions, value == self.value) {
+            (0 | 1, true) => return self,
+            (0 | 1, false) => format!("{}; no more may be under way", self.reason),
+            (sessions, _) => format!("{sessions} sessions; for each: {}", self.reason),
+        };
+        Self { value, reason }
+    }
+
     fn to_json(&self) -> Value {
         json!({ "value": self.value, "reason": self.reason })
     }
@@ -35,8 +45,10 @@ impl Choice {
 pub struct Plan {
     /// Bytes of one read or write.
     pub io_size: Choice,
-    /// Writes, and as many reads, under way at once.
+    /// Writes, and as many reads, under way at once; at first, if it follows the sessions.
     pub queue_depth: Choice,
+    /// Whether the queue follows the sessions as they come and go.
+    pub follows: bool,
 }
 
 impl Plan {
@@ -47,8 +59,14 @@ impl Plan {
         let block = units().map(UnitEnd::block_size).max();
         let tuned = units().filter_map(UnitEnd::plan).max_by_key(|plan| plan.in_flight);
         let io_size = choose_io_size(io_size, tuned.as_ref(), block);
-        let queue_depth = choose_queue_depth(depth, tuned.as_ref(), io_size.value);
-        Self { io_size, queue_depth }
+        let mut queue_depth = choose_queue_depth(depth, tuned.as_ref(), io_size.value);
+        if depth == QueueDepth::Auto
+            && let Some(unit) = units().max_by_key(|unit| unit.queue_depth(io_size.value))
+        {
+            let (depth, sessions) = (unit.queue_depth(io_size.value), unit.sessions().len());
+            queue_depth = queue_depth.over(sessions, depth);
+        }
+        Self { io_size, queue_depth, follows: depth == QueueDepth::Auto }
     }
 
     /// The numbers alone.
@@ -128,6 +146,15 @@ mod tests {
         let depth = |io_size| choose_queue_depth(QueueDepth::Auto, Some(&plan), io_size).value;
         assert_eq!((depth(1 << 20), depth(64 << 20)), (8, 2));
         assert_eq!(depth(512), 64);
+    }
+
+    #[test]
+    fn several_sessions_have_one_queue() {
+        let one = Choice::new(8, "8 MiB under way");
+        assert_eq!(one.clone().over(1, 8), one);
+        assert_eq!(one.clone().over(1, 4).reason, "8 MiB under way; no more may be under way");
+        let three = Choice::new(24, "3 sessions; for each: 8 MiB under way");
+        assert_eq!(one.over(3, 24), three);
     }
 
     #[test]

@@ -4,14 +4,17 @@
 //!              up to one queue            up to two queues in all            up to one queue
 //!  source ──► reads under way ──► chunks that wait for their turn ──► writes under way ──► destination
 //! ```
-//! Reads and writes end in any order. What waits is written from the lowest offset on. An end that
+//! A queue may become deeper or shallower on the way, as the sessions of the ends come and go. Reads
+//! and writes end in any order. What waits is written from the lowest offset on. An end that
 //! is sequential has one read or write under way, in order.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 use crate::end::{Destination, Source};
 use crate::error::Error;
@@ -28,6 +31,9 @@ pub struct Shape {
     /// Reads under way, and writes under way, at least 1. Memory holds twice as many chunks.
     pub queue_depth: usize,
 }
+
+/// How often the ends are asked how deep the queues shall be.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A part of what is copied.
 #[derive(Debug)]
@@ -51,6 +57,8 @@ pub struct Pump<S, D> {
     source: S,
     destination: D,
     shape: Shape,
+    /// When to ask the ends for the depth of the queues; `None` if it stays.
+    next_look: Option<Instant>,
     /// Where the source ends, once that is known.
     end: Option<u64>,
     next_read: u64,
@@ -71,6 +79,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
             source,
             destination,
             shape,
+            next_look: None,
             end: length,
             next_read: 0,
             next_write: 0,
@@ -89,6 +98,14 @@ impl<S: Source, D: Destination> Pump<S, D> {
         self
     }
 
+    /// The same copy, with queues as deep as the end that wants more says from time to time. The
+    /// given depth stands if neither has an opinion.
+    #[must_use]
+    pub fn following_its_ends(mut self) -> Self {
+        self.next_look = Some(Instant::now());
+        self
+    }
+
     /// Copies until the source ends, and counts what is written. Nothing is flushed.
     ///
     /// # Errors
@@ -96,6 +113,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
     /// holds, [`Error::Interrupted`] after a stop: then what is under way has ended.
     pub async fn run(mut self, meter: &Meter, stop: &Stop) -> Result<Option<Checksums>, Error> {
         loop {
+            self.look();
             self.start_reads();
             self.start_writes();
             // Nothing waits either: with no write under way, the lowest chunk would have been started.
@@ -107,6 +125,20 @@ impl<S: Source, D: Destination> Pump<S, D> {
                 Some(write) = self.writes.join_next() => meter.count(joined(write)?),
                 () = stop.requested() => return Err(self.drain(meter).await),
             }
+        }
+    }
+
+    /// Asks the ends for the depth of the queues, if it is time.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.next_look.is_none_or(|next| now < next) {
+            return;
+        }
+        self.next_look = Some(now + LOOK);
+        let io_size = self.shape.io_size;
+        let depths = [self.source.queue_depth(io_size), self.destination.queue_depth(io_size)];
+        if let Some(depth) = depths.into_iter().flatten().max() {
+            self.shape.queue_depth = depth.max(1);
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::meter::mbit_per_s;
 use crate::place::Side;
 use crate::plan::Plan;
+use crate::reach::Reach;
 use crate::size::Size;
 
 /// What came of a copy that is complete.
@@ -23,18 +24,18 @@ pub struct Report {
     /// The smallest round-trip time before the copy: to the destination, or else to the source;
     /// `None` without a unit.
     pub round_trip: Option<Duration>,
-    /// Sessions with a unit; 0 if neither end is one.
-    pub sessions: usize,
+    /// How each unit was reached at the end: the destination first.
+    pub reaches: Vec<Reach>,
+    /// Writes, or reads, under way at once, as it was at the end.
+    pub queue_depth: usize,
     /// What was decided, and why.
     pub plan: Plan,
     /// The plan with its ends, for programs.
     pub plan_json: Value,
-    /// What held the connection of each end back.
+    /// What held a connection of each end back.
     pub diagnoses: Vec<(Side, Diagnosis)>,
     /// Commands that were sent again.
     pub retries: u64,
-    /// Connections that were opened again.
-    pub reconnects: u64,
     /// Whether all bytes were read back equal.
     pub verified: bool,
     /// Processor time of the whole process during the copy and its verification.
@@ -49,20 +50,31 @@ impl Report {
         mbit_per_s(self.bytes, self.time)
     }
 
+    /// How many sessions were lost and opened again.
+    pub fn reconnects(&self) -> u64 {
+        self.reaches.iter().map(|reach| reach.spread.reopened).sum()
+    }
+
     /// The report for programs.
     pub fn to_json(&self) -> Value {
+        let reach = self.reaches.first();
+        let spread = reach.map(|reach| &reach.spread);
         json!({
             "bytes": self.bytes,
             "seconds": self.time.as_secs_f64(),
             "goodput_mbit_per_s": self.goodput(),
             "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
-            "sessions": self.sessions,
-            "queue_depth": self.plan.queue_depth.value,
+            "sessions": spread.map_or(0, |spread| spread.sessions),
+            "sessions_peak": spread.map_or(0, |spread| spread.peak),
+            "sessions_reason": spread.map(|spread| spread.reason.as_str()),
+            "notes": self.reaches.iter().flat_map(Reach::notes).collect::<Vec<_>>(),
+            "connections": reach.map_or(0, |reach| reach.connections.open),
+            "queue_depth": self.queue_depth,
             "io_size": self.plan.io_size.value,
             "plan": self.plan_json,
             "diagnosis": self.diagnoses.iter().map(to_json).collect::<Vec<_>>(),
             "retries": self.retries,
-            "reconnects": self.reconnects,
+            "reconnects": self.reconnects(),
             "verified": self.verified,
             "cpu_seconds": self.cpu.as_secs_f64(),
             "samples_mbit_per_s": self.samples,
@@ -78,6 +90,7 @@ impl fmt::Display for Report {
             write!(f, ", {} commands sent again", self.retries)?;
         }
         f.write_str(if self.verified { ", read back equal" } else { "" })?;
+        self.reaches.iter().try_for_each(|reach| write!(f, "\n{reach}"))?;
         self.diagnoses.iter().try_for_each(|(side, diagnosis)| {
             write!(f, "\nwhat held the {side} back:\n{diagnosis}")
         })

@@ -65,6 +65,34 @@ struct Memory {
     /// Reads wait until that many wait.
     together: Option<Arc<Barrier>>,
     fails_at: Option<u64>,
+    /// How deep the queue shall be: reads take some time, and change it when they end.
+    depths: Option<Arc<Depths>>,
+}
+
+/// A queue that gets deeper, or shallower, at a place.
+#[derive(Debug)]
+struct Depths {
+    before: usize,
+    after: usize,
+    at: u64,
+    now: AtomicUsize,
+    /// Reads a while later.
+    late: Gauge,
+}
+
+impl Depths {
+    async fn pass(&self, offset: u64) {
+        let is_late = offset >= self.at * 3 / 2;
+        if is_late {
+            self.late.enter();
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if is_late {
+            self.late.leave();
+        }
+        let depth = if offset < self.at { self.before } else { self.after };
+        self.now.store(depth, Ordering::SeqCst);
+    }
 }
 
 impl Memory {
@@ -76,6 +104,7 @@ impl Memory {
             watch,
             together: None,
             fails_at: None,
+            depths: None,
         }
     }
 }
@@ -89,12 +118,20 @@ impl Source for Memory {
         self.sequential
     }
 
+    fn queue_depth(&self, io_size: usize) -> Option<usize> {
+        assert_eq!(io_size, 64);
+        self.depths.as_ref().map(|depths| depths.now.load(Ordering::SeqCst))
+    }
+
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         self.watch.reads.enter();
         self.watch.chunks.enter();
         dawdle(offset).await;
         if let Some(together) = &self.together {
             together.wait().await;
+        }
+        if let Some(depths) = &self.depths {
+            depths.pass(offset).await;
         }
         self.watch.reads.leave();
         if self.fails_at == Some(offset) {
@@ -265,6 +302,30 @@ async fn reads_go_on_while_all_writes_are_stuck_but_not_for_ever() {
     gate.add_permits(100);
     assert!(soon(copy).await.unwrap().1.is_ok());
     assert_eq!(chunks.most(), 8);
+}
+
+/// Copies from a source whose queue shall become `after` deep in the middle; the most reads at once,
+/// and the most near the end.
+async fn most_reads(follows: bool, before: usize, after: usize) -> (usize, usize) {
+    let data = pattern(100 * 64);
+    let mut source = Memory::new(&data);
+    let now = AtomicUsize::new(before);
+    let depths = Arc::new(Depths { before, after, at: 50 * 64, now, late: Gauge::default() });
+    source.depths = Some(Arc::clone(&depths));
+    let sink = Sink::new(data.len(), &source);
+    let shape = Shape { io_size: 64, queue_depth: 3 };
+    let pump = Pump::new(source.clone(), sink.clone(), shape, source.length());
+    let pump = if follows { pump.following_its_ends() } else { pump };
+    soon(pump.run(&Meter::default(), &Stop::never())).await.unwrap();
+    assert_eq!(sink.written(), data);
+    (source.watch.reads.most(), depths.late.most())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_follows_the_sessions_of_its_ends() {
+    assert_eq!(most_reads(true, 2, 7).await, (7, 7));
+    assert_eq!(most_reads(true, 7, 2).await, (7, 2));
+    assert_eq!(most_reads(false, 2, 7).await, (3, 3));
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi_initiator::pdu::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
-use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Negotiated, Reading, Session, Url};
+use iscsi_initiator::{
+    Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
+};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -15,32 +17,36 @@ use crate::error::Error;
 use crate::place::Side;
 use crate::size::Size;
 
-/// How long the end of a session may take: what matters was flushed before.
+/// How long the end of the sessions may take: what matters was flushed before.
 const LOGOUT: Duration = Duration::from_secs(3);
 
-/// A logical unit, and the session it is reached by.
+/// A logical unit, and the sessions it is reached by.
 #[derive(Clone, Debug)]
 pub struct UnitEnd {
     side: Side,
     url: Url,
-    session: Session,
     disk: Disk,
 }
 
 impl UnitEnd {
-    /// Logs in, asks the unit what it is, and measures the round trip.
+    /// Logs in, asks the unit what it is, and measures the round trip. More sessions than one may
+    /// follow by and by.
     pub(super) async fn open(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, Error> {
         let connect = Self::connect(side, url, initiator);
         connect.await.map_err(|cause| Error::Unit { side, cause })
     }
 
     async fn connect(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, IscsiError> {
-        let session = initiator.connect(url).await?;
-        let disk = session.disk().await?;
+        let disk = initiator.disk(url).await?;
         if side == Side::Destination && disk.is_write_protected() {
             return Err(IscsiError::WriteProtected(disk.unit().lun()));
         }
-        Ok(Self { side, url: url.clone(), session, disk })
+        Ok(Self { side, url: url.clone(), disk })
+    }
+
+    /// Which end of the copy it is.
+    pub const fn side(&self) -> Side {
+        self.side
     }
 
     /// The bytes of a logical block; what is aligned to them need not be read before it is written.
@@ -48,14 +54,34 @@ impl UnitEnd {
         self.disk.block_size() as usize
     }
 
-    /// What the tuner has decided about the session's connection.
-    pub fn plan(&self) -> Option<Plan> {
-        self.session.plan()
+    /// The sessions that carry data now.
+    pub fn sessions(&self) -> Vec<Session> {
+        self.disk.sessions()
     }
 
-    /// What the session's connection does now; `None` if it has none any more.
-    pub(crate) async fn reading(&self) -> Option<Reading> {
-        self.session.reading().await.ok()
+    /// Over how many sessions the unit is spread, and why.
+    pub fn spread(&self) -> Spread {
+        self.disk.spread()
+    }
+
+    /// How many reads or writes of `io_size` bytes keep its sessions busy by now.
+    pub fn queue_depth(&self, io_size: usize) -> usize {
+        self.disk.queue_depth(io_size)
+    }
+
+    /// What the tuner has decided about the connection of the first session.
+    pub fn plan(&self) -> Option<Plan> {
+        self.first_session().plan()
+    }
+
+    /// The TCP connections of the oldest session that carries data now.
+    pub fn connections(&self) -> Connections {
+        let open = self.sessions();
+        open.first().unwrap_or_else(|| self.first_session()).connections()
+    }
+
+    const fn first_session(&self) -> &Session {
+        self.disk.unit().session()
     }
 
     /// The smallest round-trip time so far, as TCP measures it.
@@ -65,7 +91,7 @@ impl UnitEnd {
 
     /// What was agreed at login.
     pub fn negotiated(&self) -> Negotiated {
-        self.session.negotiated()
+        self.first_session().negotiated()
     }
 
     /// The same unit, with a read or write of `io_size` bytes as one command if it takes that.
@@ -74,9 +100,9 @@ impl UnitEnd {
         self
     }
 
-    /// How many commands were sent again.
+    /// How many commands were sent again over the sessions that there are now.
     pub fn retries(&self) -> u64 {
-        self.session.retries()
+        self.sessions().iter().map(Session::retries).sum()
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
@@ -86,7 +112,7 @@ impl UnitEnd {
 
     pub(super) async fn close(&self) {
         // Everything was flushed or has failed by now; how the goodbye goes changes nothing.
-        drop(timeout(LOGOUT, self.session.logout()).await);
+        drop(timeout(LOGOUT, self.disk.logout()).await);
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -102,6 +128,7 @@ impl UnitEnd {
             "bytes": self.disk.capacity(),
             "block_size": self.disk.block_size(),
             "command_bytes": self.disk.max_transfer(),
+            "sessions": self.sessions().len(),
             "round_trip_ms": self.round_trip().map(|trip| trip.as_secs_f64() * 1e3),
             "negotiated": negotiated,
             "tuning": self.plan().map(|plan| rows(&plan.rows())),

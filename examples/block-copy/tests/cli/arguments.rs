@@ -24,6 +24,11 @@ fn values_out_of_range() {
     refused(&["a", "b", "--io-size", "1MB"], "256K, 1M");
     refused(&["a", "b", "--io-size", "1"], "between 512 bytes and 64 MiB");
     refused(&["a", "b", "--queue-depth", "0"], "auto, or a number from 1 to 1024");
+    for count in ["0", "65", "many"] {
+        refused(&["a", "b", "--sessions", count], "auto, or a number from 1 to 64");
+    }
+    refused(&["a", "b", "--connections", "0"], "1..=16");
+    refused(&["a", "b", "--connections", "17"], "1..=16");
     refused(&["a", "b", "--progress", "loud"], "plain");
     refused(&["a", "b", "--tune", "faster"], "auto, static, autotune, thesis and off");
     refused(&["a", "b", "--bandwidth", "100"], "such as 100mbit");
@@ -60,6 +65,8 @@ fn help_is_no_error() {
     for option in [
         "--io-size",
         "--queue-depth",
+        "--sessions",
+        "--connections",
         "--tune",
         "--bandwidth",
         "--nodelay",

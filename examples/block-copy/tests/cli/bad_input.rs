@@ -175,12 +175,13 @@ async fn a_host_that_speaks_something_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_midway() {
+async fn the_only_connection_that_breaks_midway() {
     let fault = Fault::cut_after_received(300_000);
     let rig = Rig::start_with(512, MIB, |config| config.faults.push(fault)).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(MIB as usize));
-    let options = ["--io-size", "64k", "--queue-depth", "1", "--progress", "none"];
+    let options =
+        ["--sessions", "1", "--io-size", "64k", "--queue-depth", "1", "--progress", "none"];
     let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
     fails(&output, 1, &["destination: lost", "of 1 MiB were written", "incomplete"]);
 }

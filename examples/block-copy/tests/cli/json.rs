@@ -2,13 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Folder, Rig, block_copy, pattern, succeeds};
-
-fn object(output: &std::process::Output) -> Value {
-    let text = std::str::from_utf8(&output.stdout).unwrap();
-    assert_eq!(text.lines().count(), 1, "{text}");
-    serde_json::from_str(text).unwrap()
-}
+use crate::support::{Folder, Rig, block_copy, object, pattern, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_tells_everything_about_a_copy_to_a_unit() {
@@ -22,6 +16,10 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
 
     assert_eq!(report["bytes"], 300_000);
     assert_eq!(report["sessions"], 1);
+    assert_eq!(report["sessions_peak"], 1);
+    assert!(!report["sessions_reason"].as_str().unwrap().is_empty());
+    assert_eq!(report["notes"], serde_json::json!([]));
+    assert_eq!(report["connections"], 1);
     assert_eq!(report["queue_depth"], 3);
     assert_eq!(report["io_size"], 65_536);
     assert_eq!(report["retries"], 0);
@@ -56,7 +54,7 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     for finding in diagnosis["findings"].as_array().unwrap() {
         assert!((0.0..=1.0).contains(&finding["share"].as_f64().unwrap()), "{finding}");
     }
-    assert_eq!(report.as_object().unwrap().len(), 14);
+    assert_eq!(report.as_object().unwrap().len(), 18);
 }
 
 #[test]
@@ -69,6 +67,8 @@ fn without_a_unit_there_is_no_session_and_no_round_trip() {
     assert_eq!(report["bytes"], 9);
     assert_eq!(report["verified"], false);
     assert_eq!(report["sessions"], 0);
+    assert_eq!(report["connections"], 0);
+    assert_eq!(report["sessions_reason"], Value::Null);
     assert_eq!(report["rtt_ms"], Value::Null);
     assert_eq!(report["diagnosis"], serde_json::json!([]));
 }

@@ -13,5 +13,6 @@ mod bad_input;
 mod copy;
 mod interrupt;
 mod json;
+mod sessions;
 mod support;
 mod verify;

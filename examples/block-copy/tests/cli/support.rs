@@ -10,6 +10,7 @@ use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use serde_json::Value;
 
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 
@@ -136,6 +137,13 @@ pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
     assert!(!message.contains("panicked") && !message.contains("hunter"), "{message}");
+}
+
+/// The object on standard output.
+pub(crate) fn object(output: &Output) -> Value {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(text).unwrap()
 }
 
 /// Runs a copy that fails with status 1 and these words.

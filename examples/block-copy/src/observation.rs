@@ -1,0 +1,52 @@
+//! What the sessions of a copy did from its beginning to its end.
+
+use iscsi_initiator::tuning::{Diagnosis, Row};
+use iscsi_initiator::{Reading, Session};
+
+use crate::end::UnitEnd;
+use crate::place::Side;
+
+/// The sessions of both ends at the beginning of a copy, with what their connections had done.
+#[derive(Debug)]
+pub(crate) struct Observation(Vec<(Session, Reading)>);
+
+impl Observation {
+    /// Looks at all sessions of a unit.
+    pub(crate) async fn begin(unit: &UnitEnd) -> Self {
+        let mut readings = Vec::new();
+        for session in unit.sessions() {
+            // A session that has ended tells so to the next command.
+            if let Ok(reading) = session.reading().await {
+                readings.push((session, reading));
+            }
+        }
+        Self(readings)
+    }
+
+    /// What has held the unit back since then: the first of its sessions that is still there
+    /// stands for all. `None` if none of them is.
+    pub(crate) async fn end(self, unit: &UnitEnd) -> Option<(Side, Diagnosis)> {
+        for (session, before) in &self.0 {
+            if let Some(after) = reading_of(session).await {
+                let mut diagnosis = after.diagnose_since(before);
+                diagnosis.remarks.extend(remark(unit));
+                return Some((unit.side(), diagnosis));
+            }
+        }
+        None
+    }
+}
+
+async fn reading_of(session: &Session) -> Option<Reading> {
+    if session.is_open() { session.reading().await.ok() } else { None }
+}
+
+/// That one session is not the whole of it.
+fn remark(unit: &UnitEnd) -> Option<Row> {
+    let peak = unit.spread().peak;
+    (peak > 1).then(|| Row {
+        name: "sessions",
+        value: peak.to_string(),
+        reason: "at once; this is the oldest one that was there all the time, and its share".into(),
+    })
+}

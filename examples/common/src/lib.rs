@@ -1,0 +1,10 @@
+//! What the example programs have in common.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`size`] | numbers of bytes, as people write them |
+//! | [`stop`] | the wish to stop early, and the signals that express it |
+#![forbid(unsafe_code)]
+
+pub mod size;
+pub mod stop;
