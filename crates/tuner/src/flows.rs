@@ -7,7 +7,7 @@
 //!     └──────────────────────────────────────────┘
 //!                   it brought enough
 //! ```
-//! A trial is judged by the rate of the whole: flows are added as long as it rises, and let go when
+//! Nothing is tried while the rate rises by itself. A trial is judged by the rate of the whole: flows are added as long as it rises, and let go when
 //! it does not fall. After one that brought nothing there is a pause before the next, which doubles
 //! each time, so that a link at its limit is left alone; a rate that falls ends the pause. Flows are
 //! let go only where the link was full for a while: those that are not needed cost little, those
@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
+use crate::link::{USUAL_MSS, loss_ceiling};
 
 /// What is seen of a transfer at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +27,7 @@ pub struct FlowReading {
     pub bytes: u64,
     /// How many flows carry data.
     pub flows: u32,
-    /// How many the plan asks for by now.
+    /// How many the plan asks for by now, loss aside.
     pub planned: u32,
     /// Whether there was more work than the flows took, ever since the last reading.
     pub is_busy: bool,
@@ -68,7 +69,8 @@ pub struct Flows {
     rest: Duration,
     /// So many were tried in vain, at the plan's word.
     in_vain: u32,
-    /// The best rate that has lasted.
+    /// The rate of the last epoch, and the best of all.
+    last: Option<Bandwidth>,
     best: Option<Bandwidth>,
     /// Since when the link has been full.
     full_since: Option<Duration>,
@@ -104,14 +106,17 @@ const WORTH: f64 = 0.25;
 const SAME: f64 = 0.97;
 /// A rate below this share of the best is a fall.
 const FALL: f64 = 0.9;
-/// From this share of lost segments on, it is loss that keeps each flow small: more are needed, and
-/// fewer are never tried.
+/// From this share of lost segments on, loss may be what keeps flows small.
 const LOSSY: f64 = 5e-4;
+/// It is, if each carries no more than so many times what theory gives it.
+const NEAR: f64 = 3.0;
 /// The pause between trials there.
 const LOSSY_REST: Duration = Duration::from_secs(2);
 /// A trial that goes well is known to sooner.
 const GLANCE: Duration = Duration::from_millis(500);
 const GLANCE_TRIPS: u32 = 5;
+/// More than this times the last rate is a rise.
+const RISE: f64 = 1.1;
 /// The link must have been full for so long before fewer are tried.
 const FULL: Duration = Duration::from_secs(4);
 
@@ -127,6 +132,7 @@ impl Flows {
             rest_until: Duration::ZERO,
             rest: FIRST_REST,
             in_vain: 0,
+            last: None,
             best: None,
             full_since: None,
         }
@@ -177,16 +183,25 @@ impl Flows {
     fn steady(&mut self, since: &FlowReading, now: &FlowReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
         let planned = now.planned.clamp(1, self.most);
-        let has_fallen = !now.has_queue && self.best.is_some_and(|best| share(rate, best) < FALL);
-        let is_rested = now.time >= self.rest_until || has_fallen;
+        let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
+        // While windows open, rates rise by themselves.
+        let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
+        self.last = Some(rate);
         self.best = self.best.max(Some(rate));
         if planned > now.flows && planned > self.in_vain {
             return self.try_more(planned - now.flows, rate, now, "the plan asks for more");
         }
-        if is_rested && now.flows < self.most && !now.has_queue {
-            let more = if now.loss >= LOSSY { now.flows } else { (now.flows / 2).max(1) };
-            let more = more.min(self.most - now.flows);
-            return self.try_more(more, rate, now, "no queue stands before the link");
+        let has_room = now.flows < self.most && !now.has_queue;
+        let is_rested = now.time >= self.rest_until;
+        if has_room && now.is_held_by_loss(rate) && (is_rested || has_fallen) {
+            let more = now.flows.min(self.most - now.flows);
+            return self.try_more(more, rate, now, "loss keeps each of them small");
+        }
+        if has_room && is_rested && !rises {
+            let more = (now.flows / 2).max(1).min(self.most - now.flows);
+            // More than the best so far is a gain; less may be chance.
+            let best = self.best.unwrap_or(rate);
+            return self.try_more(more, best, now, "no queue stands before the link");
         }
         let is_full = self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL);
         if is_rested && is_full && planned < now.flows && now.loss < LOSSY {
@@ -230,8 +245,9 @@ impl Flows {
             return Step::Stay;
         };
         let Some(rate) = rate_over(&since, now, GLANCE, GLANCE_TRIPS) else { return Step::Stay };
-        let is_worth = before.is_worth(now.flows, rate);
-        if is_worth && before.grows {
+        // Where there is reason to expect a gain, the first sign of it counts.
+        let is_expected = now.is_held_by_loss(rate) || now.flows <= now.planned;
+        if before.grows && is_expected && before.is_worth(now.flows, rate) {
             return self.accept(&before, rate, now);
         }
         if now.time < until {
@@ -244,7 +260,7 @@ impl Flows {
         if before.is_worth(now.flows, rate) {
             return self.accept(&before, rate, now);
         }
-        if before.grows && now.loss >= LOSSY {
+        if before.grows && now.is_held_by_loss(rate) {
             // Under loss rates leap; none of them harms another, and together they smooth it.
             self.rest_until = now.time + LOSSY_REST;
             return self.accept(&before, rate, now);
@@ -263,8 +279,8 @@ impl Flows {
     fn take_back(&mut self, before: &Before, rate: Bandwidth, now: &FlowReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         if before.grows {
-            // What was best before is no more to be had.
-            (self.in_vain, self.best) = (now.flows, Some(before.rate));
+            // What was best before may be no more to be had.
+            (self.in_vain, self.best) = (now.flows, Some(rate));
         }
         self.rest_until = now.time + self.rest;
         self.rest = (self.rest * 2).min(LONGEST_REST);
@@ -277,6 +293,16 @@ impl Flows {
         } else {
             Step::Stay
         }
+    }
+}
+
+impl FlowReading {
+    /// Whether it is loss that keeps each flow small: then more of them carry more, and harm nobody.
+    fn is_held_by_loss(&self, rate: Bandwidth) -> bool {
+        let each = rate.mbit_per_second() / f64::from(self.flows.max(1));
+        let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
+        self.loss >= LOSSY
+            && ceiling.is_some_and(|ceiling| each <= NEAR * ceiling.mbit_per_second())
     }
 }
 
@@ -449,7 +475,7 @@ mod tests {
         for tick in 0..200u32 {
             // First full, then lossy: each flow carries a fraction.
             let is_full = tick < 60;
-            bytes += if is_full { 3_000_000 } else { 250_000 * u64::from(count) };
+            bytes += if is_full { 3_000_000 } else { 100_000 * u64::from(count) };
             let reading = FlowReading {
                 time: TICK * tick,
                 bytes,
@@ -457,6 +483,7 @@ mod tests {
                 planned: 1,
                 is_busy: true,
                 has_queue: is_full,
+                loss: 0.01,
                 round_trip: Duration::from_millis(100),
                 ..FlowReading::default()
             };

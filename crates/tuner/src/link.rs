@@ -84,7 +84,7 @@ pub struct Link {
 /// The rate of a link of which nothing is known.
 const ASSUMED: Bandwidth = Bandwidth::GIGABIT;
 /// Ethernet without jumbo frames, with timestamps.
-const USUAL_MSS: u32 = 1448;
+pub(crate) const USUAL_MSS: u32 = 1448;
 /// What a segment of payload carries besides, bytes: IP 20, TCP with timestamps 32, Ethernet 18,
 /// preamble and gap 20.
 const OVERHEAD: u64 = 90;
@@ -137,19 +137,11 @@ impl Link {
         payload.max(1).div_ceil(STEP).saturating_mul(STEP)
     }
 
-    /// What one connection can carry in spite of loss, bits a second, if a lost segment halves its
-    /// window (M. Mathis et al., 1997: 1.22 segments / (round-trip time x sqrt(loss))); `None`
-    /// without loss or without a round-trip time.
+    /// What one connection can carry in spite of loss; `None` without loss or without a round-trip
+    /// time.
     #[must_use]
     pub fn loss_ceiling(&self) -> Option<Bandwidth> {
-        let seconds = self.round_trip().as_secs_f64();
-        if self.loss <= 0.0 || seconds <= 0.0 {
-            return None;
-        }
-        let bits = f64::from(self.mss) * 8.0 * 1.22 / (seconds * self.loss.sqrt());
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-        let bits = bits.clamp(1e3, 1e12) as u64;
-        Bandwidth::from_bits_per_second(bits).ok()
+        loss_ceiling(self.loss, self.round_trip(), self.mss)
     }
 
     /// What the product comes from, for people.
@@ -169,6 +161,19 @@ impl Link {
             ),
         }
     }
+}
+
+/// What a connection carries if a lost segment halves its window (M. Mathis et al., 1997: 1.22
+/// segments / (round-trip time x sqrt(loss))).
+pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<Bandwidth> {
+    let seconds = round_trip.as_secs_f64();
+    if loss <= 0.0 || seconds <= 0.0 {
+        return None;
+    }
+    let bits = f64::from(mss) * 8.0 * 1.22 / (seconds * loss.sqrt());
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let bits = bits.clamp(1e3, 1e12) as u64;
+    Bandwidth::from_bits_per_second(bits).ok()
 }
 
 #[cfg(test)]

@@ -345,10 +345,8 @@ impl Together {
             .map(|measurement| measurement.bandwidth.map(Bandwidth::bits_per_second))
             .sum::<Option<u64>>()
             .and_then(|sum| Bandwidth::from_bits_per_second(sum).ok());
-        let losses: Vec<_> = each().filter_map(|measurement| measurement.loss).collect();
-        #[expect(clippy::cast_precision_loss, reason = "a few dozen")]
-        let mean = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
-        measurement.loss = (!losses.is_empty()).then_some(mean);
+        // What to do against loss shows in the total.
+        measurement.loss = None;
         measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
         let queues = readings.iter().filter(|reading| has_queue(reading)).count();
         let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();

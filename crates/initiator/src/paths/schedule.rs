@@ -1,9 +1,8 @@
 //! Which path takes the next request: of those that have room, the one that is expected to finish
 //! it first.
 //!
-//! A path has room for what it moves in a few of its shortest answer times, by its own rate; so a
-//! slow one holds little, however long the queue is, and at the end of a copy nobody waits long for
-//! it. The rate is that of its best recent answers, as BBR measures a link: bytes that were
+//! A path has room for what it moves in about two of its answer times, by its own rate; so a slow
+//! one holds little, however long the queue is, and at the end of a copy nobody waits long for it. The rate is that of its best recent answers, as BBR measures a link: bytes that were
 //! answered since a request was handed out, by the time it took.
 //!
 //! Times and sizes come as arguments, so that the whole runs in virtual time.
@@ -84,11 +83,11 @@ struct Growth {
 
 /// A request of no bytes is work too.
 const LEAST_LEN: u64 = 4096;
-/// A path may hold what it moves in so many of its shortest answer times: one is under way, and
-/// one waits for it.
-const DEPTH: f64 = 2.0;
-/// The same while its rate rises: an answer takes two round trips, and TCP doubles in each.
-const DEPTH_RISING: f64 = 4.0;
+/// The most time that a path is given work for, where round trips are short.
+const LONGEST_HORIZON: Duration = Duration::from_millis(750);
+/// So many times as much while its rate rises: an answer takes two round trips, and TCP doubles in
+/// each.
+const RISING: f64 = 2.0;
 /// Whatever its rate, so much may be under way on a path.
 const LEAST_ROOM: u64 = 256 << 10;
 /// The same while its rate rises, shared by all paths: what slow start sends in its first eight
@@ -268,15 +267,20 @@ impl Lane {
         if self.room == Room::UNLIMITED {
             return u64::MAX;
         }
-        let (depth, least) = if self.growth.is_over() {
-            (DEPTH, LEAST_ROOM)
-        } else {
-            (DEPTH_RISING, least.max(LEAST_ROOM))
-        };
-        let latency = self.shortest().as_secs_f64();
+        let (depth, least) =
+            if self.growth.is_over() { (1.0, LEAST_ROOM) } else { (RISING, least.max(LEAST_ROOM)) };
+        let seconds = depth * self.horizon().as_secs_f64();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-        let own = (depth * self.rate.best() * latency).clamp(0.0, 1e15) as u64;
+        let own = (self.rate.best() * seconds).clamp(0.0, 1e15) as u64;
         own.max(least).min(self.room.bytes)
+    }
+
+    /// How far ahead the path may be given work: one request is under way, and one waits for it. If
+    /// answers take longer than they must, some more, or the path would be given ever less; but no
+    /// more than whoever waits for the last one puts up with.
+    fn horizon(&self) -> Duration {
+        let latency = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);
+        (latency * 2).min(LONGEST_HORIZON.max(self.shortest() * 2))
     }
 
     /// In how many seconds the path would have finished one more request, if one of unknown rate is
