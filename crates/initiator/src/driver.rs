@@ -62,7 +62,7 @@ struct Pending {
     id: RequestId,
     name: &'static str,
     answer: Answer,
-    _holds: Holds,
+    holds: Holds,
 }
 
 /// What the loop waits for.
@@ -195,7 +195,7 @@ impl Driver {
         match result {
             Ok(itt) => {
                 self.tags.insert(id, itt);
-                self.pending.insert(itt, Pending { id, name, answer, _holds: holds });
+                self.pending.insert(itt, Pending { id, name, answer, holds });
             }
             Err(iscsi_session::SubmitError::Closed) => answer.fail(Error::Closed),
             Err(why) => answer.fail(why.into()),
@@ -227,8 +227,11 @@ impl Driver {
 
     /// Passes the end of a request on to whoever waits for it.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
-        let Some(Pending { id, name, answer, _holds }) = self.pending.remove(&itt) else { return };
+        let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
         self.tags.remove(&id);
+        if let Some(extent) = holds.extent.filter(|_| outcome.is_unsettled()) {
+            self.shared.unsettled.put(extent);
+        }
         answer.give(outcome, |why| self.peer.explain_task(name, why));
     }
 

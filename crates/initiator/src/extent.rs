@@ -28,6 +28,37 @@ pub(crate) struct Extent {
     start: u64,
 }
 
+/// Ranges that a lost session was writing: the target may go on with them, until it is known to
+/// have finished.
+///
+/// Another session may write the same data there again; whatever else belongs there has to wait.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled(Mutex<Option<Vec<Arc<Extent>>>>);
+
+impl Unsettled {
+    /// From now on ranges are kept.
+    pub(crate) fn keep(&self) {
+        self.lock().get_or_insert_default();
+    }
+
+    pub(crate) fn put(&self, extent: Arc<Extent>) {
+        if let Some(extents) = &mut *self.lock() {
+            extents.push(extent);
+        }
+    }
+
+    /// Gives all of them back, and keeps none any more.
+    pub(crate) fn settle(&self) {
+        let extents = self.lock().take();
+        // Each wakes those that wait for it.
+        drop(extents);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Arc<Extent>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Extents {
     /// Waits until no byte of the range is taken, and takes it. Invariant: it is not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> Extent {
@@ -89,6 +120,19 @@ mod tests {
         }
         drop(held);
         assert!(extents.try_take(&(0..30)).is_some());
+    }
+
+    #[test]
+    fn what_is_unsettled_stays_taken() {
+        let (extents, unsettled) = (Extents::default(), Unsettled::default());
+        let taken = || extents.try_take(&(0..8)).map(Arc::new);
+        unsettled.put(taken().unwrap());
+        assert!(taken().is_some(), "nobody asked to keep it");
+        unsettled.keep();
+        unsettled.put(taken().unwrap());
+        assert!(taken().is_none());
+        unsettled.settle();
+        assert!(taken().is_some());
     }
 
     #[tokio::test]

@@ -6,13 +6,12 @@
 //!
 //! # async fn example() -> Result<(), Error> {
 //! let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
-//! let session = initiator.connect("iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0").await?;
-//! let disk = session.disk().await?;
+//! let disk = initiator.disk("iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0").await?;
 //! let page = Bytes::from(vec![0x5a; 4096]);
 //! disk.write_at(0, vec![page.clone(), page]).await?;
 //! let data = disk.read_at(0, 8192).await?;
 //! disk.flush().await?;
-//! session.logout().await?;
+//! disk.logout().await?;
 //! # drop(data);
 //! # Ok(())
 //! # }
@@ -20,7 +19,7 @@
 //!
 //! | handle | speaks |
 //! |---|---|
-//! | [`Initiator`] | URLs: [`connect`](Initiator::connect), [`discover`](Initiator::discover) |
+//! | [`Initiator`] | URLs: [`disk`](Initiator::disk), [`connect`](Initiator::connect), [`discover`](Initiator::discover) |
 //! | [`Session`] | iSCSI: what was negotiated, ping, task management, logout |
 //! | [`LogicalUnit`] | SCSI: blocks, typed commands, any CDB |
 //! | [`Disk`] | bytes: any offset and length, splitting, unaligned edges |
@@ -46,9 +45,24 @@
 //! [readings](Session::reading) of a running session tell what held it back between them, and what
 //! would lift that.
 //!
+//! # Many connections as one disk
+//!
+//! One TCP connection stops at its windows, and shrinks with every lost segment. A disk that is opened
+//! by its URL ([`Initiator::disk`]) has as many sessions with its unit as the link needs, by the
+//! tuner's plan and by what they bring; [`Options::sessions`] fixes or bounds their number,
+//! [`Disk::spread`] tells it and why. A session joins only if it leads to the same unit (VPD page 83
+//! or 80). One that is lost costs no request: the others take over what it had, and it is opened
+//! anew. [`Options::connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2)
+//! as far as the target allows them.
+//!
+//! What holds for the order of requests is the same over one session and over many: writes to the
+//! same block are carried out one after the other, a request that follows the end of a write sees its
+//! data, and a flush covers every write that had ended when it was called. Requests under way at
+//! the same time have no order.
+//!
 //! # Memory is bounded
 //!
-//! A session has at most [`Options::max_requests`] requests with
+//! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
 //! [`Options::max_bytes_in_flight`] bytes under way; further ones wait before they allocate.
 //!
 //! # What dropping does

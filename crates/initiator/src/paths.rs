@@ -44,6 +44,13 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
     /// How a transfer ends.
     type Answer: Send + 'static;
 
+    /// Its end is looked after: what it leaves behind when it is lost counts until
+    /// [`settle`](Self::settle).
+    fn keep_unsettled(&self);
+
+    /// Nothing that it left behind can happen any more, or matters.
+    fn settle(&self);
+
     /// Carries a transfer out, once or, where the unit asks for it, again.
     fn carry(
         self,
@@ -154,6 +161,9 @@ impl<C: Carrier> Paths<C> {
         let mut state = self.0.lock();
         let id = PathId(state.next);
         state.next = state.next.wrapping_add(1);
+        if state.is_kept {
+            carrier.keep_unsettled();
+        }
         state.schedule.add(id, room);
         state.paths.push((id, carrier));
         self.dispatch(&mut state);
@@ -173,7 +183,9 @@ impl<C: Carrier> Paths<C> {
 
     /// Somebody opens lost paths anew from now on: without any, requests wait for the next.
     pub(crate) fn keep(&self) {
-        self.0.lock().is_kept = true;
+        let mut state = self.0.lock();
+        state.is_kept = true;
+        state.paths.iter().for_each(|(_, carrier)| carrier.keep_unsettled());
     }
 
     /// The path takes nothing more.
@@ -226,6 +238,8 @@ impl<C: Carrier> Paths<C> {
         state.is_kept = false;
         state.end.get_or_insert_with(|| why.as_not_executed());
         state.waiting.clear();
+        state.paths.iter().for_each(|(_, carrier)| carrier.settle());
+        state.lost.drain(..).for_each(|(carrier, _)| carrier.settle());
         self.0.attention.notify_one();
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Submission {
 #[derive(Debug)]
 pub(crate) struct Holds {
     pub(crate) _permit: Permit,
-    pub(crate) _extent: Option<Arc<Extent>>,
+    pub(crate) extent: Option<Arc<Extent>>,
 }
 
 type Sender<T> = oneshot::Sender<Result<T, Error>>;
@@ -114,6 +114,13 @@ pub(crate) enum Outcome {
     Manage(Result<FunctionResponse, TaskError>),
     SendTargets(Result<Bytes, TaskError>),
     Ping(Result<Duration, TaskError>),
+}
+
+impl Outcome {
+    /// Whether the session is gone and the target may carry the command out all the same.
+    pub(crate) const fn is_unsettled(&self) -> bool {
+        matches!(self, Self::Command(Err(TaskError::Session { sent: true, .. })))
+    }
 }
 
 impl Answer {

@@ -309,6 +309,16 @@ impl Session {
         self.shared.retries.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// When the session is lost, what it was writing stays taken until [`settle`](Self::settle).
+    pub(crate) fn keep_unsettled(&self) {
+        self.shared.unsettled.keep();
+    }
+
+    /// The target has finished with what the session left behind.
+    pub(crate) fn settle(&self) {
+        self.shared.unsettled.settle();
+    }
+
     /// The most bytes of one command, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.max_transfer
@@ -325,7 +335,7 @@ impl Session {
     }
 
     async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
-        Ok(Holds { _permit: self.reserve(bytes).await?, _extent: None })
+        Ok(Holds { _permit: self.reserve(bytes).await?, extent: None })
     }
 
     /// Sends a command once and waits for its end, whatever its status.
@@ -335,7 +345,7 @@ impl Session {
         permit: Permit,
         extent: Option<Arc<Extent>>,
     ) -> Result<Completion, Error> {
-        let holds = Holds { _permit: permit, _extent: extent };
+        let holds = Holds { _permit: permit, extent };
         let request = |answer| Request::Command(command, answer);
         Waiter::start(&self.driver, &self.shared, holds, request).await
     }

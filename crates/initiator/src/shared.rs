@@ -12,6 +12,7 @@ use tokio::sync::{broadcast, watch};
 use crate::budget::Budget;
 use crate::connections::Connections;
 use crate::error::Error;
+use crate::extent::Unsettled;
 use crate::reading::Facts;
 use crate::request::RequestId;
 use crate::unit_state::UnitState;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) notices: broadcast::Sender<Notice>,
     /// What the first login agreed on, and with which portal.
     pub(crate) terms: OnceLock<(Negotiated, TargetAddress)>,
+    pub(crate) unsettled: Unsettled,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     stats: Mutex<Stats>,
@@ -71,6 +73,7 @@ impl Shared {
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),
+            unsettled: Unsettled::default(),
             retries: AtomicU64::new(0),
             stats: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),

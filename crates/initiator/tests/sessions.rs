@@ -19,7 +19,7 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, Unit};
-use iscsi_testkit::target::Outcome;
+use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, TARGET, initiator, pattern, soon, until};
 use tokio::task::JoinSet;
 
@@ -137,6 +137,35 @@ async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     );
     assert!(write_all(&disk, 4).await.iter().all(Result::is_ok));
     assert_holds(&rig, 4);
+    rig.assert_clean();
+}
+
+/// What a lost session was writing may still land at the target, so other data for the same blocks
+/// waits until the target has dropped that session: at the login that opens it anew.
+#[tokio::test]
+async fn other_data_waits_until_a_lost_session_is_settled() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    rig.server.with(|target| target.hold());
+    let first = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, pattern(PART, 1)).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    let carried = disk.sessions().iter().position(|session| session.stats().data_out_bytes > 0);
+    rig.server.with(|target| {
+        target.drop_connection(ConnId(carried.unwrap()));
+        target.release();
+    });
+    soon(first).await.unwrap().unwrap();
+    assert!(rig.disk.holds(0, &pattern(PART, 1)));
+    let accepted = || rig.server.with(|target| target.accepted());
+    assert_eq!(accepted(), 2, "the session is opened anew after DefaultTime2Wait");
+    soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap();
+    assert_eq!(accepted(), 2, "other blocks are free");
+    soon(disk.write_at(512, pattern(512, 3))).await.unwrap();
+    assert_eq!(accepted(), 3);
+    assert!(rig.disk.holds(512, &pattern(512, 3)));
     rig.assert_clean();
 }
 

@@ -485,7 +485,6 @@ mod tests {
                 has_queue: is_full,
                 loss: 0.01,
                 round_trip: Duration::from_millis(100),
-                ..FlowReading::default()
             };
             match flows.observe(&reading) {
                 Step::Stay => {}

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
 
 use super::opener::{Awaited, Opener};
 use super::path::Path;
-use super::{PathId, Paths, WeakPaths};
+use super::{Carrier, PathId, Paths, WeakPaths};
 use crate::error::Error;
 use crate::reading::Reading;
 use crate::spread::{Sessions, Spread};
@@ -55,6 +55,16 @@ pub(crate) struct Keep {
     pub(crate) reason: String,
     pub(crate) coming: JoinSet<Coming>,
     pub(crate) report: Arc<Report>,
+}
+
+/// A path that was lost. The login that opens it anew makes the target drop what was left of it; and
+/// when that fails for a minute, no segment of the old connection is on its way any more.
+struct Lost(Path);
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
 }
 
 /// What became of a session that was to be opened.
@@ -209,7 +219,12 @@ impl Keeper {
             self.report.note(format!("a session was lost: {error}"));
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.reopening += 1;
-            self.coming.spawn(async move { Coming::Again(opener.reopen(&path, wanted).await) });
+            let lost = Lost(path);
+            self.coming.spawn(async move {
+                let path = opener.reopen(&lost.0, wanted).await;
+                drop(lost);
+                Coming::Again(path)
+            });
         }
     }
 

@@ -34,6 +34,14 @@ impl Path {
 impl Carrier for Path {
     type Answer = Completion;
 
+    fn keep_unsettled(&self) {
+        self.unit.session().keep_unsettled();
+    }
+
+    fn settle(&self) {
+        self.unit.session().settle();
+    }
+
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
         self.unit.persist(transfer).await
     }

@@ -82,6 +82,10 @@ fn lost() -> Error {
 impl Carrier for Link {
     type Answer = Permit;
 
+    fn keep_unsettled(&self) {}
+
+    fn settle(&self) {}
+
     async fn carry(self, transfer: Transfer) -> Result<Permit, Error> {
         let permit = self.0.budget.reserve(transfer.len()).await?;
         let answered = self.answered_at(transfer.len());

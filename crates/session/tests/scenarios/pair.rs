@@ -163,7 +163,7 @@ impl Pair {
         while self.drain_outputs() || self.carry_to_session() {}
     }
 
-    fn drain_outputs(&mut self) -> bool {
+    pub(crate) fn drain_outputs(&mut self) -> bool {
         let mut any = false;
         while let Some(output) = self.session.poll_output() {
             any = true;
@@ -210,7 +210,7 @@ impl Pair {
         }
     }
 
-    fn carry_to_target(&mut self) -> bool {
+    pub(crate) fn carry_to_target(&mut self) -> bool {
         let mut any = false;
         for (cid, link) in self.links.clone() {
             if self.blocked.contains(&cid) {
@@ -227,7 +227,7 @@ impl Pair {
         any
     }
 
-    fn carry_to_session(&mut self) -> bool {
+    pub(crate) fn carry_to_session(&mut self) -> bool {
         let mut any = false;
         for (cid, link) in self.links.clone() {
             let mut bytes = BytesMut::from(&self.target.transmit(link)[..]);

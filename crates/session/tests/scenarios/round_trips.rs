@@ -1,0 +1,95 @@
+//! How many round trips pass before the first data: what the protocol needs, and none besides.
+
+use iscsi_pdu::scsi::{Cdb, Lun};
+use iscsi_session::Command;
+use iscsi_testkit::opcode::Opcode;
+
+use crate::pair::{BLOCK, Pair, config, pattern, target_config, write};
+
+/// What a disk asks a unit first, all at once.
+const QUESTIONS: usize = 9;
+
+impl Pair {
+    /// Everything that can be sent is sent, and everything that answers it comes back.
+    fn round_trip(&mut self) {
+        while self.drain_outputs() || self.carry_to_target() {}
+        while self.carry_to_session() || self.drain_outputs() {}
+    }
+
+    /// Round trips until all commands so far have been answered.
+    fn until_answered(&mut self, commands: usize) -> usize {
+        let trips = (0..64).take_while(|_| {
+            let waits = self.completed.len() < commands;
+            if waits {
+                self.round_trip();
+            }
+            waits
+        });
+        trips.count()
+    }
+}
+
+/// Asks the questions while the login is still to come, and says how many round trips after the
+/// transport connection stood the last answer came.
+fn trips_to_the_answers(window: u32) -> (Pair, usize) {
+    let mut target = target_config(1024);
+    target.window = window;
+    let mut pair = Pair::new(config(), target);
+    for _ in 0..QUESTIONS {
+        let mut question = Command::new(Lun::ZERO, Cdb::inquiry(96));
+        question.read = Some(bytes::BytesMut::zeroed(96));
+        pair.session.submit(question, pair.now).unwrap();
+    }
+    // The login's answer is the first; a window of one opens with the first answer after it.
+    pair.round_trip();
+    assert!(pair.session.negotiated().is_some(), "one round trip for the login");
+    let first = if window == 1 {
+        pair.round_trip();
+        assert_eq!(pair.completed.len(), 1, "the window takes one question");
+        pair.target.set_window(64);
+        1
+    } else {
+        0
+    };
+    // The new window comes with the next answer.
+    let rest = pair.until_answered(QUESTIONS);
+    (pair, 1 + first + rest)
+}
+
+#[test]
+fn login_and_questions_take_one_round_trip_each() {
+    let (_, trips) = trips_to_the_answers(64);
+    assert_eq!(trips, 2);
+}
+
+/// LIO: the window opens with the first answer.
+#[test]
+fn a_window_that_opens_late_costs_what_it_must() {
+    let (_, trips) = trips_to_the_answers(1);
+    assert!(trips <= 4, "{trips}");
+}
+
+#[test]
+fn data_goes_out_right_behind_the_answers() {
+    let (mut pair, _) = trips_to_the_answers(64);
+    let data = pattern(8 * BLOCK, 3);
+    pair.session.submit(write(0, data.clone()), pair.now).unwrap();
+    while pair.carry_to_target() {}
+    let carried = pair.target.received().iter().filter(|(_, pdu)| {
+        pdu.opcode() == Some(Opcode::ScsiCommand) && pdu.data.len() == data.len()
+    });
+    assert_eq!(carried.count(), 1, "the command carries its data with it");
+}
+
+/// A connection that is added, and a session more, log in in one round trip as well.
+#[test]
+fn an_added_connection_logs_in_in_one_round_trip() {
+    let mut wished = config();
+    wished.offer.max_connections = 2;
+    let mut target = target_config(64);
+    target.keys.max_connections = 2;
+    let mut pair = Pair::logged_in(wished, target);
+    pair.session.add_connection(iscsi_pdu::Cid(1), pair.now).unwrap();
+    pair.round_trip();
+    assert!(pair.session.negotiated_on(iscsi_pdu::Cid(1)).is_some());
+}
