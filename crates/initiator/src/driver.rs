@@ -51,6 +51,9 @@ pub(crate) struct Driver {
     /// When to look what is waited for.
     looks: Interval,
     awake_until: Instant,
+    /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
+    /// can turn it, and asked once a turn.
+    now: Instant,
     alarm: Pin<Box<Sleep>>,
     pending: HashMap<Itt, Pending>,
     tags: HashMap<RequestId, Itt>,
@@ -85,6 +88,7 @@ impl Driver {
         connector: Connector,
         connections: u16,
     ) -> Self {
+        let now = Instant::now();
         let mut looks = interval(tuner::LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -99,8 +103,9 @@ impl Driver {
             connector,
             connections,
             looks,
-            awake_until: Instant::now(),
-            alarm: Box::pin(sleep_until(Instant::now())),
+            awake_until: now,
+            now,
+            alarm: Box::pin(sleep_until(now)),
             pending: HashMap::new(),
             tags: HashMap::new(),
             ended: false,
@@ -123,6 +128,7 @@ impl Driver {
             if let Event::Messages(1..) = event {
                 self.let_others_ask().await;
             }
+            self.now = Instant::now();
             self.handle(event);
         }
     }
@@ -137,7 +143,7 @@ impl Driver {
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
             }
-            _ = self.looks.tick(), if Instant::now() < self.awake_until => Event::Look,
+            _ = self.looks.tick(), if self.now < self.awake_until => Event::Look,
             () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
         }
     }
@@ -159,7 +165,7 @@ impl Driver {
             Event::Ready => self.read(),
             Event::Messages(0) => {
                 self.orphaned = true;
-                self.session.logout(now());
+                self.session.logout(self.now());
             }
             Event::Messages(_) => {
                 let mut taken = std::mem::take(&mut self.taken);
@@ -167,7 +173,7 @@ impl Driver {
                 self.taken = taken;
             }
             Event::Look => self.look(),
-            Event::Alarm => self.session.handle_timeout(now()),
+            Event::Alarm => self.session.handle_timeout(self.now()),
         }
     }
 
@@ -176,10 +182,10 @@ impl Driver {
             Message::Submit(submission) => self.submit(*submission),
             Message::Cancel(id) => {
                 if let Some(itt) = self.tags.get(&id) {
-                    self.session.abort(*itt, now());
+                    self.session.abort(*itt, self.now());
                 }
             }
-            Message::Logout => self.session.logout(now()),
+            Message::Logout => self.session.logout(self.now()),
             Message::Read(answer) => self.tell(answer),
         }
     }
@@ -191,7 +197,8 @@ impl Driver {
             return;
         }
         let name = request.name();
-        let (result, answer) = request.start(&mut self.session, now());
+        let now = self.now();
+        let (result, answer) = request.start(&mut self.session, now);
         match result {
             Ok(itt) => {
                 self.tags.insert(id, itt);
@@ -225,6 +232,11 @@ impl Driver {
         }
     }
 
+    /// When this turn began, for the session.
+    fn now(&self) -> std::time::Instant {
+        self.now.into_std()
+    }
+
     /// Passes the end of a request on to whoever waits for it.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
@@ -241,9 +253,4 @@ impl Driver {
         self.shared.life.send_replace(Life::Ended(result));
         self.ended = true;
     }
-}
-
-/// The clock of the runtime, so that tests can turn it.
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

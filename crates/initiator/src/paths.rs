@@ -24,10 +24,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, sleep_until};
 
 use crate::error::Error;
 use crate::transfer::Transfer;
@@ -99,6 +99,7 @@ struct Grant<C: Carrier> {
     paths: Paths<C>,
     carrier: C,
     path: PathId,
+    begun: Instant,
     ticket: Option<Ticket>,
 }
 
@@ -166,14 +167,14 @@ impl<C: Carrier> Paths<C> {
         }
         state.schedule.add(id, room);
         state.paths.push((id, carrier));
-        self.dispatch(&mut state);
+        self.dispatch(&mut state, now());
         id
     }
 
     pub(crate) fn set_room(&self, id: PathId, room: Room) {
         let mut state = self.0.lock();
         state.schedule.set_room(id, room);
-        self.dispatch(&mut state);
+        self.dispatch(&mut state, now());
     }
 
     /// The paths that are open.
@@ -265,7 +266,7 @@ impl<C: Carrier> Paths<C> {
         grant: Grant<C>,
         transfer: Transfer,
     ) -> Result<C::Answer, (PathId, Error)> {
-        let path = grant.path;
+        let (path, begun) = (grant.path, grant.begun);
         if self.is_alone() {
             return grant.carry(transfer).await.map_err(|error| (path, error));
         }
@@ -273,7 +274,7 @@ impl<C: Carrier> Paths<C> {
         let mut first: Attempt<C::Answer> = Box::pin(grant.carry(transfer));
         let second = tokio::select! {
             result = &mut first => return result.map_err(|error| (path, error)),
-            second = self.second_grant(path, spare.len()) => second,
+            second = self.second_grant(path, begun, spare.len()) => second,
         };
         let Ok(second) = second else { return first.await.map_err(|error| (path, error)) };
         tracing::debug!(?path, other = ?second.path, "a request is late, and sent over another path");
@@ -300,18 +301,24 @@ impl<C: Carrier> Paths<C> {
 
     /// Waits until a request that is under way on a path is late and another path has nothing to do,
     /// or until it is stuck and another path has room.
-    async fn second_grant(&self, path: PathId, len: usize) -> Result<Grant<C>, Error> {
+    async fn second_grant(
+        &self,
+        path: PathId,
+        begun: Instant,
+        len: usize,
+    ) -> Result<Grant<C>, Error> {
         let (late, stuck) = {
             let state = self.0.lock();
             (state.schedule.late_after(path), state.schedule.stuck_after(path))
         };
-        let since = Instant::now();
-        while since.elapsed() < stuck {
-            sleep(late).await;
+        let mut look = begun;
+        while look < begun + stuck {
+            look += late;
+            sleep_until(look.into()).await;
             let mut state = self.0.lock();
             if state.waiting.is_empty()
                 && let Some(idle) = state.schedule.idle(path)
-                && let Some(grant) = self.take(&mut state, idle, len as u64)
+                && let Some(grant) = self.take(&mut state, idle, len as u64, now())
             {
                 return Ok(grant);
             }
@@ -338,7 +345,7 @@ impl<C: Carrier> Paths<C> {
                 return Err(end.clone());
             }
             if state.waiting.is_empty()
-                && let Some(grant) = self.grant_now(&mut state, len, avoid)
+                && let Some(grant) = self.grant_now(&mut state, len, avoid, now())
             {
                 return Ok(grant);
             }
@@ -349,27 +356,33 @@ impl<C: Carrier> Paths<C> {
         granted.await.map_err(|_| self.reason_of_end())
     }
 
-    fn grant_now(&self, state: &mut State<C>, len: u64, avoid: Option<PathId>) -> Option<Grant<C>> {
+    fn grant_now(
+        &self,
+        state: &mut State<C>,
+        len: u64,
+        avoid: Option<PathId>,
+        now: Instant,
+    ) -> Option<Grant<C>> {
         let id = state.schedule.pick(len, avoid)?;
-        self.take(state, id, len)
+        self.take(state, id, len, now)
     }
 
-    fn take(&self, state: &mut State<C>, id: PathId, len: u64) -> Option<Grant<C>> {
+    fn take(&self, state: &mut State<C>, id: PathId, len: u64, now: Instant) -> Option<Grant<C>> {
         let carrier = state.paths.iter().find(|(path, _)| *path == id)?.1.clone();
         let is_crowded = !state.waiting.is_empty();
-        let ticket = state.schedule.begin(id, len, is_crowded, now())?;
-        Some(Grant { paths: self.clone(), carrier, path: id, ticket: Some(ticket) })
+        let ticket = state.schedule.begin(id, len, is_crowded, now)?;
+        Some(Grant { paths: self.clone(), carrier, path: id, begun: now, ticket: Some(ticket) })
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
     /// free does not hold up the others.
-    fn dispatch(&self, state: &mut State<C>) {
+    fn dispatch(&self, state: &mut State<C>, now: Instant) {
         let mut at = 0;
         while let Some(waiting) = state.waiting.remove(at) {
             if waiting.answer.is_closed() {
                 continue;
             }
-            let Some(grant) = self.grant_now(state, waiting.len, waiting.avoid) else {
+            let Some(grant) = self.grant_now(state, waiting.len, waiting.avoid, now) else {
                 let is_stuck = waiting.avoid.is_none();
                 state.waiting.insert(at, waiting);
                 if is_stuck {
@@ -403,7 +416,7 @@ impl<C: Carrier> Paths<C> {
             state.waiting.clear();
             return Err(error);
         }
-        self.dispatch(&mut state);
+        self.dispatch(&mut state, now());
         Ok(())
     }
 
@@ -453,9 +466,10 @@ impl<C: Carrier> Grant<C> {
             && let Some(ticket) = self.ticket.take()
         {
             let mut state = self.paths.0.lock();
-            state.schedule.end(&ticket, now());
+            let now = now();
+            state.schedule.end(&ticket, now);
             state.moved += len;
-            self.paths.dispatch(&mut state);
+            self.paths.dispatch(&mut state, now);
             state.was_idle |= state.schedule.under_way(self.path) == 0;
         }
         result
@@ -467,12 +481,12 @@ impl<C: Carrier> Drop for Grant<C> {
         if let Some(ticket) = self.ticket.take() {
             let mut state = self.paths.0.lock();
             state.schedule.give_up(&ticket);
-            self.paths.dispatch(&mut state);
+            self.paths.dispatch(&mut state, now());
         }
     }
 }
 
 /// The clock of the runtime, so that tests can turn it.
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -43,6 +43,9 @@ pub trait Source: Clone + Send + Sync + 'static {
     /// # Errors
     /// As the kind of source has it.
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, Error>> + Send;
+
+    /// Takes back what it has read, when nobody needs it any more.
+    fn take_back(&self, _data: Bytes) {}
 }
 
 /// Where bytes go. Clones are the same destination.
@@ -191,6 +194,14 @@ impl Source for End {
             Self::File(file) => file.read(offset, len).await,
             Self::Stream(stream) => stream.read(offset, len).await,
             Self::Unit(unit) => unit.read(offset, len).await,
+        }
+    }
+
+    fn take_back(&self, data: Bytes) {
+        match self {
+            Self::File(file) => file.take_back(data),
+            Self::Stream(stream) => stream.take_back(data),
+            Self::Unit(unit) => unit.take_back(data),
         }
     }
 }

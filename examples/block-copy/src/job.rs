@@ -14,7 +14,7 @@ use crate::observation::Observation;
 use crate::place::{Place, Side};
 use crate::plan::Plan;
 use crate::progress::{Progress, ProgressMode};
-use crate::pump::Pump;
+use crate::pump::{Pump, Shape};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::size::Size;
@@ -229,7 +229,7 @@ impl<'a> Job<'a> {
 
     /// How deep the queues are by now.
     fn queue_depth(&self) -> usize {
-        let Plan { io_size, queue_depth, follows } = &self.plan;
+        let Plan { io_size, queue_depth, follows, .. } = &self.plan;
         let depths = self.units().map(|unit| unit.queue_depth(io_size.value));
         depths.max().filter(|_| *follows).unwrap_or(queue_depth.value)
     }
@@ -261,7 +261,8 @@ impl<'a> Job<'a> {
         // What a stream is said to hold is good for the display; it ends where it ends.
         let end = total.filter(|_| !Source::is_sequential(&self.source));
         let (source, destination) = (self.source.clone(), self.destination.clone());
-        let pump = self.pump(source, destination, end);
+        let shape = self.plan.shape(source.unit().is_some(), destination.unit().is_some());
+        let pump = self.pump(source, destination, shape, end);
         let pump = if self.args.verify { pump.with_checksums() } else { pump };
         let progress = Progress::new(self.args.progress, "copied", total);
         let work = async {
@@ -277,15 +278,22 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn pump<S: Source, D: Destination>(&self, from: S, to: D, length: Option<u64>) -> Pump<S, D> {
-        let pump = Pump::new(from, to, self.plan.shape(), length);
+    fn pump<S: Source, D: Destination>(
+        &self,
+        from: S,
+        to: D,
+        shape: Shape,
+        length: Option<u64>,
+    ) -> Pump<S, D> {
+        let pump = Pump::new(from, to, shape, length);
         if self.plan.follows { pump.following_its_ends() } else { pump }
     }
 
     /// Reads the destination back and compares.
     async fn verify(&self, bytes: u64, sums: Checksums, stop: &Stop) -> Result<(), Error> {
         let comparison = Comparison::new(self.source.clone(), sums);
-        let pump = self.pump(self.destination.clone(), comparison, Some(bytes));
+        let shape = self.plan.shape(self.destination.unit().is_some(), false);
+        let pump = self.pump(self.destination.clone(), comparison, shape, Some(bytes));
         let progress = Progress::new(self.args.progress, "verified", Some(bytes));
         let meter = Meter::default();
         match meter.follow(&progress, pump.run(&meter, stop)).await.0 {

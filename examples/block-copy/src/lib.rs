@@ -20,6 +20,7 @@ pub mod meter;
 mod observation;
 pub mod place;
 pub mod plan;
+mod pool;
 pub mod progress;
 pub mod pump;
 pub mod reach;

@@ -7,9 +7,10 @@ use crate::args::{IoSize, QueueDepth};
 use crate::end::{End, UnitEnd};
 use crate::pump::Shape;
 
-/// Where no link lies between: long enough to be worth a system call, and two of them busy.
+/// Where no link lies between: long enough to be worth a system call.
 const LOCAL_IO: usize = 1 << 20;
-const LOCAL_QUEUE: usize = 8;
+/// Bytes under way to or from a file: enough to keep a disk busy, and to outlast its pauses.
+const LOCAL_QUEUE: usize = 8 << 20;
 
 /// A number, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,8 +46,11 @@ impl Choice {
 pub struct Plan {
     /// Bytes of one read or write.
     pub io_size: Choice,
-    /// Writes, and as many reads, under way at once; at first, if it follows the sessions.
+    /// Reads or writes of a unit under way at once; at first, if it follows the sessions. Without a
+    /// unit, those of the files.
     pub queue_depth: Choice,
+    /// The same for an end that is no unit.
+    pub local_depth: usize,
     /// Whether the queue follows the sessions as they come and go.
     pub follows: bool,
 }
@@ -58,20 +62,31 @@ impl Plan {
         let units = || [destination, source].into_iter().filter_map(End::unit);
         let block = units().map(UnitEnd::block_size).max();
         let tuned = units().filter_map(UnitEnd::plan).max_by_key(|plan| plan.in_flight);
-        let io_size = choose_io_size(io_size, tuned.as_ref(), block);
-        let mut queue_depth = choose_queue_depth(depth, tuned.as_ref(), io_size.value);
+        let work = if destination.unit().is_some() { Work::Writes } else { Work::Reads };
+        let io_size = choose_io_size(io_size, tuned.as_ref(), work, block);
+        let mut queue_depth = choose_queue_depth(depth, tuned.as_ref(), work, io_size.value);
         if depth == QueueDepth::Auto
             && let Some(unit) = units().max_by_key(|unit| unit.queue_depth(io_size.value))
         {
             let (depth, sessions) = (unit.queue_depth(io_size.value), unit.sessions().len());
             queue_depth = queue_depth.over(sessions, depth);
         }
-        Self { io_size, queue_depth, follows: depth == QueueDepth::Auto }
+        let local = LOCAL_QUEUE.div_ceil(io_size.value.max(1));
+        let (local_depth, follows) = match depth {
+            QueueDepth::Auto => (local.clamp(1, queue_depth.value), true),
+            QueueDepth::Fixed(_) => (queue_depth.value, false),
+        };
+        Self { io_size, queue_depth, local_depth, follows }
     }
 
-    /// The numbers alone.
-    pub fn shape(&self) -> Shape {
-        Shape { io_size: self.io_size.value, queue_depth: self.queue_depth.value }
+    /// The numbers alone, for reads and writes that each go to a unit or do not.
+    pub const fn shape(&self, reads_unit: bool, writes_unit: bool) -> Shape {
+        let (unit, local) = (self.queue_depth.value, self.local_depth);
+        Shape {
+            io_size: self.io_size.value,
+            reads: if reads_unit { unit } else { local },
+            writes: if writes_unit { unit } else { local },
+        }
     }
 
     /// The plan for programs, with the ends it was made for.
@@ -85,12 +100,30 @@ impl Plan {
     }
 }
 
-fn choose_io_size(wanted: IoSize, tuned: Option<&TunerPlan>, block: Option<usize>) -> Choice {
+/// What is asked of the link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Work {
+    /// Reads alone.
+    Reads,
+    /// Writes, and maybe reads of the same size.
+    Writes,
+}
+
+fn choose_io_size(
+    wanted: IoSize,
+    tuned: Option<&TunerPlan>,
+    work: Work,
+    block: Option<usize>,
+) -> Choice {
     let choice = match (wanted, tuned) {
         (IoSize::Fixed(size), _) => Choice::new(size.as_usize(), "as asked for by --io-size"),
         (IoSize::Auto, Some(plan)) => {
-            let size = usize::try_from(plan.io_size.value).unwrap_or(LOCAL_IO);
-            Choice::new(size, plan.io_size.reason.clone())
+            let planned = match work {
+                Work::Reads => &plan.read_size,
+                Work::Writes => &plan.io_size,
+            };
+            let size = usize::try_from(planned.value).unwrap_or(LOCAL_IO);
+            Choice::new(size, planned.reason.clone())
         }
         (IoSize::Auto, None) => Choice::new(LOCAL_IO, "no link lies between"),
     };
@@ -101,16 +134,25 @@ fn choose_io_size(wanted: IoSize, tuned: Option<&TunerPlan>, block: Option<usize
     Choice::new(whole, "rounded up to whole blocks, so that none is written in parts")
 }
 
-fn choose_queue_depth(wanted: QueueDepth, tuned: Option<&TunerPlan>, io_size: usize) -> Choice {
+fn choose_queue_depth(
+    wanted: QueueDepth,
+    tuned: Option<&TunerPlan>,
+    work: Work,
+    io_size: usize,
+) -> Choice {
+    let local = LOCAL_QUEUE / LOCAL_IO;
     match (wanted, tuned) {
         (QueueDepth::Fixed(depth), _) => Choice::new(depth.get(), "as asked for by --queue-depth"),
         (QueueDepth::Auto, Some(plan)) => {
-            let choice = plan.queue_depth_for(io_size as u64);
-            let depth = usize::try_from(choice.value).unwrap_or(LOCAL_QUEUE);
+            let choice = match work {
+                Work::Reads if plan.read_size.value == io_size as u64 => plan.read_depth.clone(),
+                Work::Reads | Work::Writes => plan.queue_depth_for(io_size as u64),
+            };
+            let depth = usize::try_from(choice.value).unwrap_or(local);
             Choice::new(depth, choice.reason)
         }
         (QueueDepth::Auto, None) => {
-            Choice::new(LOCAL_QUEUE, "no link lies between: enough to read and write at once")
+            Choice::new(local, "no link lies between: enough to read and write at once")
         }
     }
 }
@@ -133,17 +175,29 @@ mod tests {
     #[test]
     fn the_tuner_decides_unless_asked_otherwise() {
         let plan = tuned(100);
-        let size = choose_io_size(IoSize::Auto, Some(&plan), Some(512));
+        let size = choose_io_size(IoSize::Auto, Some(&plan), Work::Writes, Some(512));
         assert_eq!(size.value as u64, plan.io_size.value);
-        let depth = choose_queue_depth(QueueDepth::Auto, Some(&plan), size.value);
+        let depth = choose_queue_depth(QueueDepth::Auto, Some(&plan), Work::Writes, size.value);
         assert_eq!(depth.value, plan.queue_depth.value as usize);
         assert_eq!(depth.reason, plan.queue_depth.reason);
     }
 
     #[test]
+    fn reads_alone_have_numbers_of_their_own() {
+        let plan = tuned(100);
+        let size = choose_io_size(IoSize::Auto, Some(&plan), Work::Reads, Some(512));
+        assert_eq!(size.value as u64, plan.read_size.value);
+        let depth = choose_queue_depth(QueueDepth::Auto, Some(&plan), Work::Reads, size.value);
+        assert_eq!(depth.value, plan.read_depth.value as usize);
+        assert_eq!(depth.reason, plan.read_depth.reason);
+    }
+
+    #[test]
     fn smaller_transfers_are_more() {
         let plan = tuned(1);
-        let depth = |io_size| choose_queue_depth(QueueDepth::Auto, Some(&plan), io_size).value;
+        let depth = |io_size| {
+            choose_queue_depth(QueueDepth::Auto, Some(&plan), Work::Writes, io_size).value
+        };
         assert_eq!((depth(1 << 20), depth(64 << 20)), (8, 2));
         assert_eq!(depth(512), 64);
     }
@@ -159,16 +213,17 @@ mod tests {
 
     #[test]
     fn without_a_link_it_is_the_local_queue() {
-        let size = choose_io_size(IoSize::Auto, None, None);
+        let size = choose_io_size(IoSize::Auto, None, Work::Reads, None);
         assert_eq!(size.value, LOCAL_IO);
-        assert_eq!(choose_queue_depth(QueueDepth::Auto, None, size.value).value, LOCAL_QUEUE);
+        let depth = choose_queue_depth(QueueDepth::Auto, None, Work::Reads, size.value);
+        assert_eq!(depth.value * size.value, LOCAL_QUEUE);
     }
 
     #[test]
     fn chunks_are_whole_blocks() {
         let fixed = |bytes| IoSize::Fixed(Size(bytes));
-        assert_eq!(choose_io_size(fixed(1000), None, Some(4096)).value, 4096);
-        assert_eq!(choose_io_size(fixed(65_536), None, Some(512)).value, 65_536);
-        assert_eq!(choose_io_size(fixed(1000), None, None).value, 1000);
+        assert_eq!(choose_io_size(fixed(1000), None, Work::Writes, Some(4096)).value, 4096);
+        assert_eq!(choose_io_size(fixed(65_536), None, Work::Writes, Some(512)).value, 65_536);
+        assert_eq!(choose_io_size(fixed(1000), None, Work::Writes, None).value, 1000);
     }
 }

@@ -1,20 +1,21 @@
 //! The copy itself: reads ahead, writes behind.
 //!
 //! ```text
-//!              up to one queue            up to two queues in all            up to one queue
+//!             as many as `reads`            as many as both in all          as many as `writes`
 //!  source ──► reads under way ──► chunks that wait for their turn ──► writes under way ──► destination
 //! ```
-//! A queue may become deeper or shallower on the way, as the sessions of the ends come and go. Reads
-//! and writes end in any order. What waits is written from the lowest offset on. An end that
+//! Both may become more or fewer on the way, as the sessions of the ends come and go. Reads and
+//! writes end in any order. What waits is written from the lowest offset on. An end that
 //! is sequential has one read or write under way, in order.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::end::{Destination, Source};
 use crate::error::Error;
@@ -28,8 +29,10 @@ use crate::verify::{Checksums, sum};
 pub struct Shape {
     /// Bytes of one read or write, not 0.
     pub io_size: usize,
-    /// Reads under way, and writes under way, at least 1. Memory holds twice as many chunks.
-    pub queue_depth: usize,
+    /// Reads under way, at least 1.
+    pub reads: usize,
+    /// Writes under way, at least 1. Memory holds as many chunks as reads and writes together.
+    pub writes: usize,
 }
 
 /// How often the ends are asked how deep the queues shall be.
@@ -58,7 +61,7 @@ pub struct Pump<S, D> {
     destination: D,
     shape: Shape,
     /// When to ask the ends for the depth of the queues; `None` if it stays.
-    next_look: Option<Instant>,
+    looks: Option<Interval>,
     /// Where the source ends, once that is known.
     end: Option<u64>,
     next_read: u64,
@@ -79,7 +82,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
             source,
             destination,
             shape,
-            next_look: None,
+            looks: None,
             end: length,
             next_read: 0,
             next_write: 0,
@@ -98,11 +101,12 @@ impl<S: Source, D: Destination> Pump<S, D> {
         self
     }
 
-    /// The same copy, with queues as deep as the end that wants more says from time to time. The
-    /// given depth stands if neither has an opinion.
+    /// The same copy, with queues as deep as the ends say from time to time. The given depth stands
+    /// where an end has no opinion.
     #[must_use]
     pub fn following_its_ends(mut self) -> Self {
-        self.next_look = Some(Instant::now());
+        let looks = self.looks.insert(interval(LOOK));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self
     }
 
@@ -113,7 +117,6 @@ impl<S: Source, D: Destination> Pump<S, D> {
     /// holds, [`Error::Interrupted`] after a stop: then what is under way has ended.
     pub async fn run(mut self, meter: &Meter, stop: &Stop) -> Result<Option<Checksums>, Error> {
         loop {
-            self.look();
             self.start_reads();
             self.start_writes();
             // Nothing waits either: with no write under way, the lowest chunk would have been started.
@@ -123,22 +126,20 @@ impl<S: Source, D: Destination> Pump<S, D> {
             tokio::select! {
                 Some(read) = self.reads.join_next() => self.keep(joined(read)?)?,
                 Some(write) = self.writes.join_next() => meter.count(joined(write)?),
+                () = tick(&mut self.looks) => self.look(),
                 () = stop.requested() => return Err(self.drain(meter).await),
             }
         }
     }
 
-    /// Asks the ends for the depth of the queues, if it is time.
+    /// Asks the ends for the depth of the queues.
     fn look(&mut self) {
-        let now = Instant::now();
-        if self.next_look.is_none_or(|next| now < next) {
-            return;
-        }
-        self.next_look = Some(now + LOOK);
         let io_size = self.shape.io_size;
-        let depths = [self.source.queue_depth(io_size), self.destination.queue_depth(io_size)];
-        if let Some(depth) = depths.into_iter().flatten().max() {
-            self.shape.queue_depth = depth.max(1);
+        if let Some(reads) = self.source.queue_depth(io_size) {
+            self.shape.reads = reads.max(1);
+        }
+        if let Some(writes) = self.destination.queue_depth(io_size) {
+            self.shape.writes = writes.max(1);
         }
     }
 
@@ -159,16 +160,16 @@ impl<S: Source, D: Destination> Pump<S, D> {
     }
 
     fn may_read(&self) -> bool {
-        let at_once = if self.source.is_sequential() { 1 } else { self.shape.queue_depth };
+        let at_once = if self.source.is_sequential() { 1 } else { self.shape.reads };
         let held = self.reading + self.waiting.len() + self.writes.len();
         self.reading < at_once
-            && held + self.stride() <= 2 * self.shape.queue_depth
+            && held + self.stride() <= self.shape.reads + self.shape.writes
             && self.next_len() > 0
     }
 
-    /// How many chunks one read fetches: no more than a queue.
+    /// How many chunks one read fetches: no more than may be read at once.
     fn stride(&self) -> usize {
-        (self.source.stride() / self.shape.io_size).clamp(1, self.shape.queue_depth)
+        (self.source.stride() / self.shape.io_size).clamp(1, self.shape.reads)
     }
 
     fn next_len(&self) -> usize {
@@ -179,11 +180,12 @@ impl<S: Source, D: Destination> Pump<S, D> {
 
     fn start_writes(&mut self) {
         while let Some((offset, data)) = self.next_to_write() {
-            let destination = self.destination.clone();
+            let (source, destination) = (self.source.clone(), self.destination.clone());
             self.next_write = offset + data.len() as u64;
             self.writes.spawn(async move {
                 let len = data.len();
-                destination.write(offset, data).await?;
+                destination.write(offset, data.clone()).await?;
+                source.take_back(data);
                 Ok(len)
             });
         }
@@ -191,7 +193,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
 
     fn next_to_write(&mut self) -> Option<(u64, Bytes)> {
         let in_order = self.destination.is_sequential();
-        let at_once = if in_order { 1 } else { self.shape.queue_depth };
+        let at_once = if in_order { 1 } else { self.shape.writes };
         let next = self.waiting.first_entry()?;
         let in_turn = !in_order || *next.key() == self.next_write;
         (self.writes.len() < at_once && in_turn).then(|| next.remove_entry())
@@ -231,6 +233,14 @@ impl<S: Source, D: Destination> Pump<S, D> {
             }
         }
         Error::Interrupted
+    }
+}
+
+/// Waits until it is time, if it ever is.
+async fn tick(looks: &mut Option<Interval>) {
+    match looks {
+        Some(looks) => drop(looks.tick().await),
+        None => pending().await,
     }
 }
 

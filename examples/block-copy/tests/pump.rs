@@ -222,6 +222,11 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ (at / 251) as u8).collect()
 }
 
+/// So many reads, and so many writes, of short chunks.
+const fn shape(reads: usize, writes: usize) -> Shape {
+    Shape { io_size: 64, reads, writes }
+}
+
 async fn pump(
     source: &Memory,
     sink: &Sink,
@@ -253,19 +258,19 @@ async fn copies(len: usize, shape: Shape, in_order: (bool, bool)) {
     for (chunk, at) in data.chunks(shape.io_size).zip((0..).step_by(shape.io_size)) {
         assert_eq!(sums.get(at), Some(sum(chunk)), "{case}");
     }
-    let at_once = |in_order| if in_order { 1 } else { shape.queue_depth };
-    assert!(source.watch.reads.most() <= at_once(in_order.0), "{case}");
-    assert!(source.watch.writes.most() <= at_once(in_order.1), "{case}");
-    assert!(source.watch.chunks.most() <= 2 * shape.queue_depth, "{case}");
+    let at_once = |in_order, depth| if in_order { 1 } else { depth };
+    assert!(source.watch.reads.most() <= at_once(in_order.0, shape.reads), "{case}");
+    assert!(source.watch.writes.most() <= at_once(in_order.1, shape.writes), "{case}");
+    assert!(source.watch.chunks.most() <= shape.reads + shape.writes, "{case}");
     assert_eq!(source.watch.chunks.now.load(Ordering::SeqCst), 0, "{case}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_byte_arrives_once_within_the_limits() {
     for len in [0, 1, 63, 64, 65, 640, 10_001] {
-        for queue_depth in [1, 2, 7, 64] {
+        for (reads, writes) in [(1, 1), (2, 2), (7, 7), (64, 64), (1, 7), (7, 1), (3, 64)] {
             for in_order in [(false, false), (false, true), (true, false), (true, true)] {
-                copies(len, Shape { io_size: 64, queue_depth }, in_order).await;
+                copies(len, shape(reads, writes), in_order).await;
             }
         }
     }
@@ -277,7 +282,7 @@ async fn a_whole_queue_is_read_and_written_at_once() {
     source.together = Some(Arc::new(Barrier::new(4)));
     let mut sink = Sink::new(8 * 64, &source);
     sink.together = Some(Arc::new(Barrier::new(4)));
-    let (bytes, result) = soon(pump(&source, &sink, Shape { io_size: 64, queue_depth: 4 })).await;
+    let (bytes, result) = soon(pump(&source, &sink, shape(4, 4))).await;
     assert!(result.is_ok());
     assert_eq!((bytes, source.watch.reads.most(), source.watch.writes.most()), (512, 4, 4));
 }
@@ -289,8 +294,7 @@ async fn reads_go_on_while_all_writes_are_stuck_but_not_for_ever() {
     let gate = Arc::new(Semaphore::new(0));
     sink.gate = Some(Arc::clone(&gate));
     let (from, to) = (source.clone(), sink.clone());
-    let copy =
-        tokio::spawn(async move { pump(&from, &to, Shape { io_size: 64, queue_depth: 4 }).await });
+    let copy = tokio::spawn(async move { pump(&from, &to, shape(4, 4)).await });
     let chunks = &source.watch.chunks;
     soon(async {
         while chunks.most() < 8 || source.watch.reads.now.load(Ordering::SeqCst) > 0 {
@@ -313,8 +317,7 @@ async fn most_reads(follows: bool, before: usize, after: usize) -> (usize, usize
     let depths = Arc::new(Depths { before, after, at: 50 * 64, now, late: Gauge::default() });
     source.depths = Some(Arc::clone(&depths));
     let sink = Sink::new(data.len(), &source);
-    let shape = Shape { io_size: 64, queue_depth: 3 };
-    let pump = Pump::new(source.clone(), sink.clone(), shape, source.length());
+    let pump = Pump::new(source.clone(), sink.clone(), shape(3, 3), source.length());
     let pump = if follows { pump.following_its_ends() } else { pump };
     soon(pump.run(&Meter::default(), &Stop::never())).await.unwrap();
     assert_eq!(sink.written(), data);
@@ -331,7 +334,7 @@ async fn the_queue_follows_the_sessions_of_its_ends() {
 #[tokio::test]
 async fn the_first_error_ends_the_copy() {
     let data = pattern(20 * 64);
-    let shape = Shape { io_size: 64, queue_depth: 3 };
+    let shape = shape(3, 3);
     let mut source = Memory::new(&data);
     source.fails_at = Some(10 * 64);
     let sink = Sink::new(data.len(), &source);
@@ -351,7 +354,7 @@ async fn a_stream_that_does_not_fit_is_an_error() {
     let mut source = Memory::new(&pattern(1000));
     source.sequential = true;
     let sink = Sink::new(999, &source);
-    let (_, result) = soon(pump(&source, &sink, Shape { io_size: 64, queue_depth: 4 })).await;
+    let (_, result) = soon(pump(&source, &sink, shape(4, 4))).await;
     assert!(matches!(result, Err(Error::Overflow { capacity }) if capacity.0 == 999));
 }
 
@@ -365,7 +368,7 @@ async fn a_stop_waits_for_the_writes_under_way_and_starts_nothing_more() {
     let (from, to) = (source.clone(), sink.clone());
     let copy = tokio::spawn(async move {
         let meter = Meter::default();
-        let shape = Shape { io_size: 64, queue_depth: 4 };
+        let shape = shape(4, 4);
         let result = Pump::new(from, to, shape, Some(100 * 64)).run(&meter, &stop).await;
         (meter.bytes(), result)
     });
@@ -390,7 +393,7 @@ async fn a_stop_waits_for_the_writes_under_way_and_starts_nothing_more() {
 /// Compares a destination with what a source says, chunk by chunk.
 async fn compare(source: &Memory, sums: Checksums, destination: &[u8]) -> Result<(), Error> {
     let comparison = Comparison::new(source.clone(), sums);
-    let shape = Shape { io_size: 64, queue_depth: 4 };
+    let shape = shape(4, 4);
     let length = Some(destination.len() as u64);
     let pump = Pump::new(Memory::new(destination), comparison, shape, length);
     soon(pump.run(&Meter::default(), &Stop::never())).await.map(drop)
@@ -401,7 +404,7 @@ async fn the_first_of_several_differences_is_found() {
     let data = pattern(1000);
     let source = Memory::new(&data);
     let sink = Sink::new(1000, &source);
-    let (_, result) = pump(&source, &sink, Shape { io_size: 64, queue_depth: 4 }).await;
+    let (_, result) = pump(&source, &sink, shape(4, 4)).await;
     let sums = result.unwrap().unwrap();
     assert!(compare(&source, sums.clone(), &data).await.is_ok());
 

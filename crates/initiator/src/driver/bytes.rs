@@ -8,8 +8,8 @@ use iscsi_session::{Session, Transmit, TransportError};
 use iscsi_tuner::{Plan, Sends};
 use tokio::net::TcpStream;
 
+use super::Driver;
 use super::link::Link;
-use super::{Driver, now};
 use crate::transport;
 
 /// As many slices as one system call takes (IOV_MAX on Linux).
@@ -56,12 +56,13 @@ impl Driver {
 
     /// Sends over one connection what one system call takes; says whether there may be more.
     fn write_once(&mut self, at: usize) -> Result<bool, Lost> {
+        let now = self.now();
         let Some(link) = self.links.get_mut(at).filter(|link| !link.blocked) else {
             return Ok(false);
         };
         let Some((stream, tuner)) = link.up() else { return Ok(false) };
         let before = data_moved(&self.session);
-        let Some(mut transmit) = self.session.poll_transmit(link.cid, now()) else {
+        let Some(mut transmit) = self.session.poll_transmit(link.cid, now) else {
             return Ok(false);
         };
         let result = send(stream, tuner.plan(), &transmit);
@@ -91,6 +92,7 @@ impl Driver {
     }
 
     fn read_from(&mut self, cid: Cid) -> Result<(), TransportError> {
+        let now = self.now();
         for _ in 0..CALLS_PER_TURN {
             let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) else {
                 return Ok(());
@@ -106,7 +108,7 @@ impl Driver {
                 Err(error) => return Err(TransportError::Io(error.to_string())),
             };
             let before = data_moved(&self.session);
-            self.session.handle_received(cid, count, now());
+            self.session.handle_received(cid, count, now);
             link.bytes += data_moved(&self.session) - before;
             self.dispatch();
             if count < room {

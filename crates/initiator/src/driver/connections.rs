@@ -3,8 +3,8 @@
 use iscsi_pdu::{Cid, TargetAddress};
 use iscsi_session::{SessionError, TransportError};
 
+use super::Driver;
 use super::link::Link;
-use super::{Driver, now};
 use crate::shared::Life;
 use crate::transport::{self, ConnectError, Connected};
 
@@ -29,7 +29,7 @@ impl Driver {
                 if cid == LEADING {
                     self.peer.reached();
                 }
-                self.session.handle_connected(cid, now());
+                self.session.handle_connected(cid, self.now());
                 if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
                     link.stand(connected);
                 }
@@ -41,7 +41,7 @@ impl Driver {
                 if cid == LEADING {
                     self.peer.not_reached(why);
                 }
-                self.session.handle_disconnected(cid, error, now());
+                self.session.handle_disconnected(cid, error, self.now());
             }
         }
     }
@@ -55,7 +55,7 @@ impl Driver {
 
     /// The connection is gone; the session decides what that means.
     pub(super) fn lose(&mut self, cid: Cid, why: TransportError) {
-        self.session.handle_disconnected(cid, why, now());
+        self.session.handle_disconnected(cid, why, self.now());
     }
 
     /// The session goes on without a connection.
@@ -95,7 +95,7 @@ impl Driver {
     fn add_connections(&mut self, agreed: u16) {
         for cid in (1..self.connections.min(agreed)).map(Cid) {
             // A session that is already asked to log out needs none.
-            if let Err(error) = self.session.add_connection(cid, now()) {
+            if let Err(error) = self.session.add_connection(cid, self.now()) {
                 tracing::debug!(%cid, %error, "a connection is not added");
             }
         }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use iscsi_tuner::TcpInfo;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
+use super::Driver;
 use super::link::Link;
-use super::{Driver, now};
 use crate::pace;
 use crate::reading::Reading;
 use crate::tuner;
@@ -19,7 +18,7 @@ impl Driver {
     /// Looks what each connection waits for: the session's reasons, and its own socket.
     pub(super) fn look(&mut self) {
         if !self.pending.is_empty() {
-            self.awake_until = Instant::now() + DOZE;
+            self.awake_until = self.now + DOZE;
         }
         let waiting = self.session.waiting_for();
         for link in &mut self.links {
@@ -52,12 +51,12 @@ impl Driver {
     /// There is work again.
     pub(super) fn wake(&mut self) {
         self.count_rest();
-        self.awake_until = self.awake_until.max(Instant::now() + DOZE);
+        self.awake_until = self.awake_until.max(self.now + DOZE);
     }
 
     /// The time in which nobody looked, because there was no work, counts as waiting for work.
     pub(super) fn count_rest(&mut self) {
-        let now = Instant::now();
+        let now = self.now;
         let rest = now.saturating_duration_since(self.awake_until);
         // Less than a look is left for the next time.
         if rest < tuner::LOOK {
@@ -73,10 +72,11 @@ impl Driver {
     /// Tells what each connection does. Nobody need wait for it any more.
     pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
         self.count_rest();
+        let now = self.now();
         let reading = |link: &mut Link| {
             let (cid, bytes) = (link.cid, link.bytes);
             let (stream, tuner) = link.up_mut()?;
-            Some(tuner.reading(stream, cid, bytes, now()))
+            Some(tuner.reading(stream, cid, bytes, now))
         };
         drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{SessionError, TransportError};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::*;
 use crate::budget::{Budget, Permit};
@@ -90,7 +91,7 @@ impl Carrier for Link {
         let permit = self.0.budget.reserve(transfer.len()).await?;
         let answered = self.answered_at(transfer.len());
         let dies = self.0.dies.filter(|dies| *dies <= answered);
-        tokio::time::sleep_until(dies.unwrap_or(answered)).await;
+        sleep_until(dies.unwrap_or(answered)).await;
         if dies.is_some() {
             return Err(lost());
         }

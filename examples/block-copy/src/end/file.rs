@@ -7,11 +7,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::{Destination, Source, StreamEnd, blocking};
 use crate::error::Error;
 use crate::place::Side;
+use crate::pool::Pool;
 use crate::size::Size;
 
 /// A regular file or a block device.
@@ -23,6 +24,7 @@ pub struct FileEnd {
     /// Bytes there were when it was opened.
     length: u64,
     identity: Identity,
+    pool: Pool,
 }
 
 /// What makes a file the same under another name.
@@ -72,7 +74,7 @@ async fn open(
     };
     // A block device has no length but where its end is.
     let length = (&*file).seek(SeekFrom::End(0)).map_err(failed)?;
-    Ok(Opened::Seekable(FileEnd { file, side, name, length, identity }))
+    Ok(Opened::Seekable(FileEnd { file, side, name, length, identity, pool: Pool::default() }))
 }
 
 /// Which file this is; `None` for a stream.
@@ -138,11 +140,11 @@ impl Source for FileEnd {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        let file = Arc::clone(&self.file);
+        let (file, pool) = (Arc::clone(&self.file), self.pool.clone());
         let read = move || {
-            let mut buffer = BytesMut::zeroed(len);
+            let mut buffer = pool.take(len);
             file.read_exact_at(&mut buffer, offset)?;
-            Ok(buffer.freeze())
+            Ok(pool.lend(buffer))
         };
         blocking(read).await.map_err(|cause| match cause.kind() == io::ErrorKind::UnexpectedEof {
             true => Error::Shrunk(Arc::clone(&self.name)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::{Destination, Source, blocking};
 use crate::error::Error;
 use crate::place::Side;
+use crate::pool::Pool;
 
 /// A pipe, a terminal, a character device, or a file that somebody else has opened.
 #[derive(Clone, Debug)]
@@ -19,13 +20,14 @@ pub struct StreamEnd {
     side: Side,
     name: Arc<str>,
     length: Option<u64>,
+    pool: Pool,
 }
 
 impl StreamEnd {
     pub(super) fn new(file: Arc<File>, side: Side, name: Arc<str>) -> Self {
         // Without a length the copy only has less to say and to check beforehand.
         let length = rest(&file).ok().flatten();
-        Self { file, side, name, length }
+        Self { file, side, name, length, pool: Pool::default() }
     }
 
     /// Standard input as a source, standard output as a destination.
@@ -59,6 +61,20 @@ fn rest(mut file: &File) -> io::Result<Option<u64>> {
     Ok(Some(metadata.len().saturating_sub(file.stream_position()?)))
 }
 
+/// Reads until the buffer is full or the stream ends, and says how much that was.
+fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 impl fmt::Display for StreamEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
@@ -75,11 +91,12 @@ impl Source for StreamEnd {
     }
 
     async fn read(&self, _offset: u64, len: usize) -> Result<Bytes, Error> {
-        let file = Arc::clone(&self.file);
+        let (file, pool) = (Arc::clone(&self.file), self.pool.clone());
         let read = move || {
-            let mut buffer = Vec::with_capacity(len);
-            (&*file).take(len as u64).read_to_end(&mut buffer)?;
-            Ok(buffer.into())
+            let mut buffer = pool.take(len);
+            let filled = fill(&file, &mut buffer)?;
+            buffer.truncate(filled);
+            Ok(pool.lend(buffer))
         };
         blocking(read).await.map_err(|cause| self.failed(cause))
     }

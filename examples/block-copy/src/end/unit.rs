@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use iscsi_initiator::pdu::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::{Destination, Source};
 use crate::error::Error;
 use crate::place::Side;
+use crate::pool::Pool;
 use crate::size::Size;
 
 /// How long the end of the sessions may take: what matters was flushed before.
@@ -26,6 +27,7 @@ pub struct UnitEnd {
     side: Side,
     url: Url,
     disk: Disk,
+    pool: Pool,
 }
 
 impl UnitEnd {
@@ -41,7 +43,7 @@ impl UnitEnd {
         if side == Side::Destination && disk.is_write_protected() {
             return Err(IscsiError::WriteProtected(disk.unit().lun()));
         }
-        Ok(Self { side, url: url.clone(), disk })
+        Ok(Self { side, url: url.clone(), disk, pool: Pool::default() })
     }
 
     /// Which end of the copy it is.
@@ -211,7 +213,12 @@ impl Source for UnitEnd {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        self.disk.read_at(offset, len).await.map_err(|cause| self.failed(cause))
+        let read = self.disk.read_into(offset, self.pool.take(len)).await;
+        read.map(BytesMut::freeze).map_err(|cause| self.failed(cause))
+    }
+
+    fn take_back(&self, data: Bytes) {
+        self.pool.put(data);
     }
 }
 
