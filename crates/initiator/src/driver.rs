@@ -186,6 +186,7 @@ impl Driver {
                 }
             }
             Message::Logout => self.session.logout(self.now()),
+            Message::Loss(loss) => self.hear_of_loss(loss),
             Message::Read(answer) => self.tell(answer),
         }
     }

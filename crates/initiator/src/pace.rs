@@ -15,19 +15,21 @@ use iscsi_tuner::TcpInfo;
 
 /// Enough for two short writes, on any link.
 const LEAST: u64 = 512 << 10;
-/// How long data may wait, beside its round trips: a congestion window may promise twice what the
-/// link keeps (BBR), and then this is still well below what targets put up with.
+/// How long data may wait, beside its round trips: well below what targets put up with, for a rate
+/// may fall while it waits.
 const PATIENCE: Duration = Duration::from_millis(750);
 /// The round trips: the R2T's way here, and the data's way there.
 const ROUND_TRIPS: u32 = 2;
 
 /// The limit, bytes; `None` where it is not below the `most` that may be under way at all, and where
-/// the kernel does not tell what the connection may send.
-pub(crate) fn write_limit(info: &TcpInfo, most: u64) -> Option<u64> {
+/// the kernel does not tell what the connection may send. A congestion control that `doubles` has a
+/// window of twice what the link holds (BBR).
+pub(crate) fn write_limit(info: &TcpInfo, doubles: bool, most: u64) -> Option<u64> {
     let rate = info.window_rate()?;
     let round_trip = info.min_rtt.or(info.smoothed_rtt)?;
     let wait = PATIENCE.saturating_add(round_trip.saturating_mul(ROUND_TRIPS));
-    Some(LEAST.saturating_add(rate.bytes_in(wait))).filter(|limit| *limit < most)
+    let bytes = rate.bytes_in(wait) / if doubles { 2 } else { 1 };
+    Some(LEAST.saturating_add(bytes)).filter(|limit| *limit < most)
 }
 
 #[cfg(test)]
@@ -50,7 +52,7 @@ mod tests {
         for rtt in [4, 20, 100, 200] {
             for doublings in 0..12 {
                 let window = 10 << doublings;
-                let limit = write_limit(&info(window, rtt, rtt), u64::MAX).unwrap();
+                let limit = write_limit(&info(window, rtt, rtt), false, u64::MAX).unwrap();
                 assert!(limit >= 3 * u64::from(window) * 1448, "{rtt} ms, {window}: {limit}");
             }
         }
@@ -59,28 +61,35 @@ mod tests {
     /// A queue before the link lets the window and the round trip grow alike.
     #[test]
     fn a_queue_does_not_raise_it() {
-        let empty = write_limit(&info(10, 100, 100), u64::MAX).unwrap();
-        assert_eq!(write_limit(&info(100, 1000, 100), u64::MAX), Some(empty));
+        let empty = write_limit(&info(10, 100, 100), false, u64::MAX).unwrap();
+        assert_eq!(write_limit(&info(100, 1000, 100), false, u64::MAX), Some(empty));
     }
 
     #[test]
     fn on_a_slow_link_it_is_what_the_link_brings_in_time() {
         // 5 Mbit/s: 43 segments in 100 ms.
-        let limit = write_limit(&info(43, 100, 100), u64::MAX).unwrap();
+        let limit = write_limit(&info(43, 100, 100), false, u64::MAX).unwrap();
         let seconds = limit * 8 / 5_000_000;
         assert!((1..3).contains(&seconds), "{limit}");
     }
 
     #[test]
     fn what_cannot_be_reached_is_no_limit() {
-        let limit = write_limit(&info(43, 100, 100), u64::MAX).unwrap();
-        assert_eq!(write_limit(&info(43, 100, 100), limit), None);
-        assert_eq!(write_limit(&info(43, 100, 100), limit + 1), Some(limit));
+        let limit = write_limit(&info(43, 100, 100), false, u64::MAX).unwrap();
+        assert_eq!(write_limit(&info(43, 100, 100), false, limit), None);
+        assert_eq!(write_limit(&info(43, 100, 100), false, limit + 1), Some(limit));
+    }
+
+    #[test]
+    fn of_a_window_twice_as_large_half_counts() {
+        let [doubled, plain] = [true, false]
+            .map(|doubles| write_limit(&info(400, 100, 100), doubles, u64::MAX).unwrap() - LEAST);
+        assert_eq!(doubled, plain / 2);
     }
 
     #[test]
     fn without_a_word_of_the_kernel_there_is_none() {
-        assert_eq!(write_limit(&TcpInfo::default(), u64::MAX), None);
-        assert_eq!(write_limit(&info(10, 0, 0), u64::MAX), None);
+        assert_eq!(write_limit(&TcpInfo::default(), false, u64::MAX), None);
+        assert_eq!(write_limit(&info(10, 0, 0), false, u64::MAX), None);
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Message {
     /// The caller has dropped its future.
     Cancel(RequestId),
     Logout,
+    /// So large a share of the segments is lost on the link, by what another session has seen.
+    Loss(f64),
     /// What is known of each connection.
     Read(oneshot::Sender<Vec<Reading>>),
 }

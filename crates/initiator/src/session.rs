@@ -314,6 +314,12 @@ impl Session {
         self.shared.unsettled.keep();
     }
 
+    /// Another session over the same link has met so much loss, 0 to 1.
+    pub(crate) fn hear_of_loss(&self, loss: f64) {
+        // A session that has ended need not know.
+        drop(self.driver.send(Message::Loss(loss)));
+    }
+
     /// The target has finished with what the session left behind.
     pub(crate) fn settle(&self) {
         self.shared.unsettled.settle();

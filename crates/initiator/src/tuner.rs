@@ -169,11 +169,28 @@ impl Tuner {
             self.measurement.bandwidth = self.measurement.bandwidth.max(info.delivery_rate);
         }
         if let Some(loss) = info.loss_since(&self.loss_since) {
-            // With a queue it is the queue that overflows; without, the link itself loses.
-            self.measurement.loss = Some(if self.had_queue { 0.0 } else { loss });
+            // With a queue it is the queue that overflows; without, the link itself loses. One that
+            // is known for that goes on to lose.
+            let has_overflown = self.had_queue && !self.copes_with_loss();
+            self.measurement.loss = Some(if has_overflown { 0.0 } else { loss });
             (self.loss_since, self.had_queue) = (*info, false);
         }
         self.plan_again();
+    }
+
+    /// Another connection over the same link has met losses that no queue explains.
+    pub(crate) fn hear_of_loss(&mut self, stream: &TcpStream, loss: f64) {
+        self.adapt(stream, |tuner| tuner.believe(loss));
+    }
+
+    fn believe(&mut self, loss: f64) {
+        self.measurement.loss = Some(self.measurement.loss.unwrap_or_default().max(loss));
+        self.plan_again();
+    }
+
+    /// Whether the congestion control in force does not take a lost segment for a full queue.
+    pub(crate) fn copes_with_loss(&self) -> bool {
+        self.plan.copes_with_loss(&self.limits)
     }
 
     /// Makes the plan anew. What counts only before a connection is made stays as it is; what is set
@@ -327,6 +344,19 @@ mod tests {
         // What came before does not count for ever.
         tuner.learn(&info(100, 4000, 30));
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn what_one_connection_has_learnt_of_loss_holds_for_all() {
+        let mut tuner = connected();
+        assert!(!tuner.copes_with_loss());
+        tuner.believe(0.004);
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+        assert!(tuner.copes_with_loss());
+        // Its probes make queues, which do not explain what is lost.
+        tuner.had_queue = true;
+        tuner.learn(&info(100, 2000, 10));
+        assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
     }
 
     #[test]

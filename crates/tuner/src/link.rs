@@ -6,7 +6,7 @@ use crate::bandwidth::Bandwidth;
 use crate::rtt::Rtt;
 use crate::size::Size;
 use crate::tcp_info::TcpInfo;
-use crate::transfers::Terms;
+use crate::transfers::{Terms, Way};
 use crate::tuning::Tuning;
 
 /// What was measured so far; all of it may be unknown.
@@ -144,6 +144,18 @@ impl Link {
         loss_ceiling(self.loss, self.round_trip(), self.mss)
     }
 
+    /// The link as transfers see it that shall have so many bytes on it.
+    pub(crate) fn way(&self, in_flight: u64) -> Way {
+        Way { in_flight, is_local: self.is_local(), is_lossy: self.loses_one_of_most(in_flight) }
+    }
+
+    /// Whether so many bytes rarely arrive without one of their segments being lost.
+    fn loses_one_of_most(&self, bytes: u64) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "a chance")]
+        let segments = bytes as f64 / f64::from(self.mss);
+        (1.0 - self.loss).powf(segments) < 0.5
+    }
+
     /// What the product comes from, for people.
     pub(crate) fn describe(&self) -> String {
         let Self { bandwidth, basis, .. } = self;
@@ -229,6 +241,15 @@ mod tests {
         assert!((4.4..4.6).contains(&ceiling), "{ceiling}");
         lossy.loss = 1e-300;
         assert_eq!(lossy.loss_ceiling(), Some(Bandwidth::MAX));
+    }
+
+    #[test]
+    fn a_longer_way_loses_one_of_most_windows_sooner() {
+        let mut lossy = link(100, "100mbit");
+        assert!(!lossy.way(1 << 30).is_lossy);
+        lossy.loss = 0.001;
+        assert!(!lossy.way(500_000).is_lossy);
+        assert!(lossy.way(2_000_000).is_lossy);
     }
 
     #[test]

@@ -134,15 +134,24 @@ impl Plan {
     /// kind are enough.
     #[must_use]
     pub fn depth_for(&self, io_size: u64) -> u32 {
-        let shape = self.terms.shape_of(io_size, self.in_flight, self.link.is_local());
+        let shape = self.terms.shape_of(io_size, self.link.way(self.in_flight));
         u32::try_from(shape.depth).unwrap_or(u32::MAX)
     }
 
     /// The same for writes, with its reason.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
-        let shape = self.terms.shape_of(io_size, self.in_flight, self.link.is_local());
+        let shape = self.terms.shape_of(io_size, self.link.way(self.in_flight));
         policy::queue_depth(&self.terms, &shape)
+    }
+
+    /// Whether the congestion control that it leads to within these limits, the kernel's or one of its
+    /// own choice, is one that does not take a lost segment for a full queue. Its window is about twice
+    /// what the link holds.
+    #[must_use]
+    pub fn copes_with_loss(&self, limits: &Limits) -> bool {
+        let in_force = self.congestion_control.value.as_ref();
+        in_force.or(limits.congestion_control.as_ref()).is_some_and(|name| name == policy::BBR)
     }
 
     /// The plan as lines for people, in the order in which they matter.

@@ -44,8 +44,8 @@ pub(crate) fn decide(measurement: &Measurement, limits: &Limits, tuning: &Tuning
     let decision = facts.by_policy().with_wishes(tuning);
     let terms = measurement.terms.unwrap_or_default();
     let in_flight = facts.in_flight(&decision, measurement);
-    let shape = terms.shape_for(in_flight, link.is_local());
-    let reads = terms.read_shape_for(in_flight, link.is_local());
+    let way = link.way(in_flight);
+    let (shape, reads) = (terms.shape_for(way), terms.read_shape_for(way));
     let Decision { send_buffer, receive_buffer, no_delay, sends, cork, not_sent_low_water } =
         decision;
     let congestion_control = congestion::choose(&link, limits, tuning);

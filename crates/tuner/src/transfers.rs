@@ -5,6 +5,7 @@
 //! round trips of a write = 1 + ceil((length - unsolicited) / (burst x bursts at once))
 //! bytes in flight       >= bandwidth x round-trip time x round trips
 //! ```
+//! Where segments are lost, what follows a lost one waits in the receiver for another round trip.
 
 use crate::size::Size;
 
@@ -26,6 +27,17 @@ impl Default for Terms {
     fn default() -> Self {
         Self { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) }
     }
+}
+
+/// The way that transfers take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Way {
+    /// Bytes that shall be on it at once.
+    pub(crate) in_flight: u64,
+    /// Round trips cost nothing.
+    pub(crate) is_local: bool,
+    /// So often something is lost that most round trips take another one.
+    pub(crate) is_lossy: bool,
 }
 
 /// How long a transfer is, and how many are under way.
@@ -60,6 +72,11 @@ impl Terms {
         1 + length.saturating_sub(self.unsolicited).div_ceil(round)
     }
 
+    /// The same with those that make up for losses.
+    fn trips(&self, length: u64, way: Way) -> u64 {
+        self.round_trips(length).saturating_mul(if way.is_lossy { 2 } else { 1 })
+    }
+
     /// As many commands as may be under way.
     fn deepest(&self) -> u64 {
         self.window.map_or(DEEPEST, |window| u64::from(window).clamp(1, DEEPEST))
@@ -67,40 +84,39 @@ impl Terms {
 
     /// What must be under way in writes of that size, so that `in_flight` bytes are on the link: half
     /// as much again, because bursts do not come evenly.
-    fn under_way(&self, io_size: u64, in_flight: u64, is_local: bool) -> u64 {
-        let least = if is_local { LEAST_UNDER_WAY_LOCAL } else { LEAST_UNDER_WAY };
-        let busy = in_flight.saturating_mul(self.round_trips(io_size)).saturating_mul(3) / 2;
+    fn under_way(&self, io_size: u64, way: Way) -> u64 {
+        let least = if way.is_local { LEAST_UNDER_WAY_LOCAL } else { LEAST_UNDER_WAY };
+        let busy = way.in_flight.saturating_mul(self.trips(io_size, way)).saturating_mul(3) / 2;
         busy.clamp(least, MOST_UNDER_WAY)
     }
 
     /// The queue of writes of that size, within the command window.
-    pub(crate) fn shape_of(&self, io_size: u64, in_flight: u64, is_local: bool) -> Shape {
+    pub(crate) fn shape_of(&self, io_size: u64, way: Way) -> Shape {
         let io_size = io_size.max(1);
-        let wanted = self.under_way(io_size, in_flight, is_local).div_ceil(io_size);
+        let wanted = self.under_way(io_size, way).div_ceil(io_size);
         let depth = wanted.max(SHALLOWEST).min(self.deepest());
-        Shape { io_size, depth, round_trips: self.round_trips(io_size) }
+        Shape { io_size, depth, round_trips: self.trips(io_size, way) }
     }
 
     /// The shortest writes that fill the link within the command window; if none do, those that
     /// fill it most.
-    pub(crate) fn shape_for(&self, in_flight: u64, is_local: bool) -> Shape {
-        self.shape_among(&SIZES, in_flight, is_local)
+    pub(crate) fn shape_for(&self, way: Way) -> Shape {
+        self.shape_among(&SIZES, way)
     }
 
     /// The same for reads: the peer sends all that a command asks for, in one round trip.
-    pub(crate) fn read_shape_for(&self, in_flight: u64, is_local: bool) -> Shape {
+    pub(crate) fn read_shape_for(&self, way: Way) -> Shape {
         let terms = Self { unsolicited: u64::MAX, ..*self };
-        terms.shape_among(&READ_SIZES, in_flight, is_local)
+        terms.shape_among(&READ_SIZES, way)
     }
 
-    fn shape_among(&self, sizes: &[u64], in_flight: u64, is_local: bool) -> Shape {
-        if is_local {
-            return self.shape_of(LOCAL, in_flight, true);
+    fn shape_among(&self, sizes: &[u64], way: Way) -> Shape {
+        if way.is_local {
+            return self.shape_of(LOCAL, way);
         }
-        let shapes = sizes.iter().map(|io_size| self.shape_of(*io_size, in_flight, false));
-        let enough = |shape: &&Shape| {
-            shape.depth * shape.io_size >= self.under_way(shape.io_size, in_flight, false)
-        };
+        let shapes = sizes.iter().map(|io_size| self.shape_of(*io_size, way));
+        let enough =
+            |shape: &&Shape| shape.depth * shape.io_size >= self.under_way(shape.io_size, way);
         let most = |shape: &&Shape| {
             // Of equals the shorter.
             (shape.depth * shape.io_size / shape.round_trips, u64::MAX - shape.io_size)
@@ -108,7 +124,7 @@ impl Terms {
         let chosen = shapes.clone().find(|shape| enough(&shape));
         chosen
             .or_else(|| shapes.max_by_key(|shape| most(&shape)))
-            .unwrap_or_else(|| self.shape_of(LOCAL, in_flight, false))
+            .unwrap_or_else(|| self.shape_of(LOCAL, way))
     }
 }
 
@@ -139,6 +155,10 @@ mod tests {
     const LIO: Terms =
         Terms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
 
+    const fn far(in_flight: u64) -> Way {
+        Way { in_flight, is_local: false, is_lossy: false }
+    }
+
     #[test]
     fn a_write_takes_a_round_trip_for_each_round_of_bursts() {
         assert_eq!([0, 65_536, 65_537, 1 << 20].map(|len| LIO.round_trips(len)), [1, 1, 2, 5]);
@@ -150,7 +170,7 @@ mod tests {
     fn nonsense_terms_are_survived() {
         let nothing = Terms { unsolicited: 0, burst: 0, bursts_at_once: 0, window: Some(0) };
         assert_eq!(nothing.round_trips(4), 5);
-        let shape = nothing.shape_for(u64::MAX, false);
+        let shape = nothing.shape_for(far(u64::MAX));
         assert_eq!(shape.depth, 1);
         assert!(shape.io_size > 0);
     }
@@ -158,19 +178,29 @@ mod tests {
     #[test]
     fn writes_grow_when_the_window_is_short() {
         let narrow = Terms { window: Some(4), ..LIO };
-        assert!(narrow.shape_for(1 << 20, false).io_size > LIO.shape_for(1 << 20, false).io_size);
+        assert!(narrow.shape_for(far(1 << 20)).io_size > LIO.shape_for(far(1 << 20)).io_size);
     }
 
     #[test]
     fn where_round_trips_cost_nothing_commands_are_few() {
-        assert_eq!(LIO.shape_for(10_000, true).io_size, 1 << 20);
-        assert_eq!(LIO.shape_for(10_000, true).depth, 8);
+        let shape = LIO.shape_for(Way { is_local: true, ..far(10_000) });
+        assert_eq!((shape.io_size, shape.depth), (1 << 20, 8));
+    }
+
+    #[test]
+    fn where_much_is_lost_twice_as_much_is_under_way() {
+        let lossy = Way { is_lossy: true, ..far(2_500_000) };
+        let (with, without) = (LIO.shape_for(lossy), LIO.shape_for(far(2_500_000)));
+        assert_eq!((with.round_trips, without.round_trips), (4, 2));
+        assert_eq!(with.io_size, without.io_size);
+        assert!(with.depth >= 2 * without.depth - 1, "{with:?} {without:?}");
+        assert_eq!(LIO.read_shape_for(lossy).round_trips, 2);
     }
 
     #[test]
     fn the_link_is_full_whenever_the_window_allows() {
         for in_flight in [100_000, 1_250_000, 2_500_000, 5_000_000] {
-            let shape = LIO.shape_for(in_flight, false);
+            let shape = LIO.shape_for(far(in_flight));
             assert!(shape.in_flight() >= in_flight, "{in_flight}: {shape:?}");
             assert!(shape.depth <= 64);
         }

@@ -32,8 +32,8 @@ pub struct Args {
     /// link and to what the target agreed to.
     #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
     pub io_size: IoSize,
-    /// Writes, and as many reads, under way at once, 1 to 1024; auto fits it to the link, and to the
-    /// sessions while they come and go.
+    /// Reads under way at once, and writes, 1 to 1024 each; auto fits those of a unit to its link, and
+    /// to its sessions while they come and go.
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub queue_depth: QueueDepth,
     /// Sessions with each unit, 1 to 64; auto begins with what the link needs by the plan, and adds

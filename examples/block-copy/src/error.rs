@@ -127,6 +127,11 @@ impl Error {
         }
     }
 
+    /// Whether writes may be gone from a unit's cache, so that they must be made again.
+    pub const fn is_lost_cache(&self) -> bool {
+        matches!(self, Self::Unit { cause: iscsi_initiator::Error::UnflushedWritesLost, .. })
+    }
+
     /// The same error, with what had been written by then.
     #[must_use]
     pub fn after(self, written: u64, total: Option<u64>) -> Self {

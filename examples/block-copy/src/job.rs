@@ -27,6 +27,8 @@ use crate::verify::{Checksums, Comparison};
 const COMMAND: Duration = Duration::from_secs(300);
 /// No plan has longer reads and writes.
 const LONGEST_AUTO_IO: u64 = 4 << 20;
+/// So often at most all is written, where what was written may be gone from the unit's cache.
+const ROUNDS: u32 = 3;
 /// The most memory that may be asked for, in one queue.
 const LARGEST_QUEUE: u64 = 1 << 30;
 
@@ -262,13 +264,19 @@ impl<'a> Job<'a> {
         let end = total.filter(|_| !Source::is_sequential(&self.source));
         let (source, destination) = (self.source.clone(), self.destination.clone());
         let shape = self.plan.shape(source.unit().is_some(), destination.unit().is_some());
-        let pump = self.pump(source, destination, shape, end);
-        let pump = if self.args.verify { pump.with_checksums() } else { pump };
         let progress = Progress::new(self.args.progress, "copied", total);
         let work = async {
-            let sums = pump.run(meter, stop).await?;
-            unless(stop, self.destination.flush(meter.bytes())).await?;
-            Ok(sums)
+            for _ in 1..ROUNDS {
+                let pump = self.pump(source.clone(), destination.clone(), shape, end);
+                match self.pass(pump, meter, stop).await {
+                    Err(error) if error.is_lost_cache() && end.is_some() => {
+                        progress.remark(&format!("{error}; all of it is written again"));
+                        meter.begin_again();
+                    }
+                    result => return result,
+                }
+            }
+            self.pass(self.pump(source, destination, shape, end), meter, stop).await
         };
         let (result, samples) = meter.follow(&progress, work).await;
         match result {
@@ -276,6 +284,19 @@ impl<'a> Job<'a> {
             Err(error) if meter.bytes() == 0 => Err(error),
             Err(error) => Err(error.after(meter.bytes(), total)),
         }
+    }
+
+    /// Copies all and flushes.
+    async fn pass(
+        &self,
+        pump: Pump<End, End>,
+        meter: &Meter,
+        stop: &Stop,
+    ) -> Result<Option<Checksums>, Error> {
+        let pump = if self.args.verify { pump.with_checksums() } else { pump };
+        let sums = pump.run(meter, stop).await?;
+        unless(stop, self.destination.flush(meter.bytes())).await?;
+        Ok(sums)
     }
 
     fn pump<S: Source, D: Destination>(

@@ -23,6 +23,11 @@ impl Meter {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Nothing of it is done any more.
+    pub fn begin_again(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
     /// How many bytes are done.
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -73,7 +78,7 @@ impl Samples {
     /// Ends a second.
     fn take(&mut self, bytes: u64) -> f64 {
         let now = Instant::now();
-        let rate = mbit_per_s(bytes - self.bytes, now - self.since);
+        let rate = mbit_per_s(bytes.saturating_sub(self.bytes), now - self.since);
         (self.since, self.bytes) = (now, bytes);
         self.rates.push(rate);
         rate

@@ -69,6 +69,15 @@ impl Progress {
         }
     }
 
+    /// Says something between two lines, or above the bar.
+    pub(crate) fn remark(&self, text: &str) {
+        match &self.display {
+            Display::Bar(bar) => bar.println(text),
+            Display::Lines => eprintln!("{text}"),
+            Display::Nothing => {}
+        }
+    }
+
     /// Takes the bar away; what is to be said at the end is the caller's.
     pub(crate) fn finish(&self, bytes: u64) {
         if let Display::Bar(bar) = &self.display {

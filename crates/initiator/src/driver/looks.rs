@@ -81,13 +81,21 @@ impl Driver {
         drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
     }
 
+    /// Another session over the same link has met so much loss.
+    pub(super) fn hear_of_loss(&mut self, loss: f64) {
+        let links = self.links.iter_mut().filter_map(Link::up_mut);
+        links.for_each(|(stream, tuner)| tuner.hear_of_loss(stream, loss));
+        self.tell_facts();
+    }
+
     /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn set_pace(&mut self) {
         let most = self.shared.budget.most_bytes();
         for link in &self.links {
-            let Some((stream, _)) = link.up() else { continue };
+            let Some((stream, tuner)) = link.up() else { continue };
             let info = TcpInfo::read(stream).ok();
-            let limit = info.and_then(|info| pace::write_limit(&info, most));
+            let doubles = tuner.copes_with_loss();
+            let limit = info.and_then(|info| pace::write_limit(&info, doubles, most));
             self.session.limit_writes(link.cid, limit.unwrap_or(u64::MAX));
         }
     }

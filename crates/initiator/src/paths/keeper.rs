@@ -11,7 +11,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
 
 use super::opener::{Awaited, Opener};
 use super::path::Path;
-use super::{Carrier, PathId, Paths, WeakPaths};
+use super::{Carrier, PathId, Paths, Room, WeakPaths};
 use crate::error::Error;
 use crate::reading::Reading;
 use crate::spread::{Sessions, Spread};
@@ -201,8 +201,13 @@ impl Keeper {
     }
 
     fn join(&self, paths: &Paths<Path>, path: Path) {
-        let room = path.room();
+        let room = self.room(&path);
         paths.add(path, room);
+    }
+
+    /// One that will never have company knows its own limits.
+    fn room(&self, path: &Path) -> Room {
+        if self.sessions.most() == 1 { Room::UNLIMITED } else { path.room() }
     }
 
     /// A session more is not to be had: what there is has to do.
@@ -236,13 +241,14 @@ impl Keeper {
         self.moved = progress.moved;
         let mut readings = Vec::new();
         for (id, path) in paths.open() {
-            paths.set_room(id, path.room());
+            paths.set_room(id, self.room(&path));
             if let Ok(reading) = path.unit.session().reading().await {
                 self.losses.count(id, reading.tcp_info());
                 readings.push(reading);
             }
         }
         self.losses.fade();
+        Self::spread_word(paths, &readings);
         let Sessions::Auto { .. } = self.sessions else { return };
         // While some are on their way, what is measured tells nothing.
         if self.opening > 0 || self.reopening > 0 || readings.is_empty() {
@@ -263,6 +269,26 @@ impl Keeper {
             Step::Stay => {}
             Step::Add(more) => self.open_more(more),
             Step::LetGo(fewer) => self.let_go(paths, fewer),
+        }
+    }
+
+    /// What one session has learnt of losses holds for all: one of them alone would take longer to
+    /// tell them from a queue that overflows.
+    fn spread_word(paths: &Paths<Path>, readings: &[Reading]) {
+        let acts = |reading: &Reading| reading.plan().congestion_control.value.is_some();
+        let loss = readings
+            .iter()
+            .filter(|reading| acts(reading))
+            .filter_map(|reading| reading.measurement().loss);
+        let loss = loss.fold(0.0, f64::max);
+        if loss <= 0.0 {
+            return;
+        }
+        for (_, path) in paths.open() {
+            let session = path.unit.session();
+            if session.plan().is_some_and(|plan| plan.congestion_control.value.is_none()) {
+                session.hear_of_loss(loss);
+            }
         }
     }
 

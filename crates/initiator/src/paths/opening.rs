@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{Coming, Identity, Keep, Keeper, Opener, Path, Paths, Report, Wanted};
+use super::{Coming, Identity, Keep, Keeper, Opener, Path, Paths, Report, Room, Wanted};
 use crate::budget::Budget;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -42,9 +42,6 @@ pub(crate) async fn open(initiator: &Initiator, url: Url) -> Result<Disk, Error>
     portals.extend(url.portals.iter().cloned());
     let (session, portal) = first_session(initiator, &url, &portals, &budget).await?;
     let sessions = initiator.options().sessions;
-    if sessions.most() == 1 {
-        return Ok(session.disk().await?.with_report(Report::single("as asked for")));
-    }
     let next_portal = AtomicUsize::new(portal);
     let opener = Opener { initiator: initiator.clone(), url, portals, budget, next_portal };
     spread_out(session, portal, Arc::new(opener), sessions).await
@@ -105,10 +102,10 @@ async fn spread_out(
         return Ok(disk.with_report(Report::single(reason)));
     };
     tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
-    let waits = matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1;
+    let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path { unit: disk.unit().clone(), portal };
-    let room = first.room();
+    let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
     let (paths, report) = (Paths::new(first, room), Arc::new(Report::default()));
     let keep = Keep { opener, wanted, sessions, reason, coming, report: Arc::clone(&report) };
     let mut keeper = Keeper::new(&paths, keep);

@@ -175,18 +175,6 @@ async fn a_host_that_speaks_something_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_connection_that_breaks_midway() {
-    let fault = Fault::cut_after_received(300_000);
-    let rig = Rig::start_with(512, MIB, |config| config.faults.push(fault)).await;
-    let folder = Folder::new();
-    let source = folder.file("image", &pattern(MIB as usize));
-    let options =
-        ["--sessions", "1", "--io-size", "64k", "--queue-depth", "1", "--progress", "none"];
-    let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
-    fails(&output, 1, &["destination: lost", "of 1 MiB were written", "incomplete"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_refuses_a_write() {
     let rig = Rig::start_with(512, MIB, |config| config.record = true).await;
     let mut command = program(&["-", &rig.url(), "--progress", "none"]);

@@ -1,13 +1,17 @@
 //! Copies over several sessions, and what becomes of those that are not to be had or are lost.
 
+use std::io::Write;
 use std::net::SocketAddr;
+use std::process::Stdio;
 
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, refuses, succeeds};
+use crate::support::{
+    Folder, Rig, TARGET, block_copy, fails, object, pattern, program, refuses, succeeds,
+};
 
 const MIB: u64 = 1 << 20;
 /// Long enough that every session gets something to do.
@@ -24,6 +28,23 @@ fn copy_to(url: &str, rig: &Rig, options: &[&str]) -> (String, Value) {
     assert_eq!(report["verified"], true, "{report}");
     assert!(rig.disk.holds(0, &image), "the image is not on the unit");
     (said, report)
+}
+
+/// A target whose first connection breaks when so many bytes have been received over it.
+async fn breaks_at(bytes: u64) -> Rig {
+    let fault = Fault::cut_after_received(bytes);
+    Rig::start_with(512, IMAGE as u64, |config| config.faults.push(fault)).await
+}
+
+/// What was written over the lost session may be gone from the unit's cache: nobody who stood before
+/// can vouch for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_session_that_is_lost_comes_back_and_all_is_written_again() {
+    let rig = breaks_at(300_000).await;
+    let (said, report) = copy_to(&rig.url(), &rig, &["--sessions", "1", "--progress", "plain"]);
+    assert!(said.contains("may be lost: write again; all of it is written again"), "{said}");
+    assert_eq!((&report["reconnects"], &report["sessions_peak"]), (&1.into(), &1.into()));
+    assert_eq!(report["bytes"], IMAGE);
 }
 
 /// What the report notes, of which something is said to people as well.
@@ -127,8 +148,7 @@ async fn portals_of_different_units_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_lost_midway_takes_nothing_with_it() {
-    let fault = Fault::cut_after_received(300_000);
-    let rig = Rig::start_with(512, IMAGE as u64, |config| config.faults.push(fault)).await;
+    let rig = breaks_at(300_000).await;
     let (said, report) = copy_to(&rig.url(), &rig, &["--sessions", "3"]);
     assert_eq!(report["sessions_peak"], 3);
     let notes = notes(&said, &report);
@@ -151,16 +171,18 @@ async fn the_only_session_is_opened_again() {
     rig.assert_clean();
 }
 
-/// A unit with a cache may have been reset meanwhile, and nobody was there to be told.
+/// A unit with a cache may have been reset meanwhile, and nobody was there to be told. What came
+/// through a pipe cannot be written again.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_nobody_can_vouch_for_are_not_claimed() {
-    let fault = Fault::cut_after_received(300_000);
-    let rig = Rig::start_with(512, MIB, |config| config.faults.push(fault)).await;
-    let folder = Folder::new();
-    let source = folder.file("image", &pattern(MIB as usize));
+    let rig = breaks_at(300_000).await;
     // Some writes end before the session is lost.
     let options = ["--io-size", "64k", "--queue-depth", "1", "--progress", "none"];
-    let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
+    let mut command = program(&[&["-", &rig.url()], &options[..]].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&pattern(IMAGE)).unwrap();
+    let output = child.wait_with_output().unwrap();
     fails(&output, 1, &["destination", "may be lost", "write again"]);
     rig.assert_clean();
 }
