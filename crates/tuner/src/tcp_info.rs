@@ -141,14 +141,16 @@ impl TcpInfo {
     }
 
     /// The share of data segments that had to be sent again, 0 to 1, since an earlier reading of
-    /// the same connection; `None` if too few were sent to tell.
+    /// the same connection; `None` if too few were sent, and too few lost, to tell.
     #[must_use]
     pub fn loss_since(&self, earlier: &Self) -> Option<f64> {
         const ENOUGH: u32 = 1000;
+        const TELLING: u32 = 4;
         let sent = self.data_segments_sent?.wrapping_sub(earlier.data_segments_sent.unwrap_or(0));
         let again =
             self.segments_retransmitted?.wrapping_sub(earlier.segments_retransmitted.unwrap_or(0));
-        (sent >= ENOUGH).then(|| (f64::from(again) / f64::from(sent)).min(1.0))
+        let is_telling = sent >= ENOUGH || again >= TELLING;
+        is_telling.then(|| (f64::from(again) / f64::from(sent.max(1))).min(1.0))
     }
 }
 
@@ -262,7 +264,9 @@ mod tests {
             ..TcpInfo::default()
         };
         assert_eq!(reading(3000, 30).loss_since(&reading(1000, 10)), Some(0.01));
-        assert_eq!(reading(1500, 30).loss_since(&reading(1000, 10)), None);
+        assert_eq!(reading(1500, 13).loss_since(&reading(1000, 10)), None);
+        // So many would be a rare chance where hardly any are lost.
+        assert_eq!(reading(1100, 14).loss_since(&reading(1000, 10)), Some(0.04));
         // The counters go round.
         assert_eq!(reading(1000, 0).loss_since(&reading(u32::MAX - 999, 0)), Some(0.0));
         assert_eq!(TcpInfo::default().loss_since(&TcpInfo::default()), None);
