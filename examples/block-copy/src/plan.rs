@@ -9,8 +9,9 @@ use crate::pump::Shape;
 
 /// Where no link lies between: long enough to be worth a system call.
 const LOCAL_IO: usize = 1 << 20;
-/// Bytes under way to or from a file: enough to keep a disk busy, and to outlast its pauses.
-const LOCAL_QUEUE: usize = 8 << 20;
+/// Bytes under way to or from a file: enough to keep a disk busy, and to outlast its pauses. More would
+/// only be more memory to fill before the first byte goes out.
+const LOCAL_QUEUE: usize = 4 << 20;
 
 /// A number, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
