@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,12 +54,30 @@ impl Images {
         Ok(())
     }
 
-    /// Where to read to; nothing is there.
+    /// Where to read to.
     pub fn copy(&self) -> PathBuf {
-        let path = self.folder.join("copy");
+        self.folder.join("copy")
+    }
+
+    /// Makes a file to read to that has all its memory already: what is measured shall be the way
+    /// there, not how a file gets its pages.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be filled.
+    pub fn make_room(&self, bytes: u64) -> Result<(), Error> {
+        let path = self.copy();
+        let holds = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
+        if holds >= bytes {
+            return Ok(());
+        }
+        let fill = || io::copy(&mut io::repeat(0).take(bytes), &mut File::create(&path)?).map(drop);
+        fill().map_err(|cause| Error::File { path: path.clone(), cause })
+    }
+
+    /// Gives the memory of what was read back.
+    pub fn clear_room(&self) {
         // Nothing there is what is wanted.
-        let _absent = fs::remove_file(&path);
-        path
+        let _absent = fs::remove_file(self.copy());
     }
 }
 

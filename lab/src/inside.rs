@@ -16,7 +16,7 @@ use crate::process::{Group, tool};
 use crate::record::Record;
 use crate::result::{Figure, Outcome};
 use crate::rig::{self, Rig, link_words};
-use crate::scenario::{Point, Scenario};
+use crate::scenario::{Direction, Point, Scenario};
 use crate::signals::Signals;
 
 /// Carries out an order and returns the exit status.
@@ -136,11 +136,14 @@ impl Lab<'_> {
     async fn prepare(&mut self, point: &Point) -> Result<Bench, Error> {
         self.rig.set_target(&self.scenario.target.words(&point.measure.keys)).await?;
         self.rig.set_link(&link_words(&point.link)).await?;
-        let copy = self.images.copy();
+        match point.measure.direction {
+            Direction::Read => self.images.make_room(point.bytes)?,
+            Direction::Write => self.images.clear_room(),
+        }
         if point.measure.writes_image() {
             self.images.make(point.measure.source, point.bytes)?;
         }
-        let (tree, image) = (self.tree.clone(), self.images.image());
+        let (tree, image, copy) = (self.tree.clone(), self.images.image(), self.images.copy());
         Ok(Bench { tree, image, copy, in_guest: self.in_guest })
     }
 

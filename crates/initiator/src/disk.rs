@@ -47,7 +47,8 @@ impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
         let max_transfer = profile.longest_transfer(unit.session().max_transfer());
         let paths = Paths::new(Path { unit: unit.clone(), portal: 0 }, Room::UNLIMITED);
-        let report = Arc::new(Report::single("a disk of one session"));
+        let report = Arc::new(Report::default());
+        report.settle_for_one("a disk of one session");
         Self { unit, paths, report, profile, max_transfer }
     }
 
@@ -56,8 +57,8 @@ impl Disk {
         Self { paths, report, ..self }
     }
 
-    pub(crate) fn with_report(self, report: Report) -> Self {
-        Self { report: Arc::new(report), ..self }
+    pub(crate) fn with_report(self, report: Arc<Report>) -> Self {
+        Self { report, ..self }
     }
 
     /// The logical unit that this is, through its first session.
@@ -167,6 +168,11 @@ impl Disk {
     /// Over how many sessions the disk is spread, and why.
     pub fn spread(&self) -> Spread {
         self.report.get()
+    }
+
+    /// How many commands were sent again, over all its sessions, those that are gone too.
+    pub fn retries(&self) -> u64 {
+        self.paths.retries()
     }
 
     /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within

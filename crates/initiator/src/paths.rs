@@ -51,6 +51,9 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
     /// Nothing that it left behind can happen any more, or matters.
     fn settle(&self);
 
+    /// How many commands it has sent again.
+    fn retries(&self) -> u64;
+
     /// Carries a transfer out, once or, where the unit asks for it, again.
     fn carry(
         self,
@@ -66,7 +69,7 @@ pub(crate) struct WeakPaths<C: Carrier = Path>(Weak<Shared<C>>);
 
 struct Shared<C: Carrier> {
     state: Mutex<State<C>>,
-    /// A path was lost, or all of it has ended.
+    /// A path was lost, all of it has ended, or there is work after a rest.
     attention: Arc<Notify>,
 }
 
@@ -85,6 +88,10 @@ struct State<C: Carrier> {
     moved: u64,
     /// Some path had nothing to do.
     was_idle: bool,
+    /// Commands that were sent again over paths that are gone.
+    retries: u64,
+    /// Whoever looks after the paths sleeps until there is work.
+    is_unattended: bool,
 }
 
 /// A request that waits for a path with room.
@@ -146,6 +153,8 @@ impl<C: Carrier> Paths<C> {
                 next: 0,
                 moved: 0,
                 was_idle: false,
+                retries: 0,
+                is_unattended: false,
             }),
             attention: Arc::default(),
         }));
@@ -202,8 +211,7 @@ impl<C: Carrier> Paths<C> {
                 let mut state = self.0.lock();
                 if state.schedule.under_way(id) == 0 {
                     state.schedule.remove(id);
-                    let at = state.paths.iter().position(|(path, _)| *path == id)?;
-                    return Some(state.paths.remove(at).1);
+                    return state.take_out(id);
                 }
             }
             sleep(LOOK).await;
@@ -215,9 +223,21 @@ impl<C: Carrier> Paths<C> {
         std::mem::take(&mut self.0.lock().lost)
     }
 
-    /// Tells when a path is lost, or all of it has ended.
+    /// Tells when a path is lost, when all of it has ended, and when there is work after a rest.
     pub(crate) fn attention(&self) -> Arc<Notify> {
         Arc::clone(&self.0.attention)
+    }
+
+    /// How many commands were sent again, over all paths that there are and were.
+    pub(crate) fn retries(&self) -> u64 {
+        let state = self.0.lock();
+        let open = state.paths.iter().map(|(_, carrier)| carrier.retries());
+        state.retries + open.sum::<u64>()
+    }
+
+    /// Nobody looks until the next request calls for [`attention`](Self::attention).
+    pub(crate) fn leave_unattended(&self) {
+        self.0.lock().is_unattended = true;
     }
 
     /// Whether nothing goes any more.
@@ -371,6 +391,9 @@ impl<C: Carrier> Paths<C> {
         let carrier = state.paths.iter().find(|(path, _)| *path == id)?.1.clone();
         let is_crowded = !state.waiting.is_empty();
         let ticket = state.schedule.begin(id, len, is_crowded, now)?;
+        if std::mem::take(&mut state.is_unattended) {
+            self.0.attention.notify_one();
+        }
         Some(Grant { paths: self.clone(), carrier, path: id, begun: now, ticket: Some(ticket) })
     }
 
@@ -403,8 +426,7 @@ impl<C: Carrier> Paths<C> {
     /// A path is gone. Fails if there is none left, and none to come.
     fn lose(&self, id: PathId, error: Error) -> Result<(), Error> {
         let mut state = self.0.lock();
-        if let Some(at) = state.paths.iter().position(|(path, _)| *path == id) {
-            let (_, carrier) = state.paths.remove(at);
+        if let Some(carrier) = state.take_out(id) {
             tracing::warn!(path = id.0, %error, "a session is lost");
             state.schedule.remove(id);
             state.lost.push((carrier, error.clone()));
@@ -449,6 +471,15 @@ impl Paths<Path> {
             (!path.unit.state().unflushed.is_witness(), state.schedule.under_way(*id))
         };
         state.paths.iter().min_by_key(rank).cloned()
+    }
+}
+
+impl<C: Carrier> State<C> {
+    fn take_out(&mut self, id: PathId) -> Option<C> {
+        let at = self.paths.iter().position(|(path, _)| *path == id)?;
+        let (_, carrier) = self.paths.remove(at);
+        self.retries += carrier.retries();
+        Some(carrier)
     }
 }
 

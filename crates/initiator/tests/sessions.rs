@@ -222,7 +222,12 @@ async fn a_portal_that_does_not_answer_is_told() {
     // Nothing listens at the first portal of the URL.
     let dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal={address}&portal=127.0.0.3:1");
     let disk = soon(initiator(fixed(3)).disk(dead)).await.unwrap();
-    assert_eq!(disk.spread().sessions, 3);
+    let spread = disk.spread();
+    assert_eq!(spread.sessions, 3);
+    for dead in ["127.0.0.2:1", "127.0.0.3:1"] {
+        let note = format!("portal {dead} was passed over: nothing listens at {dead}");
+        assert!(spread.notes.iter().any(|told| told.starts_with(&note)), "{:?}", spread.notes);
+    }
     assert!(write_all(&disk, 7).await.iter().all(Result::is_ok));
     assert_holds(&rig, 7);
     let all_dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal=127.0.0.3:1");

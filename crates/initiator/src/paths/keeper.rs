@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{Bandwidth, FlowReading, Flows, Measurement, Step, TcpInfo, plan};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -15,9 +16,12 @@ use super::{Carrier, PathId, Paths, Room, WeakPaths};
 use crate::error::Error;
 use crate::reading::Reading;
 use crate::spread::{Sessions, Spread};
+use crate::url::portal_name;
 
 /// How often one looks how the paths do.
 const LOOK: Duration = Duration::from_millis(250);
+/// After so many looks at which nothing had moved, the next request is waited for.
+const IDLE_LOOKS: u32 = 4;
 /// The latest notes tell enough.
 const MOST_NOTES: usize = 16;
 
@@ -42,6 +46,8 @@ pub(crate) struct Keeper {
     begun: Instant,
     /// Bytes that had been moved at the last look.
     moved: u64,
+    /// Looks since then at which nothing more had been.
+    idle_looks: u32,
     losses: Losses,
 }
 
@@ -54,7 +60,6 @@ pub(crate) struct Keep {
     /// Why as many sessions are wanted at first as there are and are coming.
     pub(crate) reason: String,
     pub(crate) coming: JoinSet<Coming>,
-    pub(crate) report: Arc<Report>,
 }
 
 /// A path that was lost. The login that opens it anew makes the target drop what was left of it; and
@@ -86,14 +91,24 @@ impl Report {
     }
 
     /// The disk has one session and keeps to it.
-    pub(crate) fn single(reason: impl Into<String>) -> Self {
-        let spread = Spread { sessions: 1, peak: 1, reason: reason.into(), ..Spread::default() };
-        Self(Mutex::new(spread))
+    pub(crate) fn settle_for_one(&self, reason: &str) {
+        let mut spread = self.lock();
+        (spread.sessions, spread.peak) = (1, 1);
+        reason.clone_into(&mut spread.reason);
+    }
+
+    /// A session was not opened there.
+    pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
+        let portal = portal_name(portal);
+        self.note(match error {
+            Some(error) => format!("portal {portal} was passed over: {error}"),
+            None => format!("portal {portal} was passed over: another one answered sooner"),
+        });
     }
 
     fn note(&self, note: String) {
         let mut spread = self.lock();
-        if spread.notes.last() != Some(&note) && spread.notes.len() < MOST_NOTES {
+        if !spread.notes.contains(&note) && spread.notes.len() < MOST_NOTES {
             tracing::warn!("{note}");
             spread.notes.push(note);
         }
@@ -103,7 +118,8 @@ impl Report {
 impl Keeper {
     /// Takes over the paths, and the sessions that are on their way already.
     pub(crate) fn new(paths: &Paths<Path>, keep: Keep) -> Self {
-        let Keep { opener, wanted, sessions, reason, coming, report } = keep;
+        let Keep { opener, wanted, sessions, reason, coming } = keep;
+        let report = Arc::clone(&opener.report);
         paths.keep();
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,6 +138,7 @@ impl Keeper {
             looks,
             begun: Instant::now(),
             moved: 0,
+            idle_looks: 0,
             losses: Losses::default(),
         };
         keeper.tell(paths);
@@ -155,8 +172,8 @@ impl Keeper {
     pub(crate) async fn run(mut self) {
         loop {
             tokio::select! {
-                _ = self.looks.tick() => {}
-                () = self.attention.notified() => {}
+                _ = self.looks.tick(), if self.idle_looks < IDLE_LOOKS => {}
+                () = self.attention.notified() => self.idle_looks = 0,
                 Some(coming) = self.coming.join_next() => {
                     if let (Ok(coming), Some(paths)) = (coming, self.paths.upgrade()) {
                         self.came(&paths, coming);
@@ -236,9 +253,13 @@ impl Keeper {
     async fn look(&mut self, paths: &Paths<Path>) {
         let progress = paths.progress();
         if progress.moved == self.moved {
+            self.idle_looks += 1;
+            if self.idle_looks == IDLE_LOOKS {
+                paths.leave_unattended();
+            }
             return;
         }
-        self.moved = progress.moved;
+        (self.moved, self.idle_looks) = (progress.moved, 0);
         let mut readings = Vec::new();
         for (id, path) in paths.open() {
             paths.set_room(id, self.room(&path));

@@ -1,5 +1,6 @@
 //! How a disk gets further sessions, and lost ones back.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::identity::Identity;
+use super::keeper::Report;
 use super::path::Path;
 use crate::budget::Budget;
 use crate::error::Error;
@@ -26,6 +28,7 @@ pub(crate) struct Opener {
     /// What all sessions may have under way together.
     pub(crate) budget: Budget,
     pub(crate) next_portal: AtomicUsize,
+    pub(crate) report: Arc<Report>,
 }
 
 /// What a further session must lead to.
@@ -54,7 +57,9 @@ impl Opener {
             let portal = (first + turn) % count;
             match self.open_at(portal, wanted.clone()).await {
                 Err(error @ Error::Connect(_)) => {
-                    tracing::warn!(portal = self.portal_name(portal), %error, "no session here");
+                    if let Some(portal) = self.portals.get(portal) {
+                        self.report.pass_over(portal, Some(&error));
+                    }
                 }
                 result => return result,
             }

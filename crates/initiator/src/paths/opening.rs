@@ -8,6 +8,7 @@
 //! The questions take two round trips where the target opens its command window with its first
 //! answer only.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -40,19 +41,22 @@ pub(crate) async fn open(initiator: &Initiator, url: Url) -> Result<Disk, Error>
     let budget = initiator.options().budget();
     let mut portals = vec![url.portal.clone()];
     portals.extend(url.portals.iter().cloned());
-    let (session, portal) = first_session(initiator, &url, &portals, &budget).await?;
+    let report = Arc::new(Report::default());
+    let (session, portal) = first_session(initiator, &url, &portals, &budget, &report).await?;
     let sessions = initiator.options().sessions;
     let next_portal = AtomicUsize::new(portal);
-    let opener = Opener { initiator: initiator.clone(), url, portals, budget, next_portal };
+    let initiator = initiator.clone();
+    let opener = Opener { initiator, url, portals, budget, next_portal, report };
     spread_out(session, portal, Arc::new(opener), sessions).await
 }
 
-/// Logs in at the first portal that answers.
+/// Logs in at the first portal that answers, and notes those before it.
 async fn first_session(
     initiator: &Initiator,
     url: &Url,
     portals: &[TargetAddress],
     budget: &Budget,
+    report: &Report,
 ) -> Result<(Session, usize), Error> {
     let mut logins = JoinSet::new();
     for (at, portal) in portals.iter().enumerate() {
@@ -62,23 +66,30 @@ async fn first_session(
         let turn = u32::try_from(at).unwrap_or(u32::MAX);
         logins.spawn(async move {
             sleep(HEAD_START.saturating_mul(turn)).await;
-            let session = initiator.start_at(&url, None, &budget)?;
-            session.log_in().await?;
-            Ok((session, at))
+            let login = async {
+                let session = initiator.start_at(&url, None, &budget)?;
+                session.log_in().await?;
+                Ok(session)
+            };
+            (at, login.await)
         });
     }
-    let mut failure = None;
+    let mut failures = BTreeMap::new();
     while let Some(login) = logins.join_next().await {
         match login {
-            Ok(Ok(first)) => return Ok(first),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "no session at this portal");
-                failure.get_or_insert(error);
+            Ok((at, Ok(session))) => {
+                for (before, portal) in portals.iter().enumerate().take(at) {
+                    report.pass_over(portal, failures.get(&before));
+                }
+                return Ok((session, at));
+            }
+            Ok((at, Err(error))) => {
+                failures.insert(at, error);
             }
             Err(_) => {}
         }
     }
-    Err(failure.unwrap_or(Error::Closed))
+    Err(failures.into_values().next().unwrap_or(Error::Closed))
 }
 
 /// Further sessions log in while the unit says what it is.
@@ -99,15 +110,16 @@ async fn spread_out(
     let Some(identity) = Identity::of(disk.profile()) else {
         let reason = "the unit has no name by which a second session could know it";
         tracing::warn!("{reason}");
-        return Ok(disk.with_report(Report::single(reason)));
+        opener.report.settle_for_one(reason);
+        return Ok(disk.with_report(Arc::clone(&opener.report)));
     };
     tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path { unit: disk.unit().clone(), portal };
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
-    let (paths, report) = (Paths::new(first, room), Arc::new(Report::default()));
-    let keep = Keep { opener, wanted, sessions, reason, coming, report: Arc::clone(&report) };
+    let (paths, report) = (Paths::new(first, room), Arc::clone(&opener.report));
+    let keep = Keep { opener, wanted, sessions, reason, coming };
     let mut keeper = Keeper::new(&paths, keep);
     if waits {
         keeper.settle(&paths, PATIENCE + round_trip * PATIENCE_TRIPS).await?;

@@ -42,6 +42,10 @@ impl Carrier for Path {
         self.unit.session().settle();
     }
 
+    fn retries(&self) -> u64 {
+        self.unit.session().retries()
+    }
+
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
         self.unit.persist(transfer).await
     }

@@ -87,6 +87,10 @@ impl Carrier for Link {
 
     fn settle(&self) {}
 
+    fn retries(&self) -> u64 {
+        0
+    }
+
     async fn carry(self, transfer: Transfer) -> Result<Permit, Error> {
         let permit = self.0.budget.reserve(transfer.len()).await?;
         let answered = self.answered_at(transfer.len());
@@ -251,4 +255,19 @@ async fn a_path_that_is_let_go_finishes_what_it_has() {
     assert_eq!(failed, 0);
     assert!(carried > 0 && links[1].carried() == carried);
     assert_eq!(links.iter().map(Link::carried).sum::<u64>(), 1000 * LEN as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_request_after_a_rest_calls_for_attention() {
+    let budget = Budget::new(1024, 64 << 20);
+    let paths = paths(&[Link::new(&budget, 10.0, 50)]);
+    let attention = paths.attention();
+    let is_called = || tokio::time::timeout(Duration::from_secs(1), attention.notified());
+    send(&paths, 3, 1).await;
+    assert!(is_called().await.is_err());
+    paths.leave_unattended();
+    assert!(is_called().await.is_err());
+    send(&paths, 3, 1).await;
+    assert!(is_called().await.is_ok());
+    assert!(is_called().await.is_err());
 }

@@ -102,9 +102,9 @@ impl UnitEnd {
         self
     }
 
-    /// How many commands were sent again over the sessions that there are now.
+    /// How many commands were sent again.
     pub fn retries(&self) -> u64 {
-        self.sessions().iter().map(Session::retries).sum()
+        self.disk.retries()
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
