@@ -54,11 +54,13 @@ const SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// A read takes one round trip whatever its length, so it may be long enough to be worth a command.
 const READ_SIZES: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
 /// Where round trips cost nothing.
-const LOCAL: u64 = 1 << 20;
+const LOCAL: u64 = LONG;
+/// From here on a command is long.
+const LONG: u64 = 1 << 20;
 /// As much is under way even on the shortest link, so that neither end waits for the other.
 const LEAST_UNDER_WAY: u64 = 4 << 20;
-/// The same where commands are long.
-const LEAST_UNDER_WAY_LOCAL: u64 = 8 << 20;
+/// The same where commands are long: the next waits until one of them is there as a whole.
+const LEAST_UNDER_WAY_LONG: u64 = 8 << 20;
 /// The most that is under way: whoever copies holds it in memory twice.
 const MOST_UNDER_WAY: u64 = 64 << 20;
 const SHALLOWEST: u64 = 2;
@@ -85,7 +87,7 @@ impl Terms {
     /// What must be under way in writes of that size, so that `in_flight` bytes are on the link: half
     /// as much again, because bursts do not come evenly.
     fn under_way(&self, io_size: u64, way: Way) -> u64 {
-        let least = if way.is_local { LEAST_UNDER_WAY_LOCAL } else { LEAST_UNDER_WAY };
+        let least = if io_size < LONG { LEAST_UNDER_WAY } else { LEAST_UNDER_WAY_LONG };
         let busy = way.in_flight.saturating_mul(self.trips(io_size, way)).saturating_mul(3) / 2;
         busy.clamp(least, MOST_UNDER_WAY)
     }
@@ -184,6 +186,13 @@ mod tests {
     #[test]
     fn where_round_trips_cost_nothing_commands_are_few() {
         let shape = LIO.shape_for(Way { is_local: true, ..far(10_000) });
+        assert_eq!((shape.io_size, shape.depth), (1 << 20, 8));
+    }
+
+    /// With four, the link would run dry whenever one is late in coming in whole.
+    #[test]
+    fn several_long_reads_wait_for_their_turn() {
+        let shape = LIO.read_shape_for(far(1 << 20));
         assert_eq!((shape.io_size, shape.depth), (1 << 20, 8));
     }
 

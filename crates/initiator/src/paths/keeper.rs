@@ -44,8 +44,9 @@ pub(crate) struct Keeper {
     reopening: u32,
     looks: Interval,
     begun: Instant,
-    /// Bytes that had been moved at the last look.
+    /// Bytes that had been moved at the last look, and when that was.
     moved: u64,
+    looked: Instant,
     /// Looks since then at which nothing more had been.
     idle_looks: u32,
     losses: Losses,
@@ -138,6 +139,7 @@ impl Keeper {
             looks,
             begun: Instant::now(),
             moved: 0,
+            looked: Instant::now(),
             idle_looks: 0,
             losses: Losses::default(),
         };
@@ -259,7 +261,11 @@ impl Keeper {
             }
             return;
         }
-        (self.moved, self.idle_looks) = (progress.moved, 0);
+        let now = Instant::now();
+        let passed = progress.moved.saturating_sub(self.moved);
+        // After hardly any time, hardly anything is known.
+        let time = (now - self.looked).max(LOOK);
+        (self.moved, self.looked, self.idle_looks) = (progress.moved, now, 0);
         let mut readings = Vec::new();
         for (id, path) in paths.open() {
             paths.set_room(id, self.room(&path));
@@ -275,7 +281,7 @@ impl Keeper {
         if self.opening > 0 || self.reopening > 0 || readings.is_empty() {
             return;
         }
-        let together = Together::of(&readings);
+        let together = Together::of(&readings, Bandwidth::of(passed / readings.len() as u64, time));
         let reading = FlowReading {
             time: self.begun.elapsed(),
             bytes: progress.moved,
@@ -399,7 +405,8 @@ struct Together {
 }
 
 impl Together {
-    fn of(readings: &[Reading]) -> Self {
+    /// `share` is the rate at which each of them moves data, sent and received.
+    fn of(readings: &[Reading], share: Bandwidth) -> Self {
         let each = || readings.iter().map(Reading::measurement);
         let mut measurement = each().next().copied().unwrap_or_default();
         // Each sees its share of the link.
@@ -410,7 +417,8 @@ impl Together {
         // What to do against loss shows in the total.
         measurement.loss = None;
         measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
-        let queues = readings.iter().filter(|reading| has_queue(reading)).count();
+        let infos = readings.iter().map(Reading::tcp_info);
+        let queues = infos.filter(|info| has_queue(info, share)).count();
         let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();
         Self { measurement, has_queue: 2 * queues >= readings.len(), round_trip }
     }
@@ -424,7 +432,27 @@ impl Together {
     }
 }
 
-fn has_queue(reading: &Reading) -> bool {
-    let info = reading.tcp_info();
-    info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN))
+/// The kernel knows the rate of what is sent alone; what arrives queues as well.
+fn has_queue(info: &TcpInfo, share: Bandwidth) -> bool {
+    info.has_queue(None, info.delivery_rate.map_or(share, |rate| rate.max(share)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads sends next to nothing.
+    #[test]
+    fn what_arrives_queues_as_well() {
+        let sends = Bandwidth::of(10_000, Duration::from_secs(1));
+        let info = |rtt| TcpInfo {
+            smoothed_rtt: Some(Duration::from_millis(rtt)),
+            min_rtt: Some(Duration::from_millis(10)),
+            delivery_rate: Some(sends),
+            ..TcpInfo::default()
+        };
+        assert!(has_queue(&info(24), Bandwidth::GIGABIT));
+        assert!(!has_queue(&info(11), Bandwidth::GIGABIT));
+        assert!(!has_queue(&info(24), Bandwidth::MIN));
+    }
 }

@@ -23,7 +23,9 @@ impl Path {
     pub(crate) fn room(&self) -> Room {
         let session = self.unit.session();
         let Some(plan) = session.plan() else { return Room::UNLIMITED };
-        let each = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
+        let writes = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
+        let reads = plan.read_size.value.saturating_mul(plan.read_depth.value.into());
+        let each = writes.max(reads);
         Room {
             bytes: each.saturating_mul(session.connections().open.max(1).into()),
             requests: plan.terms.window.unwrap_or(USUAL_WINDOW),
