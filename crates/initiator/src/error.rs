@@ -151,8 +151,12 @@ pub enum Error {
         /// The unit's block size, bytes.
         block_size: u32,
     },
-    /// The unit was reset while it held writes that had not been flushed.
-    #[error("the unit was reset after writes that were not flushed; they may be lost: write again")]
+    /// The unit was reset while it held writes that had not been flushed, or no session is left
+    /// that would have been told.
+    #[error(
+        "the unit was reset after writes that were not flushed, or no session is left that would \
+         know; they may be lost: write again"
+    )]
     UnflushedWritesLost,
     /// The unit cannot do that.
     #[error("the unit does not support {0}")]

@@ -18,7 +18,7 @@ use crate::profile::Profile;
 use crate::retry::{Patience, Verdict, outcome, sense_of};
 use crate::session::Session;
 use crate::transfer::{Expected, Transfer};
-use crate::unit_state::{Kept, UnitState};
+use crate::unit_state::UnitState;
 
 /// Additional sense code of every report of a power-on or reset (SPC-4).
 const RESET: u8 = 0x29;
@@ -88,10 +88,11 @@ impl LogicalUnit {
         let written = command.write.as_ref().map_or(0, Payload::len);
         let read = command.read.as_ref().map_or(0, BytesMut::len);
         let permit = self.session.reserve(written + read).await?;
+        let begun = self.state.unflushed.begin();
         let completion = self.session.perform(command, permit, None).await?;
-        self.note(sense_of(&completion).as_ref());
-        if written > 0 {
-            self.state.unflushed.wrote();
+        let is_refused = self.note(sense_of(&completion).as_ref());
+        if written > 0 && !is_refused {
+            self.state.unflushed.wrote(begun);
         }
         outcome(name, completion)
     }
@@ -211,23 +212,19 @@ impl LogicalUnit {
     ///
     /// # Errors
     /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when the unit was reset
-    /// between a write through this session and this flush.
+    /// between a write and this flush. It is told once, to all who flush at that time.
     pub async fn flush(&self) -> Result<(), Error> {
         let profile = self.profile().await?;
         let cdb = profile.capacity.flush_command();
-        let flush = self.state.unflushed.begin_flush();
+        let flush = self.state.unflushed.begin_flush().await;
         match self.query(cdb, 0).await {
             Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
                 tracing::debug!(lun = %self.lun, "the unit has no cache to flush");
             }
             result => drop(result?),
         }
-        match flush.ended() {
-            Kept::Yes => Ok(()),
-            // What is not cached is on the medium.
-            Kept::Unknown if profile.write_cache == Some(false) => Ok(()),
-            Kept::No | Kept::Unknown => Err(Error::UnflushedWritesLost),
-        }
+        let has_cache = profile.write_cache != Some(false);
+        if flush.ended(has_cache) { Ok(()) } else { Err(Error::UnflushedWritesLost) }
     }
 
     /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
@@ -289,6 +286,7 @@ impl LogicalUnit {
         loop {
             let permit = self.session.reserve(transfer.len()).await?;
             let command = transfer.command(self.lun);
+            let begun = self.state.unflushed.begin();
             let completion = self.session.perform(command, permit, transfer.extent()).await?;
             let sense = sense_of(&completion);
             self.note(sense.as_ref());
@@ -296,7 +294,9 @@ impl LogicalUnit {
                 Verdict::Final => {
                     let completion = outcome(transfer.name(), completion)?;
                     if transfer.writes() {
-                        self.state.unflushed.wrote();
+                        self.state.unflushed.wrote(begun);
+                    } else if transfer.is_told_of_resets() {
+                        self.state.unflushed.took(begun);
                     }
                     return Ok(completion);
                 }
@@ -309,15 +309,17 @@ impl LogicalUnit {
         }
     }
 
-    /// Notes what sense data says about earlier writes.
-    fn note(&self, sense: Option<&Sense>) {
+    /// Notes what sense data says about earlier writes. Says whether the command was not executed
+    /// for its sake.
+    fn note(&self, sense: Option<&Sense>) -> bool {
         let Some(sense) = sense.filter(|sense| sense.key == SenseKey::UnitAttention) else {
-            return;
+            return false;
         };
         tracing::debug!(lun = %self.lun, %sense, "the unit has something to tell");
         if sense.additional.asc == RESET && sense.additional.ascq != NEXUS_LOSS {
             self.state.unflushed.reset();
         }
+        true
     }
 
     pub(crate) fn state(&self) -> &UnitState {

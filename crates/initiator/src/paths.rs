@@ -119,6 +119,9 @@ pub(crate) struct Progress {
     pub(crate) is_busy: bool,
 }
 
+/// A request that ends so many sessions in a row is itself what ends them.
+const MOST_LOSSES: u32 = 100;
+
 type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 impl<C: Carrier> Clone for Paths<C> {
@@ -186,6 +189,13 @@ impl<C: Carrier> Paths<C> {
         self.dispatch(&mut state, now());
     }
 
+    /// The paths that take requests, the oldest first.
+    pub(crate) fn working(&self) -> Vec<PathId> {
+        let state = self.0.lock();
+        let ids = state.paths.iter().map(|(id, _)| *id);
+        ids.filter(|id| !state.schedule.is_closing(*id)).collect()
+    }
+
     /// The paths that are open.
     pub(crate) fn open(&self) -> Vec<(PathId, C)> {
         self.0.lock().paths.clone()
@@ -203,12 +213,16 @@ impl<C: Carrier> Paths<C> {
         self.0.lock().schedule.close(id);
     }
 
-    /// Gives back the carrier of a path that was closed, once what is under way on it has ended.
+    /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
+    /// `None` if it is needed again, or was lost.
     pub(crate) async fn let_go(&self, id: PathId) -> Option<C> {
         const LOOK: Duration = Duration::from_millis(20);
         loop {
             {
                 let mut state = self.0.lock();
+                if !state.schedule.is_closing(id) {
+                    return None;
+                }
                 if state.schedule.under_way(id) == 0 {
                     state.schedule.remove(id);
                     return state.take_out(id);
@@ -266,18 +280,33 @@ impl<C: Carrier> Paths<C> {
 
     /// Carries a transfer out over whichever path can take it, and over another one if that is lost
     /// on the way. Invariant: a second execution of it changes nothing that the first did not.
+    ///
+    /// # Errors
+    /// The last error; if a session was lost that may have executed it, the error of that one.
     pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<C::Answer, Error> {
-        loop {
+        let mut executed = None;
+        for _ in 0..MOST_LOSSES {
             let spare = transfer.again();
-            let grant = self.grant(transfer.len(), None).await?;
-            match self.attempt(grant, transfer).await {
-                Err((path, error)) if error.is_of_session() => self.lose(path, error)?,
-                Err((_, error)) if error.is_of_connection() => {}
-                Err((_, error)) => return Err(error),
-                Ok(completion) => return Ok(completion),
+            let grant = match self.grant(transfer.len(), None).await {
+                Ok(grant) => grant,
+                Err(error) => return Err(executed.unwrap_or(error)),
+            };
+            let (path, error) = match self.attempt(grant, transfer).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if !error.is_of_session() && !error.is_of_connection() {
+                return Err(error);
+            }
+            if error.may_have_executed() {
+                executed = Some(error.clone());
+            }
+            if error.is_of_session() && !self.lose(path, &error) {
+                return Err(executed.unwrap_or(error));
             }
             transfer = spare;
         }
+        Err(executed.unwrap_or(Error::Closed))
     }
 
     /// Sends a transfer over its path, and if it is late there, over another one as well.
@@ -305,16 +334,18 @@ impl<C: Carrier> Paths<C> {
             result = &mut second => (result, first, other),
         };
         match result {
-            // Another session may still do it.
-            Err(error) if error.is_of_session() => {
-                drop(self.lose(of, error));
-                let left = if of == path { other } else { path };
-                loser.await.map_err(|error| (left, error))
-            }
-            result => {
+            Ok(answer) => {
                 // To abort it would take as long; that it ends later does no harm.
                 tokio::spawn(loser);
-                result.map_err(|error| (of, error))
+                Ok(answer)
+            }
+            // Over the other session it may go well.
+            Err(error) => {
+                if error.is_of_session() {
+                    self.lose(of, &error);
+                }
+                let left = if of == path { other } else { path };
+                loser.await.map_err(|error| (left, error))
             }
         }
     }
@@ -364,13 +395,9 @@ impl<C: Carrier> Paths<C> {
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
-            if state.waiting.is_empty()
-                && let Some(grant) = self.grant_now(&mut state, len, avoid, now())
-            {
-                return Ok(grant);
-            }
             let (answer, granted) = oneshot::channel();
             state.waiting.push_back(Waiting { len, avoid, answer });
+            self.dispatch(&mut state, now());
             granted
         };
         granted.await.map_err(|_| self.reason_of_end())
@@ -423,23 +450,28 @@ impl<C: Carrier> Paths<C> {
         }
     }
 
-    /// A path is gone. Fails if there is none left, and none to come.
-    fn lose(&self, id: PathId, error: Error) -> Result<(), Error> {
+    /// A path is gone. Says whether there is another, or one may come.
+    pub(crate) fn lose(&self, id: PathId, error: &Error) -> bool {
         let mut state = self.0.lock();
+        if state.end.is_some() {
+            return false;
+        }
         if let Some(carrier) = state.take_out(id) {
             tracing::warn!(path = id.0, %error, "a session is lost");
             state.schedule.remove(id);
+            // One that was to be let go has to do until there is another.
+            state.schedule.reopen_if_none_is_left();
             state.lost.push((carrier, error.clone()));
             self.0.attention.notify_one();
         }
         if state.paths.is_empty() && !state.is_kept {
-            let end = state.end.get_or_insert_with(|| error.as_not_executed());
-            tracing::debug!(%end, "no session is left");
+            tracing::debug!(%error, "no session is left");
+            state.end = Some(error.as_not_executed());
             state.waiting.clear();
-            return Err(error);
+            return false;
         }
         self.dispatch(&mut state, now());
-        Ok(())
+        true
     }
 
     fn reason_of_end(&self) -> Error {
@@ -458,7 +490,7 @@ impl Paths<Path> {
                 continue;
             };
             match path.unit.flush().await {
-                Err(error) if error.is_of_session() => self.lose(id, error)?,
+                Err(error) if error.is_of_session() && self.lose(id, &error) => {}
                 Err(error) if error.is_of_connection() => {}
                 result => return result,
             }
@@ -468,7 +500,8 @@ impl Paths<Path> {
     fn witness(&self) -> Option<(PathId, Path)> {
         let state = self.0.lock();
         let rank = |(id, path): &&(PathId, Path)| {
-            (!path.unit.state().unflushed.is_witness(), state.schedule.under_way(*id))
+            let unflushed = &path.unit.state().unflushed;
+            (!unflushed.is_witness(), unflushed.last_told(), state.schedule.under_way(*id))
         };
         state.paths.iter().min_by_key(rank).cloned()
     }
@@ -486,6 +519,13 @@ impl<C: Carrier> State<C> {
 impl<C: Carrier> Shared<C> {
     fn lock(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Carrier> Drop for Shared<C> {
+    /// Whoever looks after the paths may sleep, and need not any more.
+    fn drop(&mut self) {
+        self.attention.notify_one();
     }
 }
 

@@ -265,6 +265,38 @@ async fn a_reset_is_told_whichever_session_hears_of_it() {
     soon(disk.flush()).await.unwrap();
 }
 
+/// Units of some targets tell each new session of a reset: tgt does.
+#[tokio::test]
+async fn what_each_new_session_is_told_at_first_hides_no_reset() {
+    let rig = Rig::start(512, BLOCKS, |config| {
+        config.units.values_mut().for_each(|unit| unit.unit_attention = true);
+    })
+    .await;
+    let disk = open(&rig, fixed(3), "").await.unwrap();
+    for seed in [10, 11] {
+        assert!(write_all(&disk, seed).await.iter().all(Result::is_ok));
+        soon(disk.flush()).await.unwrap();
+    }
+    soon(disk.write_at(0, vec![0; 512])).await.unwrap();
+    rig.server.with(|target| target.end_next_with(Outcome::check(Sense::RESET)));
+    let error = soon(disk.flush()).await.unwrap_err();
+    assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_ends_unasked_comes_back() {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    rig.server.with(|target| {
+        target.drop_connection(ConnId(0));
+        target.drop_connection(ConnId(1));
+    });
+    until(|| disk.spread().reopened == 2).await;
+    assert!(write_all(&disk, 12).await.iter().all(Result::is_ok));
+    assert_holds(&rig, 12);
+}
+
 #[tokio::test]
 async fn auto_is_one_session_where_round_trips_cost_nothing() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -284,6 +316,11 @@ async fn sessions_end_with_the_last_handle() {
     drop(disk);
     soon(other.write_at(0, vec![1; 512])).await.unwrap();
     drop(other);
+    until(|| rig.server.with(|target| target.sessions()) == 0).await;
+    // Also of one that was idle for so long that nobody looks after it.
+    let idle = open(&rig, fixed(3), "").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    drop(idle);
     until(|| rig.server.with(|target| target.sessions()) == 0).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     rig.assert_clean();

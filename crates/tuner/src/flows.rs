@@ -7,8 +7,8 @@
 //!     └──────────────────────────────────────────┘
 //!                   it brought enough
 //! ```
-//! Nothing is tried while the rate rises by itself. A trial is judged by the rate of the whole: flows are added as long as it rises, and let go when
-//! it does not fall. After one that brought nothing there is a pause before the next, which doubles
+//! Nothing is tried while the rate rises by itself. A trial is judged by the rate of the whole: flows
+//! are added as long as it rises, and let go when it does not fall. After one that brought nothing there is a pause before the next, which doubles
 //! each time, so that a link at its limit is left alone; a rate that falls ends the pause. Flows are
 //! let go only where the link was full for a while: those that are not needed cost little, those
 //! that are missing cost much.
@@ -89,7 +89,8 @@ enum Phase {
 struct Before {
     flows: u32,
     rate: Bandwidth,
-    grows: bool,
+    /// How many there shall be.
+    aim: u32,
 }
 
 /// A rate is measured over at least so long, and over so many round trips.
@@ -205,26 +206,24 @@ impl Flows {
         }
         let is_full = self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL);
         if is_rested && is_full && planned < now.flows && now.loss < LOSSY {
-            return self.try_fewer(rate, now);
+            return self.try_fewer(now.flows - planned, rate, now);
         }
         self.phase = Phase::Steady { since: Some(*now) };
         Step::Stay
     }
 
     fn try_more(&mut self, more: u32, rate: Bandwidth, now: &FlowReading, why: &str) -> Step {
-        self.reason = format!("trying {} after {} with {rate}: {why}", now.flows + more, now.flows);
-        self.begin_trial(Before { flows: now.flows, rate, grows: true }, now);
+        let aim = now.flows + more;
+        self.reason = format!("trying {aim} after {} with {rate}: {why}", now.flows);
+        self.begin_trial(Before { flows: now.flows, rate, aim }, now);
         Step::Add(more)
     }
 
-    fn try_fewer(&mut self, rate: Bandwidth, now: &FlowReading) -> Step {
-        let fewer = ((now.flows - now.planned.max(1)) / 2).max(1);
-        self.reason = format!(
-            "trying {} after {} with {rate}: the link is full",
-            now.flows - fewer,
-            now.flows
-        );
-        self.begin_trial(Before { flows: now.flows, rate, grows: false }, now);
+    fn try_fewer(&mut self, spare: u32, rate: Bandwidth, now: &FlowReading) -> Step {
+        let fewer = (spare / 2).max(1);
+        let aim = now.flows - fewer;
+        self.reason = format!("trying {aim} after {} with {rate}: the link is full", now.flows);
+        self.begin_trial(Before { flows: now.flows, rate, aim }, now);
         Step::LetGo(fewer)
     }
 
@@ -245,9 +244,13 @@ impl Flows {
             return Step::Stay;
         };
         let Some(rate) = rate_over(&since, now, GLANCE, GLANCE_TRIPS) else { return Step::Stay };
+        if before.grows() && now.flows <= before.flows {
+            // None was to be had.
+            return self.take_back(&before, rate, now);
+        }
         // Where there is reason to expect a gain, the first sign of it counts.
         let is_expected = now.is_held_by_loss(rate) || now.flows <= now.planned;
-        if before.grows && is_expected && before.is_worth(now.flows, rate) {
+        if before.grows() && is_expected && before.is_worth(now.flows, rate) {
             return self.accept(&before, rate, now);
         }
         if now.time < until {
@@ -260,7 +263,7 @@ impl Flows {
         if before.is_worth(now.flows, rate) {
             return self.accept(&before, rate, now);
         }
-        if before.grows && now.is_held_by_loss(rate) {
+        if before.grows() && now.is_held_by_loss(rate) {
             // Under loss rates leap; none of them harms another, and together they smooth it.
             self.rest_until = now.time + LOSSY_REST;
             return self.accept(&before, rate, now);
@@ -278,9 +281,9 @@ impl Flows {
 
     fn take_back(&mut self, before: &Before, rate: Bandwidth, now: &FlowReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
-        if before.grows {
+        if before.grows() {
             // What was best before may be no more to be had.
-            (self.in_vain, self.best) = (now.flows, Some(rate));
+            (self.in_vain, self.best) = (self.in_vain.max(before.aim), Some(rate));
         }
         self.rest_until = now.time + self.rest;
         self.rest = (self.rest * 2).min(LONGEST_REST);
@@ -307,10 +310,14 @@ impl FlowReading {
 }
 
 impl Before {
+    const fn grows(&self) -> bool {
+        self.aim > self.flows
+    }
+
     /// Whether the whole has gained by the change.
     fn is_worth(&self, flows: u32, rate: Bandwidth) -> bool {
         let gain = share(rate, self.rate);
-        if !self.grows {
+        if !self.grows() {
             return gain >= SAME;
         }
         let added = f64::from(flows.saturating_sub(self.flows)) / f64::from(self.flows.max(1));
@@ -529,6 +536,50 @@ mod tests {
             };
             assert_eq!(flows.observe(&reading), Step::Stay);
         }
+    }
+
+    #[test]
+    fn none_that_come_are_not_asked_for_again_and_again() {
+        let mut flows = Flows::new("planned", 16);
+        let mut asked = 0;
+        for tick in 0..240u32 {
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1_000_000,
+                flows: 4,
+                planned: 12,
+                is_busy: true,
+                round_trip: Duration::from_millis(100),
+                ..FlowReading::default()
+            };
+            asked += u32::from(matches!(flows.observe(&reading), Step::Add(_)));
+        }
+        assert!((1..=4).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn more_than_the_cap_are_let_go_one_after_the_other() {
+        let mut flows = Flows::new("planned", 16);
+        flows.cap(1, "the target takes no more");
+        let mut count = 3;
+        for tick in 0..400u32 {
+            let reading = FlowReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1_000_000,
+                flows: count,
+                planned: 9,
+                is_busy: true,
+                has_queue: true,
+                round_trip: Duration::from_millis(100),
+                ..FlowReading::default()
+            };
+            match flows.observe(&reading) {
+                Step::Stay => {}
+                Step::Add(more) => panic!("{more} more"),
+                Step::LetGo(fewer) => count -= fewer,
+            }
+        }
+        assert_eq!(count, 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
 
-use super::opener::{Awaited, Opener};
+use super::opener::{Awaited, Opener, may_pass};
 use super::path::Path;
 use super::{Carrier, PathId, Paths, Room, WeakPaths};
 use crate::error::Error;
@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
     report: Arc<Report>,
     /// Sessions on their way.
     coming: JoinSet<Coming>,
+    /// The ends of those that are there: one that nobody asks anything ends unnoticed otherwise.
+    ends: JoinSet<(PathId, Error)>,
     opening: u32,
     reopening: u32,
     looks: Interval,
@@ -108,11 +110,13 @@ impl Report {
     }
 
     fn note(&self, note: String) {
-        let mut spread = self.lock();
-        if !spread.notes.contains(&note) && spread.notes.len() < MOST_NOTES {
-            tracing::warn!("{note}");
-            spread.notes.push(note);
+        tracing::warn!("{note}");
+        let notes = &mut self.lock().notes;
+        notes.retain(|old| *old != note);
+        if notes.len() == MOST_NOTES {
+            notes.remove(0);
         }
+        notes.push(note);
     }
 }
 
@@ -125,7 +129,7 @@ impl Keeper {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opening = u32::try_from(coming.len()).unwrap_or_default();
-        let keeper = Self {
+        let mut keeper = Self {
             paths: paths.downgrade(),
             attention: paths.attention(),
             opener,
@@ -134,6 +138,7 @@ impl Keeper {
             flows: Flows::new(reason, sessions.most()),
             report,
             coming,
+            ends: JoinSet::new(),
             opening,
             reopening: 0,
             looks,
@@ -143,6 +148,7 @@ impl Keeper {
             idle_looks: 0,
             losses: Losses::default(),
         };
+        paths.open().iter().for_each(|(id, path)| keeper.watch(*id, path));
         keeper.tell(paths);
         keeper
     }
@@ -176,6 +182,11 @@ impl Keeper {
             tokio::select! {
                 _ = self.looks.tick(), if self.idle_looks < IDLE_LOOKS => {}
                 () = self.attention.notified() => self.idle_looks = 0,
+                Some(end) = self.ends.join_next() => {
+                    if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
+                        paths.lose(id, &error);
+                    }
+                }
                 Some(coming) = self.coming.join_next() => {
                     if let (Ok(coming), Some(paths)) = (coming, self.paths.upgrade()) {
                         self.came(&paths, coming);
@@ -219,9 +230,15 @@ impl Keeper {
         }
     }
 
-    fn join(&self, paths: &Paths<Path>, path: Path) {
-        let room = self.room(&path);
-        paths.add(path, room);
+    fn join(&mut self, paths: &Paths<Path>, path: Path) {
+        let id = paths.add(path.clone(), self.room(&path));
+        self.watch(id, &path);
+    }
+
+    /// A session that has been logged out is no path any more by then.
+    fn watch(&mut self, id: PathId, path: &Path) {
+        let session = path.unit.session().clone();
+        self.ends.spawn(async move { (id, session.closed().await.err().unwrap_or(Error::Closed)) });
     }
 
     /// One that will never have company knows its own limits.
@@ -231,10 +248,10 @@ impl Keeper {
 
     /// A session more is not to be had: what there is has to do.
     fn not_opened(&mut self, paths: &Paths<Path>, error: &Error) {
-        let open = count(&paths.open()) + self.reopening;
         self.report.note(format!("a further session was not opened: {error}"));
-        if !matches!(error, Error::Connect(_)) {
-            self.flows.cap(open, format!("no further session is to be had: {error}"));
+        if !may_pass(error) {
+            let there = count(&paths.open()) + self.reopening + self.opening;
+            self.flows.cap(there, format!("no further session is to be had: {error}"));
         }
     }
 
@@ -331,10 +348,10 @@ impl Keeper {
     /// The youngest go: they are what was added last.
     fn let_go(&mut self, paths: &Paths<Path>, fewer: u32) {
         tracing::info!(fewer, reason = self.flows.reason(), "fewer sessions");
-        let mut open = paths.open();
-        open.sort_by_key(|(id, _)| *id);
-        let kept = open.len().saturating_sub(fewer as usize).max(1);
-        for (id, _) in open.split_off(kept) {
+        let mut working = paths.working();
+        working.sort_unstable();
+        let kept = working.len().saturating_sub(fewer as usize).max(1);
+        for id in working.into_iter().skip(kept) {
             let paths = paths.clone();
             paths.close(id);
             self.coming.spawn(async move {

@@ -87,7 +87,7 @@ impl Opener {
         let mut pause = FIRST_PAUSE;
         for _ in 1..TRIES {
             match self.try_reopen(lost, &wanted).await {
-                Err(error) if is_passing(&error) => {
+                Err(error) if !is_final(&error) => {
                     tracing::debug!(%error, "a lost session does not come back yet");
                     sleep(pause).await;
                     pause *= 2;
@@ -143,11 +143,16 @@ async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
     known.ok().and_then(|wanted| wanted.clone()).ok_or(Error::Closed)
 }
 
-/// Whether an error of an attempt to connect may pass by itself.
-fn is_passing(error: &Error) -> bool {
-    if let Error::Login(failure) = error {
-        return matches!(failure.status(), Some((3, _)));
-    }
+/// Whether an answer comes from the unit that is there now: that it is not the one that was. It
+/// follows a login, so what the lost session left is gone. Whatever else is wrong may pass, and until
+/// then the target may still go on with what it was sent.
+const fn is_final(error: &Error) -> bool {
+    matches!(error, Error::DifferentUnits { .. } | Error::CapacityChanged { .. })
+}
+
+/// Whether what keeps a further session from being opened may pass by itself; a target that refuses
+/// it goes on to.
+pub(super) fn may_pass(error: &Error) -> bool {
     if let Error::Session(failure) = error {
         let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
         return is_silent || matches!(failure.cause, SessionError::Transport(_));

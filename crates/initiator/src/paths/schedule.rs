@@ -129,6 +129,18 @@ impl Schedule {
         }
     }
 
+    /// Whether the path was closed; one that is gone is not.
+    pub(crate) fn is_closing(&self, id: PathId) -> bool {
+        self.lanes.iter().any(|lane| lane.id == id && lane.is_closing)
+    }
+
+    /// Where only closed paths are left, they take requests again.
+    pub(crate) fn reopen_if_none_is_left(&mut self) {
+        if self.lanes.iter().all(|lane| lane.is_closing) {
+            self.lanes.iter_mut().for_each(|lane| lane.is_closing = false);
+        }
+    }
+
     pub(crate) fn set_room(&mut self, id: PathId, room: Room) {
         if let Some(lane) = self.lane_mut(id) {
             lane.room = room;

@@ -271,3 +271,73 @@ async fn the_first_request_after_a_rest_calls_for_attention() {
     assert!(is_called().await.is_ok());
     assert!(is_called().await.is_err());
 }
+
+/// What waits for another path than the free one holds up nobody, also when it is gone itself.
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_for_another_path_holds_up_nobody() {
+    let budget = Budget::new(1024, 64 << 20);
+    let links = [Link::new(&budget, 10.0, 10)];
+    let paths = paths(&links);
+    let only = paths.open()[0].0;
+    let mut picky = Box::pin(paths.grant(LEN, Some(only)));
+    let waits = std::future::poll_fn(|context| {
+        std::task::Poll::Ready(picky.as_mut().poll(context).is_pending())
+    });
+    assert!(waits.await);
+    assert_eq!(send(&paths, 1, 1).await.1, 0);
+    drop(picky);
+    assert_eq!(send(&paths, 1, 1).await.1, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_being_let_go_stays_when_the_last_other_is_lost() {
+    let budget = Budget::new(1024, 64 << 20);
+    let dies = Some(Duration::from_millis(30));
+    let links = [Link::with(&budget, 10.0, 10, dies, None), Link::new(&budget, 10.0, 10)];
+    let paths = paths(&links);
+    paths.keep();
+    let (_, young) = (paths.open()[0].0, paths.open()[1].0);
+    // It has something to do, so it is not gone at once.
+    let busy = paths.clone();
+    let first = tokio::spawn(async move { send(&busy, 8, 8).await.1 });
+    sleep(Duration::from_millis(1)).await;
+    paths.close(young);
+    let going = paths.clone();
+    let gone = tokio::spawn(async move { going.let_go(young).await.is_some() });
+    assert_eq!(first.await.unwrap(), 0);
+    assert_eq!(send(&paths, 100, 8).await.1, 0);
+    assert!(!gone.await.unwrap());
+    assert_eq!(paths.working(), [young]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_ends_every_session_ends_itself() {
+    let budget = Budget::new(1024, 64 << 20);
+    let paths = paths(&[Link::with(&budget, 10.0, 10, Some(Duration::ZERO), None)]);
+    paths.keep();
+    let keeper = {
+        let (paths, budget) = (paths.clone(), budget.clone());
+        tokio::spawn(async move {
+            loop {
+                paths.attention().notified().await;
+                for _ in paths.take_lost() {
+                    let again = Link::with(&budget, 10.0, 10, Some(Duration::ZERO), None);
+                    paths.add(again, ROOM);
+                }
+            }
+        })
+    };
+    let transfer = Transfer::query(Cdb::read_16(0, 512), LEN);
+    let error = paths.persist(transfer).await.map(drop).unwrap_err();
+    assert!(error.is_of_session() && error.may_have_executed(), "{error}");
+    keeper.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_after_the_paths_is_told_of_their_end() {
+    let budget = Budget::new(1024, 64 << 20);
+    let paths = paths(&[Link::new(&budget, 10.0, 10)]);
+    let attention = paths.attention();
+    drop(paths);
+    attention.notified().await;
+}
