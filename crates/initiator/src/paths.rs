@@ -19,6 +19,7 @@ mod path;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -30,6 +30,8 @@ pub(crate) struct Tuner {
     interface: Option<Interface>,
     activity: Activity,
     looks: u32,
+    /// The last reading that something was learnt from, and when that was.
+    learnt: Option<(TcpInfo, Instant)>,
     /// The reading since which loss is counted, and whether a queue was seen since.
     loss_since: TcpInfo,
     had_queue: bool,
@@ -57,6 +59,7 @@ impl Tuner {
             interface: None,
             activity: Activity::default(),
             looks: 0,
+            learnt: None,
             loss_since: TcpInfo::default(),
             had_queue: false,
             is_applied: false,
@@ -115,13 +118,19 @@ impl Tuner {
     }
 
     /// Looks what the connection waits for, and now and then how the link does.
-    pub(crate) fn look(&mut self, stream: &TcpStream, waiting: Waiting, is_blocked: bool) {
+    pub(crate) fn look(
+        &mut self,
+        stream: &TcpStream,
+        waiting: Waiting,
+        is_blocked: bool,
+        now: Instant,
+    ) {
         let Ok(info) = TcpInfo::read(stream) else { return };
         self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
         self.count(&info, waiting, is_blocked);
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS_PER_READING) {
-            self.adapt(stream, |tuner| tuner.learn(&info));
+            self.adapt(stream, |tuner| tuner.learn(&info, now));
         }
     }
 
@@ -161,13 +170,19 @@ impl Tuner {
     }
 
     /// What the link shows of itself while it is used.
-    fn learn(&mut self, info: &TcpInfo) {
+    fn learn(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
-        let rate = info.delivery_rate.unwrap_or(Bandwidth::MIN);
         // A rate that the link alone has set is one that it has.
-        if info.delivery_rate_app_limited == Some(false) && info.has_queue(None, rate) {
-            self.measurement.bandwidth = self.measurement.bandwidth.max(info.delivery_rate);
-        }
+        let sent = info.delivery_rate.filter(|rate| {
+            info.delivery_rate_app_limited == Some(false) && info.has_queue(None, *rate)
+        });
+        let arrived = self.learnt.and_then(|(earlier, at)| {
+            let time = now.saturating_duration_since(at);
+            let rate = info.arrival_since(&earlier, time);
+            rate.filter(|_| info.has_queue_of_arrivals(&earlier, time))
+        });
+        self.measurement.bandwidth = self.measurement.bandwidth.max(sent).max(arrived);
+        self.learnt = Some((*info, now));
         if let Some(loss) = info.loss_since(&self.loss_since) {
             // With a queue it is the queue that overflows; without, the link itself loses. One that
             // is known for that goes on to lose.
@@ -296,7 +311,7 @@ mod tests {
             ..Limits::default()
         };
         let mut tuner = Tuner::within(limits, Tuning::default());
-        tuner.learn(&info(100, 0, 0));
+        tuner.learn(&info(100, 0, 0), Instant::now());
         tuner.is_applied = true;
         tuner
     }
@@ -318,20 +333,39 @@ mod tests {
     #[test]
     fn a_rate_counts_as_the_links_only_with_a_queue_before_it() {
         let mut tuner = connected();
-        tuner.learn(&info(100, 500, 0));
+        tuner.learn(&info(100, 500, 0), Instant::now());
         assert_eq!(tuner.plan.link.basis, Basis::Assumed);
-        tuner.learn(&info(180, 900, 0));
+        tuner.learn(&info(180, 900, 0), Instant::now());
         assert_eq!(tuner.plan.link.basis, Basis::Estimated);
         assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
     }
 
     #[test]
+    fn what_arrives_shows_the_rate_as_well() {
+        let mut tuner = connected();
+        let begun = Instant::now();
+        let arrived = |millis, bytes| TcpInfo {
+            delivery_rate: "10kbit".parse().ok(),
+            delivery_rate_app_limited: Some(true),
+            bytes_received: Some(bytes),
+            receive_rtt: Some(Duration::from_millis(millis)),
+            ..info(100, 0, 0)
+        };
+        tuner.learn(&arrived(100, 0), begun);
+        tuner.learn(&arrived(100, 2_000_000), begun + Duration::from_secs(1));
+        assert_eq!(tuner.plan.link.basis, Basis::Assumed);
+        tuner.learn(&arrived(180, 4_500_000), begun + Duration::from_secs(2));
+        assert_eq!(tuner.plan.link.basis, Basis::Estimated);
+        assert_eq!(tuner.plan.link.bandwidth, "20mbit".parse().unwrap());
+    }
+
+    #[test]
     fn loss_without_a_queue_asks_for_bbr_and_keeps_it() {
         let mut tuner = connected();
-        tuner.learn(&info(100, 2000, 10));
+        tuner.learn(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
         assert!(tuner.plan.congestion_control.reason.contains("0.500 %"));
-        tuner.learn(&info(100, 9000, 10));
+        tuner.learn(&info(100, 9000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
     }
 
@@ -339,10 +373,10 @@ mod tests {
     fn loss_in_which_a_queue_had_a_part_asks_for_nothing() {
         let mut tuner = connected();
         tuner.had_queue = true;
-        tuner.learn(&info(100, 2000, 10));
+        tuner.learn(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value, None);
         // What came before does not count for ever.
-        tuner.learn(&info(100, 4000, 30));
+        tuner.learn(&info(100, 4000, 30), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
     }
 
@@ -355,7 +389,7 @@ mod tests {
         assert!(tuner.copes_with_loss());
         // Its probes make queues, which do not explain what is lost.
         tuner.had_queue = true;
-        tuner.learn(&info(100, 2000, 10));
+        tuner.learn(&info(100, 2000, 10), Instant::now());
         assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
     }
 
@@ -366,7 +400,7 @@ mod tests {
         tuner.plan_again();
         let before = tuner.plan.clone();
         assert!(before.send_buffer.value.bytes().is_some());
-        tuner.learn(&info(180, 900, 0));
+        tuner.learn(&info(180, 900, 0), Instant::now());
         assert_eq!(tuner.plan.link.basis, Basis::Estimated);
         assert_eq!(tuner.plan.send_buffer, before.send_buffer);
         assert_eq!(tuner.plan.not_sent_low_water, before.not_sent_low_water);

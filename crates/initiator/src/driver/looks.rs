@@ -20,11 +20,11 @@ impl Driver {
         if !self.pending.is_empty() {
             self.awake_until = self.now + DOZE;
         }
-        let waiting = self.session.waiting_for();
+        let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
         for link in &mut self.links {
             let blocked = link.blocked;
             if let Some((stream, tuner)) = link.up_mut() {
-                tuner.look(stream, waiting, blocked);
+                tuner.look(stream, waiting, blocked, now);
             }
         }
         self.set_pace();

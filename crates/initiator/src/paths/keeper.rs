@@ -1,17 +1,17 @@
 //! Who looks after the paths of a disk: adds some, lets some go, opens lost ones anew.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
-use iscsi_tuner::{Bandwidth, FlowReading, Flows, Measurement, Step, TcpInfo, plan};
+use iscsi_tuner::{FlowReading, Flows, Step};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
 
 use super::opener::{Awaited, Opener, may_pass};
 use super::path::Path;
+use super::together::{Together, Traffic};
 use super::{Carrier, PathId, Paths, Room, WeakPaths};
 use crate::error::Error;
 use crate::reading::Reading;
@@ -51,7 +51,7 @@ pub(crate) struct Keeper {
     looked: Instant,
     /// Looks since then at which nothing more had been.
     idle_looks: u32,
-    losses: Losses,
+    traffic: Traffic,
 }
 
 /// What a keeper begins with.
@@ -146,7 +146,7 @@ impl Keeper {
             moved: 0,
             looked: Instant::now(),
             idle_looks: 0,
-            losses: Losses::default(),
+            traffic: Traffic::default(),
         };
         paths.open().iter().for_each(|(id, path)| keeper.watch(*id, path));
         keeper.tell(paths);
@@ -279,34 +279,33 @@ impl Keeper {
             return;
         }
         let now = Instant::now();
-        let passed = progress.moved.saturating_sub(self.moved);
         // After hardly any time, hardly anything is known.
         let time = (now - self.looked).max(LOOK);
         (self.moved, self.looked, self.idle_looks) = (progress.moved, now, 0);
-        let mut readings = Vec::new();
+        let (mut readings, mut queues) = (Vec::new(), 0);
         for (id, path) in paths.open() {
             paths.set_room(id, self.room(&path));
             if let Ok(reading) = path.unit.session().reading().await {
-                self.losses.count(id, reading.tcp_info());
+                queues += usize::from(self.traffic.count(id, reading.tcp_info(), time));
                 readings.push(reading);
             }
         }
-        self.losses.fade();
+        self.traffic.fade();
         Self::spread_word(paths, &readings);
         let Sessions::Auto { .. } = self.sessions else { return };
         // While some are on their way, what is measured tells nothing.
         if self.opening > 0 || self.reopening > 0 || readings.is_empty() {
             return;
         }
-        let together = Together::of(&readings, Bandwidth::of(passed / readings.len() as u64, time));
+        let together = Together::of(&readings);
         let reading = FlowReading {
             time: self.begun.elapsed(),
             bytes: progress.moved,
             flows: u32::try_from(readings.len()).unwrap_or(u32::MAX),
-            planned: together.planned(readings.first(), &self.opener),
+            planned: together.planned(readings.first(), &self.opener.initiator.options().tuning),
             is_busy: progress.is_busy,
-            has_queue: together.has_queue,
-            loss: self.losses.share(),
+            has_queue: 2 * queues >= readings.len(),
+            loss: self.traffic.loss(),
             round_trip: together.round_trip,
         };
         match self.flows.observe(&reading) {
@@ -380,96 +379,4 @@ async fn release(paths: &Paths<Path>, id: PathId) {
 
 fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
-}
-
-/// Segments of all paths, of the last few seconds: those that were sent, and those sent again.
-#[derive(Debug, Default)]
-struct Losses {
-    seen: HashMap<PathId, (u32, u32)>,
-    sent: f64,
-    again: f64,
-}
-
-impl Losses {
-    /// Half of what was counted is forgotten in three and a half seconds.
-    const FADE: f64 = 0.95;
-
-    fn count(&mut self, id: PathId, info: &TcpInfo) {
-        let (Some(sent), Some(again)) = (info.data_segments_sent, info.segments_retransmitted)
-        else {
-            return;
-        };
-        let before = self.seen.insert(id, (sent, again)).unwrap_or_default();
-        self.sent += f64::from(sent.wrapping_sub(before.0));
-        self.again += f64::from(again.wrapping_sub(before.1));
-    }
-
-    fn fade(&mut self) {
-        self.sent *= Self::FADE;
-        self.again *= Self::FADE;
-    }
-
-    fn share(&self) -> f64 {
-        if self.sent < 1.0 { 0.0 } else { self.again / self.sent }
-    }
-}
-
-/// What several sessions over one link show of it.
-struct Together {
-    measurement: Measurement,
-    has_queue: bool,
-    round_trip: Duration,
-}
-
-impl Together {
-    /// `share` is the rate at which each of them moves data, sent and received.
-    fn of(readings: &[Reading], share: Bandwidth) -> Self {
-        let each = || readings.iter().map(Reading::measurement);
-        let mut measurement = each().next().copied().unwrap_or_default();
-        // Each sees its share of the link.
-        measurement.bandwidth = each()
-            .map(|measurement| measurement.bandwidth.map(Bandwidth::bits_per_second))
-            .sum::<Option<u64>>()
-            .and_then(|sum| Bandwidth::from_bits_per_second(sum).ok());
-        // What to do against loss shows in the total.
-        measurement.loss = None;
-        measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
-        let infos = readings.iter().map(Reading::tcp_info);
-        let queues = infos.filter(|info| has_queue(info, share)).count();
-        let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();
-        Self { measurement, has_queue: 2 * queues >= readings.len(), round_trip }
-    }
-
-    /// How many connections the link needs, by all that is known by now.
-    fn planned(&self, reading: Option<&Reading>, opener: &Opener) -> u32 {
-        reading.map_or(1, |reading| {
-            let tuning = &opener.initiator.options().tuning;
-            plan(&self.measurement, reading.limits(), tuning).connections.value
-        })
-    }
-}
-
-/// The kernel knows the rate of what is sent alone; what arrives queues as well.
-fn has_queue(info: &TcpInfo, share: Bandwidth) -> bool {
-    info.has_queue(None, info.delivery_rate.map_or(share, |rate| rate.max(share)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whoever reads sends next to nothing.
-    #[test]
-    fn what_arrives_queues_as_well() {
-        let sends = Bandwidth::of(10_000, Duration::from_secs(1));
-        let info = |rtt| TcpInfo {
-            smoothed_rtt: Some(Duration::from_millis(rtt)),
-            min_rtt: Some(Duration::from_millis(10)),
-            delivery_rate: Some(sends),
-            ..TcpInfo::default()
-        };
-        assert!(has_queue(&info(24), Bandwidth::GIGABIT));
-        assert!(!has_queue(&info(11), Bandwidth::GIGABIT));
-        assert!(!has_queue(&info(24), Bandwidth::MIN));
-    }
 }
