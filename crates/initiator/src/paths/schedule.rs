@@ -2,8 +2,10 @@
 //! it first.
 //!
 //! A path has room for what it moves in about two of its answer times, by its own rate; so a slow
-//! one holds little, however long the queue is, and at the end of a copy nobody waits long for it. The rate is that of its best recent answers, as BBR measures a link: bytes that were
-//! answered since a request was handed out, by the time it took.
+//! one holds little, however long the queue is, and at the end of a copy nobody waits long for it. The
+//! rate is that of its best recent answers, as BBR measures a link: bytes that were answered while a
+//! request was under way, by the time that they took to be handed out or to be answered, whichever is
+//! longer.
 //!
 //! Times and sizes come as arguments, so that the whole runs in virtual time.
 
@@ -37,6 +39,9 @@ pub(crate) struct Ticket {
     at: Instant,
     /// What the path had answered by then.
     answered: u64,
+    /// When it had done so, and when the request had begun that it answered last.
+    answered_at: Instant,
+    flight_from: Instant,
     /// Whether more work waited, so that the path alone sets the pace.
     was_crowded: bool,
 }
@@ -56,6 +61,8 @@ struct Lane {
     requests: u32,
     /// Bytes whose requests have ended.
     answered: u64,
+    /// When the last one ended, and when it had begun.
+    last: Option<(Instant, Instant)>,
     /// The time from a request to its answer.
     latency: Option<Rtt>,
     rate: Rate,
@@ -170,9 +177,19 @@ impl Schedule {
     ) -> Option<Ticket> {
         let len = len.max(LEAST_LEN);
         let lane = self.lane_mut(id)?;
+        let (answered_at, flight_from) =
+            lane.last.filter(|_| lane.requests > 0).unwrap_or((now, now));
         lane.under_way += len;
         lane.requests += 1;
-        Some(Ticket { path: id, len, at: now, answered: lane.answered, was_crowded: is_crowded })
+        Some(Ticket {
+            path: id,
+            len,
+            at: now,
+            answered: lane.answered,
+            answered_at,
+            flight_from,
+            was_crowded: is_crowded,
+        })
     }
 
     /// The request has been answered.
@@ -244,6 +261,7 @@ impl Lane {
             under_way: 0,
             requests: 0,
             answered: 0,
+            last: None,
             latency: None,
             rate: Rate::default(),
             growth: Growth::default(),
@@ -310,6 +328,7 @@ impl Lane {
 
     fn learn(&mut self, ticket: &Ticket, now: Instant) {
         self.answered += ticket.len;
+        self.last = Some((now, ticket.at));
         let time = now.saturating_duration_since(ticket.at);
         if time.is_zero() {
             return;
@@ -317,13 +336,22 @@ impl Lane {
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         let latency = self.shortest();
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let rate = (self.answered - ticket.answered) as f64 / time.as_secs_f64();
+        let rate = (self.answered - ticket.answered) as f64 / ticket.flight(now).as_secs_f64();
         if ticket.was_crowded {
             self.rate.note(rate, now, MEMORY.max(latency * 4));
         }
         if ticket.was_crowded && ticket.answered >= self.growth.round_end {
             self.growth.note(self.rate.best(), self.answered);
         }
+    }
+}
+
+impl Ticket {
+    /// The time that those requests took which were answered while this one was under way: they did
+    /// not come in faster than they went out. Behind a lost segment many are answered at once.
+    fn flight(&self, now: Instant) -> Duration {
+        let answers = now.saturating_duration_since(self.answered_at);
+        answers.max(self.at.saturating_duration_since(self.flight_from))
     }
 }
 
