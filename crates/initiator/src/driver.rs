@@ -242,6 +242,9 @@ impl Driver {
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
         self.tags.remove(&id);
+        if let (Some(unit), Outcome::Command(Ok(completion))) = (&holds.unit, &outcome) {
+            unit.hear(completion);
+        }
         if let Some(extent) = holds.extent.filter(|_| outcome.is_unsettled()) {
             self.shared.unsettled.put(extent);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
-use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
+use iscsi_pdu::scsi::{AdditionalSense, DeviceType, FormatError, Lun, Sense, SenseKey, Status};
 use iscsi_session::{LoginError, SessionError, SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
@@ -229,6 +229,18 @@ impl Error {
     /// Whether the session ended, not the command: over another session it may go well.
     pub(crate) fn is_of_session(&self) -> bool {
         matches!(self, Self::Session(_) | Self::Closed)
+    }
+
+    /// Whether the unit does not serve this way to it, while it may serve another.
+    pub(crate) fn is_of_path(&self) -> bool {
+        let state = self.sense().filter(|sense| sense.key == SenseKey::NotReady);
+        state.is_some_and(|sense| {
+            matches!(
+                sense.additional,
+                AdditionalSense::TARGET_PORT_IN_STANDBY_STATE
+                    | AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE
+            )
+        })
     }
 
     /// Whether one connection of several was lost, not the session.

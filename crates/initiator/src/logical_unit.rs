@@ -15,15 +15,10 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::profile::Profile;
-use crate::retry::{Patience, Verdict, outcome, sense_of};
+use crate::retry::{Patience, Verdict, attention_of, outcome, sense_of};
 use crate::session::Session;
 use crate::transfer::{Expected, Transfer};
 use crate::unit_state::UnitState;
-
-/// Additional sense code of every report of a power-on or reset (SPC-4).
-const RESET: u8 = 0x29;
-/// Its qualifier where only the session was lost, not what the unit holds.
-const NEXUS_LOSS: u8 = 0x07;
 
 /// A logical unit of the session's target: any command may be sent, and the common ones have
 /// methods. Addresses and lengths are in logical blocks.
@@ -89,8 +84,8 @@ impl LogicalUnit {
         let read = command.read.as_ref().map_or(0, BytesMut::len);
         let permit = self.session.reserve(written + read).await?;
         let begun = self.state.unflushed.begin();
-        let completion = self.session.perform(command, permit, None).await?;
-        let is_refused = self.note(sense_of(&completion).as_ref());
+        let completion = self.session.perform(command, permit, None, &self.state).await?;
+        let is_refused = attention_of(&completion).is_some();
         if written > 0 && !is_refused {
             self.state.unflushed.wrote(begun);
         }
@@ -287,9 +282,9 @@ impl LogicalUnit {
             let permit = self.session.reserve(transfer.len()).await?;
             let command = transfer.command(self.lun);
             let begun = self.state.unflushed.begin();
-            let completion = self.session.perform(command, permit, transfer.extent()).await?;
+            let extent = transfer.extent();
+            let completion = self.session.perform(command, permit, extent, &self.state).await?;
             let sense = sense_of(&completion);
-            self.note(sense.as_ref());
             match patience.judge(completion.status, sense.as_ref()) {
                 Verdict::Final => {
                     let completion = outcome(transfer.name(), completion)?;
@@ -307,19 +302,6 @@ impl LogicalUnit {
                 }
             }
         }
-    }
-
-    /// Notes what sense data says about earlier writes. Says whether the command was not executed
-    /// for its sake.
-    fn note(&self, sense: Option<&Sense>) -> bool {
-        let Some(sense) = sense.filter(|sense| sense.key == SenseKey::UnitAttention) else {
-            return false;
-        };
-        tracing::debug!(lun = %self.lun, %sense, "the unit has something to tell");
-        if sense.additional.asc == RESET && sense.additional.ascq != NEXUS_LOSS {
-            self.state.unflushed.reset();
-        }
-        true
     }
 
     pub(crate) fn state(&self) -> &UnitState {

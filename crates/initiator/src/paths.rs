@@ -80,6 +80,8 @@ struct State<C: Carrier> {
     waiting: VecDeque<Waiting<C>>,
     /// Paths that were lost, for whoever opens them anew.
     lost: Vec<(C, Error)>,
+    /// Paths that lead to the unit and are not served there, each with the reason.
+    useless: Vec<(PathId, Error)>,
     /// Whether somebody opens lost paths anew.
     is_kept: bool,
     /// Why nothing goes any more.
@@ -152,6 +154,7 @@ impl<C: Carrier> Paths<C> {
                 schedule: Schedule::default(),
                 waiting: VecDeque::new(),
                 lost: Vec::new(),
+                useless: Vec::new(),
                 is_kept: false,
                 end: None,
                 next: 0,
@@ -207,6 +210,11 @@ impl<C: Carrier> Paths<C> {
         let mut state = self.0.lock();
         state.is_kept = true;
         state.paths.iter().for_each(|(_, carrier)| carrier.keep_unsettled());
+    }
+
+    /// The paths that were set aside since the last call, each with the reason.
+    pub(crate) fn take_useless(&self) -> Vec<(PathId, Error)> {
+        std::mem::take(&mut self.0.lock().useless)
     }
 
     /// The path takes nothing more.
@@ -296,7 +304,10 @@ impl<C: Carrier> Paths<C> {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if !error.is_of_session() && !error.is_of_connection() {
+            let goes_elsewhere = error.is_of_session()
+                || error.is_of_connection()
+                || (error.is_of_path() && self.set_aside(path, &error));
+            if !goes_elsewhere {
                 return Err(error);
             }
             if error.may_have_executed() {
@@ -475,6 +486,21 @@ impl<C: Carrier> Paths<C> {
         true
     }
 
+    /// A path is not served by the unit: others take its requests. Says whether there are any.
+    fn set_aside(&self, id: PathId, error: &Error) -> bool {
+        let mut state = self.0.lock();
+        if state.schedule.is_last(id) {
+            return false;
+        }
+        if !state.schedule.is_closing(id) {
+            tracing::warn!(path = id.0, %error, "a session is of no use");
+            state.schedule.close(id);
+            state.useless.push((id, error.clone()));
+            self.0.attention.notify_one();
+        }
+        true
+    }
+
     fn reason_of_end(&self) -> Error {
         self.0.lock().end.clone().unwrap_or(Error::Closed)
     }
@@ -502,7 +528,13 @@ impl Paths<Path> {
         let state = self.0.lock();
         let rank = |(id, path): &&(PathId, Path)| {
             let unflushed = &path.unit.state().unflushed;
-            (!unflushed.is_witness(), unflushed.last_told(), state.schedule.under_way(*id))
+            let is_closing = state.schedule.is_closing(*id);
+            (
+                is_closing,
+                !unflushed.is_witness(),
+                unflushed.last_told(),
+                state.schedule.under_way(*id),
+            )
         };
         state.paths.iter().min_by_key(rank).cloned()
     }

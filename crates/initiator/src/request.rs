@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::extent::Extent;
 use crate::reading::Reading;
 use crate::shared::Shared;
+use crate::unit_state::UnitState;
 
 /// Names a request between a handle and the driver.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -47,6 +48,8 @@ pub(crate) struct Submission {
 pub(crate) struct Holds {
     pub(crate) _permit: Permit,
     pub(crate) extent: Option<Arc<Extent>>,
+    /// The unit that has something to tell with the answer, whether or not anybody waits for it.
+    pub(crate) unit: Option<Arc<UnitState>>,
 }
 
 type Sender<T> = oneshot::Sender<Result<T, Error>>;

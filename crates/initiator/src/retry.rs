@@ -72,6 +72,11 @@ pub(crate) fn sense_of(completion: &Completion) -> Option<Sense> {
     check.then(|| Sense::decode(&completion.sense).ok()).flatten()
 }
 
+/// What a unit has told instead of executing a command (SAM-5 §5.14).
+pub(crate) fn attention_of(completion: &Completion) -> Option<Sense> {
+    sense_of(completion).filter(|sense| sense.key == SenseKey::UnitAttention)
+}
+
 /// A completion with a good status, or the error that it stands for.
 pub(crate) fn outcome(command: &'static str, completion: Completion) -> Result<Completion, Error> {
     match completion.status {

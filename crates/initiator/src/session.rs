@@ -341,7 +341,7 @@ impl Session {
     }
 
     async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
-        Ok(Holds { _permit: self.reserve(bytes).await?, extent: None })
+        Ok(Holds { _permit: self.reserve(bytes).await?, extent: None, unit: None })
     }
 
     /// Sends a command once and waits for its end, whatever its status.
@@ -350,8 +350,9 @@ impl Session {
         command: Command,
         permit: Permit,
         extent: Option<Arc<Extent>>,
+        unit: &Arc<UnitState>,
     ) -> Result<Completion, Error> {
-        let holds = Holds { _permit: permit, extent };
+        let holds = Holds { _permit: permit, extent, unit: Some(Arc::clone(unit)) };
         let request = |answer| Request::Command(command, answer);
         Waiter::start(&self.driver, &self.shared, holds, request).await
     }

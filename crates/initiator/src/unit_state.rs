@@ -3,10 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_session::Completion;
 use tokio::sync::OnceCell;
 
 use crate::extent::Extents;
 use crate::profile::Profile;
+use crate::retry::attention_of;
+
+/// Additional sense code of every report of a power-on or reset (SPC-4).
+const RESET: u8 = 0x29;
+/// Its qualifier where only the session was lost, not what the unit holds.
+const NEXUS_LOSS: u8 = 0x07;
 
 /// What is known of a logical unit within a session.
 #[derive(Debug, Default)]
@@ -17,6 +24,15 @@ pub(crate) struct UnitState {
 }
 
 impl UnitState {
+    /// Takes in what the unit tells of earlier writes.
+    pub(crate) fn hear(&self, completion: &Completion) {
+        let Some(sense) = attention_of(completion) else { return };
+        tracing::debug!(%sense, "the unit has something to tell");
+        if sense.additional.asc == RESET && sense.additional.ascq != NEXUS_LOSS {
+            self.unflushed.reset();
+        }
+    }
+
     /// What is known of the same unit within a further session: what it is, and what is being
     /// written. Resets are reported to each session for itself.
     pub(crate) fn shared_with_another_session(&self) -> Self {

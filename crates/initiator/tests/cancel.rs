@@ -13,7 +13,9 @@ mod support;
 use std::pin::pin;
 
 use iscsi_initiator::scsi::Cdb;
-use iscsi_initiator::{Disk, Options};
+use iscsi_initiator::{Disk, Error, Options};
+use iscsi_testkit::scsi::Sense;
+use iscsi_testkit::target::Outcome;
 use support::{Rig, initiator, pattern, soon, until};
 
 /// Lets a future run until the runtime has had that many turns, then drops it. Says whether it
@@ -28,6 +30,31 @@ async fn run_for(turns: usize, future: impl Future) -> bool {
         }
     }
     false
+}
+
+/// A unit tells of a reset once, and does not ask whether anybody waits for the answer.
+#[tokio::test]
+async fn what_a_dropped_command_was_told_counts() {
+    let rig = Rig::start(512, 1024, |_| {}).await;
+    let session = rig.session(Options::default()).await;
+    let disk = session.disk().await.unwrap();
+    soon(disk.write_at(0, pattern(512, 1))).await.unwrap();
+    rig.server.with(|target| target.end_next_with(Outcome::check(Sense::RESET)));
+    let ended = session.stats().tasks_ended;
+    let mut read = Box::pin(disk.read_at(0, 512));
+    assert!(is_pending_after_a_poll(&mut read).await);
+    until(|| session.stats().tasks_ended > ended).await;
+    drop(read);
+    let error = soon(disk.flush()).await.unwrap_err();
+    assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+}
+
+/// Polls a future once; says whether it waits.
+async fn is_pending_after_a_poll<F: Future + Unpin>(future: &mut F) -> bool {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
+    })
+    .await
 }
 
 async fn write_and_read_back(disk: &Disk, offset: u64, seed: u8) {

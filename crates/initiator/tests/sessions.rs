@@ -298,6 +298,23 @@ async fn a_session_that_ends_unasked_comes_back() {
 }
 
 #[tokio::test]
+async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    let standby = Sense { key: 0x02, asc: 0x04, ascq: 0x0b };
+    rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
+    assert!(write_all(&disk, 13).await.iter().all(Result::is_ok));
+    assert_holds(&rig, 13);
+    until(|| disk.sessions().len() == 1).await;
+    assert!(disk.spread().notes[0].contains("a session was of no use"), "{}", disk.spread());
+    // There is no other way to the unit any more.
+    rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
+    let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert!(error.sense().is_some(), "{error}");
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
 async fn auto_is_one_session_where_round_trips_cost_nothing() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, Options::default(), "").await.unwrap();

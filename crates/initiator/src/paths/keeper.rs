@@ -197,6 +197,7 @@ impl Keeper {
                 return;
             };
             self.reopen_lost(&paths);
+            self.log_out_useless(&paths);
             self.look(&paths).await;
             self.tell(&paths);
         }
@@ -351,13 +352,29 @@ impl Keeper {
         working.sort_unstable();
         let kept = working.len().saturating_sub(fewer as usize).max(1);
         for id in working.into_iter().skip(kept) {
-            let paths = paths.clone();
             paths.close(id);
-            self.coming.spawn(async move {
-                release(&paths, id).await;
-                Coming::Gone
-            });
+            self.release(paths, id);
         }
+    }
+
+    fn log_out_useless(&mut self, paths: &Paths<Path>) {
+        for (id, error) in paths.take_useless() {
+            self.report.note(format!("a session was of no use: {error}"));
+            self.release(paths, id);
+        }
+    }
+
+    /// Logs a session out that was closed, once nothing is under way on it.
+    fn release(&mut self, paths: &Paths<Path>, id: PathId) {
+        let paths = paths.clone();
+        self.coming.spawn(async move {
+            if let Some(path) = paths.let_go(id).await
+                && let Err(error) = path.unit.session().logout().await
+            {
+                tracing::debug!(%error, "a session that was let go did not log out in order");
+            }
+            Coming::Gone
+        });
     }
 
     fn tell(&self, paths: &Paths<Path>) {
@@ -366,14 +383,6 @@ impl Keeper {
         spread.sessions = sessions;
         spread.peak = spread.peak.max(sessions);
         self.flows.reason().clone_into(&mut spread.reason);
-    }
-}
-
-/// Logs a session out once nothing is under way on it.
-async fn release(paths: &Paths<Path>, id: PathId) {
-    let Some(path) = paths.let_go(id).await else { return };
-    if let Err(error) = path.unit.session().logout().await {
-        tracing::debug!(%error, "a session that was let go did not log out in order");
     }
 }
 

@@ -141,6 +141,11 @@ impl Schedule {
         self.lanes.iter().any(|lane| lane.id == id && lane.is_closing)
     }
 
+    /// Whether no other path takes requests.
+    pub(crate) fn is_last(&self, id: PathId) -> bool {
+        !self.lanes.iter().any(|lane| lane.id != id && !lane.is_closing)
+    }
+
     /// Where only closed paths are left, they take requests again.
     pub(crate) fn reopen_if_none_is_left(&mut self) {
         if self.lanes.iter().all(|lane| lane.is_closing) {

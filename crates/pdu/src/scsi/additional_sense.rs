@@ -19,6 +19,10 @@ impl AdditionalSense {
     pub const BECOMING_READY: Self = Self::new(0x04, 0x01);
     /// 04/0A: the path to the unit changes its state; try again.
     pub const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self::new(0x04, 0x0a);
+    /// 04/0B: another port of the target leads to the unit, this one does not at the moment.
+    pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(0x04, 0x0b);
+    /// 04/0C: the same, for longer.
+    pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(0x04, 0x0c);
     /// 20/00: the device does not know the command.
     pub const INVALID_COMMAND_OPERATION_CODE: Self = Self::new(0x20, 0x00);
     /// 21/00: blocks past the end of the medium.
