@@ -419,23 +419,19 @@ mod tests {
         assert_eq!(history.iter().max(), Some(&8));
     }
 
-    #[test]
-    fn what_brings_nothing_is_let_go_and_not_tried_again_at_once() {
-        // A wall that no number of flows moves, and no queue that would show it.
-        let mut flows = Flows::new("planned", 16);
-        let (mut count, mut added) = (2, Vec::new());
-        for tick in 0..1200u32 {
-            let reading = FlowReading {
-                time: TICK * tick,
-                bytes: u64::from(tick) * 1_000_000,
-                flows: count,
-                planned: 2,
-                is_busy: true,
-                has_queue: false,
-                round_trip: Duration::from_millis(20),
-                ..FlowReading::default()
-            };
-            match flows.observe(&reading) {
+    /// Runs so many ticks over what is seen of each, and does what it is told. Says how many flows
+    /// there are then, and when some were added.
+    fn follow(
+        flows: &mut Flows,
+        mut count: u32,
+        ticks: u32,
+        mut see: impl FnMut(u32, u32) -> FlowReading,
+    ) -> (u32, Vec<u32>) {
+        let mut added = Vec::new();
+        for tick in 0..ticks {
+            let seen = see(tick, count);
+            let time = TICK * tick;
+            match flows.observe(&FlowReading { time, flows: count, is_busy: true, ..seen }) {
                 Step::Stay => {}
                 Step::Add(more) => {
                     count += more;
@@ -444,6 +440,19 @@ mod tests {
                 Step::LetGo(fewer) => count -= fewer,
             }
         }
+        (count, added)
+    }
+
+    #[test]
+    fn what_brings_nothing_is_let_go_and_not_tried_again_at_once() {
+        // A wall that no number of flows moves, and no queue that would show it.
+        let mut flows = Flows::new("planned", 16);
+        let (count, added) = follow(&mut flows, 2, 1200, |tick, _| FlowReading {
+            bytes: u64::from(tick) * 1_000_000,
+            planned: 2,
+            round_trip: Duration::from_millis(20),
+            ..FlowReading::default()
+        });
         assert_eq!(count, 2);
         assert!((3..=6).contains(&added.len()), "{added:?}");
         let pauses: Vec<_> = added.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -478,31 +487,21 @@ mod tests {
     #[test]
     fn a_rate_that_falls_ends_the_pause() {
         let mut flows = Flows::new("planned", 16);
-        let (mut count, mut bytes, mut added) = (3, 0, None);
-        for tick in 0..200u32 {
+        let mut bytes = 0;
+        let (count, added) = follow(&mut flows, 3, 200, |tick, count| {
             // First full, then lossy: each flow carries a fraction.
             let is_full = tick < 60;
             bytes += if is_full { 3_000_000 } else { 100_000 * u64::from(count) };
-            let reading = FlowReading {
-                time: TICK * tick,
+            FlowReading {
                 bytes,
-                flows: count,
                 planned: 1,
-                is_busy: true,
                 has_queue: is_full,
                 loss: 0.01,
                 round_trip: Duration::from_millis(100),
-            };
-            match flows.observe(&reading) {
-                Step::Stay => {}
-                Step::Add(more) => {
-                    count += more;
-                    added.get_or_insert(tick);
-                }
-                Step::LetGo(fewer) => count -= fewer,
+                ..FlowReading::default()
             }
-        }
-        assert!(added.is_some_and(|tick| tick < 75), "{added:?}");
+        });
+        assert!(added.first().is_some_and(|tick| *tick < 75), "{added:?}");
         assert!(count > 8, "{count}");
     }
 
@@ -561,25 +560,14 @@ mod tests {
     fn more_than_the_cap_are_let_go_one_after_the_other() {
         let mut flows = Flows::new("planned", 16);
         flows.cap(1, "the target takes no more");
-        let mut count = 3;
-        for tick in 0..400u32 {
-            let reading = FlowReading {
-                time: TICK * tick,
-                bytes: u64::from(tick) * 1_000_000,
-                flows: count,
-                planned: 9,
-                is_busy: true,
-                has_queue: true,
-                round_trip: Duration::from_millis(100),
-                ..FlowReading::default()
-            };
-            match flows.observe(&reading) {
-                Step::Stay => {}
-                Step::Add(more) => panic!("{more} more"),
-                Step::LetGo(fewer) => count -= fewer,
-            }
-        }
-        assert_eq!(count, 1);
+        let (count, added) = follow(&mut flows, 3, 400, |tick, _| FlowReading {
+            bytes: u64::from(tick) * 1_000_000,
+            planned: 9,
+            has_queue: true,
+            round_trip: Duration::from_millis(100),
+            ..FlowReading::default()
+        });
+        assert_eq!((count, added.len()), (1, 0));
     }
 
     #[test]
