@@ -90,13 +90,9 @@ impl Transfer {
         self.write.is_some()
     }
 
-    /// Whether the command is told of what a unit has to tell: questions about it are answered
-    /// whatever has happened (SAM-5 §5.14).
+    /// Whether a unit that was reset would have told so instead of a good end.
     pub(crate) fn is_told_of_resets(&self) -> bool {
-        const INQUIRY: u8 = 0x12;
-        const REQUEST_SENSE: u8 = 0x03;
-        const REPORT_LUNS: u8 = 0xa0;
-        !matches!(self.cdb.operation_code(), INQUIRY | REQUEST_SENSE | REPORT_LUNS)
+        !self.cdb.ignores_unit_attention()
     }
 
     /// The same transfer, for another path: what it reads goes into a buffer of its own.

@@ -284,7 +284,9 @@ impl Keeper {
         let time = (now - self.looked).max(LOOK);
         (self.moved, self.looked, self.idle_looks) = (progress.moved, now, 0);
         let (mut readings, mut queues) = (Vec::new(), 0);
-        for (id, path) in paths.open() {
+        let open = paths.open();
+        self.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
+        for (id, path) in open {
             paths.set_room(id, self.room(&path));
             if let Ok(reading) = path.unit.session().reading().await {
                 queues += usize::from(self.traffic.count(id, reading.tcp_info(), time));

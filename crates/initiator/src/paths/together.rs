@@ -40,6 +40,11 @@ impl Traffic {
         sends_queue || info.has_queue_of_arrivals(&before, time)
     }
 
+    /// Forgets the readings of paths that are gone.
+    pub(super) fn keep(&mut self, is_open: impl Fn(PathId) -> bool) {
+        self.seen.retain(|id, _| is_open(*id));
+    }
+
     /// Makes what was counted less by a look's worth.
     pub(super) fn fade(&mut self) {
         self.moved *= Self::FADE;
@@ -131,5 +136,15 @@ mod tests {
         assert!(!traffic.count(PathId(0), &queued(0), LOOK));
         assert!(traffic.count(PathId(0), &queued(500), LOOK));
         assert!(!traffic.count(PathId(0), &reading(0, 0, 1000, 0), LOOK));
+    }
+
+    #[test]
+    fn paths_that_are_gone_are_forgotten() {
+        let mut traffic = Traffic::default();
+        for id in 0..3 {
+            traffic.count(PathId(id), &reading(0, 0, 0, 0), LOOK);
+        }
+        traffic.keep(|id| id == PathId(1));
+        assert_eq!(traffic.seen.keys().collect::<Vec<_>>(), [&PathId(1)]);
     }
 }

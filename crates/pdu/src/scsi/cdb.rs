@@ -95,6 +95,13 @@ impl Cdb {
         self.as_bytes().first().copied().unwrap_or_default()
     }
 
+    /// Whether the command is carried out while a unit attention condition waits to be told, and does
+    /// not tell it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
+    pub fn ignores_unit_attention(&self) -> bool {
+        use operation::{INQUIRY, REPORT_LUNS, REQUEST_SENSE};
+        matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)
+    }
+
     /// The command's name in the standard, such as "READ (16)"; "unknown command" for an
     /// operation code, or a service action of one that is shared, outside the table.
     pub fn operation_name(&self) -> &'static str {

@@ -211,3 +211,13 @@ proptest! {
         prop_assert_eq!(cdb.with_fua().as_bytes().len(), bytes.len());
     }
 }
+
+#[test]
+fn questions_about_a_unit_tell_no_unit_attention() {
+    for cdb in [Cdb::inquiry(36), Cdb::request_sense(false, 252), Cdb::report_luns(0, 16)] {
+        assert!(cdb.ignores_unit_attention(), "{cdb}");
+    }
+    for cdb in [Cdb::test_unit_ready(), Cdb::read_16(0, 1), Cdb::synchronize_cache_10(0, 0)] {
+        assert!(!cdb.ignores_unit_attention(), "{cdb}");
+    }
+}
