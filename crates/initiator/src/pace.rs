@@ -15,11 +15,12 @@ use iscsi_tuner::TcpInfo;
 
 /// Enough for two short writes, on any link.
 const LEAST: u64 = 512 << 10;
-/// How long data may wait, beside its round trips: well below what targets put up with, for a rate
-/// may fall while it waits.
-const PATIENCE: Duration = Duration::from_millis(750);
+/// How long data may wait, beside its round trips.
+const WAIT: Duration = Duration::from_millis(750);
 /// The round trips: the R2T's way here, and the data's way there.
 const ROUND_TRIPS: u32 = 2;
+/// How long targets put up with waiting for the data of an R2T (LIO: 3 seconds).
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The limit, bytes; `None` where it is not below the `most` that may be under way at all, and where
 /// the kernel does not tell what the connection may send. A congestion control that `doubles` has a
@@ -27,9 +28,13 @@ const ROUND_TRIPS: u32 = 2;
 pub(crate) fn write_limit(info: &TcpInfo, doubles: bool, most: u64) -> Option<u64> {
     let rate = info.window_rate()?;
     let round_trip = info.min_rtt.or(info.smoothed_rtt)?;
-    let wait = PATIENCE.saturating_add(round_trip.saturating_mul(ROUND_TRIPS));
-    let bytes = rate.bytes_in(wait) / if doubles { 2 } else { 1 };
-    Some(LEAST.saturating_add(bytes)).filter(|limit| *limit < most)
+    let trips = round_trip.saturating_mul(ROUND_TRIPS);
+    // The rate may turn out half of what it seems, and then all takes twice as long: slow start sees
+    // that a round trip late. A target counts from the R2T on, a round trip later; but a lost segment
+    // costs as much again.
+    let wait = (PATIENCE / 2).saturating_sub(trips).min(WAIT);
+    let bytes = rate.bytes_in(trips.saturating_add(wait)) / if doubles { 2 } else { 1 };
+    Some(bytes.max(LEAST)).filter(|limit| *limit < most)
 }
 
 #[cfg(test)]
@@ -69,8 +74,22 @@ mod tests {
     fn on_a_slow_link_it_is_what_the_link_brings_in_time() {
         // 5 Mbit/s: 43 segments in 100 ms.
         let limit = write_limit(&info(43, 100, 100), false, u64::MAX).unwrap();
-        let seconds = limit * 8 / 5_000_000;
-        assert!((1..3).contains(&seconds), "{limit}");
+        let millis = limit * 8 / 5_000;
+        assert!((500..3000).contains(&millis), "{limit}");
+    }
+
+    /// A rate that turns out half of what it seemed, and a lost segment: it comes in time all the same.
+    #[test]
+    fn on_a_far_link_it_is_in_time_for_the_target() {
+        for rtt in [100, 200, 375, 450, 600] {
+            let info = info(4000, rtt, rtt);
+            let rate = info.window_rate().unwrap().bits_per_second() as f64 / 8.0;
+            let limit = write_limit(&info, false, u64::MAX).unwrap() as f64;
+            let round_trip = rtt as f64 / 1e3;
+            assert!(limit >= rate * 2.0 * round_trip, "{rtt} ms: two round trips fill the link");
+            let awaited = 2.0 * limit / rate - round_trip;
+            assert!(awaited + round_trip < 3.01, "{rtt} ms: {awaited} s");
+        }
     }
 
     #[test]
@@ -83,7 +102,7 @@ mod tests {
     #[test]
     fn of_a_window_twice_as_large_half_counts() {
         let [doubled, plain] = [true, false]
-            .map(|doubles| write_limit(&info(400, 100, 100), doubles, u64::MAX).unwrap() - LEAST);
+            .map(|doubles| write_limit(&info(4000, 100, 100), doubles, u64::MAX).unwrap());
         assert_eq!(doubled, plain / 2);
     }
 

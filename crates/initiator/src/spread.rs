@@ -21,8 +21,8 @@ pub enum Sessions {
 }
 
 impl Sessions {
-    /// More than this crowd out others, and no link in the tuner's tables needs them.
-    pub const MOST: u32 = 32;
+    /// By itself a disk takes no more; and no more than 32 but where loss keeps each of them small.
+    pub const MOST: u32 = 64;
 
     /// The most sessions at once.
     #[must_use]

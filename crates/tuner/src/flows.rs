@@ -91,6 +91,9 @@ struct Before {
     rate: Bandwidth,
     /// How many there shall be.
     aim: u32,
+    /// What was moved by then, and when.
+    bytes: u64,
+    time: Duration,
 }
 
 /// A rate is measured over at least so long, and over so many round trips.
@@ -111,6 +114,8 @@ const FALL: f64 = 0.9;
 const LOSSY: f64 = 5e-4;
 /// It is, if each carries no more than so many times what theory gives it.
 const NEAR: f64 = 3.0;
+/// There so many times as many are tried at once: a trial takes seconds, and those too many harm nobody.
+const LOSSY_GROWTH: u32 = 4;
 /// The pause between trials there.
 const LOSSY_REST: Duration = Duration::from_secs(2);
 /// A trial that goes well is known to sooner.
@@ -118,12 +123,15 @@ const GLANCE: Duration = Duration::from_millis(500);
 const GLANCE_TRIPS: u32 = 5;
 /// More than this times the last rate is a rise.
 const RISE: f64 = 1.1;
+/// More than this crowd out others, and no link in the plan's tables needs them; but those that loss
+/// keeps small harm nobody.
+const MOST_WITHOUT_LOSS: u32 = 32;
 /// The link must have been full for so long before fewer are tried.
 const FULL: Duration = Duration::from_secs(4);
 
 impl Flows {
     /// Begins with as many flows as there are for a reason, and never asks for more than `most`, 1
-    /// or more.
+    /// or more; for more than 32 only where loss keeps each of them small.
     #[must_use]
     pub fn new(reason: impl Into<String>, most: u32) -> Self {
         Self {
@@ -183,7 +191,8 @@ impl Flows {
 
     fn steady(&mut self, since: &FlowReading, now: &FlowReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
-        let planned = now.planned.clamp(1, self.most);
+        let usual = self.most.min(MOST_WITHOUT_LOSS);
+        let planned = now.planned.clamp(1, usual);
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
         // While windows open, rates rise by themselves.
         let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
@@ -192,14 +201,14 @@ impl Flows {
         if planned > now.flows && planned > self.in_vain {
             return self.try_more(planned - now.flows, rate, now, "the plan asks for more");
         }
-        let has_room = now.flows < self.most && !now.has_queue;
         let is_rested = now.time >= self.rest_until;
-        if has_room && now.is_held_by_loss(rate) && (is_rested || has_fallen) {
-            let more = now.flows.min(self.most - now.flows);
+        let has_room = |most: u32| now.flows < most && !now.has_queue;
+        if has_room(self.most) && now.is_held_by_loss(rate) && (is_rested || has_fallen) {
+            let more = (now.flows * (LOSSY_GROWTH - 1)).min(self.most - now.flows);
             return self.try_more(more, rate, now, "loss keeps each of them small");
         }
-        if has_room && is_rested && !rises {
-            let more = (now.flows / 2).max(1).min(self.most - now.flows);
+        if has_room(usual) && is_rested && !rises {
+            let more = (now.flows / 2).max(1).min(usual - now.flows);
             // More than the best so far is a gain; less may be chance.
             let best = self.best.unwrap_or(rate);
             return self.try_more(more, best, now, "no queue stands before the link");
@@ -215,7 +224,7 @@ impl Flows {
     fn try_more(&mut self, more: u32, rate: Bandwidth, now: &FlowReading, why: &str) -> Step {
         let aim = now.flows + more;
         self.reason = format!("trying {aim} after {} with {rate}: {why}", now.flows);
-        self.begin_trial(Before { flows: now.flows, rate, aim }, now);
+        self.begin_trial(aim, rate, now);
         Step::Add(more)
     }
 
@@ -223,12 +232,14 @@ impl Flows {
         let fewer = (spare / 2).max(1);
         let aim = now.flows - fewer;
         self.reason = format!("trying {aim} after {} with {rate}: the link is full", now.flows);
-        self.begin_trial(Before { flows: now.flows, rate, aim }, now);
+        self.begin_trial(aim, rate, now);
         Step::LetGo(fewer)
     }
 
-    fn begin_trial(&mut self, before: Before, now: &FlowReading) {
-        let until = now.time + EPOCH.max(now.round_trip * RAMP_TRIPS);
+    fn begin_trial(&mut self, aim: u32, rate: Bandwidth, now: &FlowReading) {
+        let FlowReading { flows, bytes, time, .. } = *now;
+        let before = Before { flows, rate, aim, bytes, time };
+        let until = time + EPOCH.max(now.round_trip * RAMP_TRIPS);
         self.phase = Phase::Trial { before, until, since: None };
     }
 
@@ -239,6 +250,9 @@ impl Flows {
         since: Option<FlowReading>,
         now: &FlowReading,
     ) -> Step {
+        if let Some(rate) = before.rate_under_loss(now) {
+            return self.accept(&before, rate, now);
+        }
         let Some(since) = since.filter(|since| since.flows == now.flows) else {
             self.phase = Phase::Trial { before, until, since: Some(*now) };
             return Step::Stay;
@@ -312,6 +326,18 @@ impl FlowReading {
 impl Before {
     const fn grows(&self) -> bool {
         self.aim > self.flows
+    }
+
+    /// The rate since the trial began, if nearly all that were to come are there, and loss still keeps
+    /// each of them small: then nobody need wait for the last one to tell that more are needed.
+    fn rate_under_loss(&self, now: &FlowReading) -> Option<Bandwidth> {
+        let nearly_all = self.flows + (self.aim.saturating_sub(self.flows) * 3).div_ceil(4);
+        if !self.grows() || now.flows < nearly_all || now.has_queue {
+            return None;
+        }
+        let since = FlowReading { bytes: self.bytes, time: self.time, ..*now };
+        let rate = rate_over(&since, now, GLANCE, GLANCE_TRIPS)?;
+        now.is_held_by_loss(rate).then_some(rate)
     }
 
     /// Whether the whole has gained by the change.
@@ -461,8 +487,8 @@ mod tests {
     }
 
     #[test]
-    fn where_segments_are_lost_flows_double() {
-        let mut flows = Flows::new("planned", 32);
+    fn where_segments_are_lost_flows_are_added_fast() {
+        let mut flows = Flows::new("planned", 64);
         let (mut bytes, mut counts) = (0, vec![]);
         let (count, added) = follow(&mut flows, 4, 80, |_, count| {
             bytes += 45_000 * u64::from(count);
@@ -476,7 +502,28 @@ mod tests {
             }
         });
         counts.dedup();
-        assert_eq!((counts, count, added.len()), (vec![4, 8, 16, 32], 32, 3));
+        assert_eq!((counts, count, added.len()), (vec![4, 16, 64], 64, 2));
+    }
+
+    /// Beyond 32 they would crowd out others where nothing but the link holds them.
+    #[test]
+    fn only_where_segments_are_lost_there_are_more_than_32() {
+        let rate = |loss| {
+            let mut flows = Flows::new("planned", 64);
+            let mut bytes = 0;
+            let see = |_: u32, count: u32| {
+                bytes += 45_000 * u64::from(count);
+                FlowReading {
+                    bytes,
+                    planned: 64,
+                    loss,
+                    round_trip: Duration::from_millis(100),
+                    ..FlowReading::default()
+                }
+            };
+            follow(&mut flows, 4, 400, see).0
+        };
+        assert_eq!((rate(0.01), rate(0.0)), (64, 32));
     }
 
     #[test]

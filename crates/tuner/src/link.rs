@@ -92,6 +92,10 @@ const OVERHEAD: u64 = 90;
 const STEP: u64 = 128 << 10;
 /// Up to here a round trip costs nothing that could be noticed.
 const LOCAL: Duration = Duration::from_millis(1);
+/// From here on, the data that a target asks for may come later than it puts up with (LIO: 3
+/// seconds): the queue that slow start builds is a few round trips long, and a lost segment costs
+/// another one.
+const FAR: Duration = Duration::from_millis(300);
 
 impl Link {
     /// The link of a measurement and of what the user declared.
@@ -146,7 +150,12 @@ impl Link {
 
     /// The link as transfers see it that shall have so many bytes on it.
     pub(crate) fn way(&self, in_flight: u64) -> Way {
-        Way { in_flight, is_local: self.is_local(), is_lossy: self.loses_one_of_most(in_flight) }
+        Way {
+            in_flight,
+            is_local: self.is_local(),
+            is_lossy: self.loses_one_of_most(in_flight),
+            is_far: self.rtt.is_some_and(|rtt| rtt.min >= FAR),
+        }
     }
 
     /// Whether so many bytes rarely arrive without one of their segments being lost.

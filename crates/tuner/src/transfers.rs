@@ -38,6 +38,8 @@ pub(crate) struct Way {
     pub(crate) is_local: bool,
     /// So often something is lost that most round trips take another one.
     pub(crate) is_lossy: bool,
+    /// So long that a peer may have given up before the data comes that it asks for.
+    pub(crate) is_far: bool,
 }
 
 /// How long a transfer is, and how many are under way.
@@ -49,8 +51,11 @@ pub(crate) struct Shape {
 }
 
 /// Short ones keep the last round trips short, long ones are fewer commands: below 256 KiB these cost
-/// more than they gain.
+/// more than they gain, but for far links.
 const SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+/// What a peer takes unasked is worth a write from here on, and in whole pages.
+const SHORTEST: u64 = 32 << 10;
+const PAGE: u64 = 4 << 10;
 /// A read takes one round trip whatever its length, so it may be long enough to be worth a command:
 /// over 1 Gbit/s 512 KiB do as well as 1 MiB. Longer ones wait longer for the slowest of many
 /// sessions: with 1 % of loss a third of the rate is lost by that.
@@ -103,8 +108,14 @@ impl Terms {
     }
 
     /// The shortest writes that fill the link within the command window; if none do, those that
-    /// fill it most.
+    /// fill it most. Over a far link those that the peer need not ask for, if they fill half of it:
+    /// more connections make up for the rest.
     pub(crate) fn shape_for(&self, way: Way) -> Shape {
+        let unasked = self.shape_of(self.unsolicited.min(SIZES[0]) & !(PAGE - 1), way);
+        let fills_half = 2 * unasked.depth * unasked.io_size >= way.in_flight;
+        if way.is_far && fills_half && unasked.io_size >= SHORTEST {
+            return unasked;
+        }
         self.shape_among(&SIZES, way)
     }
 
@@ -160,7 +171,7 @@ mod tests {
         Terms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
 
     const fn far(in_flight: u64) -> Way {
-        Way { in_flight, is_local: false, is_lossy: false }
+        Way { in_flight, is_local: false, is_lossy: false, is_far: false }
     }
 
     #[test]
@@ -196,6 +207,20 @@ mod tests {
     fn several_long_reads_wait_for_their_turn() {
         let shape = LIO.read_shape_for(far(1 << 20));
         assert_eq!((shape.io_size, shape.depth), (512 << 10, 16));
+    }
+
+    /// A peer that has asked for data gives up when it comes too late.
+    #[test]
+    fn over_a_far_link_nothing_is_asked_for() {
+        let way = Way { is_far: true, ..far(4 << 20) };
+        let shape = LIO.shape_for(way);
+        assert_eq!((shape.io_size, shape.depth, shape.round_trips), (64 << 10, 64, 1));
+        let eager = Terms { unsolicited: 1 << 20, ..LIO };
+        assert_eq!(eager.shape_for(way).io_size, 256 << 10);
+        // What must be asked for, or does not fill the link, is as long as elsewhere.
+        for terms in [Terms { unsolicited: 8192, ..LIO }, Terms { window: Some(4), ..LIO }] {
+            assert_eq!(terms.shape_for(way), terms.shape_for(far(4 << 20)));
+        }
     }
 
     #[test]

@@ -267,7 +267,8 @@ proptest! {
         let plan = plan(&m, &limits, &tuning);
         prop_assert!((1..=16).contains(&plan.connections.value));
         prop_assert!((1..=256).contains(&plan.queue_depth.value));
-        prop_assert!((256 << 10..=4 << 20).contains(&plan.io_size.value));
+        prop_assert!((32 << 10..=4 << 20).contains(&plan.io_size.value));
+        prop_assert_eq!(plan.io_size.value % 4096, 0);
         prop_assert!(plan.rows().iter().all(|row| !row.reason.is_empty() && !row.value.is_empty()));
         let in_flight = u64::from(plan.queue_depth.value) * plan.io_size.value;
         prop_assert!(in_flight <= 68 << 20, "{}", in_flight);
