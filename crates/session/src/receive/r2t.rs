@@ -19,9 +19,9 @@ impl Session {
         let Some(task) = self.tasks.get_mut(itt).filter(|task| task.allegiance == Some(cid)) else {
             return Err(error.into());
         };
-        let Some(task) = task.as_scsi_mut().filter(|task| task.lun == r2t.lun) else {
-            return Err(error.into());
-        };
+        // The tag tells the task; the LUN field repeats what the command said, or is zero from some
+        // targets, and nothing depends on it.
+        let Some(task) = task.as_scsi_mut() else { return Err(error.into()) };
         let expected = task.next_r2t_sn();
         let (Some(write), Some(agreed)) = (&mut task.write, &connection.agreed) else {
             return Err(error.into());

@@ -9,7 +9,6 @@ use crate::pdu::{NO_TAG, Pdu};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) itt: u32,
-    lun: u64,
     offset: u32,
     length: u32,
     data_sn: u32,
@@ -22,7 +21,6 @@ impl Ask {
         Self {
             number: r2t.data_sn(),
             itt: r2t.itt(),
-            lun: r2t.lun(),
             offset: r2t.buffer_offset(),
             length: r2t.desired_length(),
             data_sn: 0,
@@ -84,6 +82,9 @@ impl SessionWatch {
         if pdu.ttt() == NO_TAG {
             watch.unsolicited(faults, pdu);
         } else {
+            // What the R2T said is no matter: some targets leave the field at zero there.
+            let own = self.tags.get(pdu.itt()).is_none_or(|command| command.lun == pdu.lun());
+            demand(faults, own, "WR-10", || format!("LUN not that of the command: {pdu:?}"));
             watch.solicited(faults, pdu);
         }
         let max = self.values.max_burst;
@@ -122,8 +123,8 @@ impl Watch {
             return faults.push(("WR-10", format!("data that no R2T asked for: {pdu:?}")));
         };
         let (itt, number) = (ask.itt, ask.number);
-        let copied = ask.itt == pdu.itt() && ask.lun == pdu.lun();
-        demand(faults, copied, "WR-10", || format!("ITT or LUN not that of the R2T: {pdu:?}"));
+        let copied = ask.itt == pdu.itt();
+        demand(faults, copied, "WR-10", || format!("ITT not that of the R2T: {pdu:?}"));
         let start = ask.offset;
         demand(faults, pdu.buffer_offset() == start, "WR-12", || {
             format!("not at {start}: {pdu:?}")

@@ -85,17 +85,21 @@ fn ffp_8_3_unsolicited_only() {
     }
 }
 
-/// 9.1 Target Transfer Tag: comes back in every Data-Out, with the LUN.
+/// 9.1 Target Transfer Tag: comes back in every Data-Out, with the LUN of the command, whatever the
+/// R2T has in its LUN field (SEQ-25, WR-10): some targets leave it at zero.
 #[test]
-fn ffp_9_1_transfer_tag_and_lun_come_back() {
-    let mut trace = Trace::with_answers(&SOLICITED);
-    let mut command = write(0, pattern(2048, 1));
-    command.lun = Lun::new(5).unwrap();
-    let itt = trace.submit(command).get();
-    expect!(trace, ScsiCommand { lun: wire_lun(5) });
-    send!(trace, r2t { itt: itt, ttt: 0x7fff_fff1, lun: wire_lun(5), desired_length: 2048 });
-    for part in data_out(&mut trace, 4) {
-        assert_eq!((part.ttt(), part.lun(), part.itt()), (0x7fff_fff1, wire_lun(5), itt));
+fn ffp_9_1_transfer_tag_and_lun_of_the_command() {
+    for lun in [5, 0, 7] {
+        let mut trace = Trace::with_answers(&SOLICITED);
+        let mut command = write(0, pattern(2048, 1));
+        command.lun = Lun::new(5).unwrap();
+        let itt = trace.submit(command).get();
+        expect!(trace, ScsiCommand { lun: wire_lun(5) });
+        send!(trace, r2t { itt: itt, ttt: 0x7fff_fff1, lun: wire_lun(lun), desired_length: 2048 });
+        for part in data_out(&mut trace, 4) {
+            assert_eq!((part.ttt(), part.lun(), part.itt()), (0x7fff_fff1, wire_lun(5), itt));
+        }
+        trace.assert_usable();
     }
 }
 
