@@ -1,6 +1,8 @@
 //! iSCSI names (RFC 7143 §4.2.7).
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -9,14 +11,17 @@ use unicode_normalization::UnicodeNormalization;
 /// The longest name, bytes (RFC 7143 §4.2.7.1).
 const MAX_LEN: usize = 223;
 
-/// The name of an initiator or target: `iqn.`, `eui.` or `naa.`, normalised, so that equal names
-/// are equal bytes.
+/// The name of an initiator or target: `iqn.`, `eui.` or `naa.`, as it was spelled.
 ///
-/// Letters are folded to lower case and characters to their compatible form (NFKC), as RFC 3722
-/// demands. Characters that its profile forbids but that targets in the field use, such as the
-/// underscore, are kept as they are.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct IscsiName(Box<str>);
+/// Names compare folded: letters to lower case and characters to their compatible form (NFKC), as
+/// RFC 3722 demands. On the wire a name keeps its spelling, for many targets compare bytes.
+/// Characters that the profile forbids but that targets in the field use, such as the underscore,
+/// are kept as they are.
+#[derive(Clone)]
+pub struct IscsiName {
+    spelling: Box<str>,
+    folded: Box<str>,
+}
 
 /// Why a text is no iSCSI name.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -27,10 +32,10 @@ pub struct NameError {
 }
 
 impl IscsiName {
-    /// Checks and normalises a name.
+    /// Checks a name.
     ///
     /// # Errors
-    /// When it is longer than 223 bytes, holds white space or control characters, has no known
+    /// When it is longer than 223 bytes, as it stands or folded, holds white space or control characters, has no known
     /// type, or breaks the form of its type.
     pub fn parse(name: &str) -> Result<Self, NameError> {
         let error = |reason| NameError { name: name.to_owned(), reason };
@@ -38,7 +43,7 @@ impl IscsiName {
             return Err(error("it holds white space or control characters"));
         }
         let folded = fold(name);
-        if folded.len() > MAX_LEN {
+        if name.len().max(folded.len()) > MAX_LEN {
             return Err(error("it is longer than 223 bytes"));
         }
         let (kind, rest) = folded.split_at_checked(4).unwrap_or((&folded, ""));
@@ -48,12 +53,12 @@ impl IscsiName {
             "naa." => check_hex(rest, &[16, 32]).map_err(error)?,
             _ => return Err(error("it begins with none of iqn., eui. and naa.")),
         }
-        Ok(Self(folded.into()))
+        Ok(Self { spelling: name.into(), folded: folded.into() })
     }
 
-    /// The normalised name.
+    /// The name as it was spelled.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.spelling
     }
 }
 
@@ -88,9 +93,41 @@ fn check_hex(rest: &str, lengths: &[usize]) -> Result<(), &'static str> {
     }
 }
 
+impl PartialEq for IscsiName {
+    fn eq(&self, other: &Self) -> bool {
+        self.folded == other.folded
+    }
+}
+
+impl Eq for IscsiName {}
+
+impl Hash for IscsiName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.folded.hash(state);
+    }
+}
+
+impl Ord for IscsiName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.folded.cmp(&other.folded)
+    }
+}
+
+impl PartialOrd for IscsiName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for IscsiName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IscsiName").field(&self.spelling).finish()
+    }
+}
+
 impl fmt::Display for IscsiName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.spelling)
     }
 }
 
@@ -104,6 +141,8 @@ impl FromStr for IscsiName {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -144,9 +183,32 @@ mod tests {
     #[test]
     fn nam_02_names_compare_folded() {
         let folded = IscsiName::parse("iqn.2001-04.com.example:disk").unwrap();
-        assert_eq!(IscsiName::parse("IQN.2001-04.COM.Example:Disk").unwrap(), folded);
+        let spelled = IscsiName::parse("IQN.2001-04.COM.Example:Disk").unwrap();
+        assert_eq!(spelled, folded);
+        assert_eq!(spelled.cmp(&folded), Ordering::Equal);
+        assert!(HashSet::from([folded]).contains(&spelled));
+        assert!(IscsiName::parse("iqn.2001-04.com.example:E").unwrap() > spelled);
         let composed = IscsiName::parse("iqn.2001-04.com.example:\u{e9}\u{fb01}").unwrap();
         let apart = IscsiName::parse("iqn.2001-04.com.example:E\u{301}fi").unwrap();
         assert_eq!(composed, apart);
+    }
+
+    #[test]
+    fn nam_02_names_keep_their_spelling() {
+        for spelling in ["IQN.2001-04.COM.Example:Disk", "iqn.2001-04.com.example:E\u{301}fi"] {
+            let name = IscsiName::parse(spelling).unwrap();
+            assert_eq!(name.as_str(), spelling);
+            assert_eq!(name.to_string(), spelling);
+        }
+    }
+
+    /// NAM-01: neither what goes on the wire nor what is compared may be longer.
+    #[test]
+    fn nam_01_both_forms_are_bounded() {
+        let name = |tail: &str| IscsiName::parse(&format!("iqn.2001-04.com.example:{tail}"));
+        assert!(name(&"x".repeat(199)).is_ok() && name(&"x".repeat(200)).is_err());
+        // Wide letters are shorter when folded, a ligature of eighteen letters is longer.
+        assert!(name(&"\u{ff38}".repeat(67)).is_err());
+        assert!(name(&"\u{fdfa}".repeat(50)).is_err());
     }
 }

@@ -18,9 +18,9 @@ pub struct DiscoveredTarget {
 /// Reads the whole answer to SendTargets, all its PDUs joined; an empty answer is an empty list.
 ///
 /// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C).
-/// Records of the same name become one. What one portal gets wrong must not hide the others, so
-/// names and addresses that cannot be understood, unspecified addresses (`0.0.0.0`, `[::]`), and
-/// foreign keys are skipped. The answer may be of any length.
+/// Records of the same name become one, under its first spelling. What one portal gets wrong must
+/// not hide the others, so names and addresses that cannot be understood, unspecified addresses
+/// (`0.0.0.0`, `[::]`), and foreign keys are skipped. The answer may be of any length.
 ///
 /// # Errors
 ///
@@ -157,6 +157,16 @@ mod tests {
         let targets = decode(text);
         assert_eq!(targets.len(), 1);
         assert_eq!(targets[0].1, ["10.0.0.1|3260"]);
+    }
+
+    /// NAM-02: names compare folded; the first spelling is the one to log in with.
+    #[test]
+    fn nam_02_records_of_one_name_in_two_spellings_become_one() {
+        let text = "TargetName=iqn.2026-01.org.example:Disk\0TargetAddress=10.0.0.1\0\
+                    TargetName=iqn.2026-01.org.example:disk\0TargetAddress=10.0.0.2\0";
+        let targets = decode(text);
+        let addresses = vec!["10.0.0.1|3260".to_owned(), "10.0.0.2|3260".to_owned()];
+        assert_eq!(targets, [("iqn.2026-01.org.example:Disk".to_owned(), addresses)]);
     }
 
     #[test]

@@ -110,6 +110,15 @@ fn the_target_name_is_decoded() {
     assert_eq!(url.target.as_ref().map(IscsiName::as_str), Some(TARGET));
 }
 
+/// NAM-02: the spelling is the target's own; only comparing folds it.
+#[test]
+fn nam_02_the_spelling_of_the_target_name_is_kept() {
+    let text = "iscsi://host:3260/iqn.2026-01.org.Example:DISK/0";
+    let url = parse(text);
+    assert_eq!(url.to_string(), text);
+    assert_eq!(url.target, parse(&text.to_lowercase()).target);
+}
+
 #[test]
 fn options_set_parameters() {
     let url = parse(

@@ -61,9 +61,11 @@ impl Session {
             SessionKind::Normal { target_name } if target_name != name => {
                 Err(SubmitError::WrongSession)
             }
-            SessionKind::Normal { .. } | SessionKind::Discovery => {
-                self.exchange_targets(name.as_str(), now)
+            // As it was found: the target may compare bytes.
+            SessionKind::Normal { target_name } => {
+                self.exchange_targets(&target_name.to_string(), now)
             }
+            SessionKind::Discovery => self.exchange_targets(name.as_str(), now),
         }
     }
 

@@ -181,6 +181,17 @@ fn dsc_04_all_only_in_discovery() {
     assert_eq!(trace.session.send_target(&other, trace.now), Err(SubmitError::WrongSession));
 }
 
+/// NAM-02: a session asks for its own target by any spelling, and always in the one that it was
+/// found under, since targets compare bytes.
+#[test]
+fn nam_02_own_target_is_asked_for_as_it_was_found() {
+    let upper = IscsiName::parse(&TARGET.to_uppercase()).unwrap();
+    let mut trace = Trace::logged_in();
+    trace.session.send_target(&upper, trace.now).unwrap();
+    let request = expect!(trace, TextRequest);
+    assert_eq!(text_of(&request), format!("SendTargets={TARGET}\0"));
+}
+
 /// DSC-04: beside commands, in a normal session.
 #[test]
 fn dsc_04_own_addresses_beside_commands() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::Digest;
+use iscsi_pdu::{Digest, IscsiName};
 use iscsi_session::{
     AuthenticationError, Chap, ChapAlgorithm, Config, LoginError, Notice, Secret, Session,
     SessionError, SessionKind, TargetCredentials, Timer,
@@ -107,6 +107,19 @@ fn log_24_redirection_after_authentication() {
     assert_eq!(pair.ended, Some(Err(SessionError::RedirectLoop)));
     assert_eq!((pair.connects, pair.target.accepted()), (4, 4));
     pair.assert_no_violations();
+}
+
+/// NAM-02: names go out as they are spelled, since targets compare bytes.
+#[test]
+fn nam_02_names_go_out_as_they_are_spelled() {
+    let (initiator, target) = ("iqn.2026-01.org.Example:Host", "iqn.2026-01.org.Example:DISK");
+    let mut config = config();
+    config.initiator_name = IscsiName::parse(initiator).unwrap();
+    config.kind = SessionKind::Normal { target_name: IscsiName::parse(target).unwrap() };
+    let mut trace = Trace::new(config);
+    let request = trace.login(&[]);
+    assert_eq!(said(&request, "InitiatorName").as_deref(), Some(initiator));
+    assert_eq!(said(&request, "TargetName").as_deref(), Some(target));
 }
 
 /// LOG-24: a redirection that leads nowhere fails the login.
