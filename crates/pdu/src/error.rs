@@ -24,12 +24,4 @@ pub enum DecodeError {
     /// An additional header segment is cut short or has an impossible length.
     #[error("additional header segment: {0}")]
     Ahs(&'static str),
-    /// A data segment is shorter than the format it must hold.
-    #[error("{pdu}: data segment of {len} bytes is too short")]
-    DataSegment {
-        /// The PDU's name in RFC 7143 §11, or that of a format several PDUs hold.
-        pdu: &'static str,
-        /// The length of the data segment, bytes.
-        len: usize,
-    },
 }

@@ -178,22 +178,13 @@ fn residuals(bhs: &Bhs) -> Result<(Residual, Residual), DecodeError> {
 }
 
 /// The sense data in the data segment of a SCSI Response or of an Asynchronous Message: what
-/// follows the two bytes of SenseLength, which it may exceed (RFC 7143 §11.4.7). An empty data
-/// segment is taken as no sense at all.
-///
-/// # Errors
-/// When the data segment is shorter than SenseLength says.
-pub fn sense_of(data: &Bytes) -> Result<Bytes, DecodeError> {
-    if data.is_empty() {
-        return Ok(Bytes::new());
-    }
-    let too_short = DecodeError::DataSegment { pdu: "sense data", len: data.len() };
-    let Some(len) = data.first_chunk::<2>() else { return Err(too_short) };
+/// follows the two bytes of SenseLength, which it may exceed (RFC 7143 §11.4.7). A SenseLength beyond
+/// the segment is read as far as the segment goes, and one that has no room in it is no sense at all:
+/// what the status says stands without.
+pub fn sense_of(data: &Bytes) -> Bytes {
+    let Some(len) = data.first_chunk::<2>() else { return Bytes::new() };
     let end = 2 + usize::from(u16::from_be_bytes(*len));
-    if end > data.len() {
-        return Err(too_short);
-    }
-    Ok(data.slice(2..end))
+    data.slice(2..end.min(data.len()))
 }
 
 #[cfg(test)]
@@ -230,8 +221,15 @@ mod tests {
     #[test]
     fn rd_13_sense_is_bounded_by_the_segment() {
         let sense = |data: &'static [u8]| sense_of(&Bytes::from_static(data));
-        assert_eq!(sense(&[]), Ok(Bytes::new()));
-        assert_eq!(sense(&[0, 2, 7, 8, 0, 0]), Ok(Bytes::from_static(&[7, 8])));
-        assert!(sense(&[0]).is_err() && sense(&[0, 3, 1, 2]).is_err());
+        assert_eq!(sense(&[0, 2, 7, 8, 0, 0]), [7, 8][..]);
+        assert_eq!(sense(&[0, 18, 7, 8]), [7, 8][..]);
+        assert_eq!(sense(&[0xff, 0xff]), [][..]);
+    }
+
+    #[test]
+    fn rd_13_a_segment_without_room_for_a_length_is_no_sense() {
+        for data in [&[][..], &[0], &[9]] {
+            assert_eq!(sense_of(&Bytes::from_static(data)), Bytes::new());
+        }
     }
 }

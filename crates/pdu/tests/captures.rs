@@ -253,6 +253,6 @@ fn data_with_status_under_digests() {
     assert_eq!(StandardInquiry::decode(&data).unwrap().product, "VIRTUAL-DISK");
 
     let (_, data) = from_target(captured(DIGESTS, Digest::Crc32c, "check-condition"));
-    let sense = Sense::decode(&sense_of(&data).unwrap()).unwrap();
+    let sense = Sense::decode(&sense_of(&data)).unwrap();
     assert_eq!((sense.additional.asc, sense.additional.ascq), (0x29, 0));
 }

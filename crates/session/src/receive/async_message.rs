@@ -42,7 +42,7 @@ impl Session {
 
     fn notice_async(&mut self, message: &AsyncMessage, data: &Bytes) {
         let sense = match message.event {
-            AsyncEvent::ScsiAsyncEvent => iscsi_pdu::sense_of(data).unwrap_or_default(),
+            AsyncEvent::ScsiAsyncEvent => iscsi_pdu::sense_of(data),
             AsyncEvent::LogoutRequest { .. }
             | AsyncEvent::ConnectionDropped { .. }
             | AsyncEvent::SessionDropped { .. }

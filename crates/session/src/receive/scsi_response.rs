@@ -20,9 +20,6 @@ impl Session {
             return Ok(());
         }
         let completed = response.response == ServiceResponse::COMPLETED_AT_TARGET;
-        // Judged before the task is taken out: if it is nonsense, the task ends with the session.
-        let sense =
-            if completed { sense_of(data).map_err(ProtocolError::from)? } else { Bytes::new() };
         let Some((task, withdrawn)) = self.conclude_scsi(cid, response.itt, "SCSI Response")?
         else {
             return Ok(());
@@ -31,7 +28,7 @@ impl Session {
             task.conclude(Conclusion {
                 status: response.status,
                 status_qualifier: response.status_qualifier,
-                sense,
+                sense: sense_of(data),
                 residual: response.residual,
                 bidirectional_residual: response.bidirectional_residual,
                 exp_data_sn: response.exp_data_sn,
