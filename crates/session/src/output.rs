@@ -104,6 +104,12 @@ pub enum Notice {
         /// Why, by its own account.
         reason: RejectReason,
     },
+    /// The target numbers answers like earlier ones (StatSN, RFC 7143 §4.2.2.2). An answer counts all
+    /// the same as long as its task waits for one. Told once for each connection.
+    RepeatedStatSn {
+        /// The connection.
+        cid: Cid,
+    },
     /// The target answered a logout with a failure; what it was to close is closed all the same.
     LogoutFailed {
         /// The response code (RFC 7143 §11.15.1).

@@ -18,6 +18,8 @@ pub enum Timer {
     NopResponse,
     /// The response to a logout request.
     Logout,
+    /// A StatSN that others came before.
+    StatSn,
 }
 
 impl fmt::Display for Timer {
@@ -29,6 +31,7 @@ impl fmt::Display for Timer {
             Self::NopInterval => "NOP-Out interval",
             Self::NopResponse => "NOP-In",
             Self::Logout => "logout",
+            Self::StatSn => "missing StatSN",
         })
     }
 }

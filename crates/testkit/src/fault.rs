@@ -70,6 +70,8 @@ pub enum Effect {
     },
     /// The data segment is replaced.
     SetData(Bytes),
+    /// The PDU goes out behind so many later ones, with the `StatSN` of its own place. Sending only.
+    Behind(u32),
     /// From this PDU on `StatSN` is larger by so many. Sending only.
     SkipStatSn(u32),
 }

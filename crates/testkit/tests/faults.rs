@@ -32,6 +32,8 @@ fn pdus_are_lost_doubled_and_changed() {
     assert_eq!(data_in(Effect::SetData(b"x".as_slice().into()))[1].data, "x");
     let other = Box::new(Pdu::new(Opcode::Reject));
     assert!(data_in(Effect::Before(other))[1].is(Opcode::Reject));
+    let first = two_reads(Fault::sending(Opcode::DataIn, 0, Effect::Behind(1))).1;
+    assert_eq!(first[0].stat_sn(), first[1].stat_sn() + 1);
     let gap = data_in(Effect::SkipStatSn(2));
     assert_eq!(gap[1].stat_sn(), gap[0].stat_sn() + 3);
     assert_eq!(two_reads(Fault::data_sn_gap(0)).1[0].data_sn(), 1);

@@ -1,5 +1,6 @@
 //! One TCP connection of a session.
 
+mod early;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
 
@@ -13,6 +14,7 @@ use crate::error::{ProtocolError, SessionError};
 use crate::login::Login;
 use crate::params::Negotiated;
 use crate::state::ConnectionState;
+use early::Early;
 use inbox::Inbox;
 use outbox::{Digests, Outbox};
 
@@ -28,6 +30,10 @@ pub(crate) struct Connection {
     /// What was agreed; present from full feature phase on.
     pub(crate) agreed: Option<Negotiated>,
     pub(crate) exp_stat_sn: StatSn,
+    /// What came before its turn.
+    pub(crate) early: Early,
+    /// Whether the target has given a StatSN to more than one PDU.
+    pub(crate) repeats_stat_sn: bool,
     pub(crate) digests: Digests,
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
@@ -76,6 +82,8 @@ impl Connection {
             login: None,
             agreed: None,
             exp_stat_sn: StatSn::default(),
+            early: Early::default(),
+            repeats_stat_sn: false,
             digests: Digests::default(),
             inbox: Inbox::default(),
             outbox: Outbox::default(),
@@ -145,13 +153,10 @@ impl Connection {
         Err(ProtocolError::StatSn { expected, found })
     }
 
-    /// Checks the StatSN of a NOP-In that uses none up but names the next one.
-    pub(crate) fn check_next_stat_sn(&self, found: StatSn) -> Result<(), ProtocolError> {
+    /// Takes the StatSN of a NOP-In that uses none up but names the next one.
+    pub(crate) fn show_stat_sn(&mut self, next: StatSn, now: Instant) -> Result<(), ProtocolError> {
         let expected = self.exp_stat_sn;
-        if found.is_after(expected) {
-            return Err(ProtocolError::StatSn { expected, found });
-        }
-        Ok(())
+        if next.is_after(expected) { self.early.show(expected, next, now) } else { Ok(()) }
     }
 
     /// Forgets what a task still had to send here; says whether data was taken back from the

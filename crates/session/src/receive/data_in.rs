@@ -3,37 +3,34 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, DataIn, DataInStatus, Residual, TargetPdu};
+use iscsi_pdu::{Cid, DataIn, Residual, TargetPdu};
 
+use super::Received;
 use crate::Session;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
 use crate::task::scsi::{Conclusion, ScsiTask};
 
 impl Session {
+    /// Counts the data of a Data-In, which has landed, whatever becomes of its status.
+    pub(super) fn count_data(&mut self, received: &Received) {
+        let TargetPdu::DataIn(data_in) = &received.pdu else { return };
+        if received.discarded {
+            return;
+        }
+        if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
+            task.landed(data_in, received.data_len);
+        }
+        self.stats.data_in_bytes += received.data_len as u64;
+    }
+
     pub(super) fn receive_data_in(
         &mut self,
         cid: Cid,
         data_in: &DataIn,
-        len: usize,
     ) -> Result<(), SessionError> {
-        if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
-            task.landed(data_in, len);
-        }
-        self.stats.data_in_bytes += len as u64;
-        match &data_in.status {
-            Some(status) => self.receive_data_in_status(cid, data_in, status),
-            None => Ok(()),
-        }
-    }
-
-    fn receive_data_in_status(
-        &mut self,
-        cid: Cid,
-        data_in: &DataIn,
-        status: &DataInStatus,
-    ) -> Result<(), SessionError> {
-        if !self.take_stat_sn(cid, status.stat_sn)? {
+        let Some(status) = &data_in.status else { return Ok(()) };
+        if !self.take_answer(cid, data_in.itt, status.stat_sn)? {
             return Ok(());
         }
         let Some((task, withdrawn)) = self.conclude_scsi(cid, data_in.itt, "SCSI Data-In")? else {
@@ -62,7 +59,9 @@ impl Session {
     ) -> Result<(), SessionError> {
         let TargetPdu::DataIn(data_in) = pdu else { return Ok(()) };
         let Some(status) = &data_in.status else { return Ok(()) };
-        if self.take_stat_sn(cid, status.stat_sn)? && self.tasks.get(data_in.itt).is_some() {
+        if self.take_answer(cid, data_in.itt, status.stat_sn)?
+            && self.tasks.get(data_in.itt).is_some()
+        {
             self.end_task(data_in.itt, TaskError::DataDigest);
         }
         Ok(())

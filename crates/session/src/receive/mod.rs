@@ -19,12 +19,13 @@ use iscsi_pdu::{Cid, CmdSn, Itt, StatSn, TargetPdu};
 
 use crate::Session;
 use crate::error::{ProtocolError, SessionError};
+use crate::output::{Notice, Output};
 use crate::task::{Task, TaskKind};
 
 pub(crate) use crate::connection::inbox::Received;
 
 impl Session {
-    /// Acts on a complete PDU.
+    /// Takes a complete PDU: the window and the data at once, the rest when its StatSN has its turn.
     pub(crate) fn receive(
         &mut self,
         cid: Cid,
@@ -37,6 +38,32 @@ impl Session {
         if !received.intact {
             return self.receive_damaged(cid, &received.pdu, now);
         }
+        self.count_data(&received);
+        let Some(connection) = self.connection_mut(cid) else { return Ok(()) };
+        let expected = connection.exp_stat_sn;
+        if let Some(found) = used_stat_sn(&received.pdu).filter(|found| found.is_after(expected)) {
+            return Ok(connection.early.keep(expected, found, received, now)?);
+        }
+        self.act_on(cid, received, now)?;
+        self.act_on_early(cid, expected, now)
+    }
+
+    /// Acts on what came before its turn and has it now, if ExpStatSN has moved on from `before`.
+    fn act_on_early(&mut self, cid: Cid, before: StatSn, now: Instant) -> Result<(), SessionError> {
+        while let Some(connection) = self.connection_mut(cid)
+            && connection.exp_stat_sn != before
+        {
+            let Some(received) = connection.early.take(connection.exp_stat_sn) else {
+                connection.early.moved(connection.exp_stat_sn, now);
+                break;
+            };
+            self.act_on(cid, received, now)?;
+        }
+        Ok(())
+    }
+
+    /// Acts on a PDU that has its turn.
+    fn act_on(&mut self, cid: Cid, received: Received, now: Instant) -> Result<(), SessionError> {
         let data = received.data;
         match &received.pdu {
             TargetPdu::LoginResponse(pdu) => self.receive_login(cid, pdu, &data),
@@ -44,7 +71,7 @@ impl Session {
             TargetPdu::DataIn(_) if received.discarded => {
                 self.receive_late_data(cid, &received.pdu)
             }
-            TargetPdu::DataIn(pdu) => self.receive_data_in(cid, pdu, received.data_len),
+            TargetPdu::DataIn(pdu) => self.receive_data_in(cid, pdu),
             TargetPdu::R2t(pdu) => self.receive_r2t(cid, pdu),
             TargetPdu::TaskManagementResponse(pdu) => self.receive_task_management(cid, pdu, now),
             TargetPdu::TextResponse(pdu) => self.receive_text(cid, pdu, &data),
@@ -89,6 +116,33 @@ impl Session {
         }
     }
 
+    /// The same for an answer to a task. With an old number it counts all the same while its task
+    /// waits: some targets give the StatSN of the login once more, or never count. A task takes no
+    /// second answer, so nothing is delivered twice; a text exchange takes several, and of those only
+    /// the first.
+    fn take_answer(&mut self, cid: Cid, itt: Itt, found: StatSn) -> Result<bool, SessionError> {
+        if self.take_stat_sn(cid, found)? {
+            return Ok(true);
+        }
+        let waits = |task: &Task| match &task.kind {
+            TaskKind::Text(text) => text.continues.is_none(),
+            TaskKind::Scsi(_)
+            | TaskKind::Management(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => true,
+        };
+        let task = self.tasks.get(itt).filter(|task| task.allegiance == Some(cid));
+        if !task.is_some_and(waits) {
+            return Ok(false);
+        }
+        if let Some(connection) = self.connection_mut(cid)
+            && !std::mem::replace(&mut connection.repeats_stat_sn, true)
+        {
+            self.outputs.push_back(Output::Notice(Notice::RepeatedStatSn { cid }));
+        }
+        Ok(true)
+    }
+
     /// The task a response ends, taken out of the set; `None` when it was aborted before.
     ///
     /// `fits` says whether the response is of the right kind for the task.
@@ -125,6 +179,22 @@ const fn window_of(pdu: &TargetPdu) -> Option<(CmdSn, CmdSn)> {
         // Only the last one of a login counts, and the login passes it on.
         TargetPdu::LoginResponse(_) => return None,
     })
+}
+
+/// The StatSN that a PDU of full feature phase uses up, if it does (RFC 7143 §4.2.2.2).
+fn used_stat_sn(pdu: &TargetPdu) -> Option<StatSn> {
+    match pdu {
+        TargetPdu::NopIn(pdu) => pdu.itt.map(|_| pdu.stat_sn),
+        TargetPdu::ScsiResponse(pdu) => Some(pdu.stat_sn),
+        TargetPdu::TaskManagementResponse(pdu) => Some(pdu.stat_sn),
+        TargetPdu::TextResponse(pdu) => Some(pdu.stat_sn),
+        TargetPdu::DataIn(pdu) => pdu.status.as_ref().map(|status| status.stat_sn),
+        TargetPdu::LogoutResponse(pdu) => Some(pdu.stat_sn),
+        TargetPdu::AsyncMessage(pdu) => Some(pdu.stat_sn),
+        TargetPdu::Reject(pdu) => Some(pdu.stat_sn),
+        // The next one, or one of the login, which counts for itself.
+        TargetPdu::R2t(_) | TargetPdu::LoginResponse(_) => None,
+    }
 }
 
 /// The PDU's name in RFC 7143 §11.

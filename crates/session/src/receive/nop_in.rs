@@ -21,7 +21,7 @@ impl Session {
             return self.receive_pong(cid, itt, nop, now);
         }
         let Some(connection) = self.connection_mut(cid) else { return Ok(()) };
-        connection.check_next_stat_sn(nop.stat_sn)?;
+        connection.show_stat_sn(nop.stat_sn, now)?;
         if let Some(ttt) = nop.ttt {
             connection.urgent.push_back(Urgent::PingReply { ttt, lun: nop.lun });
         }
@@ -39,7 +39,7 @@ impl Session {
             // An answer that asks for an answer (RFC 7143 §11.19.1).
             return Err(ProtocolError::Task { pdu: "NOP-In", itt }.into());
         }
-        if !self.take_stat_sn(cid, nop.stat_sn)? {
+        if !self.take_answer(cid, itt, nop.stat_sn)? {
             return Ok(());
         }
         let is_ping = |kind: &TaskKind| matches!(kind, TaskKind::Ping(_));

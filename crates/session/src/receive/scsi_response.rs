@@ -16,7 +16,7 @@ impl Session {
         response: &ScsiResponse,
         data: &Bytes,
     ) -> Result<(), SessionError> {
-        if !self.take_stat_sn(cid, response.stat_sn)? {
+        if !self.take_answer(cid, response.itt, response.stat_sn)? {
             return Ok(());
         }
         let completed = response.response == ServiceResponse::COMPLETED_AT_TARGET;

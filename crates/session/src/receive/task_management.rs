@@ -17,7 +17,7 @@ impl Session {
         response: &TaskManagementResponse,
         now: Instant,
     ) -> Result<(), SessionError> {
-        if !self.take_stat_sn(cid, response.stat_sn)? {
+        if !self.take_answer(cid, response.itt, response.stat_sn)? {
             return Ok(());
         }
         let is_management = |kind: &TaskKind| matches!(kind, TaskKind::Management(_));

@@ -16,7 +16,7 @@ impl Session {
         response: &TextResponse,
         data: &Bytes,
     ) -> Result<(), SessionError> {
-        if !self.take_stat_sn(cid, response.stat_sn)? {
+        if !self.take_answer(cid, response.itt, response.stat_sn)? {
             return Ok(());
         }
         let itt = response.itt;

@@ -20,7 +20,9 @@ impl Session {
         let task =
             self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
         let nop = self.connections.iter().filter_map(|connection| self.nop_timer(connection));
-        login.chain(task).chain(nop).min_by_key(|(deadline, _)| *deadline)
+        let gap = self.connections.iter().filter_map(|connection| connection.early.deadline());
+        let gap = gap.map(|deadline| (deadline, Timer::StatSn));
+        login.chain(task).chain(nop).chain(gap).min_by_key(|(deadline, _)| *deadline)
     }
 
     /// Time has passed. Calling too early or too often does no harm.
@@ -31,6 +33,7 @@ impl Session {
         for cid in self.connections.iter().map(|connection| connection.cid).collect::<Vec<_>>() {
             self.check_login(cid, now);
             self.check_life(cid, now);
+            self.check_order(cid, now);
         }
         self.follow_up(now);
     }
@@ -98,6 +101,13 @@ impl Session {
             Some((_, Timer::NopInterval)) => self.ask_for_life(cid, now),
             Some((_, timer)) => self.fail_connection(cid, SessionError::TimedOut(timer), now),
             None => {}
+        }
+    }
+
+    fn check_order(&mut self, cid: Cid, now: Instant) {
+        let Some(connection) = self.connection(cid) else { return };
+        if let Some(error) = connection.early.loss(connection.exp_stat_sn, now) {
+            self.fail_connection(cid, error.into(), now);
         }
     }
 

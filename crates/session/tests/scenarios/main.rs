@@ -31,6 +31,7 @@ mod round_trips;
 mod segmentation;
 mod sequence_numbers;
 mod sharing;
+mod stat_sn;
 mod task_management;
 mod trace;
 mod traffic;

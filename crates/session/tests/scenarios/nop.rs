@@ -133,6 +133,7 @@ fn nop_04_ping_shows_the_next_stat_sn() {
     expect!(trace, NopOut { exp_stat_sn: next });
     trace.assert_usable();
     send!(trace, nop_in { stat_sn: next + 2 });
+    trace.advance(5 * SECOND);
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Connection {
     pub(crate) inbox: BytesMut,
     pub(crate) outbox: BytesMut,
     pub(crate) queue: VecDeque<Outgoing>,
+    /// PDUs that a fault puts behind so many more.
+    pub(crate) behind: Vec<(u32, Pdu)>,
     pub(crate) text: Option<TextExchange>,
     pub(crate) sent: Tally,
     pub(crate) received: Tally,
@@ -75,6 +77,7 @@ impl Connection {
             inbox: BytesMut::new(),
             outbox: BytesMut::new(),
             queue: VecDeque::new(),
+            behind: Vec::new(),
             text: None,
             sent: Tally::default(),
             received: Tally::default(),
@@ -89,6 +92,7 @@ impl Connection {
     pub(crate) fn cut(&mut self) {
         self.phase = Phase::Closed;
         self.queue.clear();
+        self.behind.clear();
         self.inbox.clear();
     }
 }

@@ -62,6 +62,15 @@ impl Target {
             }
         }
         self.put(id, &pdu);
+        self.put_those_behind(id);
+    }
+
+    /// Puts what a fault held back, when enough has gone before it.
+    fn put_those_behind(&mut self, id: ConnId) {
+        let behind = &mut self.connections[id.0].behind;
+        behind.iter_mut().for_each(|(more, _)| *more = more.saturating_sub(1));
+        let due: Vec<_> = behind.extract_if(.., |(more, _)| *more == 0).collect();
+        due.iter().for_each(|(_, pdu)| self.put(id, pdu));
     }
 
     fn end_task(&mut self, id: ConnId, itt: u32) {
@@ -111,6 +120,7 @@ impl Target {
                 self.put(id, &other);
                 return true;
             }
+            Effect::Behind(more) => self.connections[id.0].behind.push((more, pdu.clone())),
             Effect::SkipStatSn(count) => {
                 pdu.set_u32(24, pdu.stat_sn().wrapping_add(count));
                 let connection = &mut self.connections[id.0];
@@ -190,6 +200,7 @@ pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
         | Effect::CorruptHeaderDigest
         | Effect::CorruptDataDigest
         | Effect::Before(_)
+        | Effect::Behind(_)
         | Effect::SkipStatSn(_) => {}
     }
 }
