@@ -20,6 +20,10 @@ pub enum SubmitError {
     /// The session has no connection of this CID, or none that it can do without.
     #[error("no such connection, or the only one")]
     NoConnection,
+    /// The target gave the session no handle (TSIH), so no connection can join it
+    /// (RFC 7143 §11.13.3).
+    #[error("the target gave the session no TSIH, so no connection can join it")]
+    NoTsih,
     /// A data length does not fit the 32-bit Expected Data Transfer Length.
     #[error("a transfer of more than 4 GiB does not fit one command")]
     TooLong,

@@ -75,7 +75,7 @@ impl Session {
     /// The transport connection stands: the login begins.
     pub fn handle_connected(&mut self, cid: Cid, now: Instant) {
         let Some(at) = self.position(cid) else { return };
-        let leading = self.tsih == Tsih::NEW_SESSION;
+        let leading = self.state == SessionState::Free;
         let identity = LoginIdentity {
             cid,
             tsih: self.tsih,
@@ -164,7 +164,9 @@ impl Session {
         self.connection(cid)?.agreed.as_ref()
     }
 
-    /// The handle the target gave the session; zero before the end of the first login.
+    /// The handle the target gave the session; zero before the end of the first login. Some targets
+    /// give none: then no connection can join the session, and the standard's reinstatement of it
+    /// (RFC 7143 §6.3.5) cannot be relied on.
     pub const fn tsih(&self) -> Tsih {
         self.tsih
     }

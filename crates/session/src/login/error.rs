@@ -199,9 +199,6 @@ pub enum LoginViolation {
     /// Text in the middle of a request that has not come to its end.
     #[error("an answer to a text that was not complete")]
     Interruption,
-    /// The end of the login without a session handle (RFC 7143 §11.13.3).
-    #[error("no TSIH was assigned")]
-    NoTsih,
     /// A redirection without a TargetAddress that can be understood (RFC 7143 §11.13.5).
     #[error("a redirection without a usable TargetAddress")]
     Redirection,

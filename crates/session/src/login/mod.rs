@@ -250,7 +250,6 @@ impl Login {
     fn check_header(&mut self, sent: Sent, response: &LoginResponse) -> Result<(), LoginError> {
         let expected = Expected {
             itt: self.identity.itt,
-            isid: self.isid,
             stage: self.stage,
             transit: sent.transit,
             stat_sn: self.exp_stat_sn,
@@ -322,11 +321,9 @@ impl Login {
     }
 
     /// The last response assigns the handle of a new session, or repeats that of an old one. In
-    /// the responses before it the field means nothing (RFC 7143 §11.13.3).
+    /// the responses before it the field means nothing (RFC 7143 §11.13.3). A new session may go
+    /// without a handle: then no connection can join it.
     fn check_tsih(&self, tsih: Tsih) -> Result<(), LoginViolation> {
-        if tsih == Tsih::NEW_SESSION {
-            return Err(LoginViolation::NoTsih);
-        }
         if self.identity.tsih != Tsih::NEW_SESSION && self.identity.tsih != tsih {
             return Err(LoginViolation::Mismatch("TSIH"));
         }

@@ -1,7 +1,7 @@
 //! What a Login Response says besides its text (RFC 7143 §11.13).
 
 use iscsi_pdu::keys::{Key, decode_pairs};
-use iscsi_pdu::{Isid, Itt, LoginResponse, Stage, StatSn, TargetAddress};
+use iscsi_pdu::{Itt, LoginResponse, Stage, StatSn, TargetAddress};
 
 use super::Redirect;
 use super::error::LoginViolation;
@@ -13,7 +13,6 @@ pub(super) const VERSION: u8 = 0;
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) itt: Itt,
-    pub(super) isid: Isid,
     pub(super) stage: Stage,
     /// Whether the request proposed the next stage.
     pub(super) transit: bool,
@@ -22,13 +21,11 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// Checks a response of status class 0. Fields of others are not to be relied on.
+    /// Checks a response of status class 0. Fields of others are not to be relied on. The ISID, which
+    /// some targets do not echo, tells nothing that the connection does not: it has one login.
     pub(super) fn check(&self, response: &LoginResponse) -> Result<(), LoginViolation> {
         if response.itt != self.itt {
             return Err(LoginViolation::Mismatch("Initiator Task Tag"));
-        }
-        if response.isid != self.isid {
-            return Err(LoginViolation::Mismatch("ISID"));
         }
         if response.version_active != VERSION {
             return Err(LoginViolation::Version(response.version_active));

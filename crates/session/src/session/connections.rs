@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use iscsi_pdu::{Cid, Itt};
+use iscsi_pdu::{Cid, Itt, Tsih};
 
 use super::Session;
 use crate::connection::{Connection, Urgent};
@@ -17,12 +17,15 @@ impl Session {
     /// [`Output::ConnectionLost`].
     ///
     /// # Errors
-    /// When the session is not logged in, the CID is taken, or MaxConnections is reached. A
-    /// connection that failed counts until the target has cleaned it up.
+    /// When the session is not logged in or has no TSIH, the CID is taken, or MaxConnections is
+    /// reached. A connection that failed counts until the target has cleaned it up.
     pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
         let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));
         if self.state != SessionState::LoggedIn {
             return Err(SubmitError::Closed);
+        }
+        if self.tsih == Tsih::NEW_SESSION {
+            return Err(SubmitError::NoTsih);
         }
         if self.connection(cid).is_some() || self.connections.len() >= limit {
             return Err(SubmitError::Full);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::{Digest, IscsiName};
+use iscsi_pdu::{Cid, Digest, IscsiName, Tsih};
 use iscsi_session::{
     AuthenticationError, Chap, ChapAlgorithm, Config, LoginError, Notice, Secret, Session,
-    SessionError, SessionKind, TargetCredentials, Timer,
+    SessionError, SessionKind, SubmitError, TargetCredentials, Timer,
 };
 use iscsi_testkit::config::{
     Chap as TargetChap, DigestPolicy, Encoding, Redirect, Reflection, TargetConfig,
@@ -333,6 +333,30 @@ fn qrk_07_no_second_try_without_a_list() {
     pair.drive();
     assert!(login_error(&pair).is_authentication());
     assert_eq!(pair.connects, 1);
+}
+
+/// LOG-03, LOG-12: a target that neither echoes the ISID nor gives a TSIH has a session all the same;
+/// only, no connection can join it.
+#[test]
+fn log_12_session_without_a_tsih() {
+    let mut target = target_config(64);
+    target.keys.max_connections = 4;
+    target.login.tsih = Some(0);
+    let isid = Effect::SetWord { at: 8, value: 0 };
+    target.faults.push(Fault::sending(Opcode::LoginResponse, 0, isid));
+    let mut config = config();
+    config.offer.max_connections = 4;
+    let mut pair = Pair::logged_in(config, target);
+    assert_eq!(pair.session.tsih(), Tsih::NEW_SESSION);
+    assert_eq!(pair.session.negotiated().unwrap().max_connections, 4);
+    assert_eq!(pair.session.add_connection(Cid(1), pair.now), Err(SubmitError::NoTsih));
+    let data = pattern(4096, 1);
+    pair.execute(write(0, data.clone())).unwrap();
+    assert_eq!(pair.execute(read(0, 8)).unwrap().data, data);
+    pair.session.logout(pair.now);
+    pair.drive();
+    assert_eq!(pair.ended, Some(Ok(())));
+    pair.assert_no_violations();
 }
 
 /// ISI-01, and the appendix of faults: a random ISID says so in its two highest bits.
