@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction};
+use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction, Tsih};
 use iscsi_session::{
     Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Notice, Stats,
     decode_send_targets,
@@ -205,12 +205,12 @@ impl Session {
 
     /// What was agreed with the target at login.
     pub fn negotiated(&self) -> Negotiated {
-        self.shared.terms.get().map(|(negotiated, _)| negotiated.clone()).unwrap_or_default()
+        self.shared.terms.get().map(|terms| terms.negotiated.clone()).unwrap_or_default()
     }
 
     /// The portal of the session: not that of the URL if the login was redirected.
     pub fn portal(&self) -> Option<&TargetAddress> {
-        self.shared.terms.get().map(|(_, portal)| portal)
+        self.shared.terms.get().map(|terms| &terms.portal)
     }
 
     /// The target's name; `None` in discovery.
@@ -318,6 +318,12 @@ impl Session {
     pub(crate) fn hear_of_loss(&self, loss: f64) {
         // A session that has ended need not know.
         drop(self.driver.send(Message::Loss(loss)));
+    }
+
+    /// Whether the target can be relied on to drop this session when its login comes again
+    /// (RFC 7143 §6.3.5): not where it gave the session no TSIH.
+    pub(crate) fn is_reinstated_by_login(&self) -> bool {
+        self.shared.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
     }
 
     /// The target has finished with what the session left behind.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{IscsiName, Isid, TargetAddress};
+use iscsi_pdu::{IscsiName, Isid, TargetAddress, Tsih};
 use iscsi_session::{Negotiated, Notice, Stats};
 use tokio::sync::{broadcast, watch};
 
@@ -29,6 +29,15 @@ pub(crate) enum Life {
     Ended(Result<(), Error>),
 }
 
+/// What the first login has brought about.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) negotiated: Negotiated,
+    pub(crate) portal: TargetAddress,
+    /// Zero where the target gives its sessions no handle.
+    pub(crate) tsih: Tsih,
+}
+
 /// The common ground of all handles of a session and its driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -43,8 +52,7 @@ pub(crate) struct Shared {
     pub(crate) max_transfer: usize,
     pub(crate) life: watch::Sender<Life>,
     pub(crate) notices: broadcast::Sender<Notice>,
-    /// What the first login agreed on, and with which portal.
-    pub(crate) terms: OnceLock<(Negotiated, TargetAddress)>,
+    pub(crate) terms: OnceLock<Terms>,
     pub(crate) unsettled: Unsettled,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,

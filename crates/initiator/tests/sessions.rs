@@ -169,6 +169,47 @@ async fn other_data_waits_until_a_lost_session_is_settled() {
     rig.assert_clean();
 }
 
+/// LOG-12, LOG-14: a target that gives its sessions no TSIH does not say that it drops a lost one when
+/// that is opened anew, so other data for the same blocks waits on; and the disk says so.
+#[tokio::test]
+async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
+    let rig = Rig::start(512, BLOCKS, |config| {
+        config.login.tsih = Some(0);
+        config.keys.default_time2wait = 0;
+        config.keys.max_connections = 2;
+    })
+    .await;
+    let mut options = fixed(2);
+    options.connections = 2;
+    let disk = open(&rig, options, "").await.unwrap();
+    let told = |note: &String| note.contains("no TSIH");
+    assert!(disk.spread().notes.iter().any(told));
+    assert!(disk.sessions()[0].connections().note.as_ref().is_some_and(told));
+    rig.server.with(|target| target.hold());
+    let first = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, pattern(PART, 1)).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    let carried = disk.sessions().iter().position(|session| session.stats().data_out_bytes > 0);
+    rig.server.with(|target| {
+        target.drop_connection(ConnId(carried.unwrap()));
+        target.release();
+    });
+    soon(first).await.unwrap().unwrap();
+    until(|| disk.spread().reopened == 1).await;
+    let same = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(512, pattern(512, 3)).await }
+    });
+    for part in 1..50 {
+        soon(disk.write_at((part * PART) as u64, pattern(PART, 2))).await.unwrap();
+    }
+    assert!(!same.is_finished());
+    assert!(rig.disk.holds(0, &pattern(PART, 1)));
+    rig.assert_clean();
+}
+
 #[tokio::test]
 async fn when_all_are_lost_requests_wait_for_the_first_to_come_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;

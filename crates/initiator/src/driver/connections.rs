@@ -1,11 +1,11 @@
 //! The connections of the session: the one it begins with, those that join it, and their ends.
 
 use iscsi_pdu::{Cid, TargetAddress};
-use iscsi_session::{SessionError, TransportError};
+use iscsi_session::{SessionError, SubmitError, TransportError};
 
 use super::Driver;
 use super::link::Link;
-use crate::shared::Life;
+use crate::shared::{Life, Terms};
 use crate::transport::{self, ConnectError, Connected};
 
 /// The connection that a session begins with.
@@ -85,7 +85,8 @@ impl Driver {
         if let Some(negotiated) = self.session.negotiated().cloned() {
             self.add_connections(negotiated.max_connections);
             // The leading connection logs in once.
-            drop(self.shared.terms.set((negotiated, self.peer.portal().clone())));
+            let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
+            drop(self.shared.terms.set(Terms { negotiated, portal, tsih }));
         }
         self.note_window();
         self.shared.life.send_replace(Life::LoggedIn);
@@ -94,9 +95,11 @@ impl Driver {
     /// Asks for all connections that the target agrees to, at once.
     fn add_connections(&mut self, agreed: u16) {
         for cid in (1..self.connections.min(agreed)).map(Cid) {
-            // A session that is already asked to log out needs none.
-            if let Err(error) = self.session.add_connection(cid, self.now()) {
-                tracing::debug!(%cid, %error, "a connection is not added");
+            match self.session.add_connection(cid, self.now()) {
+                Ok(()) => {}
+                Err(error @ SubmitError::NoTsih) => self.remark(&error.to_string()),
+                // A session that is already asked to log out needs none.
+                Err(error) => tracing::debug!(%cid, %error, "a connection is not added"),
             }
         }
         if agreed < self.connections {

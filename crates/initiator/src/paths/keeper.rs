@@ -7,7 +7,7 @@ use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{FlowReading, Flows, Step};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout_at};
 
 use super::opener::{Awaited, Opener, may_pass};
 use super::path::Path;
@@ -65,9 +65,26 @@ pub(crate) struct Keep {
     pub(crate) coming: JoinSet<Coming>,
 }
 
+/// How long what a lost session left behind counts where no login ends it: no segment of the old
+/// connection is on its way any more by then.
+const REMNANT: Duration = Duration::from_secs(60);
+
 /// A path that was lost. The login that opens it anew makes the target drop what was left of it; and
 /// when that fails for a minute, no segment of the old connection is on its way any more.
 struct Lost(Path);
+
+impl Lost {
+    /// The path is open anew, or will not be. Where sessions have no TSIH, the login says nothing of
+    /// what was left since the loss.
+    fn leave(self, loss: Instant) {
+        if !self.0.unit.session().is_reinstated_by_login() {
+            tokio::spawn(async move {
+                sleep_until(loss + REMNANT).await;
+                drop(self);
+            });
+        }
+    }
+}
 
 impl Drop for Lost {
     fn drop(&mut self) {
@@ -107,6 +124,13 @@ impl Report {
             Some(error) => format!("portal {portal} was passed over: {error}"),
             None => format!("portal {portal} was passed over: another one answered sooner"),
         });
+    }
+
+    /// The target gives its sessions no handle.
+    pub(crate) fn no_tsih(&self) {
+        let note = "the target gives its sessions no TSIH: what a lost one was writing may go on when \
+                    it is opened anew, so other data for those blocks waits a minute";
+        self.note(note.to_owned());
     }
 
     fn note(&self, note: String) {
@@ -261,10 +285,10 @@ impl Keeper {
             self.report.note(format!("a session was lost: {error}"));
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.reopening += 1;
-            let lost = Lost(path);
+            let (lost, loss) = (Lost(path), Instant::now());
             self.coming.spawn(async move {
                 let path = opener.reopen(&lost.0, wanted).await;
-                drop(lost);
+                lost.leave(loss);
                 Coming::Again(path)
             });
         }

@@ -100,6 +100,9 @@ async fn spread_out(
     sessions: Sessions,
 ) -> Result<Disk, Error> {
     let (count, reason) = first_number(&session, sessions);
+    if !session.is_reinstated_by_login() {
+        opener.report.no_tsih();
+    }
     let (tell, wanted) = watch::channel(None);
     let mut coming = JoinSet::new();
     for _ in 1..count {
