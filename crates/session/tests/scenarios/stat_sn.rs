@@ -301,14 +301,14 @@ fn seq_16_reads_and_writes_survive_disorder() {
             }
         }
         let mut pair = Pair::logged_in(config(), target);
-        let data = |at: u32| pattern(16 * 512, u64::from(at) + 1);
-        let writes: Vec<_> = (0..32).map(|at| pair.submit(write(at * 16, data(at)))).collect();
-        let blanks: Vec<_> = (32..64).map(|at| pair.submit(read(at * 16, 16))).collect();
+        let data = |at: u32| pattern(4 * 512, u64::from(at) + 1);
+        let writes: Vec<_> = (0..32).map(|at| pair.submit(write(at * 4, data(at)))).collect();
+        let blanks: Vec<_> = (32..64).map(|at| pair.submit(read(at * 4, 4))).collect();
         pair.drive();
         let mut ended = [writes, blanks].concat().into_iter();
         assert!(ended.all(|itt| pair.completed[&itt].is_ok()));
         for at in 0..32 {
-            assert_eq!(pair.execute(read(at * 16, 16)).unwrap().data, data(at));
+            assert_eq!(pair.execute(read(at * 4, 4)).unwrap().data, data(at));
         }
         pair.assert_no_violations();
     }
