@@ -1,5 +1,6 @@
 //! The session: one machine, many small rooms.
 
+mod abort;
 mod cleanup;
 mod connections;
 mod end;

@@ -39,9 +39,11 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     /// What goes out before anything else and uses no CmdSN up.
     pub(crate) urgent: VecDeque<Urgent>,
+    /// Task management requests that were too many at once, until one of the others is answered.
+    pub(crate) deferred: VecDeque<Itt>,
     /// Writes whose first burst is not complete, in the order of their commands.
     pub(crate) unsolicited: VecDeque<Itt>,
-    /// One entry for each R2T, in the order in which they came.
+    /// One entry for each R2T that is served, in the order in which they came.
     pub(crate) solicited: VecDeque<Itt>,
     /// Whether new commands have their turn after the Data-Out that was just queued.
     pub(crate) commands_first: bool,
@@ -88,6 +90,7 @@ impl Connection {
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             urgent: VecDeque::new(),
+            deferred: VecDeque::new(),
             unsolicited: VecDeque::new(),
             solicited: VecDeque::new(),
             commands_first: true,
@@ -165,6 +168,7 @@ impl Connection {
         self.unsolicited.retain(|queued| *queued != itt);
         self.solicited.retain(|queued| *queued != itt);
         self.urgent.retain(|queued| *queued != Urgent::Task(itt));
+        self.deferred.retain(|queued| *queued != itt);
         self.ping = self.ping.filter(|ping| *ping != itt);
         self.outbox.withdraw_data_of(itt)
     }

@@ -9,7 +9,8 @@ use crate::task::write::Accepted;
 impl Session {
     pub(super) fn receive_r2t(&mut self, cid: Cid, r2t: &R2t) -> Result<(), SessionError> {
         let itt = r2t.itt;
-        if self.tasks.was_aborted(itt) {
+        // The status may have come before the R2T, or after an abort neither counts.
+        if self.tasks.has_ended(itt) {
             return Ok(());
         }
         let error = ProtocolError::Task { pdu: "Ready To Transfer", itt };
@@ -27,8 +28,10 @@ impl Session {
             return Err(error.into());
         };
         if write.solicit(r2t, expected, agreed)? == Accepted::Queued {
+            if !write.is_held() {
+                connection.solicited.push_back(itt);
+            }
             task.count_sn();
-            connection.solicited.push_back(itt);
             self.stats.r2ts += 1;
         }
         Ok(())

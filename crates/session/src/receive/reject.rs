@@ -10,8 +10,7 @@ use crate::Session;
 use crate::config::SessionKind;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
-use crate::task::{Logout, TaskKind};
-use crate::timer::Timer;
+use crate::task::{Logout, Management, TaskKind};
 
 impl Session {
     pub(super) fn receive_reject(
@@ -28,7 +27,7 @@ impl Session {
         let why = TaskError::Rejected { reason, header: data.clone() };
         let itt = rejected_header(data).and_then(task_of);
         match itt.filter(|itt| self.tasks.get(*itt).is_some()) {
-            Some(itt) => self.request_rejected(itt, why, now)?,
+            Some(itt) => self.request_rejected(cid, itt, why, now)?,
             // Rejected data is sent again only if the target asks; the task's status follows.
             None => self.outputs.push_back(Output::Notice(Notice::Rejected { reason })),
         }
@@ -40,6 +39,7 @@ impl Session {
 
     fn request_rejected(
         &mut self,
+        cid: Cid,
         itt: Itt,
         why: TaskError,
         now: Instant,
@@ -47,13 +47,12 @@ impl Session {
         match self.tasks.get(itt).map(|task| &task.kind) {
             // The ABORT TASK fills the gap that the refused command may have left in CmdSN.
             Some(TaskKind::Scsi(_)) => self.abort_for(itt, why, now),
-            Some(TaskKind::Management(management)) if management.internal => {
-                return Err(SessionError::TimedOut(Timer::TaskManagement));
+            Some(TaskKind::Management(management)) => {
+                let management = management.clone();
+                return self.management_rejected(cid, itt, &management, why, now);
             }
             Some(TaskKind::Text(_)) => self.text_rejected(itt, why, now),
-            Some(TaskKind::Ping(_) | TaskKind::Management(_)) => {
-                self.end_task(itt, why);
-            }
+            Some(TaskKind::Ping(_)) => self.end_task(itt, why),
             Some(TaskKind::Logout(Logout::Session)) => self.logged_out(),
             Some(TaskKind::Logout(Logout::Connection(cid))) => {
                 let cid = *cid;
@@ -63,6 +62,22 @@ impl Session {
             None => {}
         }
         Ok(())
+    }
+
+    fn management_rejected(
+        &mut self,
+        cid: Cid,
+        itt: Itt,
+        management: &Management,
+        why: TaskError,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        if is_too_many(&why) && self.defer_management(cid, itt) {
+            return Ok(());
+        }
+        self.end_task(itt, why);
+        self.send_deferred(cid, now);
+        self.function_failed(management, now)
     }
 
     /// The exchange fails alone, but its request may have left a gap in CmdSN. In a discovery
@@ -77,6 +92,11 @@ impl Session {
             self.fill_gap(itt, Lun::ZERO, gap, now);
         }
     }
+}
+
+/// Whether the request may be sent again once the target has fewer immediate ones at hand.
+const fn is_too_many(why: &TaskError) -> bool {
+    matches!(why, TaskError::Rejected { reason: RejectReason::IMMEDIATE_COMMAND_REJECT, .. })
 }
 
 /// The task whose first PDU was rejected; `None` for data and for what names no task.

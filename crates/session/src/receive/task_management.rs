@@ -8,7 +8,6 @@ use crate::Session;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
 use crate::task::{Management, Task, TaskKind};
-use crate::timer::Timer;
 
 impl Session {
     pub(super) fn receive_task_management(
@@ -25,13 +24,14 @@ impl Session {
         let Some(task) = self.take_task(cid, response.itt, pdu, is_management)? else {
             return Ok(());
         };
+        self.send_deferred(cid, now);
         let issued_at = task.cmd_sn.unwrap_or_default();
         let TaskKind::Management(management) = task.kind else { return Ok(()) };
         let code = response.response;
         if ends_tasks(management.function, code) {
             self.conclude_managed(&management, issued_at);
-        } else if let Some(itt) = management.referenced.filter(|_| management.internal) {
-            self.abort_refused(itt, now)?;
+        } else {
+            self.function_failed(&management, now)?;
         }
         if !management.internal {
             self.outputs.push_back(Output::Managed { itt: response.itt, result: Ok(code) });
@@ -64,22 +64,6 @@ impl Session {
         for (itt, why) in self.tasks.iter().filter_map(concerned).collect::<Vec<_>>() {
             self.end_given_up(itt, why);
         }
-    }
-
-    /// The target did not abort the task, so it may still end by itself. A caller that gave it up
-    /// gets its status, within the usual time limit; one that waited too long, or got damaged data,
-    /// must not wait for ever.
-    fn abort_refused(&mut self, itt: Itt, now: Instant) -> Result<(), SessionError> {
-        let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else {
-            return Ok(());
-        };
-        if task.aborting == Some(TaskError::Aborted) {
-            task.aborting = None;
-            let deadline = self.config.timeouts.command.map(|timeout| now + timeout);
-            self.tasks.set_deadline(itt, deadline);
-            return Ok(());
-        }
-        Err(SessionError::TimedOut(Timer::Command))
     }
 }
 

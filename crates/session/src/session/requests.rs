@@ -9,13 +9,14 @@ use iscsi_pdu::{CmdSn, IscsiName, Itt, TaskFunction};
 
 use super::Session;
 use crate::config::SessionKind;
-use crate::error::{SubmitError, TaskError};
+use crate::error::{SessionError, SubmitError, TaskError};
 use crate::state::SessionState;
 use crate::task::command::Command;
 use crate::task::payload::Payload;
 use crate::task::scsi::ScsiTask;
 use crate::task::text::TextTask;
 use crate::task::{Management, Ping, Task, TaskKind};
+use crate::timer::Timer;
 
 impl Session {
     /// Hands in a SCSI command; also before the login is over. It ends in one
@@ -218,8 +219,10 @@ impl Session {
     fn manage_internally(&mut self, management: Management, now: Instant) {
         let mut request = Task::new(TaskKind::Management(management));
         request.deadline = Some(now + self.config.timeouts.task_management);
-        if let Some(request) = self.tasks.insert_beyond_limit(request) {
-            self.push_urgent(request);
+        match self.tasks.insert_beyond_limit(request) {
+            Some(request) => self.push_urgent(request),
+            // A target that answers so little lets nothing end any more.
+            None => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
         }
     }
 

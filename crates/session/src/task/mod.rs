@@ -41,7 +41,7 @@ pub(crate) enum TaskKind {
 }
 
 /// A task management function (RFC 7143 §11.5).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Management {
     pub(crate) function: TaskFunction,
     pub(crate) lun: Lun,
@@ -50,6 +50,13 @@ pub(crate) struct Management {
     pub(crate) internal: bool,
     /// The CmdSN of a refused request, which the target may not have counted.
     pub(crate) gap: Option<CmdSn>,
+}
+
+impl Management {
+    /// The task that it aborts, if it is an ABORT TASK.
+    pub(crate) fn aborts(&self) -> Option<Itt> {
+        self.referenced.filter(|_| self.function == TaskFunction::AbortTask)
+    }
 }
 
 /// What a logout request closes (RFC 7143 §11.14).

@@ -9,8 +9,11 @@ use super::{Task, TaskKind};
 
 /// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a
 /// finished task does not come back for a long time and never names another task.
-const SLOT_BITS: u32 = 12;
+const SLOT_BITS: u32 = 14;
+/// Several times [`MAX_TASKS`]: each task of the caller may need an ABORT TASK, all at once.
 const MAX_SLOTS: usize = 1 << SLOT_BITS;
+/// The most tasks that a caller may have outstanding.
+const MAX_TASKS: usize = 4096;
 /// The bits of a tag that name its slot.
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 /// Invariant: with this generation the tag would be the reserved 0xffffffff for the last slot.
@@ -49,7 +52,7 @@ struct Slot {
 impl TaskSet {
     /// Room for `limit` tasks, at most 4096.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit: limit.clamp(1, MAX_SLOTS), ..Self::default() }
+        Self { limit: limit.clamp(1, MAX_TASKS), ..Self::default() }
     }
 
     /// Adds a task, if there is room, and gives it a tag that no live task has.
@@ -106,6 +109,15 @@ impl TaskSet {
     /// Whether the tag belonged to a task that was aborted, and to none since.
     pub(crate) fn was_aborted(&self, itt: Itt) -> bool {
         self.slots.get(slot_of(itt) as usize).is_some_and(|slot| slot.aborted == Some(itt))
+    }
+
+    /// Whether the tag belonged to a task that has ended, as far back as the generations tell: not the
+    /// tag of a live task, nor one that was never given.
+    pub(crate) fn has_ended(&self, itt: Itt) -> bool {
+        let generation = generation_of(itt);
+        let Some(slot) = self.slots.get(slot_of(itt) as usize) else { return false };
+        let age = (slot.generation + GENERATIONS - generation) % GENERATIONS;
+        generation < GENERATIONS && (1..=GENERATIONS / 2).contains(&age)
     }
 
     pub(crate) fn get(&self, itt: Itt) -> Option<&Task> {
@@ -204,12 +216,16 @@ impl TaskSet {
 
 impl Slot {
     const fn names(&self, itt: Itt) -> bool {
-        self.generation == itt.get() >> SLOT_BITS
+        self.generation == generation_of(itt)
     }
 }
 
 const fn slot_of(itt: Itt) -> u32 {
     itt.get() & SLOT_MASK
+}
+
+const fn generation_of(itt: Itt) -> u32 {
+    itt.get() >> SLOT_BITS
 }
 
 #[cfg(test)]
@@ -236,17 +252,45 @@ mod tests {
 
     #[test]
     fn seq_21_generations_wrap_without_the_reserved_tag() {
-        let mut set = TaskSet::new(MAX_SLOTS);
-        let tags: Vec<Itt> = (0..MAX_SLOTS).map(|_| set.insert(ping()).unwrap()).collect();
+        let mut set = TaskSet::new(MAX_TASKS);
+        let tags: Vec<Itt> =
+            (0..MAX_SLOTS).map(|_| set.insert_beyond_limit(ping()).unwrap()).collect();
         assert!(set.insert_beyond_limit(ping()).is_none());
         for slot in &mut set.slots {
             slot.generation = GENERATIONS - 1;
         }
         let last = Itt::new((GENERATIONS - 1) << SLOT_BITS | SLOT_MASK).unwrap();
         assert!(set.remove(last).is_some());
-        let next = set.insert(ping()).unwrap();
+        let next = set.insert_beyond_limit(ping()).unwrap();
         assert_eq!(next.get(), SLOT_MASK);
         assert_ne!(Some(&next), tags.first());
+    }
+
+    /// SEQ-19: a tag has ended once its task is gone, whatever came to its slot since; not before, and
+    /// not if it was never given, also where the generations go round.
+    #[test]
+    fn seq_19_ended_tags_are_told_from_those_never_given() {
+        for generation in [0, 7, GENERATIONS - 2, GENERATIONS - 1] {
+            let mut set = TaskSet::new(4);
+            assert!(!set.has_ended(Itt::new(0).unwrap()), "no slot, no task");
+            let first = set.insert(ping()).unwrap();
+            set.remove(first);
+            set.slots[0].generation = generation;
+            let [mut ended, mut never] = [None, None];
+            for _ in 0..3 {
+                let itt = set.insert(ping()).unwrap();
+                assert!(!set.has_ended(itt));
+                set.remove(itt);
+                ended = Some(itt);
+                let next = (generation_of(itt) + 1) % GENERATIONS;
+                never = Itt::new(next << SLOT_BITS);
+                assert!(set.has_ended(itt) && !set.has_ended(never.unwrap()));
+            }
+            set.insert(ping()).unwrap();
+            assert!(set.has_ended(ended.unwrap()) && !set.has_ended(never.unwrap()));
+            assert!(!set.has_ended(Itt::new(1).unwrap()), "a slot that was never used");
+            assert!(!set.has_ended(Itt::new(NO_TASK).unwrap()));
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct WriteTransfer {
     solicited: VecDeque<Burst>,
     /// What has been handed to the outbox.
     sent: Ranges,
+    /// Whether an ABORT TASK has gone out, so that no R2T is served.
+    held: bool,
 }
 
 /// A sequence of Data-Out PDUs that ends with the F bit.
@@ -50,7 +52,13 @@ pub(crate) struct FirstPart {
 
 impl WriteTransfer {
     pub(crate) fn new(payload: Payload) -> Self {
-        Self { payload, unsolicited: None, solicited: VecDeque::new(), sent: Ranges::default() }
+        Self {
+            payload,
+            unsolicited: None,
+            solicited: VecDeque::new(),
+            sent: Ranges::default(),
+            held: false,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -148,6 +156,22 @@ impl WriteTransfer {
         self.unsolicited = None;
         self.solicited.clear();
         self.sent = Ranges::default();
+        self.held = false;
+    }
+
+    /// Serves no R2T any more, until [`resume`](Self::resume).
+    pub(crate) const fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Whether R2Ts are not served for now.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Goes on after [`hold`](Self::hold); how many R2Ts there are to be served.
+    pub(crate) fn resume(&mut self) -> usize {
+        if std::mem::take(&mut self.held) { self.solicited.len() } else { 0 }
     }
 
     /// How many of the first bytes of the payload have been handed to the outbox, without a hole.

@@ -1,6 +1,7 @@
 //! Data-Out: the rest of first bursts, and what R2Ts ask for (RFC 7143 §4.2.5.2, §11.7).
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::Buf;
 use iscsi_pdu::{DataOut, Itt};
@@ -12,7 +13,7 @@ use crate::task::write::{DataOutPart, WriteTransfer};
 
 impl Session {
     /// The next Data-Out: of first bursts in the order of their commands, else of the oldest R2T.
-    pub(super) fn queue_data_out(&mut self, at: usize) -> bool {
+    pub(super) fn queue_data_out(&mut self, at: usize, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(at) else { return false };
         let Some(agreed) = &connection.agreed else { return false };
         let part = next_of(
@@ -45,6 +46,7 @@ impl Session {
         self.stats.data_out_bytes += part.data.remaining() as u64;
         let digests = connection.digests;
         connection.outbox.push_data_out(itt, pdu.encode(), part.data, digests);
+        self.renew_abort_of(at, itt, now);
         true
     }
 }

@@ -80,7 +80,9 @@ impl Session {
     fn queue_next(&mut self, at: usize, now: Instant) -> bool {
         match self.connections.get(at).map(|connection| connection.state) {
             Some(ConnectionState::InLogin) => self.queue_login(at),
-            Some(ConnectionState::LoggedIn) => self.queue_urgent(at, now) || self.queue_turn(at),
+            Some(ConnectionState::LoggedIn) => {
+                self.queue_urgent(at, now) || self.queue_turn(at, now)
+            }
             Some(
                 ConnectionState::XptWait | ConnectionState::InLogout | ConnectionState::CleanupWait,
             )
@@ -89,14 +91,14 @@ impl Session {
     }
 
     /// Commands and data take turns, so that neither holds up the other.
-    fn queue_turn(&mut self, at: usize) -> bool {
+    fn queue_turn(&mut self, at: usize, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(at) else { return false };
         let commands_first = connection.commands_first;
         connection.commands_first = !commands_first;
         if commands_first && self.queue_command(at) {
             return true;
         }
-        self.queue_data_out(at) || self.queue_command(at)
+        self.queue_data_out(at, now) || self.queue_command(at)
     }
 
     /// Whether new commands may still be put in wire order.

@@ -15,9 +15,11 @@ use crate::task::{Logout, Management, Task, TaskKind};
 
 impl Session {
     pub(super) fn queue_urgent(&mut self, at: usize, now: Instant) -> bool {
-        let Some(urgent) = self.connections.get_mut(at).and_then(|c| c.urgent.pop_front()) else {
-            return false;
-        };
+        let Some(connection) = self.connections.get(at) else { return false };
+        let due = |urgent: &Urgent| !self.waits_for_burst(connection, *urgent);
+        let place = connection.urgent.iter().position(due);
+        let next = |place| self.connections.get_mut(at)?.urgent.remove(place);
+        let Some(urgent) = place.and_then(next) else { return false };
         match urgent {
             Urgent::Task(itt) => self.queue_immediate(at, itt, now),
             Urgent::PingReply { ttt, lun } => self.queue_nop_out(at, None, Some(ttt), lun),
@@ -70,7 +72,11 @@ impl Session {
             ref_cmd_sn: self.ref_cmd_sn(management, cmd_sn),
             exp_data_sn: DataSn::default(),
         };
+        let aborted = management.aborts();
         self.push(at, request.encode().into(), Payload::default().slice(0, 0));
+        if let Some(aborted) = aborted {
+            self.hold_data_of(aborted);
+        }
     }
 
     /// RefCmdSN: the CmdSN of the task to abort, or that of the request itself if the task was

@@ -10,6 +10,7 @@
     reason = "a test may panic, and not every topic needs every part of the rig"
 )]
 
+mod abort;
 mod added_login;
 mod async_message;
 mod conformance;

@@ -146,18 +146,6 @@ fn rej_03_refused_requests_end_alone() {
     trace.assert_usable();
 }
 
-/// REJ-02, TMF-15: the session's own ABORT TASK is refused: there is no way left to end the task.
-#[test]
-fn rej_03_refused_abort_ends_the_session() {
-    let mut trace = Trace::logged_in();
-    let itt = trace.submit(read(0, 1));
-    expect!(trace, ScsiCommand);
-    trace.session.abort(itt, trace.now);
-    let abort = expect!(trace, TaskManagementRequest);
-    trace.send(reject(&abort).response(5));
-    assert!(matches!(trace.result(itt), Err(TaskError::Session { sent: true, .. })));
-}
-
 /// REJ-05: a Reject has no place in the login; it fails.
 #[test]
 fn rej_05_reject_during_login_fails_it() {
