@@ -11,7 +11,7 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdus::{r2t, reject};
 use iscsi_testkit::{expect, send};
 
-use crate::pair::{Pair, config, pattern, read, target_config, write};
+use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
 const CID: Cid = Cid(0);
@@ -270,21 +270,20 @@ fn tmf_06_aborts_of_many_commands_go_out_together() {
 /// given up.
 #[test]
 fn tmf_06_every_outstanding_command_can_be_aborted() {
-    const MOST: usize = 4096;
+    const MOST: u32 = 4096;
     let mut config = config();
-    config.max_tasks = MOST;
-    let mut target = target_config(8);
-    target.window = 8192;
-    target.record = false;
-    let mut pair = Pair::logged_in(config, target);
-    pair.target.hold();
-    let tags: Vec<Itt> = (0..MOST).map(|_| pair.submit(read(0, 1))).collect();
-    pair.drive();
-    pair.advance(COMMAND_LIMIT);
-    for itt in tags {
-        assert_eq!(*pair.completed[&itt].as_ref().unwrap_err(), TaskError::TimedOut);
-    }
-    assert!(pair.ended.is_none());
+    config.max_tasks = MOST as usize;
+    config.timeouts.nop_interval = None;
+    let mut trace = Trace::new(config);
+    trace.script.set_window(2 * MOST);
+    trace.login(&[]);
+    let tags: Vec<Itt> = (0..MOST).map(|lba| trace.submit(read(lba, 1))).collect();
+    assert_eq!(everything(&mut trace).len(), tags.len());
+    trace.advance(COMMAND_LIMIT);
+    let sent = everything(&mut trace);
+    let aborts = sent.iter().filter(|pdu| pdu.is(Opcode::TaskManagementRequest));
+    assert!(aborts.map(|abort| abort.referenced_tag()).eq(tags.iter().map(|itt| itt.get())));
+    assert!(trace.ended.is_none());
 }
 
 /// REJ-04, TMF-15: a target that takes one immediate function at a time (RFC 7143 §4.2.2.1) gets them
