@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_pdu::{AsyncEvent, AsyncMessage, Cid};
+use iscsi_pdu::{AsyncEvent, AsyncMessage, Cid, Itt};
 
 use crate::Session;
 use crate::connection::Urgent;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
 use crate::state::SessionState;
-use crate::task::Task;
+use crate::task::{Task, TaskKind};
 
 impl Session {
     pub(super) fn receive_async_message(
@@ -62,7 +62,11 @@ impl Session {
         }
         self.state = SessionState::Closing;
         self.ending = Some(SessionError::LogoutRequested);
-        for itt in std::mem::take(&mut self.waiting) {
+        let text = |(itt, task): (Itt, &Task)| {
+            (!task.is_sent() && matches!(task.kind, TaskKind::Text(_))).then_some(itt)
+        };
+        let text: Vec<_> = self.tasks.iter().filter_map(text).collect();
+        for itt in std::mem::take(&mut self.waiting).into_iter().chain(text) {
             let why = TaskError::Session { cause: SessionError::LogoutRequested, sent: false };
             self.end_task(itt, why);
         }

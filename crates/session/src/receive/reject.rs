@@ -3,11 +3,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{Cid, CmdSn, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
+use iscsi_pdu::{Cid, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
 
 use crate::Session;
-use crate::config::SessionKind;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
 use crate::task::{Logout, Management, TaskKind};
@@ -51,8 +49,8 @@ impl Session {
                 let management = management.clone();
                 return self.management_rejected(cid, itt, &management, why, now);
             }
-            Some(TaskKind::Text(_)) => self.text_rejected(itt, why, now),
-            Some(TaskKind::Ping(_)) => self.end_task(itt, why),
+            // Immediate, so it leaves no gap in CmdSN: the exchange fails alone.
+            Some(TaskKind::Text(_) | TaskKind::Ping(_)) => self.end_task(itt, why),
             Some(TaskKind::Logout(Logout::Session)) => self.logged_out(),
             Some(TaskKind::Logout(Logout::Connection(cid))) => {
                 let cid = *cid;
@@ -78,19 +76,6 @@ impl Session {
         self.end_task(itt, why);
         self.send_deferred(cid, now);
         self.function_failed(management, now)
-    }
-
-    /// The exchange fails alone, but its request may have left a gap in CmdSN. In a discovery
-    /// session nothing can fill it, and nothing has to: what follows is a logout.
-    fn text_rejected(&mut self, itt: Itt, why: TaskError, now: Instant) {
-        let cmd_sn = self.tasks.get(itt).and_then(|task| task.cmd_sn);
-        self.end_task(itt, why);
-        let uncounted = |cmd_sn: &CmdSn| !self.window.exp_cmd_sn().is_after(*cmd_sn);
-        if let Some(gap) = cmd_sn.filter(uncounted)
-            && self.config.kind != SessionKind::Discovery
-        {
-            self.fill_gap(itt, Lun::ZERO, gap, now);
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use iscsi_pdu::{Cid, TextResponse};
 
 use crate::Session;
+use crate::connection::Urgent;
 use crate::error::{ProtocolError, SessionError};
 use crate::output::Output;
 use crate::task::TaskKind;
@@ -27,8 +28,12 @@ impl Session {
         };
         let internal = text.internal;
         match text.answered(response, data)? {
-            // The tag stays; each request of an exchange uses up a CmdSN of its own.
-            TextStep::Continue => self.waiting.push_back(itt),
+            // The tag stays, and the connection (RFC 7143 §4.2.5.1).
+            TextStep::Continue => {
+                if let Some(connection) = self.connection_mut(cid) {
+                    connection.urgent.push_back(Urgent::Task(itt));
+                }
+            }
             TextStep::Done(answer) => {
                 self.tasks.remove(itt);
                 self.stats.tasks_ended += 1;

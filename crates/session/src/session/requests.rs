@@ -75,7 +75,7 @@ impl Session {
         let mut text = TextBuilder::new();
         text.pair("SendTargets", which);
         let kind = TaskKind::Text(TextTask::new(text.finish(), false));
-        self.enlist(kind, self.config.timeouts.command, false, now)
+        self.enlist(kind, self.config.timeouts.command, true, now)
     }
 
     /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is
@@ -235,7 +235,7 @@ impl Session {
         }
         let task = Task::new(TaskKind::Text(TextTask::new(Bytes::new(), true)));
         if let Some(itt) = self.tasks.insert_beyond_limit(task) {
-            self.waiting.push_back(itt);
+            self.push_urgent(itt);
         }
     }
 }

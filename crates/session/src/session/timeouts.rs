@@ -52,10 +52,7 @@ impl Session {
         match &task.kind {
             TaskKind::Scsi(_) => self.abort_for(itt, TaskError::TimedOut, now),
             TaskKind::Ping(_) => self.end_task(itt, TaskError::TimedOut),
-            TaskKind::Text(_) if !task.is_sent() => {
-                self.waiting.retain(|queued| *queued != itt);
-                self.end_task(itt, TaskError::TimedOut);
-            }
+            TaskKind::Text(_) if !task.is_sent() => self.end_task(itt, TaskError::TimedOut),
             TaskKind::Text(_) => self.fail(SessionError::TimedOut(Timer::Command)),
             TaskKind::Management(_) => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
             TaskKind::Logout(Logout::Session) => self.logged_out(),

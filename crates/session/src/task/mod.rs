@@ -100,8 +100,10 @@ impl Task {
     pub(crate) const fn uses_cmd_sn(&self) -> bool {
         match &self.kind {
             TaskKind::Scsi(scsi) => !scsi.immediate,
-            TaskKind::Text(_) => true,
-            TaskKind::Management(_) | TaskKind::Ping(_) | TaskKind::Logout(_) => false,
+            TaskKind::Text(_)
+            | TaskKind::Management(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => false,
         }
     }
 

@@ -1,49 +1,32 @@
-//! Commands that use a CmdSN up, as the command window allows (RFC 7143 §4.2.2.1, §11.3, §11.10).
+//! Commands that use a CmdSN up, as the command window allows (RFC 7143 §4.2.2.1, §11.3).
 
-use bytes::Bytes;
-use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{Cid, CmdSn, Itt, ScsiCommand, StatSn, TextRequest};
+use iscsi_pdu::{CmdSn, Itt, ScsiCommand, StatSn};
 
 use super::in_first_burst;
 use crate::Session;
 use crate::connection::Connection;
-use crate::connection::outbox::whole;
 use crate::params::Negotiated;
+use crate::task::Task;
 use crate::task::payload::{Payload, PayloadSlice};
 use crate::task::scsi::ScsiTask;
-use crate::task::{Task, TaskKind};
 
 impl Session {
     /// Puts the oldest waiting command in wire order: only here does it get its CmdSN.
     pub(super) fn queue_command(&mut self, at: usize) -> bool {
         let Some(connection) = self.connections.get(at) else { return false };
         let cid = connection.cid;
-        let Some(place) = self.waiting.iter().position(|itt| self.may_carry(cid, *itt)) else {
-            return false;
-        };
-        let Some(itt) = self.waiting.get(place).copied() else { return false };
-        let Some(task) = self.tasks.get(itt) else { return self.waiting.remove(place).is_some() };
+        let Some(itt) = self.waiting.front().copied() else { return false };
+        let Some(task) = self.tasks.get(itt) else { return self.waiting.pop_front().is_some() };
         if !self.takes_commands() || !self.has_number_for(task) || !self.has_turn(connection, task)
         {
             return false;
         }
-        self.waiting.remove(place);
+        self.waiting.pop_front();
         let known = task.cmd_sn.filter(|_| task.starts_over());
-        let is_text = matches!(task.kind, TaskKind::Text(_));
         let cmd_sn = known.unwrap_or_else(|| self.window.take());
         self.tasks.assign(itt, cid, cmd_sn);
-        if is_text {
-            self.queue_text_request(at, itt, cmd_sn);
-        } else {
-            self.queue_scsi_command(at, itt, cmd_sn);
-        }
+        self.queue_scsi_command(at, itt, cmd_sn);
         true
-    }
-
-    /// A text exchange goes on over the connection that it began on (RFC 7143 §4.2.5.1).
-    fn may_carry(&self, cid: Cid, itt: Itt) -> bool {
-        let allegiance = self.tasks.get(itt).and_then(|task| task.allegiance);
-        allegiance.is_none_or(|allegiance| allegiance == cid)
     }
 
     /// Whether the command window lets the command out. One that starts over has been let out.
@@ -53,10 +36,8 @@ impl Session {
 
     fn has_turn(&self, connection: &Connection, task: &Task) -> bool {
         let begins_write = task.as_scsi().is_some_and(|scsi| scsi.write.is_some());
-        let bound = task.is_sent();
-        let free = connection.takes_commands()
-            && self.tasks.load_of(connection.cid).bytes < connection.share;
-        (bound || free)
+        connection.takes_commands()
+            && self.tasks.load_of(connection.cid).bytes < connection.share
             && !(begins_write && in_first_burst(connection))
             && !self.is_at_write_limit(connection, task)
     }
@@ -84,25 +65,6 @@ impl Session {
         self.tasks.owe(itt, owed);
         self.stats.data_out_bytes += bytes::Buf::remaining(&data) as u64;
         self.push(at, command.encode(), data);
-    }
-
-    pub(super) fn queue_text_request(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
-        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
-        let Some(TaskKind::Text(text)) = self.tasks.get_mut(itt).map(|task| &mut task.kind) else {
-            return;
-        };
-        let request = TextRequest {
-            immediate: false,
-            is_final: true,
-            is_continued: false,
-            lun: text.continues.map_or(Lun::ZERO, |(_, lun)| lun),
-            itt,
-            ttt: text.continues.map(|(ttt, _)| ttt),
-            cmd_sn,
-            exp_stat_sn,
-        };
-        let data: Bytes = text.request.clone();
-        self.push(at, request.encode().into(), whole(data));
     }
 }
 

@@ -72,8 +72,7 @@ impl Session {
     /// The load of the commands that the command window lets out now.
     fn load_of_waiting(&self) -> u64 {
         let tasks = self.waiting.iter().filter_map(|itt| self.tasks.get(*itt));
-        let free = tasks.filter(|task| !task.is_sent());
-        free.take(self.window() as usize).map(|task| task.load()).sum()
+        tasks.take(self.window() as usize).map(|task| task.load()).sum()
     }
 }
 

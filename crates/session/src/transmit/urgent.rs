@@ -1,13 +1,14 @@
 //! What goes out at once and uses no CmdSN up: answers to pings, pings of our own, task
-//! management, logout, immediate commands (RFC 7143 §4.2.2.1).
+//! management, text, logout, immediate commands (RFC 7143 §4.2.2.1).
 
 use std::time::Instant;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Itt, LogoutReason, LogoutRequest, NopOut, TaskFunction};
-use iscsi_pdu::{DataSn, TaskManagementRequest, Ttt};
+use iscsi_pdu::{DataSn, TaskManagementRequest, TextRequest, Ttt};
 
 use crate::Session;
+use crate::connection::outbox::whole;
 use crate::connection::{Connection, Urgent};
 use crate::state::ConnectionState;
 use crate::task::payload::Payload;
@@ -16,7 +17,10 @@ use crate::task::{Logout, Management, Task, TaskKind};
 impl Session {
     pub(super) fn queue_urgent(&mut self, at: usize, now: Instant) -> bool {
         let Some(connection) = self.connections.get(at) else { return false };
-        let due = |urgent: &Urgent| !self.waits_for_burst(connection, *urgent);
+        let waits = |urgent| {
+            self.waits_for_burst(connection, urgent) || self.waits_for_text(connection, urgent)
+        };
+        let due = |urgent: &Urgent| !waits(*urgent);
         let place = connection.urgent.iter().position(due);
         let next = |place| self.connections.get_mut(at)?.urgent.remove(place);
         let Some(urgent) = place.and_then(next) else { return false };
@@ -26,6 +30,17 @@ impl Session {
             Urgent::Acknowledgement { lun } => self.queue_nop_out(at, None, None, lun),
         }
         true
+    }
+
+    /// Whether a text exchange has to wait for another one to end: there is one at a time on a
+    /// connection (RFC 7143 §11.10).
+    fn waits_for_text(&self, connection: &Connection, urgent: Urgent) -> bool {
+        let Urgent::Task(itt) = urgent else { return false };
+        let is_text = |task: &Task| matches!(task.kind, TaskKind::Text(_));
+        self.tasks.get(itt).is_some_and(is_text)
+            && self.tasks.iter().any(|(other, task)| {
+                other != itt && is_text(task) && task.allegiance == Some(connection.cid)
+            })
     }
 
     fn queue_immediate(&mut self, at: usize, itt: Itt, now: Instant) {
@@ -53,6 +68,27 @@ impl Session {
         let cmd_sn = self.window.current();
         let nop = NopOut { immediate: true, lun, itt, ttt, cmd_sn, exp_stat_sn };
         self.push(at, nop.encode().into(), Payload::default().slice(0, 0));
+    }
+
+    /// Immediate in all its requests: nothing that is numbered waits for its turn behind the exchange
+    /// (RFC 7143 §11.10).
+    fn queue_text_request(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+        let Some(TaskKind::Text(text)) = self.tasks.get_mut(itt).map(|task| &mut task.kind) else {
+            return;
+        };
+        let request = TextRequest {
+            immediate: true,
+            is_final: true,
+            is_continued: false,
+            lun: text.continues.map_or(Lun::ZERO, |(_, lun)| lun),
+            itt,
+            ttt: text.continues.map(|(ttt, _)| ttt),
+            cmd_sn,
+            exp_stat_sn,
+        };
+        let data = whole(text.request.clone());
+        self.push(at, request.encode().into(), data);
     }
 
     fn queue_management(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {

@@ -391,6 +391,32 @@ fn other_requests_of_a_lost_connection() {
     pair.assert_no_violations();
 }
 
+/// TMF-11: what was given up on a lost connection and never arrived leaves a gap in CmdSN. Where the
+/// target will not fill it, nothing behind it would ever have its turn.
+#[test]
+fn refused_filling_of_a_gap_ends_the_session() {
+    let refusal = [
+        Effect::SetByte { at: 2, value: 5 },
+        // ExpCmdSN, as it was before.
+        Effect::AddWord { at: 28, value: u32::MAX },
+    ];
+    for effects in [&refusal[..0], &refusal[..]] {
+        let mut target = target();
+        for effect in effects {
+            let opcode = Opcode::TaskManagementResponse;
+            target.faults.push(Fault::sending(opcode, 0, effect.clone()));
+        }
+        let mut pair = two_connections(target);
+        let tags = submit_into_the_void(&mut pair, SECOND, vec![read(0, 1)]);
+        pair.session.abort(tags[0], pair.now);
+        pair.lose(SECOND);
+        pair.drive();
+        assert!(failure(&pair, tags[0]) == TaskError::Aborted);
+        let silence = SessionError::TimedOut(Timer::TaskManagement);
+        assert_eq!(pair.ended, (!effects.is_empty()).then_some(Err(silence)));
+    }
+}
+
 /// The time limit of a request that went over a lost connection does not end the session while the
 /// clean-up is under way.
 #[test]

@@ -206,6 +206,65 @@ fn dsc_04_own_addresses_beside_commands() {
     pair.assert_no_violations();
 }
 
+/// TXT-21, SEQ-07: every request of an exchange is immediate, in either kind of session: it needs no
+/// command window, and no CmdSN waits behind it.
+#[test]
+fn txt_21_all_requests_of_an_exchange_are_immediate() {
+    for config in [config(), discovery()] {
+        let mut trace = Trace::new(config);
+        trace.script.set_window(0);
+        trace.login(&[]);
+        let next = trace.script.numbers().exp_cmd_sn;
+        trace.session.send_targets(trace.now).unwrap();
+        for ttt in 0..3 {
+            let itt = expect!(trace, TextRequest { immediate: true, cmd_sn: next }).itt();
+            send!(trace, text_response { itt: itt, ttt: ttt, last: false });
+        }
+        expect!(trace, TextRequest { immediate: true, cmd_sn: next, ttt: 2 });
+        trace.silence();
+    }
+}
+
+/// TXT-20: one exchange at a time on a connection; the next one begins when it has ended, however.
+#[test]
+fn txt_20_one_exchange_at_a_time() {
+    for ends in [true, false] {
+        let mut trace = Trace::logged_in();
+        let first = trace.session.send_targets(trace.now).unwrap();
+        let second = trace.session.send_targets(trace.now).unwrap();
+        let request = expect!(trace, TextRequest { itt: first.get() });
+        trace.silence();
+        // Nothing else waits for it.
+        trace.assert_usable();
+        send!(trace, text_response { itt: first.get(), ttt: 5, last: false });
+        expect!(trace, TextRequest { itt: first.get(), ttt: 5 });
+        trace.silence();
+        if ends {
+            send!(trace, text_response { itt: first.get() });
+        } else {
+            trace.send(iscsi_testkit::pdus::reject(&request).response(4));
+        }
+        expect!(trace, TextRequest { itt: second.get() });
+        send!(trace, text_response { itt: second.get() });
+        assert_eq!(discovered(&trace.outputs, second).unwrap(), []);
+    }
+}
+
+/// ASY-03: an exchange that has not begun when the target asks for a logout does not begin any more.
+#[test]
+fn asy_03_no_exchange_begins_after_a_logout_request() {
+    let mut trace = Trace::logged_in();
+    trace.session.send_targets(trace.now).unwrap();
+    let waits = trace.session.send_targets(trace.now).unwrap();
+    expect!(trace, TextRequest);
+    send!(trace, async_message { event: 1 });
+    expect!(trace, LogoutRequest);
+    trace.silence();
+    let cause = SessionError::LogoutRequested;
+    let expected = TaskError::Session { cause, sent: false };
+    assert_eq!(discovered(&trace.outputs, waits), Err(expected));
+}
+
 /// DSC-06, UNH 18.4, peers' fault 15: keys that do not belong in a list change nothing.
 #[test]
 fn dsc_06_foreign_keys_have_no_effect() {
@@ -253,8 +312,8 @@ fn silent_target_ends_the_exchange() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// UNH 18.2, TXT-22, SEQ-02: an exchange goes on under its tag, with the target's tag and LUN, and
-/// each request has a CmdSN of its own.
+/// UNH 18.2, TXT-22, SEQ-03: an exchange goes on under its tag, with the target's tag and LUN, and
+/// none of its requests uses a CmdSN up.
 #[test]
 fn exchange_goes_on_with_the_tag_and_lun_of_the_target() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -267,7 +326,7 @@ fn exchange_goes_on_with_the_tag_and_lun_of_the_target() {
         send!(trace, text_response { itt: itt, ttt: ttt, lun: lun, last: last, data: text });
         if !last {
             let next = expect!(trace, TextRequest { itt: itt, ttt: ttt, lun: lun });
-            assert_eq!(next.cmd_sn(), first.cmd_sn() + u32::from(round));
+            assert_eq!(next.cmd_sn(), first.cmd_sn());
             assert!(next.data.is_empty());
         }
     }
