@@ -88,7 +88,8 @@ pub enum Notice {
         /// Whether the target says that it moved for good.
         permanent: bool,
     },
-    /// The target refused the list of CHAP algorithms; the login is tried again with MD5 alone.
+    /// The target refused the list of CHAP algorithms, or closed the connection over it; the login is
+    /// tried again with MD5 alone.
     SingleChapAlgorithm,
     /// An asynchronous message (RFC 7143 §11.9).
     AsyncMessage {

@@ -104,6 +104,10 @@ impl Session {
         match self.connection(cid).map(|connection| connection.state) {
             // A target may close first once it has seen the logout request.
             Some(ConnectionState::InLogout) if self.is_logging_out() => self.logged_out(),
+            Some(ConnectionState::InLogin) if self.may_have_closed_over_list(cid) => {
+                tracing::debug!(%cid, %why, "gone at the list of CHAP algorithms");
+                self.try_single_algorithm(cid);
+            }
             _ => self.fail_connection(cid, why.into(), now),
         }
         self.follow_up(now);

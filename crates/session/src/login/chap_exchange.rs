@@ -118,13 +118,14 @@ impl ChapExchange {
     /// Whether the target may have failed over the algorithms: it takes the list for one number, or
     /// picks one whose responses it cannot hold. A wrong password is told from that by its status.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
-        let offers_more = self.offered.len() > 1 && self.offered.contains(&ChapAlgorithm::Md5);
         let detail = if let LoginError::Status(LoginStatus { class: 2, detail }) = error {
             Some(*detail)
         } else {
             None
         };
-        let refused = *error == AuthenticationError::AlgorithmRefused.into();
+        // An answer without any choice is a refusal too.
+        let refused = *error == AuthenticationError::AlgorithmRefused.into()
+            || *error == AuthenticationError::Missing(Key::ChapA.name()).into();
         let stumbled = match &self.step {
             Step::Algorithms => refused || matches!(detail, Some(0 | 1)),
             Step::Response { theirs, .. } => {
@@ -132,7 +133,17 @@ impl ChapExchange {
             }
             Step::Method | Step::Complete => false,
         };
-        offers_more && stumbled
+        self.offers_more_than_md5() && stumbled
+    }
+
+    /// Whether a target that closes the connection now may have failed over the algorithms: while the
+    /// list is the last thing it got. After the response a wrong password would look the same.
+    pub(super) fn may_have_closed_over_list(&self) -> bool {
+        self.offers_more_than_md5() && matches!(self.step, Step::Algorithms)
+    }
+
+    fn offers_more_than_md5(&self) -> bool {
+        self.offered.len() > 1 && self.offered.contains(&ChapAlgorithm::Md5)
     }
 
     /// Writes the keys of this step.

@@ -212,6 +212,12 @@ impl Login {
         self.chap.as_ref().is_some_and(|chap| chap.may_have_stumbled_over_list(error))
     }
 
+    /// The same, for a login whose connection the target has closed without an answer.
+    pub(crate) fn may_retry_after_close(&self) -> bool {
+        let awaits = matches!(self.turn, Turn::Await(_));
+        awaits && self.chap.as_ref().is_some_and(ChapExchange::may_have_closed_over_list)
+    }
+
     fn request(&self, sent: Sent) -> LoginRequest {
         LoginRequest {
             transit: sent.transit,

@@ -6,7 +6,7 @@ use iscsi_pdu::{Cid, LoginResponse};
 use crate::Session;
 use crate::connection::outbox::Digests;
 use crate::error::{ProtocolError, SessionError};
-use crate::login::{LoggedIn, Progress, Redirect};
+use crate::login::{LoggedIn, Login, Progress, Redirect};
 use crate::output::{Notice, Output};
 use crate::state::{ConnectionState, SessionState};
 use crate::window::CommandWindow;
@@ -30,13 +30,26 @@ impl Session {
             }
             Ok(Progress::Redirected(redirect)) => self.redirected(at, redirect),
             Err(error) if login.may_retry_with_single_algorithm(&error) => {
-                self.single_chap_algorithm = true;
-                self.outputs.push_back(Output::Notice(Notice::SingleChapAlgorithm));
-                self.connect_again(at, None);
+                self.try_single_algorithm(cid);
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a target that closes the connection of a login now may not have understood the list of
+    /// CHAP algorithms.
+    pub(crate) fn may_have_closed_over_list(&self, cid: Cid) -> bool {
+        let login = self.connection(cid).and_then(|connection| connection.login.as_ref());
+        login.is_some_and(Login::may_retry_after_close)
+    }
+
+    /// Starts the login over, with MD5 alone; it happens once in a session.
+    pub(crate) fn try_single_algorithm(&mut self, cid: Cid) {
+        let Some(at) = self.position(cid) else { return };
+        self.single_chap_algorithm = true;
+        self.outputs.push_back(Output::Notice(Notice::SingleChapAlgorithm));
+        self.connect_again(at, None);
     }
 
     fn logged_in(&mut self, at: usize, outcome: LoggedIn) {

@@ -359,6 +359,55 @@ fn log_12_session_without_a_tsih() {
     pair.assert_no_violations();
 }
 
+/// QRK-07: a target that closes the connection over the list, or answers it with nothing, gets the
+/// second try too; only the list can be the cause, so it is the only one.
+#[test]
+fn qrk_07_target_that_closes_over_the_list() {
+    for closes in [true, false] {
+        let mut trace = Trace::new(with_chap(false));
+        let mut stumble = |trace: &mut Trace, list: &str| {
+            answer_security(trace, &[("AuthMethod", "CHAP")]);
+            trace.pump();
+            if closes {
+                let request = expect!(trace, LoginRequest);
+                assert_eq!(Pairs::split(&request.data).unwrap().get("CHAP_A"), Some(list));
+                trace.close();
+            } else {
+                answer_security(trace, &[]);
+            }
+        };
+        stumble(&mut trace, "8,7,6,5");
+        assert_eq!((trace.connects.len(), &trace.ended), (2, &None));
+        assert!(matches!(trace.notices.as_slice(), [Notice::SingleChapAlgorithm]));
+        stumble(&mut trace, "5");
+        assert_eq!(trace.connects.len(), 2);
+        assert!(matches!(trace.ended, Some(Err(_))));
+    }
+}
+
+/// QRK-07, LOG-18: a target that closes at another step is not asked again: not before it has seen the
+/// list, nor after the response, which is how some say that the password is wrong.
+#[test]
+fn qrk_07_no_second_try_where_the_list_is_not_the_cause() {
+    let challenge =
+        [("CHAP_A", "7"), ("CHAP_I", "1"), ("CHAP_C", "0x00112233445566778899aabbccddeeff")];
+    for steps in [&[][..], &[&[("AuthMethod", "CHAP")][..], &challenge[..]][..]] {
+        let mut trace = Trace::new(with_chap(false));
+        steps.iter().for_each(|step| answer_security(&mut trace, step));
+        expect!(trace, LoginRequest);
+        trace.close();
+        assert_eq!(trace.connects.len(), 1);
+        assert!(matches!(trace.ended, Some(Err(SessionError::Transport(_)))));
+    }
+}
+
+/// Answers a request of the security stage without leaving it.
+fn answer_security(trace: &mut Trace, pairs: &[(&str, &str)]) {
+    let request = expect!(trace, LoginRequest);
+    let answer = login_response().last(false).stages(0, 0).isid(request.isid()).text(pairs);
+    trace.send(answer.itt(request.itt()));
+}
+
 /// ISI-01, and the appendix of faults: a random ISID says so in its two highest bits.
 #[test]
 fn isi_01_random_isid_on_the_wire() {
