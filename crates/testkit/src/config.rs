@@ -12,7 +12,9 @@ use crate::scsi::{LunForm, Unit};
 
 pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
-pub use shapes::{DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect};
+pub use shapes::{
+    DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect, UnitShape,
+};
 
 /// The whole behaviour of a [`Target`](crate::target::Target).
 #[derive(Clone, Debug)]

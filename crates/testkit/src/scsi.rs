@@ -125,6 +125,9 @@ impl Sink {
 
 /// Starts a command for a unit that exists.
 pub(crate) fn begin(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    if unit.shape.refused.contains(&cdb[0]) {
+        return Err(Sense::INVALID_OPCODE);
+    }
     match cdb[0] {
         operation::TEST_UNIT_READY => Ok(Work::Done),
         operation::REQUEST_SENSE => Ok(answer(Sense::NONE.fixed().to_vec(), u64::from(cdb[4]))),

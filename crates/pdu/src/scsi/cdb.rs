@@ -42,6 +42,9 @@ impl WriteSameFlags {
 /// FUA in byte 1 of READ and WRITE (10, 12 and 16).
 const FORCE_UNIT_ACCESS: u8 = 0x08;
 
+/// The service action in byte 1, where the operation code is shared.
+const SERVICE_ACTION: u8 = 0x1f;
+
 impl Cdb {
     /// The most bytes that fit into the CDB field of a SCSI Command PDU; longer blocks take an
     /// additional header segment (RFC 7143 §11.3.5).
@@ -100,6 +103,14 @@ impl Cdb {
     pub fn ignores_unit_attention(&self) -> bool {
         use operation::{INQUIRY, REPORT_LUNS, REQUEST_SENSE};
         matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)
+    }
+
+    /// Whether what the command reads is parameter data, which say how long they are: a device sends
+    /// as much as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and
+    /// whatever unknown commands read, carry no length.
+    pub fn reads_parameter_data(&self) -> bool {
+        let action = self.as_bytes().get(1).map_or(0, |byte| byte & SERVICE_ACTION);
+        operation::reads_parameter_data(self.operation_code(), action)
     }
 
     /// The command's name in the standard, such as "READ (16)"; "unknown command" for an

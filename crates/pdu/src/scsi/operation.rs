@@ -24,6 +24,17 @@ pub(super) const READ_CAPACITY_16: u8 = 0x10;
 /// Service action of SERVICE ACTION IN (16).
 pub(super) const GET_LBA_STATUS: u8 = 0x12;
 
+/// Service action of SERVICE ACTION IN (16).
+const READ_LONG_16: u8 = 0x11;
+
+const RECEIVE_DIAGNOSTIC_RESULTS: u8 = 0x1c;
+const READ_DEFECT_DATA_10: u8 = 0x37;
+const LOG_SENSE: u8 = 0x4d;
+const PERSISTENT_RESERVE_IN: u8 = 0x5e;
+const THIRD_PARTY_COPY_IN: u8 = 0x84;
+const SECURITY_PROTOCOL_IN: u8 = 0xa2;
+const MAINTENANCE_IN: u8 = 0xa3;
+const READ_DEFECT_DATA_12: u8 = 0xb7;
 const READ_12: u8 = 0xa8;
 const WRITE_12: u8 = 0xaa;
 
@@ -42,6 +53,29 @@ pub(super) const fn cdb_len(code: u8) -> Option<usize> {
     }
 }
 
+/// Whether what the command reads is parameter data: fields that say how long they are, of which the
+/// device sends as much as there is, up to the allocation length (SPC-4 §4.2.5.6).
+pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {
+    match code {
+        REQUEST_SENSE
+        | INQUIRY
+        | MODE_SENSE_6
+        | RECEIVE_DIAGNOSTIC_RESULTS
+        | READ_CAPACITY_10
+        | READ_DEFECT_DATA_10
+        | LOG_SENSE
+        | MODE_SENSE_10
+        | PERSISTENT_RESERVE_IN
+        | THIRD_PARTY_COPY_IN
+        | REPORT_LUNS
+        | SECURITY_PROTOCOL_IN
+        | MAINTENANCE_IN
+        | READ_DEFECT_DATA_12 => true,
+        SERVICE_ACTION_IN_16 => action != READ_LONG_16,
+        _ => false,
+    }
+}
+
 /// Whether byte 1 of the command has a FUA bit at the place READ (10) has it.
 pub(super) const fn has_force_unit_access(code: u8) -> bool {
     matches!(code, READ_10 | READ_12 | READ_16 | WRITE_10 | WRITE_12 | WRITE_16)
@@ -52,10 +86,10 @@ pub(super) fn name(cdb: &[u8]) -> &'static str {
     let Some(&code) = cdb.first() else { return UNKNOWN };
     let action = cdb.get(1).map_or(0, |byte| byte & 0x1f);
     match code {
-        0x5e => reservation_in(action),
+        PERSISTENT_RESERVE_IN => reservation_in(action),
         0x5f => reservation_out(action),
         SERVICE_ACTION_IN_16 => service_action_in_16(action),
-        0xa3 => maintenance_in(action),
+        MAINTENANCE_IN => maintenance_in(action),
         0xa4 => maintenance_out(action),
         _ => plain_name(code),
     }
@@ -88,7 +122,7 @@ const fn group_0(code: u8) -> &'static str {
         0x17 => "RELEASE (6)",
         MODE_SENSE_6 => "MODE SENSE (6)",
         0x1b => "START STOP UNIT",
-        0x1c => "RECEIVE DIAGNOSTIC RESULTS",
+        RECEIVE_DIAGNOSTIC_RESULTS => "RECEIVE DIAGNOSTIC RESULTS",
         0x1d => "SEND DIAGNOSTIC",
         0x1e => "PREVENT ALLOW MEDIUM REMOVAL",
         _ => UNKNOWN,
@@ -104,14 +138,14 @@ const fn groups_1_and_2(code: u8) -> &'static str {
         0x2f => "VERIFY (10)",
         0x34 => "PRE-FETCH (10)",
         SYNCHRONIZE_CACHE_10 => "SYNCHRONIZE CACHE (10)",
-        0x37 => "READ DEFECT DATA (10)",
+        READ_DEFECT_DATA_10 => "READ DEFECT DATA (10)",
         0x3b => "WRITE BUFFER",
         0x3c => "READ BUFFER",
         WRITE_SAME_10 => "WRITE SAME (10)",
         UNMAP => "UNMAP",
         0x48 => "SANITIZE",
         0x4c => "LOG SELECT",
-        0x4d => "LOG SENSE",
+        LOG_SENSE => "LOG SENSE",
         0x55 => "MODE SELECT (10)",
         0x56 => "RESERVE (10)",
         0x57 => "RELEASE (10)",
@@ -123,7 +157,7 @@ const fn groups_1_and_2(code: u8) -> &'static str {
 const fn group_4(code: u8) -> &'static str {
     match code {
         0x83 => "THIRD-PARTY COPY OUT",
-        0x84 => "THIRD-PARTY COPY IN",
+        THIRD_PARTY_COPY_IN => "THIRD-PARTY COPY IN",
         0x85 => "ATA PASS-THROUGH (16)",
         READ_16 => "READ (16)",
         0x89 => "COMPARE AND WRITE",
@@ -145,13 +179,13 @@ const fn group_5(code: u8) -> &'static str {
     match code {
         REPORT_LUNS => "REPORT LUNS",
         0xa1 => "ATA PASS-THROUGH (12)",
-        0xa2 => "SECURITY PROTOCOL IN",
+        SECURITY_PROTOCOL_IN => "SECURITY PROTOCOL IN",
         READ_12 => "READ (12)",
         WRITE_12 => "WRITE (12)",
         0xae => "WRITE AND VERIFY (12)",
         0xaf => "VERIFY (12)",
         0xb5 => "SECURITY PROTOCOL OUT",
-        0xb7 => "READ DEFECT DATA (12)",
+        READ_DEFECT_DATA_12 => "READ DEFECT DATA (12)",
         _ => UNKNOWN,
     }
 }
@@ -159,7 +193,7 @@ const fn group_5(code: u8) -> &'static str {
 const fn service_action_in_16(action: u8) -> &'static str {
     match action {
         READ_CAPACITY_16 => "READ CAPACITY (16)",
-        0x11 => "READ LONG (16)",
+        READ_LONG_16 => "READ LONG (16)",
         GET_LBA_STATUS => "GET LBA STATUS",
         0x13 => "REPORT REFERRALS",
         0x14 => "STREAM CONTROL",

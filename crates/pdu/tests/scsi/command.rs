@@ -49,6 +49,29 @@ fn small_flat_lun_has_a_number_of_its_own_form() {
     assert_ne!(flat, Lun::from(5));
 }
 
+/// SPC-4 §4.2.5.6: parameter data end where they end; blocks of the medium do not.
+#[test]
+fn parameter_data_are_told_from_blocks() {
+    for cdb in [
+        Cdb::inquiry(36),
+        Cdb::inquiry_vpd(0x83, 255),
+        Cdb::request_sense(false, 252),
+        Cdb::mode_sense_6(0x3f, 255),
+        Cdb::mode_sense_10(0x3f, 255),
+        Cdb::read_capacity_10(),
+        Cdb::read_capacity_16(32),
+        Cdb::get_lba_status(0, 24),
+        Cdb::report_luns(0, 16),
+    ] {
+        assert!(cdb.reads_parameter_data(), "{cdb}");
+    }
+    let read_long = Cdb::from_field(&[0x9e, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+    let vendor_specific = Cdb::new(&[0xc1, 0, 0, 0, 0, 0]).unwrap();
+    for cdb in [Cdb::read_10(0, 1), Cdb::read_16(0, 1), read_long, vendor_specific] {
+        assert!(!cdb.reads_parameter_data(), "{cdb}");
+    }
+}
+
 #[test]
 fn statuses() {
     for (status, code, name) in [

@@ -78,6 +78,7 @@ pub struct Completion {
     pub residual: Residual,
     /// The same for the read half of a bidirectional command.
     pub bidirectional_residual: Residual,
-    /// The read buffer, cut to the bytes that the target says it sent; empty for other commands.
+    /// The read buffer, cut to the bytes that the target says it sent, and of parameter data
+    /// ([`Cdb::reads_parameter_data`]) to those that came; empty for other commands.
     pub data: BytesMut,
 }

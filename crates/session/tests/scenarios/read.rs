@@ -8,8 +8,10 @@ use iscsi_session::{Command, ProtocolError, SessionError, TaskError};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::{expect, send};
 
 use crate::pair::{BLOCK, Pair, config, read, target_config};
+use crate::trace::Trace;
 
 fn target_with(fault: Fault) -> TargetConfig {
     let mut target = target_config(256);
@@ -67,6 +69,77 @@ fn rd_12_underflow_is_reported_and_the_buffer_is_cut() {
         matches!(done.residual, Residual::Underflow(left) if left as usize == 4096 - done.data.len())
     );
     assert!((36..=255).contains(&done.data.len()));
+}
+
+/// RD-09, SPC-4 §4.2.5.6: parameter data carry their own length, so a target that sends less than the
+/// allocation length need not count the rest.
+#[test]
+fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
+    for separate_status in [false, true] {
+        let mut target = target_config(256);
+        target.data_in.no_residual = true;
+        target.data_in.separate_status = separate_status;
+        let mut pair = Pair::logged_in(config(), target);
+        for (cdb, len, sent) in [
+            (Cdb::inquiry(255), 255, 36),
+            (Cdb::inquiry_vpd(0, 255), 255, 10),
+            (Cdb::mode_sense_6(0x3f, 255), 255, 24),
+            (Cdb::mode_sense_10(0x3f, 512), 512, 28),
+            (Cdb::report_luns(0, 256), 256, 16),
+            (Cdb::read_capacity_10(), 16, 8),
+            (Cdb::read_capacity_16(64), 64, 32),
+            (Cdb::get_lba_status(0, 64), 64, 24),
+        ] {
+            let name = cdb.operation_name();
+            let command = Command::new(Lun::ZERO, cdb).with_read(BytesMut::zeroed(len));
+            let done = pair.execute(command).unwrap();
+            assert_eq!((done.status, done.data.len()), (Status::GOOD, sent), "{name}");
+            assert_eq!(done.residual, Residual::None);
+        }
+    }
+}
+
+/// The same with a hole: only what came without one from the first byte on counts.
+#[test]
+fn rd_09_parameter_data_end_at_a_hole() {
+    let mut target = target_config(256);
+    target.data_in.no_residual = true;
+    target.data_in.separate_status = true;
+    target.data_in.zero_exp_data_sn = true;
+    target.data_in.pdu = Some(16);
+    let moved = Effect::SetWord { at: 40, value: 48 };
+    target.faults.push(Fault::sending(Opcode::DataIn, 1, moved));
+    target.faults.push(Fault::sending(Opcode::DataIn, 2, Effect::SetWord { at: 40, value: 64 }));
+    let mut pair = Pair::logged_in(config(), target);
+    let command = Command::new(Lun::ZERO, Cdb::inquiry(255)).with_read(BytesMut::zeroed(255));
+    assert_eq!(pair.execute(command).unwrap().data.len(), 16);
+}
+
+/// RD-08: a target that counts more Data-In than came has lost some, whatever they carried.
+#[test]
+fn rd_08_parameter_data_that_were_lost_are_no_success() {
+    let mut target = target_with(Fault::sending(Opcode::DataIn, 2, Effect::Swallow));
+    target.data_in.pdu = Some(16);
+    target.data_in.no_residual = true;
+    let mut pair = Pair::logged_in(config(), target);
+    let command = Command::new(Lun::ZERO, Cdb::inquiry(255)).with_read(BytesMut::zeroed(255));
+    let error = pair.execute(command).unwrap_err();
+    assert!(matches!(error, TaskError::DataMissing { .. }), "{error:?}");
+}
+
+/// RD-08: blocks of the medium carry no length; a short READ is no success without a residual.
+#[test]
+fn rd_08_short_blocks_are_no_success() {
+    let mut trace = Trace::logged_in();
+    for command in [read(0, 2), Command::new(Lun::ZERO, Cdb::new(&[0xc1, 0, 0, 0, 0, 0]).unwrap())]
+    {
+        let itt = trace.submit(command.with_read(BytesMut::zeroed(1024)));
+        expect!(trace, ScsiCommand);
+        send!(trace, data_in { itt: itt.get(), data: vec![1; 512], last: false });
+        send!(trace, scsi_response { itt: itt.get(), exp_data_sn: 1 });
+        let missing = TaskError::DataMissing { expected: 1024, transferred: 512 };
+        assert_eq!(trace.result(itt).unwrap_err(), missing);
+    }
 }
 
 /// RD-10 and the appendix of faults: a response code other than zero is never GOOD.

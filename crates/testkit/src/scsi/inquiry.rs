@@ -6,7 +6,8 @@ use super::{Sense, Unit, Work, answer, be, vital};
 const ABSENT: u8 = 0x7f;
 
 pub(super) fn inquiry(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    let allocation = be(&cdb[3..], 2);
+    let allocation =
+        if unit.shape.one_byte_allocation { u64::from(cdb[4]) } else { be(&cdb[3..], 2) };
     match (cdb[1] & 1, cdb[2]) {
         (0, 0) => Ok(answer(standard(unit), allocation)),
         (0, _) => Err(Sense::INVALID_FIELD),

@@ -1,5 +1,6 @@
 //! A logical unit: a disk and what it says of itself.
 
+use crate::config::UnitShape;
 use crate::disk::RamDisk;
 
 /// A logical unit.
@@ -26,6 +27,8 @@ pub struct Unit {
     pub unit_attention: bool,
     /// Logical blocks in a physical block, as a power of two (READ CAPACITY (16)).
     pub physical_block_exponent: u8,
+    /// What sets it apart from others.
+    pub shape: UnitShape,
 }
 
 impl Unit {
@@ -43,6 +46,7 @@ impl Unit {
             thin: true,
             unit_attention: false,
             physical_block_exponent: 0,
+            shape: UnitShape::default(),
         }
     }
 }

@@ -7,6 +7,9 @@ use crate::convert::{len32, low16};
 const PAGES: [u8; 6] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2];
 
 pub(super) fn page(unit: &Unit, page: u8) -> Result<Vec<u8>, Sense> {
+    if unit.shape.refused_pages.contains(&page) {
+        return Err(Sense::INVALID_FIELD);
+    }
     let body = match page {
         0x00 => PAGES.to_vec(),
         0x80 => unit.serial.as_bytes().to_vec(),
@@ -22,8 +25,11 @@ pub(super) fn page(unit: &Unit, page: u8) -> Result<Vec<u8>, Sense> {
     Ok(data)
 }
 
-/// One binary NAA designator of the logical unit (SPC-4 §7.8.5).
+/// One binary NAA designator of the logical unit (SPC-4 §7.8.5), unless others are wanted.
 fn designators(unit: &Unit) -> Vec<u8> {
+    if let Some(designators) = &unit.shape.designators {
+        return designators.clone();
+    }
     let mut body = vec![0x01, 0x03, 0, 8];
     body.extend(unit.naa.to_be_bytes());
     body
@@ -51,5 +57,6 @@ fn characteristics() -> Vec<u8> {
 
 /// Logical Block Provisioning: LBPU, LBPWS, LBPWS10, LBPRZ and the type "thin".
 fn provisioning(unit: &Unit) -> Vec<u8> {
-    if unit.thin { vec![0, 0xe4, 2, 0] } else { vec![0; 4] }
+    let ways = unit.shape.provisioning.unwrap_or(0xe4);
+    if unit.thin { vec![0, ways, 2, 0] } else { vec![0; 4] }
 }

@@ -119,6 +119,9 @@ impl Target {
     fn start_read(&mut self, mut task: Task, source: Source) {
         task.length = source.length();
         let length = task.edtl.min(clamp32(task.length));
+        if self.config.data_in.no_residual && matches!(source, Source::Bytes(_)) {
+            task.length = task.edtl.into();
+        }
         let (id, itt, residual) = (task.connection, task.itt, task.residual());
         self.admit(task);
         if length == 0 {
@@ -143,9 +146,19 @@ impl Target {
             write.failure = Some(Sense::UNEXPECTED_DATA);
         }
         task.write = Some(write);
+        if self.miscounts(&task) {
+            task.length = 0;
+        }
         let (id, itt) = (task.connection, task.itt);
         self.admit(task);
         self.plan_write(id, itt);
+    }
+
+    /// Whether the unit reports all of a parameter list that it has taken as left over.
+    fn miscounts(&self, task: &Task) -> bool {
+        let unit =
+            self.config.lun_form.decode(task.lun).and_then(|lun| self.config.units.get(&lun));
+        task.cdb[0] == operation::UNMAP && unit.is_some_and(|unit| unit.shape.unmap_residual)
     }
 
     /// Whether a command brings data that the negotiation forbids (RFC 7143 §13.10, §13.11).
