@@ -125,6 +125,24 @@ pub enum Error {
         /// The name of the second one.
         found: String,
     },
+    /// Nothing tells whether a session leads to the unit of the disk, so nothing is written over it.
+    #[error("nothing proves that {portal} leads to the unit of the disk ({expected}): {why}")]
+    UnprovenUnit {
+        /// The portal of the session, `host:port`.
+        portal: String,
+        /// What the unit is known by.
+        expected: String,
+        /// What is missing.
+        why: String,
+    },
+    /// The unit has blocks of another size than when it was opened.
+    #[error("the unit has blocks of {now} bytes now, and had {before}; open it anew")]
+    BlockSizeChanged {
+        /// What it had, bytes.
+        before: u32,
+        /// What it has, bytes.
+        now: u32,
+    },
     /// The unit has another size than when it was opened.
     #[error("the unit has {now} bytes now, and had {before}; open it anew")]
     CapacityChanged {
@@ -203,6 +221,8 @@ impl Error {
             | Self::Targets(_)
             | Self::WriteProtected(_)
             | Self::UnflushedWritesLost
+            | Self::UnprovenUnit { .. }
+            | Self::BlockSizeChanged { .. }
             | Self::CapacityChanged { .. }
             | Self::Unsupported(_) => Fault::Target,
         }

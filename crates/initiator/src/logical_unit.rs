@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
     Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
     Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
@@ -13,12 +14,15 @@ use tokio::time::sleep;
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::probe::probe;
+use crate::probe::{probe, tolerate};
 use crate::profile::Profile;
 use crate::retry::{Patience, Verdict, attention_of, outcome, sense_of};
 use crate::session::Session;
 use crate::transfer::{Expected, Transfer};
 use crate::unit_state::UnitState;
+
+/// What is asked for of a page of vital product data at first, bytes.
+const PAGE_START: u16 = u8::MAX as u16;
 
 /// A logical unit of the session's target: any command may be sent, and the common ones have
 /// methods. Addresses and lengths are in logical blocks.
@@ -118,13 +122,32 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
-    /// A page of vital product data, as it came (INQUIRY); see [`iscsi_pdu::scsi::vpd`].
+    /// A page of vital product data, as it came (INQUIRY); see [`iscsi_pdu::scsi::vpd`]. A page of
+    /// more than 255 bytes takes two questions.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
     pub async fn vital_product_data(&self, page: u8) -> Result<Bytes, Error> {
-        const LEN: u16 = 4096;
-        Ok(self.query(Cdb::inquiry_vpd(page, LEN), LEN.into()).await?.freeze())
+        let start = self.start_of_page(page).await?;
+        self.rest_of_page(page, start).await
+    }
+
+    /// The first bytes of a page of vital product data. Before SPC-3 the allocation length of
+    /// INQUIRY was one byte, and a unit that looks at no more takes 256 for nothing.
+    pub(crate) async fn start_of_page(&self, page: u8) -> Result<Bytes, Error> {
+        Ok(self.query(Cdb::inquiry_vpd(page, PAGE_START), PAGE_START.into()).await?.freeze())
+    }
+
+    /// The whole of a page that begins with `start`, as far as the unit tells it.
+    pub(crate) async fn rest_of_page(&self, page: u8, start: Bytes) -> Result<Bytes, Error> {
+        let len = page_len(&start, page).unwrap_or_default();
+        if len <= PAGE_START.into() {
+            return Ok(start);
+        }
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        let whole = tolerate(self.query(Cdb::inquiry_vpd(page, len), len.into()).await)?;
+        let longer = whole.filter(|whole| whole.len() > start.len());
+        Ok(longer.map_or(start, BytesMut::freeze))
     }
 
     /// Capacity of units of up to 2^32 - 1 blocks (READ CAPACITY (10)).

@@ -1,6 +1,5 @@
 //! The questions a disk is asked first: all at once, so that they cost one round trip.
 
-use bytes::BytesMut;
 use iscsi_pdu::scsi::vpd::{
     BlockDeviceCharacteristics, BlockLimits, DeviceIdentification, LogicalBlockProvisioning,
     SupportedPages, UnitSerialNumber,
@@ -14,14 +13,10 @@ use crate::error::Error;
 use crate::logical_unit::LogicalUnit;
 use crate::profile::Profile;
 
-/// Room for a vital product data page.
-const PAGE_LEN: u16 = 1024;
 /// Room for mode pages: as much as MODE SENSE (6) can say.
 const MODE_LEN: u8 = 252;
 /// All mode pages.
 const ALL_PAGES: u8 = 0x3f;
-
-type Answer = Result<BytesMut, Error>;
 
 /// Asks a unit for its profile.
 pub(crate) async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
@@ -81,11 +76,11 @@ struct Pages {
 
 impl Pages {
     async fn ask(unit: &LogicalUnit) -> Result<Self, Error> {
-        let ask = |page| unit.query(Cdb::inquiry_vpd(page, PAGE_LEN), PAGE_LEN.into());
+        let ask = |page| unit.vital_product_data(page);
         let (list, serial, identification, limits, characteristics, provisioning) = tokio::join!(
             ask(SupportedPages::PAGE),
             ask(UnitSerialNumber::PAGE),
-            ask(DeviceIdentification::PAGE),
+            identification(unit),
             ask(BlockLimits::PAGE),
             ask(BlockDeviceCharacteristics::PAGE),
             ask(LogicalBlockProvisioning::PAGE),
@@ -96,8 +91,7 @@ impl Pages {
         Ok(Self {
             serial: decode(serial, UnitSerialNumber::decode)?
                 .filter(|_| has(UnitSerialNumber::PAGE)),
-            identification: decode(identification, DeviceIdentification::decode)?
-                .filter(|_| has(DeviceIdentification::PAGE)),
+            identification: identification?.filter(|_| has(DeviceIdentification::PAGE)),
             limits: decode(limits, BlockLimits::decode)?.filter(|_| has(BlockLimits::PAGE)),
             characteristics: decode(characteristics, BlockDeviceCharacteristics::decode)?
                 .filter(|_| has(BlockDeviceCharacteristics::PAGE)),
@@ -105,6 +99,21 @@ impl Pages {
                 .filter(|_| has(LogicalBlockProvisioning::PAGE)),
         })
     }
+}
+
+/// The names of the unit (VPD page 83). A long page is asked for again only if its beginning does not
+/// tell the best of them.
+pub(crate) async fn identification(
+    unit: &LogicalUnit,
+) -> Result<Option<DeviceIdentification>, Error> {
+    const PAGE: u8 = DeviceIdentification::PAGE;
+    let Some(start) = tolerate(unit.start_of_page(PAGE).await)? else { return Ok(None) };
+    let page = DeviceIdentification::decode(&start).ok();
+    if page.as_ref().is_some_and(DeviceIdentification::has_registered_name) {
+        return Ok(page);
+    }
+    let whole = unit.rest_of_page(PAGE, start).await?;
+    Ok(DeviceIdentification::decode(&whole).ok())
 }
 
 /// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
@@ -125,15 +134,15 @@ async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
 }
 
 /// The answer to a question that a unit need not know: `None` if it refuses or makes no sense.
-fn decode<T>(
-    answer: Answer,
+fn decode<T, D: AsRef<[u8]>>(
+    answer: Result<D, Error>,
     decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
 ) -> Result<Option<T>, Error> {
-    Ok(tolerate(answer)?.and_then(|data| decode(&data).ok()))
+    Ok(tolerate(answer)?.and_then(|data| decode(data.as_ref()).ok()))
 }
 
 /// Turns a refusal of the unit into `None`; without a session there is no answer at all.
-fn tolerate(answer: Answer) -> Result<Option<BytesMut>, Error> {
+pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(data) => Ok(Some(data)),
         Err(Error::CheckCondition { .. } | Error::Status { .. }) => Ok(None),

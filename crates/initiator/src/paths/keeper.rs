@@ -133,7 +133,7 @@ impl Report {
         self.note(note.to_owned());
     }
 
-    fn note(&self, note: String) {
+    pub(super) fn note(&self, note: String) {
         tracing::warn!("{note}");
         let notes = &mut self.lock().notes;
         notes.retain(|old| *old != note);

@@ -9,10 +9,11 @@ use iscsi_session::{SessionError, Timer};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::identity::Identity;
+use super::identity::{Doubt, Identity};
 use super::keeper::Report;
 use super::path::Path;
 use crate::budget::Budget;
+use crate::capacity::Capacity;
 use crate::error::Error;
 use crate::initiator::Initiator;
 use crate::logical_unit::LogicalUnit;
@@ -49,14 +50,14 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Opener {
     /// One more session, on the portal whose turn it is, or on another one where that does not
-    /// answer.
+    /// answer, or nothing tells whether it leads to the unit.
     pub(crate) async fn open(&self, wanted: Awaited) -> Result<Path, Error> {
         let count = self.portals.len().max(1);
         let first = self.next_portal.fetch_add(1, Ordering::Relaxed);
         for turn in 1..count {
             let portal = (first + turn) % count;
             match self.open_at(portal, wanted.clone()).await {
-                Err(error @ Error::Connect(_)) => {
+                Err(error @ (Error::Connect(_) | Error::UnprovenUnit { .. })) => {
                     if let Some(portal) = self.portals.get(portal) {
                         self.report.pass_over(portal, Some(&error));
                     }
@@ -74,7 +75,7 @@ impl Opener {
         let state = wanted.like.state().shared_with_another_session();
         let unit = session.adopt_unit(wanted.like.lun(), state);
         let found = wanted.identity.ask(&unit).await?;
-        self.check(portal, &wanted, found.as_ref())?;
+        self.check(portal, &wanted, found)?;
         Ok(Path { unit, portal })
     }
 
@@ -103,25 +104,21 @@ impl Opener {
         let isid = Some(old.session().isid());
         let session = self.initiator.start_at(&self.url_at(*portal), isid, &self.budget)?;
         session.logged_in().await?;
-        let profile = session.logical_unit(old.lun()).profile().await?;
-        self.check(*portal, wanted, Identity::of(&profile).as_ref())?;
-        let before = wanted.like.profile().await?.capacity.bytes();
-        let now = profile.capacity.bytes();
-        if now != before {
-            return Err(Error::CapacityChanged { before, now });
-        }
+        let unit = session.logical_unit(old.lun());
+        let profile = unit.profile().await?;
+        self.check(*portal, wanted, wanted.identity.recognize(&unit, &profile))?;
+        check_size(&wanted.like.profile().await?.capacity, &profile.capacity)?;
         let state = old.state().shared_with_another_session();
         Ok(Path { unit: session.adopt_unit(old.lun(), state), portal: *portal })
     }
 
-    fn check(&self, portal: usize, wanted: &Wanted, found: Option<&Identity>) -> Result<(), Error> {
-        if found == Some(&wanted.identity) {
-            return Ok(());
-        }
-        Err(Error::DifferentUnits {
-            portal: self.portal_name(portal),
-            expected: wanted.identity.to_string(),
-            found: found.map_or_else(|| "a unit without a name".to_owned(), Identity::to_string),
+    fn check(&self, portal: usize, wanted: &Wanted, found: Result<(), Doubt>) -> Result<(), Error> {
+        found.map_err(|doubt| {
+            let (portal, expected) = (self.portal_name(portal), wanted.identity.to_string());
+            match doubt {
+                Doubt::Other(found) => Error::DifferentUnits { portal, expected, found },
+                Doubt::Unproven(why) => Error::UnprovenUnit { portal, expected, why },
+            }
         })
     }
 
@@ -138,16 +135,30 @@ impl Opener {
     }
 }
 
+/// Blocks of another size would lie elsewhere, also where they are as many bytes.
+fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
+    if now.block_size != before.block_size {
+        return Err(Error::BlockSizeChanged { before: before.block_size, now: now.block_size });
+    }
+    let (before, now) = (before.bytes(), now.bytes());
+    if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
+}
+
 async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
     let known = wanted.wait_for(Option::is_some).await;
     known.ok().and_then(|wanted| wanted.clone()).ok_or(Error::Closed)
 }
 
 /// Whether an answer comes from the unit that is there now: that it is not the one that was. It
-/// follows a login, so what the lost session left is gone. Whatever else is wrong may pass, and until
-/// then the target may still go on with what it was sent.
+/// follows a login, so what the lost session left is gone. Whatever else is wrong may pass, a unit that
+/// does not say its name as well, and until then the target may still go on with what it was sent.
 const fn is_final(error: &Error) -> bool {
-    matches!(error, Error::DifferentUnits { .. } | Error::CapacityChanged { .. })
+    matches!(
+        error,
+        Error::DifferentUnits { .. }
+            | Error::CapacityChanged { .. }
+            | Error::BlockSizeChanged { .. }
+    )
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses

@@ -110,12 +110,20 @@ async fn spread_out(
         coming.spawn(async move { Coming::New(opener.open(wanted).await) });
     }
     let disk = session.disk().await?;
-    let Some(identity) = Identity::of(disk.profile()) else {
-        let reason = "the unit has no name by which a second session could know it";
-        tracing::warn!("{reason}");
-        opener.report.settle_for_one(reason);
-        return Ok(disk.with_report(Arc::clone(&opener.report)));
+    let identity = match Identity::of(disk.unit(), disk.profile()) {
+        Ok(identity) => identity,
+        Err(reason) => {
+            tracing::warn!("{reason}");
+            opener.report.settle_for_one(reason);
+            return Ok(disk.with_report(Arc::clone(&opener.report)));
+        }
     };
+    if let Identity::Place(..) = identity {
+        opener.report.note(
+            "the unit has no name of its own; its target, portal group and LUN stand for it"
+                .to_owned(),
+        );
+    }
     tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());

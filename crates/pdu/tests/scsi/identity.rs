@@ -6,7 +6,7 @@ use iscsi_pdu::scsi::vpd::{
     DeviceIdentification, LogicalBlockProvisioning, MediumRotationRate, ProvisioningType,
     SupportedPages, UnitSerialNumber,
 };
-use iscsi_pdu::scsi::{DeviceType, FormatError, StandardInquiry};
+use iscsi_pdu::scsi::{DeviceType, FormatError, StandardInquiry, vpd};
 
 fn ascii(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
@@ -260,7 +260,25 @@ fn best_name_of_the_unit() {
     assert_eq!(best(&all[..1]).unwrap(), "vendor.abc");
     assert_eq!(best(&[PORT_NAA, RELATIVE_PORT, PORT_GROUP]), None);
     assert_eq!(best(&["01 03 0000", vendor]).unwrap(), "vendor.abc", "an empty name is none");
+    let vendor_alone = format!("02 01 0009 {}", ascii("LIO-ORG \0"));
+    for nothing in [&vendor_alone, "02 01 0004 4c494f20", "01 03 0008 0000000000000000"] {
+        assert_eq!(best(&[nothing]), None, "{nothing} tells no units apart");
+    }
     assert_eq!(best(&[]), None);
+}
+
+#[test]
+fn a_registered_name_settles_it() {
+    assert!(identification(&[EUI_64, NAA_5]).has_registered_name());
+    assert!(!identification(&[EUI_64, NAA_3, PORT_NAA, UUID]).has_registered_name());
+}
+
+/// SPC-4 §7.8: a page says its length, whatever came of it.
+#[test]
+fn a_page_says_its_own_length() {
+    assert_eq!(vpd::page_len(&hex("00 83 0124 0103"), 0x83), Some(0x128));
+    assert_eq!(vpd::page_len(&hex("00 00 0502 1f00"), 0x83), None, "another page");
+    assert_eq!(vpd::page_len(&hex("00 83 01"), 0x83), None);
 }
 
 #[test]

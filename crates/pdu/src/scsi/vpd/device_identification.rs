@@ -115,7 +115,18 @@ impl DeviceIdentification {
         let best = names.min_by_key(|(rank, name)| (*rank, usize::MAX - name.bytes.len()));
         best.map(|(_, name)| name)
     }
+
+    /// Whether the unit has a registered NAA name, which no other goes before: what the beginning of
+    /// a long page says is enough then.
+    pub fn has_registered_name(&self) -> bool {
+        self.designators.iter().any(|name| name.rank() == Some(REGISTERED))
+    }
 }
+
+/// The rank of a name that no other goes before.
+const REGISTERED: u8 = 0;
+/// The vendor at the beginning of a T10 vendor identification, bytes.
+const VENDOR_LEN: usize = 8;
 
 impl Designator {
     /// The first designator of a list and what lies behind it.
@@ -134,12 +145,12 @@ impl Designator {
     /// How far down the list of preferences a name of the logical unit is; `None` for a name of
     /// something else, and for one that tells units of a group not apart.
     fn rank(&self) -> Option<u8> {
-        if self.association != Association::LogicalUnit || self.bytes.is_empty() {
+        if self.association != Association::LogicalUnit || self.is_empty() {
             return None;
         }
         match self.designator_type {
             DesignatorType::Naa if self.is_locally_assigned_naa() => Some(6),
-            DesignatorType::Naa => Some(0),
+            DesignatorType::Naa => Some(REGISTERED),
             DesignatorType::Eui64 => Some(1),
             DesignatorType::Uuid => Some(2),
             DesignatorType::ScsiNameString => Some(3),
@@ -152,6 +163,14 @@ impl Designator {
             | DesignatorType::ProtocolSpecificPort
             | DesignatorType::Reserved(_) => None,
         }
+    }
+
+    /// Whether there is nothing in it that could tell one unit from another: bytes of nothing but
+    /// padding, or the vendor alone, which is what LIO says of a unit without a serial number.
+    fn is_empty(&self) -> bool {
+        let is_t10 = self.designator_type == DesignatorType::T10VendorId;
+        let own = self.bytes.get(if is_t10 { VENDOR_LEN } else { 0 }..).unwrap_or_default();
+        own.iter().all(|byte| matches!(byte, 0 | b' '))
     }
 
     /// NAA 3h: unique only where one administrator rules.
