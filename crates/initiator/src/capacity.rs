@@ -18,7 +18,8 @@ pub struct Capacity {
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
-    /// The unit knows READ CAPACITY (16), and so the other commands of 16 bytes.
+    /// The unit knows READ CAPACITY (16): the other commands of 16 bytes are sent first, and those
+    /// of 10 bytes once it has refused them.
     pub long_commands: bool,
 }
 
@@ -29,10 +30,9 @@ impl Capacity {
         self.blocks.min(u64::MAX / block_size) * block_size
     }
 
-    /// The most blocks that the length field of READ and WRITE can say.
-    pub(crate) const fn longest_transfer(&self) -> u32 {
-        if self.long_commands { u32::MAX } else { u16::MAX as u32 }
-    }
+    /// The most blocks that the length field of each form of a command can say, in whole blocks of
+    /// 4096 bytes where there are eight to one: a unit may turn out to know the short form only.
+    pub(crate) const LONGEST: u32 = 0xfff8;
 
     pub(crate) const fn bytes_of(&self, blocks: u32) -> usize {
         (blocks as usize).saturating_mul(self.block_size as usize)

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_pdu::scsi::{UnmapList, WriteSameFlags};
+use iscsi_pdu::scsi::{Cdb, UnmapList, WriteSameFlags};
 use iscsi_session::Payload;
 
+use crate::capacity::Capacity;
 use crate::error::Error;
 use crate::extent::Extent;
 use crate::join::try_join_all;
@@ -21,6 +22,17 @@ use crate::transfer::{Expected, Transfer};
 
 /// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
+
+/// How WRITE SAME makes zeros.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Zeroing {
+    /// By deallocating blocks (LBPWS).
+    Unmap,
+    /// The same where only WRITE SAME (10) does it (LBPWS10).
+    Unmap10,
+    /// By writing them.
+    Write,
+}
 
 /// A logical unit as an array of bytes.
 ///
@@ -223,7 +235,8 @@ impl Disk {
         try_join_all(runs).await.map(drop)
     }
 
-    /// Writes zeros, without sending them where the unit knows WRITE SAME.
+    /// Writes zeros, without sending them where the unit knows WRITE SAME. A thin unit whose
+    /// deallocated blocks read as zeros may give the blocks back.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -236,19 +249,56 @@ impl Disk {
         };
         self.write_zero_bytes(offset..blocks.start).await?;
         self.write_zero_bytes(blocks.end..end).await?;
-        match self.write_same_zeroes(&blocks).await {
-            Err(error) if is_refused(&error) => self.write_zero_bytes(blocks).await,
-            result => result,
+        let count = self.lba(blocks.end - blocks.start);
+        for way in self.ways_to_zero() {
+            loop {
+                let most = self.longest_write_same(way).min(count);
+                match self.write_same_zeroes(&blocks, way, most).await {
+                    // The shorter form, which was found out to be the only one, says less.
+                    Err(error) if is_refused(&error) && self.longest_write_same(way) < most => {}
+                    Err(error) if is_refused(&error) => break,
+                    // Status GOOD, but what became of the block of zeros is in doubt.
+                    Err(Error::Length { .. }) => break,
+                    result => return result,
+                }
+            }
         }
+        self.write_zero_bytes(blocks).await
     }
 
-    async fn write_same_zeroes(&self, blocks: &Range<u64>) -> Result<(), Error> {
+    /// The ways to write zeros without sending them, the best first: so that a thin unit gives the
+    /// blocks back, if they read as zeros then, or as data.
+    fn ways_to_zero(&self) -> impl Iterator<Item = Zeroing> {
+        let page = self.profile.provisioning.filter(|_| self.profile.unmapped_reads_zeros());
+        let long = page.is_some_and(|page| page.write_same_16).then_some(Zeroing::Unmap);
+        let short = page.is_some_and(|page| page.write_same_10).then_some(Zeroing::Unmap10);
+        long.or(short).into_iter().chain([Zeroing::Write])
+    }
+
+    /// The most blocks of one WRITE SAME.
+    fn longest_write_same(&self, way: Zeroing) -> u64 {
+        let most = self.profile.limits.maximum_write_same_length.unwrap_or(WRITE_SAME_BLOCKS);
+        let long_form = Cdb::write_same_16(0, 0, WriteSameFlags::default()).operation_code();
+        let is_short = way == Zeroing::Unmap10
+            || !self.profile.capacity.long_commands
+            || self.unit.state().unknown_forms.contains(long_form);
+        if is_short { most.min(Capacity::LONGEST.into()) } else { most }
+    }
+
+    async fn write_same_zeroes(
+        &self,
+        blocks: &Range<u64>,
+        way: Zeroing,
+        most: u64,
+    ) -> Result<(), Error> {
         let extent = Arc::new(self.take(blocks.clone()).await);
         let block = Payload::from(vec![0; self.block_size() as usize]);
-        let most = self.profile.limits.maximum_write_same_length.unwrap_or(WRITE_SAME_BLOCKS);
         let runs = runs(self.lbas(blocks), most).map(|(lba, blocks)| {
-            let flags = WriteSameFlags::default();
-            let transfer = Transfer::write_same(lba, blocks, block.clone(), flags);
+            let flags = WriteSameFlags { unmap: way != Zeroing::Write, ..Default::default() };
+            let mut transfer = Transfer::write_same(lba, blocks, block.clone(), flags);
+            if way == Zeroing::Unmap10 {
+                transfer.shorten();
+            }
             self.modify(transfer.within(&extent))
         });
         try_join_all(runs).await.map(drop)

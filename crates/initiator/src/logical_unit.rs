@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
-    Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
-    Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
+    AdditionalSense, Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10,
+    ReadCapacity16, ReportLuns, Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
 use iscsi_session::{Command, Completion, Payload};
@@ -301,6 +301,10 @@ impl LogicalUnit {
     /// Sends a command until it ends in a way that counts.
     pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
         let mut patience = Patience::default();
+        let unknown_forms = &self.state.unknown_forms;
+        if unknown_forms.contains(transfer.operation_code()) {
+            transfer.shorten();
+        }
         loop {
             let permit = self.session.reserve(transfer.len()).await?;
             let command = transfer.command(self.lun);
@@ -309,6 +313,14 @@ impl LogicalUnit {
             let completion = self.session.perform(command, permit, extent, &self.state).await?;
             let sense = sense_of(&completion);
             match patience.judge(completion.status, sense.as_ref()) {
+                Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
+                    unknown_forms.add(transfer.operation_code());
+                    if !transfer.shorten() {
+                        return outcome(transfer.name(), completion);
+                    }
+                    tracing::debug!(try = transfer.name(), "the unit does not know the longer form");
+                    transfer.restore(completion.data);
+                }
                 Verdict::Final => {
                     let completion = outcome(transfer.name(), completion)?;
                     if transfer.writes() {
@@ -330,6 +342,12 @@ impl LogicalUnit {
     pub(crate) fn state(&self) -> &UnitState {
         &self.state
     }
+}
+
+/// Whether the unit does not know the command.
+fn is_unknown(sense: &Sense) -> bool {
+    let code = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
+    !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
 }
 
 /// Whether the unit does not know the command, or a field of it.

@@ -41,7 +41,14 @@ impl Profile {
     pub(crate) fn longest_transfer(&self, wanted: usize) -> usize {
         let block = self.capacity.block_size as usize;
         let limit = self.limits.maximum_transfer_length.unwrap_or(u32::MAX);
-        let limit = limit.min(self.capacity.longest_transfer()) as usize;
+        let limit = limit.min(Capacity::LONGEST) as usize;
         (wanted / block).clamp(1, limit) * block
+    }
+
+    /// Whether blocks that are deallocated read as zeros, by all that the unit says of it.
+    pub(crate) fn unmapped_reads_zeros(&self) -> bool {
+        self.capacity.provisioning_management
+            && self.capacity.unmapped_reads_zeros
+            && self.provisioning.is_some_and(|page| page.unmapped_reads_zeros)
     }
 }

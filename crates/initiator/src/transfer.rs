@@ -21,12 +21,15 @@ pub(crate) struct Transfer {
     /// The buffer for them; made when the command's turn comes if there is none yet.
     buffer: Option<BytesMut>,
     extent: Option<Arc<Extent>>,
+    /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
+    /// parameter list it tells nothing that the status does not.
+    moves_blocks: bool,
 }
 
 impl Transfer {
     /// A question whose answer has up to `len` bytes.
     pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
-        Self { cdb, write: None, read_len: len, buffer: None, extent: None }
+        Self { write: None, read_len: len, buffer: None, extent: None, moves_blocks: true, cdb }
     }
 
     /// READ of so many blocks.
@@ -53,7 +56,8 @@ impl Transfer {
 
     /// UNMAP.
     pub(crate) fn unmap(list: &UnmapList) -> Self {
-        Self::changing(Cdb::unmap(list.parameter_list_length()), list.encode().into())
+        let cdb = Cdb::unmap(list.parameter_list_length());
+        Self { moves_blocks: false, ..Self::changing(cdb, list.encode().into()) }
     }
 
     /// WRITE SAME of one block.
@@ -62,7 +66,7 @@ impl Transfer {
     }
 
     const fn changing(cdb: Cdb, data: Payload) -> Self {
-        Self { cdb, write: Some(data), read_len: 0, buffer: None, extent: None }
+        Self { write: Some(data), read_len: 0, buffer: None, extent: None, moves_blocks: true, cdb }
     }
 
     /// The range that the command keeps taken until the session has finished with it.
@@ -78,6 +82,19 @@ impl Transfer {
     /// The command's name in the standard.
     pub(crate) fn name(&self) -> &'static str {
         self.cdb.operation_name()
+    }
+
+    /// The operation code, by which a unit knows the form of the command or not.
+    pub(crate) fn operation_code(&self) -> u8 {
+        self.cdb.operation_code()
+    }
+
+    /// Takes the form of ten bytes for a command of sixteen, if there is one that says the same.
+    pub(crate) fn shorten(&mut self) -> bool {
+        let short = self.cdb.in_10_bytes();
+        let is_shorter = short.is_some();
+        self.cdb = short.unwrap_or_else(|| self.cdb.clone());
+        is_shorter
     }
 
     /// Bytes to be moved.
@@ -103,6 +120,7 @@ impl Transfer {
             read_len: self.read_len,
             buffer: None,
             extent: self.extent.clone(),
+            moves_blocks: self.moves_blocks,
         }
     }
 
@@ -129,11 +147,13 @@ impl Transfer {
 pub(crate) struct Expected {
     command: &'static str,
     len: usize,
+    moves_blocks: bool,
 }
 
 impl Expected {
     pub(crate) fn of(transfer: &Transfer) -> Self {
-        Self { command: transfer.name(), len: transfer.len() }
+        let (command, len) = (transfer.name(), transfer.len());
+        Self { command, len, moves_blocks: transfer.moves_blocks }
     }
 
     /// The data of a read whose whole buffer must be filled.
@@ -145,6 +165,7 @@ impl Expected {
     /// All data of a write must have been taken.
     pub(crate) fn all_written(self, completion: &Completion) -> Result<(), Error> {
         match completion.residual {
+            _ if !self.moves_blocks => Ok(()),
             Residual::None => Ok(()),
             Residual::Underflow(left) => {
                 Err(self.but_moved(self.len.saturating_sub(left as usize)))

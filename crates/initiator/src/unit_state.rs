@@ -1,6 +1,6 @@
 //! What all handles of one logical unit know together.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_session::Completion;
@@ -21,6 +21,29 @@ pub(crate) struct UnitState {
     pub(crate) profile: OnceCell<Arc<Profile>>,
     pub(crate) extents: Extents,
     pub(crate) unflushed: Unflushed,
+    pub(crate) unknown_forms: UnknownForms,
+}
+
+/// The forms of commands that the unit has refused, over whichever session: one bit for each
+/// operation code of the commands of 16 bytes, 80h to 9Fh.
+///
+/// A unit need not know any of them, whatever READ CAPACITY (16) says; each is found out by itself,
+/// so that a unit without SYNCHRONIZE CACHE (16) is still read beyond 2 TiB.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnknownForms(Arc<AtomicU32>);
+
+impl UnknownForms {
+    pub(crate) fn add(&self, operation_code: u8) {
+        self.0.fetch_or(Self::bit(operation_code), Ordering::Relaxed);
+    }
+
+    pub(crate) fn contains(&self, operation_code: u8) -> bool {
+        self.0.load(Ordering::Relaxed) & Self::bit(operation_code) != 0
+    }
+
+    const fn bit(operation_code: u8) -> u32 {
+        if operation_code >> 5 == 4 { 1 << (operation_code & 0x1f) } else { 0 }
+    }
 }
 
 impl UnitState {
@@ -40,6 +63,7 @@ impl UnitState {
             profile: self.profile.clone(),
             extents: self.extents.clone(),
             unflushed: self.unflushed.follow(),
+            unknown_forms: self.unknown_forms.clone(),
         }
     }
 }

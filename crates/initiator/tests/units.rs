@@ -10,10 +10,11 @@
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 
+use iscsi_initiator::scsi::ProvisioningStatus;
 use iscsi_initiator::{Disk, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::scsi::Unit;
-use iscsi_testkit::target::ConnId;
+use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, TARGET, initiator, pattern, soon, until};
 
 const BLOCKS: u64 = 4096;
@@ -272,4 +273,137 @@ async fn a_unit_without_a_name_or_portal_group_has_one_session() {
     assert_eq!(disk.spread().sessions, 1);
     assert!(disk.spread().reason.contains("does not say its portal group"), "{}", disk.spread());
     assert_works(&rig, &disk, 11).await;
+}
+
+const SHORT: [u8; 4] = [0x28, 0x2a, 0x35, 0x41];
+const LONG: [u8; 4] = [0x88, 0x8a, 0x91, 0x93];
+
+/// SBC-3: READ CAPACITY (16) does not make a unit know the other commands of 16 bytes. What it refused
+/// over one session is not asked over another.
+#[tokio::test]
+async fn commands_of_10_bytes_where_those_of_16_are_refused() {
+    let rig = start(|unit| unit.shape.refused = LONG.to_vec()).await;
+    let disk = open(&rig, 1).await;
+    assert!(disk.profile().capacity.long_commands);
+    rig.disk.fill(1);
+    soon(disk.write_zeroes(4096, 8192)).await.unwrap();
+    assert!(rig.disk.holds(4096, &[0; 8192]));
+    assert_works(&rig, &disk, 12).await;
+    assert_eq!(LONG.map(|code| count(&rig, &[code])), [1; 4]);
+    assert_eq!(SHORT.map(|code| count(&rig, &[code])), [1; 4]);
+    cut(&rig);
+    until(|| disk.spread().reopened == 1).await;
+    assert_works(&rig, &disk, 13).await;
+    soon(disk.write_zeroes(4096, 8192)).await.unwrap();
+    assert_eq!(count(&rig, &LONG), 4, "no further one");
+    rig.assert_clean();
+}
+
+/// Each command for itself: who does not know one may know the others, beyond 2 TiB as well.
+#[tokio::test]
+async fn one_unknown_form_is_no_word_on_the_others() {
+    let rig = start(|unit| unit.shape.refused = vec![0x91]).await;
+    let disk = open(&rig, 2).await;
+    assert_works(&rig, &disk, 14).await;
+    assert_works(&rig, &disk, 15).await;
+    assert_eq!(LONG.map(|code| count(&rig, &[code])), [2, 2, 1, 0]);
+    assert_eq!(SHORT.map(|code| count(&rig, &[code])), [0, 0, 2, 0]);
+}
+
+/// A transfer that only 16 bytes can say is cut where the unit must be asked with 10.
+#[tokio::test]
+async fn long_transfers_fit_both_forms() {
+    const LEN: usize = (1 << 16) * 512;
+    let mut options = Options::default();
+    options.max_transfer = 2 * LEN;
+    let rig = Rig::start(512, 1 << 17, |config| {
+        config.units.values_mut().for_each(|unit| unit.shape.refused = LONG.to_vec());
+    })
+    .await;
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    let data = pattern(LEN, 16);
+    soon(disk.write_at(0, data.clone())).await.unwrap();
+    assert!(rig.disk.holds(0, &data));
+    assert_eq!(soon(disk.read_at(0, LEN)).await.unwrap(), data);
+    soon(disk.write_zeroes(0, disk.capacity())).await.unwrap();
+    assert!(rig.disk.holds(0, &vec![0; LEN]));
+    assert!(count(&rig, &[0x2a]) < 8, "zeros are not sent");
+}
+
+/// Whether the block at an offset is mapped, and for how many blocks that stays so.
+async fn allocation(disk: &Disk, offset: u64) -> (bool, u64) {
+    let status = soon(disk.unit().get_lba_status(offset / 512)).await.unwrap();
+    let first = status.extents[0];
+    (first.status == ProvisioningStatus::Mapped, first.blocks.into())
+}
+
+/// A residual of a parameter list says nothing of the blocks: tgt counts that of UNMAP as left over.
+#[tokio::test]
+async fn a_residual_of_unmap_is_no_error() {
+    for unmap_residual in [false, true] {
+        let rig = start(|unit| unit.shape.unmap_residual = unmap_residual).await;
+        rig.disk.fill(2);
+        let disk = open(&rig, 1).await;
+        soon(disk.discard(4096, 8192)).await.unwrap();
+        assert_eq!(allocation(&disk, 0).await, (true, 8));
+        assert_eq!(allocation(&disk, 4096).await, (false, 16));
+        rig.assert_clean();
+    }
+}
+
+/// What a unit says of provisioning, and what writing zeros does there: (LBPWS, LBPWS10 and LBPRZ of
+/// VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); the unit's unknown commands), then the operation
+/// codes of WRITE SAME that it takes, and whether blocks are given back.
+type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
+
+/// SBC-3 §4.7: zeros may be unmapped blocks where those read as zeros.
+#[tokio::test]
+async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
+    let cases: [Zeroing; 7] = [
+        ((0xe4, 0xc0, &[]), &[0x93], true),
+        ((0x44, 0xc0, &[0x93]), &[0x93, 0x41], true),
+        ((0x24, 0xc0, &[]), &[0x41], true),
+        ((0x84, 0xc0, &[]), &[0x93], false),
+        ((0xe0, 0xc0, &[]), &[0x93], false),
+        ((0xe4, 0x80, &[]), &[0x93], false),
+        ((0xe4, 0xc0, &[0x93, 0x41]), &[0x93, 0x41, 0x41], false),
+    ];
+    for (unit, expected, is_given_back) in cases {
+        let (provisioning, capacity, refused) = unit;
+        let rig = start(|unit| {
+            unit.shape.provisioning = Some(provisioning);
+            unit.shape.capacity_provisioning = Some(capacity);
+            unit.shape.refused = refused.to_vec();
+        })
+        .await;
+        rig.disk.fill(3);
+        let disk = open(&rig, 1).await;
+        let content = rig.disk.read(0, BLOCKS as usize * 512);
+        soon(disk.write_zeroes(1000, 8192)).await.unwrap();
+        assert!(rig.disk.holds(1000, &[0; 8192]), "{unit:x?}");
+        assert!(rig.disk.holds(0, &content[..1000]) && rig.disk.holds(9192, &content[9192..]));
+        let run = if is_given_back { (false, 15) } else { (true, BLOCKS - 2) };
+        assert_eq!(allocation(&disk, 1024).await, run, "{unit:x?}");
+        let sent = rig.server.with(|target| {
+            let codes = target.commands().iter().map(|command| command.cdb[0]);
+            codes.filter(|code| [0x41, 0x93].contains(code)).collect::<Vec<_>>()
+        });
+        assert_eq!(sent, expected, "{unit:x?}");
+        rig.assert_clean();
+    }
+}
+
+/// A unit that says GOOD and leaves the block of zeros over is not believed: the zeros are sent.
+#[tokio::test]
+async fn zeros_are_sent_where_write_same_leaves_its_block_over() {
+    let rig = start(|_| {}).await;
+    rig.disk.fill(4);
+    let disk = open(&rig, 1).await;
+    rig.server.with(|target| {
+        target.end_next_with(Outcome::GOOD);
+        target.end_next_with(Outcome::GOOD);
+    });
+    soon(disk.write_zeroes(0, 8192)).await.unwrap();
+    assert!(rig.disk.holds(0, &[0; 8192]));
+    assert_eq!(count(&rig, &[0x8a]), 1);
 }

@@ -42,6 +42,9 @@ impl WriteSameFlags {
 /// FUA in byte 1 of READ and WRITE (10, 12 and 16).
 const FORCE_UNIT_ACCESS: u8 = 0x08;
 
+/// NDOB in byte 1 of WRITE SAME (16).
+const NO_DATA_OUT_BUFFER: u8 = 0x01;
+
 /// The service action in byte 1, where the operation code is shared.
 const SERVICE_ACTION: u8 = 0x1f;
 
@@ -151,6 +154,18 @@ impl Cdb {
         self
     }
 
+    /// The same command in ten bytes, where READ (16), WRITE (16), SYNCHRONIZE CACHE (16) or WRITE
+    /// SAME (16) fits them: an address below 2^32, at most 65535 blocks, no NDOB. `None` otherwise.
+    pub fn in_10_bytes(&self) -> Option<Self> {
+        let long: [u8; Self::SHORT_LEN] = self.as_bytes().try_into().ok()?;
+        let [code, flags, 0, 0, 0, 0, e, f, g, h, 0, 0, o, p, group, control] = long else {
+            return None;
+        };
+        let short = operation::form_of_10(code)?;
+        let needs_no_data = code == operation::WRITE_SAME_16 && flags & NO_DATA_OUT_BUFFER != 0;
+        (!needs_no_data).then(|| Self::short(&[short, flags, e, f, g, h, group, o, p, control]))
+    }
+
     /// SYNCHRONIZE CACHE (10): brings written blocks to the medium (SBC-3). Zero `blocks`
     /// means all from `lba` to the end, so (0, 0) is the whole medium.
     pub fn synchronize_cache_10(lba: u32, blocks: u16) -> Self {
@@ -170,7 +185,8 @@ impl Cdb {
 
     /// WRITE SAME (16): the same with a 64-bit address, or without data (SBC-3).
     pub fn write_same_16(lba: u64, blocks: u32, flags: WriteSameFlags) -> Self {
-        Self::of_16(operation::WRITE_SAME_16, flags.bits() | u8::from(flags.ndob), lba, blocks)
+        let ndob = if flags.ndob { NO_DATA_OUT_BUFFER } else { 0 };
+        Self::of_16(operation::WRITE_SAME_16, flags.bits() | ndob, lba, blocks)
     }
 
     /// UNMAP: deallocates the extents of an [`UnmapList`](super::UnmapList), whose length in bytes

@@ -53,6 +53,17 @@ pub(super) const fn cdb_len(code: u8) -> Option<usize> {
     }
 }
 
+/// The operation code of the form of ten bytes of a command of sixteen, where a disk has both.
+pub(super) const fn form_of_10(code: u8) -> Option<u8> {
+    match code {
+        READ_16 => Some(READ_10),
+        WRITE_16 => Some(WRITE_10),
+        SYNCHRONIZE_CACHE_16 => Some(SYNCHRONIZE_CACHE_10),
+        WRITE_SAME_16 => Some(WRITE_SAME_10),
+        _ => None,
+    }
+}
+
 /// Whether what the command reads is parameter data: fields that say how long they are, of which the
 /// device sends as much as there is, up to the allocation length (SPC-4 §4.2.5.6).
 pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {

@@ -49,6 +49,32 @@ fn small_flat_lun_has_a_number_of_its_own_form() {
     assert_ne!(flat, Lun::from(5));
 }
 
+/// SBC-3: the form of ten bytes says the same, or there is none.
+#[test]
+fn commands_of_16_bytes_in_10() {
+    let unmap = WriteSameFlags { unmap: true, anchor: true, ..WriteSameFlags::default() };
+    for (long, short) in [
+        (Cdb::read_16(7, 8).with_fua(), Cdb::read_10(7, 8).with_fua()),
+        (Cdb::write_16(u32::MAX.into(), 0xffff), Cdb::write_10(u32::MAX, 0xffff)),
+        (Cdb::synchronize_cache_16(0, 0), Cdb::synchronize_cache_10(0, 0)),
+        (Cdb::write_same_16(1 << 24, 256, unmap), Cdb::write_same_10(1 << 24, 256, unmap)),
+    ] {
+        assert_eq!(long.in_10_bytes(), Some(short));
+    }
+    let grouped = Cdb::from_field(&[0x8a, 0xe8, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 5, 6, 7, 8]);
+    assert_eq!(grouped.in_10_bytes().unwrap().as_bytes(), [0x2a, 0xe8, 1, 2, 3, 4, 7, 5, 6, 8]);
+    let no_data = WriteSameFlags { ndob: true, ..WriteSameFlags::default() };
+    for cdb in [
+        Cdb::read_16(1 << 32, 1),
+        Cdb::write_16(0, 1 << 16),
+        Cdb::write_same_16(0, 1, no_data),
+        Cdb::read_capacity_16(32),
+        Cdb::read_10(0, 1),
+    ] {
+        assert_eq!(cdb.in_10_bytes(), None, "{cdb:?}");
+    }
+}
+
 /// SPC-4 §4.2.5.6: parameter data end where they end; blocks of the medium do not.
 #[test]
 fn parameter_data_are_told_from_blocks() {
