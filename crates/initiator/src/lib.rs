@@ -83,6 +83,7 @@
 //! | BUSY, TASK SET FULL | after a pause |
 //! | NOT READY that passes by itself: becoming ready, asymmetric access state transition | after a pause |
 //! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
+//! | INVALID COMMAND OPERATION CODE to READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | at once, in 10 bytes, and all further ones as well |
 //! | a deferred error: an earlier command failed after it had ended well | never |
 //! | RESERVATION CONFLICT, any other status, any other sense | never |
 //! | no status: the session ended or lost the connection, the command timed out | never |

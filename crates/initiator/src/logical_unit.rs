@@ -253,7 +253,8 @@ impl LogicalUnit {
         self.modify(Transfer::unmap(list)).await
     }
 
-    /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16)).
+    /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16), or (10) to
+    /// units that know no other).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).

@@ -1,0 +1,63 @@
+//! Gives back the blocks of a part of a thin disk, or fills the part with zeros. **It destroys what
+//! is there.**
+//!
+//! ```text
+//! cargo run -p iscsi-initiator --example discard -- \
+//!     discard iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 1048576 2097152
+//! ```
+//! OFFSET and LENGTH are bytes. `discard` (UNMAP) leaves alone what is no whole block, and promises
+//! nothing of what the others read as, unless the disk says so. After `zero` (WRITE SAME) all of the
+//! part reads as zeros; a thin disk gives the blocks back all the same, if it can.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what the program is for")]
+
+use std::process::ExitCode;
+
+use iscsi_initiator::{Error, Initiator};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((action, url, offset, length)) = parse(&arguments) else {
+        eprintln!("usage: discard discard|zero iscsi://HOST/TARGET/LUN OFFSET LENGTH");
+        return ExitCode::from(2);
+    };
+    match run(action, url, offset, length).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is done to the part.
+#[derive(Clone, Copy)]
+enum Action {
+    Discard,
+    Zero,
+}
+
+fn parse(arguments: &[String]) -> Option<(Action, &str, u64, u64)> {
+    let [action, url, offset, length] = arguments else { return None };
+    let action = match action.as_str() {
+        "discard" => Action::Discard,
+        "zero" => Action::Zero,
+        _ => return None,
+    };
+    Some((action, url, offset.parse().ok()?, length.parse().ok()?))
+}
+
+async fn run(action: Action, url: &str, offset: u64, length: u64) -> Result<(), Error> {
+    let initiator = Initiator::new("iqn.2026-01.org.example:discard")?;
+    let disk = initiator.disk(url).await?;
+    match disk.profile().provisioning {
+        Some(page) => println!("provisioning: {:?}, {page:?}", page.provisioning_type),
+        None => println!("the disk says nothing of provisioning"),
+    }
+    match action {
+        Action::Discard => disk.discard(offset, length).await?,
+        Action::Zero => disk.write_zeroes(offset, length).await?,
+    }
+    disk.flush().await?;
+    disk.logout().await
+}
