@@ -41,6 +41,7 @@
 //! | `connection/` | the bytes of one connection: inbox, outbox |
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states, the time limits |
 //! | `waiting.rs` | what a session without bytes to send waits for |
+//! | `reopening.rs` | when a session that has ended may be opened anew |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
 
@@ -52,6 +53,7 @@ mod login;
 mod output;
 mod params;
 mod receive;
+mod reopening;
 mod session;
 mod state;
 mod stats;
@@ -70,6 +72,7 @@ pub use login::chap::{ChapAlgorithm, IssuedChallenges, Secret, UnknownChapAlgori
 pub use login::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
 pub use output::{Notice, Output};
 pub use params::Negotiated;
+pub use reopening::Reopening;
 pub use session::Session;
 pub use stats::Stats;
 pub use task::command::{Command, Completion};

@@ -20,6 +20,7 @@ use crate::login::{Login, LoginIdentity};
 use crate::output::Output;
 use crate::params::Negotiated;
 use crate::receive;
+use crate::reopening::Reopening;
 use crate::state::{ConnectionState, SessionState};
 use crate::stats::Stats;
 use crate::task::set::{NO_TASK, TaskSet};
@@ -37,6 +38,7 @@ pub struct Session {
     pub(crate) state: SessionState,
     /// Why the session is being logged out, when the caller did not ask for it.
     pub(crate) ending: Option<SessionError>,
+    pub(crate) reopening: Option<Reopening>,
     pub(crate) tsih: Tsih,
     pub(crate) connections: Vec<Connection>,
     pub(crate) window: CommandWindow,
@@ -58,6 +60,7 @@ impl Session {
             entropy: Box::new(entropy),
             state: SessionState::Free,
             ending: None,
+            reopening: None,
             tsih: Tsih::NEW_SESSION,
             connections: Vec::new(),
             window: CommandWindow::new(config.first_cmd_sn),

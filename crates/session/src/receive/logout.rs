@@ -7,6 +7,7 @@ use iscsi_pdu::{Cid, LogoutCode, LogoutResponse};
 use crate::Session;
 use crate::error::SessionError;
 use crate::output::{Notice, Output};
+use crate::reopening::Reopening;
 use crate::task::{Logout, TaskKind};
 
 impl Session {
@@ -23,18 +24,19 @@ impl Session {
         let task = self.take_task(cid, response.itt, "Logout Response", is_logout)?;
         match task.map(|task| task.kind) {
             Some(TaskKind::Logout(Logout::Connection(closed))) => {
-                self.connection_logged_out(closed, response.response, now);
+                self.connection_logged_out(closed, response, now);
             }
-            _ => self.session_logged_out(response.response),
+            _ => self.session_logged_out(response),
         }
         Ok(())
     }
 
-    fn session_logged_out(&mut self, code: LogoutCode) {
-        if code != LogoutCode::SUCCESS {
-            let notice = Notice::LogoutFailed { response: code.0 };
+    fn session_logged_out(&mut self, response: &LogoutResponse) {
+        if response.response != LogoutCode::SUCCESS {
+            let notice = Notice::LogoutFailed { response: response.response.0 };
             self.outputs.push_back(Output::Notice(notice));
         }
+        self.reopening = Reopening::after_logout(response);
         self.logged_out();
     }
 }

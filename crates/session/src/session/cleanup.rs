@@ -11,12 +11,13 @@
 use std::time::Instant;
 
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{Cid, CmdSn, Itt, LogoutCode};
+use iscsi_pdu::{Cid, CmdSn, Itt, LogoutCode, LogoutResponse};
 
 use super::Session;
 use crate::connection::Urgent;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
+use crate::reopening::Reopening;
 use crate::state::{ConnectionState, SessionState};
 use crate::task::{Logout, Task, TaskKind};
 
@@ -129,11 +130,20 @@ impl Session {
     }
 
     /// The target has answered the logout of one connection.
-    pub(crate) fn connection_logged_out(&mut self, cid: Cid, code: LogoutCode, now: Instant) {
+    pub(crate) fn connection_logged_out(
+        &mut self,
+        cid: Cid,
+        response: &LogoutResponse,
+        now: Instant,
+    ) {
+        let code = response.response;
         let gone = matches!(code, LogoutCode::SUCCESS | LogoutCode::CID_NOT_FOUND);
         match self.connection(cid).map(|connection| connection.state) {
             Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),
-            Some(ConnectionState::CleanupWait) => self.cleanup_failed(cid),
+            Some(ConnectionState::CleanupWait) => {
+                self.reopening = Reopening::after_logout(response);
+                self.cleanup_failed(cid);
+            }
             Some(_) => {
                 if !gone {
                     let notice = Notice::LogoutFailed { response: code.0 };

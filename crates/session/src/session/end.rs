@@ -67,6 +67,7 @@ impl Session {
             return;
         }
         self.state = SessionState::Ended;
+        self.settle_reopening(result.as_ref().err());
         self.waiting.clear();
         let open = |c: &Connection| c.state != ConnectionState::CleanupWait;
         let closed = self.connections.drain(..).filter(open);

@@ -27,6 +27,7 @@ mod pair;
 mod properties;
 mod read;
 mod reject;
+mod reopening;
 mod round_trips;
 mod segmentation;
 mod sequence_numbers;

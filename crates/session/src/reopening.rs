@@ -1,0 +1,79 @@
+//! When a session that has ended may be opened anew (RFC 7143 §7.4, §11.15.3-11.15.4).
+
+use std::time::Duration;
+
+use iscsi_pdu::{LogoutCode, LogoutResponse};
+
+use crate::Session;
+use crate::error::SessionError;
+use crate::params::Negotiated;
+
+/// The times that hold for opening a session anew, by how it ended (RFC 7143 §7.4).
+///
+/// An announced end names its own times; after any other one those hold that the login agreed on.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Reopening {
+    /// Time2Wait: from the end of the session to the next login, at least.
+    pub time2wait: Duration,
+    /// Time2Retain: how long after that the target keeps the tasks; zero means that they are gone.
+    pub time2retain: Duration,
+}
+
+impl Session {
+    /// When the session may be opened anew, counted from its end; `None` before that, and for a
+    /// session that never came to full feature phase.
+    pub const fn reopening(&self) -> Option<Reopening> {
+        self.reopening
+    }
+
+    /// Settles the times at the end of the session, unless a logout response has.
+    pub(crate) fn settle_reopening(&mut self, cause: Option<&SessionError>) {
+        let announced = cause.and_then(SessionError::announced_times);
+        let agreed = || self.negotiated().map(Reopening::agreed);
+        self.reopening = self.reopening.or(announced).or_else(agreed);
+    }
+}
+
+impl Reopening {
+    const fn new(time2wait: u16, time2retain: u16) -> Self {
+        Self {
+            time2wait: Duration::from_secs(time2wait as u64),
+            time2retain: Duration::from_secs(time2retain as u64),
+        }
+    }
+
+    const fn agreed(terms: &Negotiated) -> Self {
+        Self::new(terms.default_time2wait, terms.default_time2retain)
+    }
+
+    /// The times of a logout response that is the session's end. After a success there is nothing to
+    /// wait for: below ErrorRecoveryLevel 2 its fields mean nothing. A response without a connection
+    /// to speak of, or with a reserved code, names none.
+    pub(crate) const fn after_logout(response: &LogoutResponse) -> Option<Self> {
+        match response.response {
+            LogoutCode::SUCCESS => Some(Self::new(0, 0)),
+            LogoutCode::RECOVERY_NOT_SUPPORTED | LogoutCode::CLEANUP_FAILED => {
+                Some(Self::new(response.time2wait, response.time2retain))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl SessionError {
+    /// The times that the target named when it dropped the connection or the session.
+    const fn announced_times(&self) -> Option<Reopening> {
+        match self {
+            Self::DroppedByTarget { time2wait, time2retain } => {
+                Some(Reopening::new(*time2wait, *time2retain))
+            }
+            Self::Login(_)
+            | Self::Protocol(_)
+            | Self::Transport(_)
+            | Self::TimedOut(_)
+            | Self::LogoutRequested
+            | Self::RedirectLoop => None,
+        }
+    }
+}
