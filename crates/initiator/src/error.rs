@@ -133,6 +133,14 @@ pub enum Error {
         /// What it has, bytes.
         now: u64,
     },
+    /// The last session of a disk was lost, and could not be opened anew.
+    #[error("{lost}; the session could not be opened anew: {why}")]
+    NotReopened {
+        /// What ended it.
+        lost: Box<Self>,
+        /// Why the last try to open it anew failed.
+        why: Box<Self>,
+    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -195,6 +203,7 @@ impl Error {
             }
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
+            Self::NotReopened { why, .. } => why.fault(),
             Self::Task { .. }
             | Self::CheckCondition { .. }
             | Self::Status { .. }
@@ -213,6 +222,9 @@ impl Error {
     pub fn may_have_executed(&self) -> bool {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;
+        }
+        if let Self::NotReopened { lost, .. } = self {
+            return lost.may_have_executed();
         }
         matches!(
             self,
@@ -253,8 +265,26 @@ impl Error {
         let mut error = self.clone();
         if let Self::Session(failure) = &mut error {
             failure.may_have_executed = false;
+        } else if let Self::NotReopened { lost, .. } = &mut error {
+            **lost = lost.as_not_executed();
         }
         error
+    }
+
+    /// The same for a request that was under way when a session was lost thus, and for which no
+    /// other one came.
+    pub(crate) fn after_loss(self, lost: Self) -> Self {
+        if let Self::NotReopened { why, .. } = self {
+            Self::NotReopened { lost: Box::new(lost), why }
+        } else {
+            lost
+        }
+    }
+
+    /// Whether the target says that the login is the initiator's error: it would refuse it again
+    /// (RFC 7143 §11.13.5, Status-Class 2).
+    pub(crate) fn is_initiators_at_login(&self) -> bool {
+        matches!(self, Self::Login(failure) if matches!(failure.status(), Some((2, _))))
     }
 
     /// The sense data, if the unit gave any.

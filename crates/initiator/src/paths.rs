@@ -11,11 +11,13 @@
 //! ends goes to the others; and a request that is late on one is sent over another as well when
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
+mod back_off;
 mod identity;
 mod keeper;
 mod opener;
 pub(crate) mod opening;
 mod path;
+mod report;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -34,9 +36,10 @@ use crate::error::Error;
 use crate::transfer::Transfer;
 
 pub(crate) use identity::Identity;
-pub(crate) use keeper::{Coming, Keep, Keeper, Report};
+pub(crate) use keeper::{Coming, Keep, Keeper};
 pub(crate) use opener::{Opener, Wanted};
 pub(crate) use path::Path;
+pub(crate) use report::Report;
 pub(crate) use schedule::{PathId, Room};
 use schedule::{Schedule, Ticket};
 
@@ -298,7 +301,12 @@ impl<C: Carrier> Paths<C> {
             let spare = transfer.again();
             let grant = match self.grant(transfer.len(), None).await {
                 Ok(grant) => grant,
-                Err(error) => return Err(executed.unwrap_or(error)),
+                Err(end) => {
+                    return Err(match executed {
+                        Some(lost) => end.after_loss(lost),
+                        None => end,
+                    });
+                }
             };
             let (path, error) = match self.attempt(grant, transfer).await {
                 Ok(answer) => return Ok(answer),

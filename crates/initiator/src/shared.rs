@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, Isid, TargetAddress};
-use iscsi_session::{Negotiated, Notice, Stats};
+use iscsi_session::{Negotiated, Notice, Reopening, Stats};
 use tokio::sync::{broadcast, watch};
 
 use crate::budget::Budget;
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::extent::Unsettled;
+use crate::options::Options;
 use crate::reading::Facts;
 use crate::request::RequestId;
 use crate::unit_state::UnitState;
@@ -27,6 +28,15 @@ pub(crate) enum Life {
     LoggingIn,
     LoggedIn,
     Ended(Result<(), Error>),
+}
+
+/// Where the next login begins: the first portals of this one, as far as the target has moved from
+/// them for good (RFC 7143 §11.13.5).
+#[derive(Debug, Default)]
+struct Home {
+    moved_to: Option<TargetAddress>,
+    /// A redirection for the time being: what comes behind it moves that portal only.
+    is_left: bool,
 }
 
 /// The common ground of all handles of a session and its driver.
@@ -45,9 +55,12 @@ pub(crate) struct Shared {
     pub(crate) notices: broadcast::Sender<Notice>,
     /// What the first login agreed on, and with which portal.
     pub(crate) terms: OnceLock<(Negotiated, TargetAddress)>,
+    /// With what times it may be opened anew, once it has ended.
+    pub(crate) reopening: OnceLock<Reopening>,
     pub(crate) unsettled: Unsettled,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
+    home: Mutex<Home>,
     stats: Mutex<Stats>,
     connections: Mutex<Connections>,
     facts: Mutex<Option<Arc<Facts>>>,
@@ -60,7 +73,7 @@ impl Shared {
         budget: Budget,
         url: &Url,
         isid: Isid,
-        max_transfer: usize,
+        options: &Options,
         connections: u16,
     ) -> Self {
         Self {
@@ -69,12 +82,14 @@ impl Shared {
             isid,
             lun: url.lun,
             serial_number: url.serial_number.clone(),
-            max_transfer,
+            max_transfer: options.max_transfer,
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),
+            reopening: OnceLock::new(),
             unsettled: Unsettled::default(),
             retries: AtomicU64::new(0),
+            home: Mutex::default(),
             stats: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),
             facts: Mutex::default(),
@@ -98,6 +113,23 @@ impl Shared {
     /// Looks at the connections, or notes what became of them.
     pub(crate) fn with_connections<R>(&self, look: impl FnOnce(&mut Connections) -> R) -> R {
         look(&mut lock(&self.connections))
+    }
+
+    /// The first login was redirected.
+    pub(crate) fn redirected(&self, address: &TargetAddress, is_permanent: bool) {
+        if !matches!(*self.life.borrow(), Life::LoggingIn) {
+            return;
+        }
+        let mut home = lock(&self.home);
+        home.is_left |= !is_permanent;
+        if !home.is_left {
+            home.moved_to = Some(address.clone());
+        }
+    }
+
+    /// Where the target says that its portal has moved for good.
+    pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
+        lock(&self.home).moved_to.clone()
     }
 
     /// What the tuner has decided; `None` before the end of the login.

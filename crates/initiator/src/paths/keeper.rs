@@ -1,33 +1,28 @@
 //! Who looks after the paths of a disk: adds some, lets some go, opens lost ones anew.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{FlowReading, Flows, Step};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout_at};
 
-use super::opener::{Awaited, Opener, may_pass};
+use super::opener::{Awaited, Opener, is_of_the_unit, may_pass};
 use super::path::Path;
+use super::report::Report;
 use super::together::{Together, Traffic};
 use super::{Carrier, PathId, Paths, Room, WeakPaths};
 use crate::error::Error;
 use crate::reading::Reading;
-use crate::spread::{Sessions, Spread};
-use crate::url::portal_name;
+use crate::spread::Sessions;
 
 /// How often one looks how the paths do.
 const LOOK: Duration = Duration::from_millis(250);
 /// After so many looks at which nothing had moved, the next request is waited for.
 const IDLE_LOOKS: u32 = 4;
-/// The latest notes tell enough.
-const MOST_NOTES: usize = 16;
-
-/// What the keeper and the handles of the disk share.
-#[derive(Debug, Default)]
-pub(crate) struct Report(Mutex<Spread>);
+/// How long what a lost session had sent may still arrive at the target.
+const LINGER: Duration = Duration::from_secs(64);
 
 /// Looks after the paths as long as there is a handle of the disk.
 pub(crate) struct Keeper {
@@ -66,12 +61,18 @@ pub(crate) struct Keep {
 }
 
 /// A path that was lost. The login that opens it anew makes the target drop what was left of it; and
-/// when that fails for a minute, no segment of the old connection is on its way any more.
-struct Lost(Path);
+/// after a [`LINGER`] no segment of the old connection is on its way any more.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    path: Path,
+    at: Instant,
+    /// What ended it.
+    why: Error,
+}
 
 impl Drop for Lost {
     fn drop(&mut self) {
-        self.0.settle();
+        self.path.settle();
     }
 }
 
@@ -79,45 +80,9 @@ impl Drop for Lost {
 #[derive(Debug)]
 pub(crate) enum Coming {
     New(Result<Path, Error>),
-    Again(Result<Path, Error>),
-    /// One was let go in order.
+    Again(Lost, Result<Path, Error>),
+    /// One was let go in order, or is past.
     Gone,
-}
-
-impl Report {
-    pub(crate) fn get(&self) -> Spread {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Spread> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The disk has one session and keeps to it.
-    pub(crate) fn settle_for_one(&self, reason: &str) {
-        let mut spread = self.lock();
-        (spread.sessions, spread.peak) = (1, 1);
-        reason.clone_into(&mut spread.reason);
-    }
-
-    /// A session was not opened there.
-    pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
-        let portal = portal_name(portal);
-        self.note(match error {
-            Some(error) => format!("portal {portal} was passed over: {error}"),
-            None => format!("portal {portal} was passed over: another one answered sooner"),
-        });
-    }
-
-    fn note(&self, note: String) {
-        tracing::warn!("{note}");
-        let notes = &mut self.lock().notes;
-        notes.retain(|old| *old != note);
-        if notes.len() == MOST_NOTES {
-            notes.remove(0);
-        }
-        notes.push(note);
-    }
 }
 
 impl Keeper {
@@ -213,21 +178,31 @@ impl Keeper {
                     Err(error) => self.not_opened(paths, &error),
                 }
             }
-            Coming::Again(result) => {
+            Coming::Again(lost, result) => {
                 self.reopening = self.reopening.saturating_sub(1);
                 match result {
                     Ok(path) => {
-                        self.report.lock().reopened += 1;
+                        self.report.with(|spread| spread.reopened += 1);
                         self.join(paths, path);
                     }
-                    Err(error) => {
-                        self.report.note(format!("a lost session did not come back: {error}"));
-                        if paths.open().is_empty() && self.reopening == 0 {
-                            paths.end(&error);
-                        }
-                    }
+                    Err(why) => self.not_reopened(paths, lost, why),
                 }
             }
+        }
+    }
+
+    /// A lost session does not come back.
+    fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
+        self.report.note(format!("a lost session did not come back: {why}"));
+        let is_settled = is_of_the_unit(&why);
+        if paths.open().is_empty() && self.reopening == 0 {
+            let (lost, why) = (Box::new(lost.why.clone()), Box::new(why));
+            paths.end(&Error::NotReopened { lost, why });
+        } else if !is_settled {
+            self.coming.spawn(async move {
+                sleep_until(lost.at + LINGER).await;
+                Coming::Gone
+            });
         }
     }
 
@@ -257,15 +232,14 @@ impl Keeper {
     }
 
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
-        for (path, error) in paths.take_lost() {
-            self.report.note(format!("a session was lost: {error}"));
+        for (path, why) in paths.take_lost() {
+            self.report.note(format!("a session was lost: {why}"));
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.reopening += 1;
-            let lost = Lost(path);
+            let lost = Lost { path, at: Instant::now(), why };
             self.coming.spawn(async move {
-                let path = opener.reopen(&lost.0, wanted).await;
-                drop(lost);
-                Coming::Again(path)
+                let path = opener.reopen(&lost.path, &lost.why, wanted).await;
+                Coming::Again(lost, path)
             });
         }
     }
@@ -381,10 +355,11 @@ impl Keeper {
 
     fn tell(&self, paths: &Paths<Path>) {
         let sessions = count(&paths.open());
-        let mut spread = self.report.lock();
-        spread.sessions = sessions;
-        spread.peak = spread.peak.max(sessions);
-        self.flows.reason().clone_into(&mut spread.reason);
+        self.report.with(|spread| {
+            spread.sessions = sessions;
+            spread.peak = spread.peak.max(sessions);
+            self.flows.reason().clone_into(&mut spread.reason);
+        });
     }
 }
 

@@ -9,8 +9,8 @@
 //! answer only.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
@@ -46,7 +46,9 @@ pub(crate) async fn open(initiator: &Initiator, url: Url) -> Result<Disk, Error>
     let sessions = initiator.options().sessions;
     let next_portal = AtomicUsize::new(portal);
     let initiator = initiator.clone();
-    let opener = Opener { initiator, url, portals, budget, next_portal, report };
+    let moved = Mutex::default();
+    let opener = Opener { initiator, url, portals, moved, budget, next_portal, report };
+    opener.remember(portal, &session);
     spread_out(session, portal, Arc::new(opener), sessions).await
 }
 

@@ -1,0 +1,173 @@
+//! What people are told of the paths of a disk.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::spread::Spread;
+use crate::url::portal_name;
+
+/// The latest notes tell enough.
+const MOST_NOTES: usize = 16;
+/// What is waited for so long is worth a note; before, it shows only while it lasts.
+const LONG: Duration = Duration::from_secs(10);
+
+/// What the paths and the handles of a disk share of what there is to tell.
+#[derive(Debug, Default)]
+pub(crate) struct Report(Mutex<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    spread: Spread,
+    waits: Vec<Waiting>,
+    next: u64,
+}
+
+/// Something that is waited for.
+#[derive(Clone, Debug)]
+struct Waiting {
+    id: u64,
+    since: Instant,
+    limit: Option<Duration>,
+    what: String,
+    is_noted: bool,
+}
+
+/// Something is waited for, and people are told of it, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    report: Arc<Report>,
+    id: u64,
+}
+
+impl Report {
+    pub(crate) fn get(&self) -> Spread {
+        let told = self.lock();
+        let mut spread = told.spread.clone();
+        // Many requests wait for the same.
+        for wait in &told.waits {
+            let what = wait.to_string();
+            if !spread.waits.contains(&what) {
+                spread.waits.push(what);
+            }
+        }
+        spread
+    }
+
+    /// Changes what is told.
+    pub(super) fn with(&self, change: impl FnOnce(&mut Spread)) {
+        change(&mut self.lock().spread);
+    }
+
+    /// The disk has one session and keeps to it.
+    pub(crate) fn settle_for_one(&self, reason: &str) {
+        self.with(|spread| {
+            (spread.sessions, spread.peak) = (1, 1);
+            reason.clone_into(&mut spread.reason);
+        });
+    }
+
+    /// A session was not opened there.
+    pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
+        let portal = portal_name(portal);
+        self.note(match error {
+            Some(error) => format!("portal {portal} was passed over: {error}"),
+            None => format!("portal {portal} was passed over: another one answered sooner"),
+        });
+    }
+
+    pub(super) fn note(&self, note: String) {
+        tracing::warn!("{note}");
+        self.with(|spread| {
+            spread.notes.retain(|old| *old != note);
+            if spread.notes.len() == MOST_NOTES {
+                spread.notes.remove(0);
+            }
+            spread.notes.push(note);
+        });
+    }
+
+    /// Something is waited for from now on, for so long at most if there is a limit.
+    pub(super) fn wait(self: &Arc<Self>, what: String, limit: Option<Duration>) -> Wait {
+        let mut told = self.lock();
+        let id = told.next;
+        told.next += 1;
+        let since = Instant::now();
+        told.waits.push(Waiting { id, since, limit, what, is_noted: false });
+        Wait { report: Arc::clone(self), id }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wait {
+    /// Still waiting, as it looks now for that. After a while a note of it stays.
+    pub(super) fn say(&self, what: String) {
+        let note = {
+            let mut told = self.report.lock();
+            let Some(at) = told.waits.iter().position(|wait| wait.id == self.id) else { return };
+            // Of many requests that wait for the same one speaks for all.
+            let is_told = |wait: &Waiting| wait.is_noted && wait.what == what;
+            let is_told = told.waits.iter().any(is_told);
+            let Some(wait) = told.waits.get_mut(at) else { return };
+            wait.what = what;
+            if wait.is_noted || wait.since.elapsed() < LONG {
+                return;
+            }
+            wait.is_noted = true;
+            (!is_told).then(|| wait.to_string())
+        };
+        if let Some(note) = note {
+            self.report.note(note);
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.report.lock().waits.retain(|wait| wait.id != self.id);
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} s so far", self.what, self.since.elapsed().as_secs())?;
+        match self.limit {
+            Some(limit) => write!(f, ", up to {} s)", limit.as_secs()),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_waited_for_shows_while_it_lasts_and_is_noted_once_if_it_lasts_long() {
+        let report = Arc::new(Report::default());
+        let limit = Some(Duration::from_secs(60));
+        let waits = [(); 3].map(|()| report.wait("the unit answers BUSY".to_owned(), limit));
+        advance(Duration::from_secs(9)).await;
+        waits.iter().for_each(|wait| wait.say("the unit answers BUSY".to_owned()));
+        assert_eq!(report.get().waits, ["the unit answers BUSY (9 s so far, up to 60 s)"]);
+        assert!(report.get().notes.is_empty());
+        advance(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            waits.iter().for_each(|wait| wait.say("the unit answers BUSY".to_owned()));
+            assert_eq!(report.get().notes, ["the unit answers BUSY (10 s so far, up to 60 s)"]);
+            advance(Duration::from_secs(1)).await;
+        }
+        drop(waits);
+        assert!(report.get().waits.is_empty());
+        assert_eq!(report.get().notes.len(), 1);
+    }
+}
