@@ -1,6 +1,7 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
 use std::fmt;
+use std::ops::Range;
 
 use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
@@ -141,6 +142,23 @@ pub enum Error {
         /// Why the last try to open it anew failed.
         why: Box<Self>,
     },
+    /// Each session that the command went over ended under it, though nothing else was under way
+    /// there: the target, or something on the way to it, cannot bear the command or its data.
+    #[error(
+        "{command}{} ended its session each time, {times} times in a row, and is not sent again: \
+         {cause}",
+        of_blocks(.blocks.as_ref())
+    )]
+    EndsSessions {
+        /// The command's name in the standard.
+        command: &'static str,
+        /// The blocks that it is about.
+        blocks: Option<Range<u64>>,
+        /// How many sessions it has ended.
+        times: u32,
+        /// How the last one ended.
+        cause: Box<Self>,
+    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -210,6 +228,7 @@ impl Error {
             | Self::Length { .. }
             | Self::Format { .. }
             | Self::Targets(_)
+            | Self::EndsSessions { .. }
             | Self::WriteProtected(_)
             | Self::UnflushedWritesLost
             | Self::CapacityChanged { .. }
@@ -223,8 +242,8 @@ impl Error {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;
         }
-        if let Self::NotReopened { lost, .. } = self {
-            return lost.may_have_executed();
+        if let Self::NotReopened { lost: cause, .. } | Self::EndsSessions { cause, .. } = self {
+            return cause.may_have_executed();
         }
         matches!(
             self,
@@ -303,6 +322,13 @@ impl From<std::convert::Infallible> for Error {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
     }
+}
+
+/// The blocks of a command, for a sentence about it.
+pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
+    blocks.map_or_else(String::new, |blocks| {
+        format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
+    })
 }
 
 /// What to do about a status that is not an error of the command itself.

@@ -49,9 +49,10 @@ pub struct Options {
     /// How many sessions a [`Disk`](crate::Disk) that is opened by its URL
     /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
     pub sessions: Sessions,
-    /// How long a [`Disk`](crate::Disk) tries to open a lost session anew.
+    /// How long a [`Disk`](crate::Disk) puts up with what may pass by itself: with a unit that does
+    /// not take a request now, and with a lost session that cannot be opened anew yet.
     /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
-    /// target's Time2Wait it does not try.
+    /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
     pub patience: Duration,
     /// How many requests a session, or a disk with all its sessions, may have under way, 1 to 2000;
     /// more wait for their turn.

@@ -334,6 +334,11 @@ impl Session {
         self.shared.moved_to()
     }
 
+    /// How long a disk puts up with what may pass, by the options.
+    pub(crate) fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
     /// The most bytes of one command, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.max_transfer

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, Isid, TargetAddress};
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) serial_number: Option<String>,
     /// The most bytes of one command of a disk.
     pub(crate) max_transfer: usize,
+    /// How long a disk puts up with what may pass.
+    pub(crate) patience: Duration,
     pub(crate) life: watch::Sender<Life>,
     pub(crate) notices: broadcast::Sender<Notice>,
     /// What the first login agreed on, and with which portal.
@@ -83,6 +86,7 @@ impl Shared {
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
+            patience: options.patience,
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),

@@ -32,6 +32,7 @@ async fn rig(default_time2wait: u32) -> Rig {
 async fn open_at(url: String, patience: Duration) -> Disk {
     let mut options = Options::default();
     (options.sessions, options.patience) = (Sessions::Fixed(1), patience);
+    options.offer.default_time2wait = 0;
     soon(initiator(options).disk(url)).await.unwrap()
 }
 

@@ -120,7 +120,8 @@ async fn spread_out(
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path { unit: disk.unit().clone(), portal };
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
-    let (paths, report) = (Paths::new(first, room), Arc::clone(&opener.report));
+    let (patience, report) = (session.patience(), Arc::clone(&opener.report));
+    let paths = Paths::new(first, room, patience, Arc::clone(&report));
     let keep = Keep { opener, wanted, sessions, reason, coming };
     let mut keeper = Keeper::new(&paths, keep);
     if waits {

@@ -5,6 +5,7 @@ use iscsi_session::Completion;
 use super::{Carrier, Room};
 use crate::error::Error;
 use crate::logical_unit::LogicalUnit;
+use crate::retry::Patience;
 use crate::transfer::Transfer;
 
 /// A unit through one session: an I_T_L nexus, in the words of SAM.
@@ -44,11 +45,15 @@ impl Carrier for Path {
         self.unit.session().settle();
     }
 
+    fn count_retry(&self) {
+        self.unit.session().count_retry();
+    }
+
     fn retries(&self) -> u64 {
         self.unit.session().retries()
     }
 
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
-        self.unit.persist(transfer).await
+        self.unit.persist_with(transfer, Patience::of_a_path()).await
     }
 }
