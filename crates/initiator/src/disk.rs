@@ -48,7 +48,7 @@ impl Disk {
         let max_transfer = profile.longest_transfer(unit.session().max_transfer());
         let report = Arc::new(Report::default());
         report.settle_for_one("a disk of one session");
-        let (path, patience) = (Path { unit: unit.clone(), portal: 0 }, unit.session().patience());
+        let (path, patience) = (Path::new(unit.clone(), 0), unit.session().patience());
         let paths = Paths::new(path, Room::UNLIMITED, patience, Arc::clone(&report));
         Self { unit, paths, report, profile, max_transfer }
     }

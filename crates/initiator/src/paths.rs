@@ -16,6 +16,7 @@ mod carriage;
 mod flush;
 mod identity;
 mod keeper;
+mod life;
 mod opener;
 pub(crate) mod opening;
 mod path;

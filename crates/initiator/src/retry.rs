@@ -78,6 +78,11 @@ impl Patience {
 }
 
 impl Pauses {
+    /// Those that come after so many.
+    pub(crate) const fn after(count: u32) -> Self {
+        Self(count)
+    }
+
     pub(crate) fn next(&mut self) -> Duration {
         let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(self.0));
         self.0 += 1;
@@ -92,6 +97,14 @@ fn is_on_its_way(sense: &Sense) -> bool {
         AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
     );
     sense.key == SenseKey::NotReady && passes
+}
+
+/// What the unit has answered, for people, in place of taking a command.
+pub(crate) fn answer_of(error: &Error) -> String {
+    if let Error::Status { status, .. } = error {
+        return status.to_string();
+    }
+    error.sense().map_or_else(|| "nothing in time".to_owned(), ToString::to_string)
 }
 
 /// For how long a disk with so much patience sends a command again that ended so; `None` if another

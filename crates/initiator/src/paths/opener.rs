@@ -73,7 +73,7 @@ impl Opener {
         let unit = session.adopt_unit(wanted.like.lun(), state);
         let found = wanted.identity.ask(&unit).await?;
         self.check(portal, &wanted, found.as_ref())?;
-        Ok(Path { unit, portal })
+        Ok(Path::new(unit, portal))
     }
 
     /// Logs in at a portal, or where the target has moved from there for good.
@@ -113,6 +113,7 @@ impl Opener {
         let patience = self.initiator.options().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
         let deadline = Instant::now() + patience;
+        let (pause, next_life) = lost.life.end();
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
         let time2wait = lost.unit.session().time2wait();
@@ -120,12 +121,12 @@ impl Opener {
             sleep(patience).await;
             return Err(why.clone());
         }
-        sleep(time2wait).await;
+        sleep(time2wait.max(pause)).await;
         let mut back_off = BackOff::new(SystemEntropy);
         loop {
             let error = match self.try_reopen(lost, &wanted).await {
                 Err(error) if !is_final(&error) => error,
-                result => return result,
+                result => return result.map(|path| Path { life: next_life(), ..path }),
             };
             wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
             let pause = back_off.next();
@@ -137,7 +138,7 @@ impl Opener {
     }
 
     async fn try_reopen(&self, lost: &Path, wanted: &Wanted) -> Result<Path, Error> {
-        let Path { unit: old, portal } = lost;
+        let Path { unit: old, portal, .. } = lost;
         let session = self.log_in(*portal, Some(old.session().isid())).await?;
         let profile = session.logical_unit(old.lun()).profile().await?;
         self.check(*portal, wanted, Identity::of(&profile).as_ref())?;
@@ -147,7 +148,7 @@ impl Opener {
             return Err(Error::CapacityChanged { before, now });
         }
         let state = old.state().shared_with_another_session();
-        Ok(Path { unit: session.adopt_unit(old.lun(), state), portal: *portal })
+        Ok(Path::new(session.adopt_unit(old.lun(), state), *portal))
     }
 
     fn check(&self, portal: usize, wanted: &Wanted, found: Option<&Identity>) -> Result<(), Error> {

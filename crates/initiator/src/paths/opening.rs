@@ -118,7 +118,7 @@ async fn spread_out(
     tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
-    let first = Path { unit: disk.unit().clone(), portal };
+    let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
     let (patience, report) = (session.patience(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, patience, Arc::clone(&report));

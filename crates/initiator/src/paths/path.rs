@@ -2,6 +2,7 @@
 
 use iscsi_session::Completion;
 
+use super::life::Life;
 use super::{Carrier, Room};
 use crate::error::Error;
 use crate::logical_unit::LogicalUnit;
@@ -14,12 +15,18 @@ pub(crate) struct Path {
     pub(crate) unit: LogicalUnit,
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
+    pub(crate) life: Life,
 }
 
 /// The window of a target that has not said.
 const USUAL_WINDOW: u32 = 64;
 
 impl Path {
+    /// A path that begins its life.
+    pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
+        Self { unit, portal, life: Life::begin() }
+    }
+
     /// What the session may have under way, by its plan.
     pub(crate) fn room(&self) -> Room {
         let session = self.unit.session();

@@ -16,7 +16,7 @@ use super::report::Wait;
 use super::schedule::Wish;
 use super::{Carrier, Paths};
 use crate::error::{Error, of_blocks};
-use crate::retry::{Pauses, endurance};
+use crate::retry::{Pauses, answer_of, endurance};
 
 /// Who was under way on so many sessions in a row that ended is suspected.
 const SUSPECT: u32 = 3;
@@ -97,7 +97,7 @@ impl<'a, C: Carrier> Trials<'a, C> {
         if error.may_have_executed() {
             self.executed = Some(error.clone());
         }
-        let answers = format!("the unit does not take requests: {error}");
+        let answers = format!("the unit answers {}", answer_of(&error));
         let held = self.held.get_or_insert_with(|| Held {
             since: Instant::now(),
             pauses: Pauses::default(),
