@@ -13,7 +13,8 @@ use crate::url::portal_name;
 
 /// The latest notes tell enough.
 const MOST_NOTES: usize = 16;
-/// What is waited for so long is worth a note; before, it shows only while it lasts.
+/// What is waited for so long is worth a note, and a new one whenever it has doubled; before, it shows
+/// only while it lasts.
 const LONG: Duration = Duration::from_secs(10);
 
 /// What the paths and the handles of a disk share of what there is to tell.
@@ -34,7 +35,9 @@ struct Waiting {
     since: Instant,
     limit: Option<Duration>,
     what: String,
-    is_noted: bool,
+    /// When it is worth the next note, and the one that there is.
+    next_note: Duration,
+    note: Option<String>,
 }
 
 /// Something is waited for, and people are told of it, until this is dropped.
@@ -48,11 +51,10 @@ impl Report {
     pub(crate) fn get(&self) -> Spread {
         let told = self.lock();
         let mut spread = told.spread.clone();
-        // Many requests wait for the same.
-        for wait in &told.waits {
-            let what = wait.to_string();
-            if !spread.waits.contains(&what) {
-                spread.waits.push(what);
+        // Many requests wait for the same; the first has waited longest.
+        for (at, wait) in told.waits.iter().enumerate() {
+            if !told.waits.iter().take(at).any(|before| before.what == wait.what) {
+                spread.waits.push(wait.to_string());
             }
         }
         spread
@@ -97,7 +99,7 @@ impl Report {
         let id = told.next;
         told.next += 1;
         let since = Instant::now();
-        told.waits.push(Waiting { id, since, limit, what, is_noted: false });
+        told.waits.push(Waiting { id, since, limit, what, next_note: LONG, note: None });
         Wait { report: Arc::clone(self), id }
     }
 
@@ -107,25 +109,24 @@ impl Report {
 }
 
 impl Wait {
-    /// Still waiting, as it looks now for that. After a while a note of it stays.
+    /// Still waiting, as it looks now for that. Now and then a note is made of it.
     pub(super) fn say(&self, what: String) {
-        let note = {
-            let mut told = self.report.lock();
-            let Some(at) = told.waits.iter().position(|wait| wait.id == self.id) else { return };
-            // Of many requests that wait for the same one speaks for all.
-            let is_told = |wait: &Waiting| wait.is_noted && wait.what == what;
-            let is_told = told.waits.iter().any(is_told);
-            let Some(wait) = told.waits.get_mut(at) else { return };
-            wait.what = what;
-            if wait.is_noted || wait.since.elapsed() < LONG {
-                return;
-            }
-            wait.is_noted = true;
-            (!is_told).then(|| wait.to_string())
-        };
-        if let Some(note) = note {
-            self.report.note(note);
+        let mut told = self.report.lock();
+        let Told { spread, waits, .. } = &mut *told;
+        // Of many requests that wait for the same the first speaks for all.
+        let is_told = waits.iter().any(|wait| wait.id < self.id && wait.what == what);
+        let Some(wait) = waits.iter_mut().find(|wait| wait.id == self.id) else { return };
+        wait.what = what;
+        let elapsed = wait.since.elapsed();
+        if is_told || elapsed < wait.next_note {
+            return;
         }
+        wait.next_note = elapsed * 2;
+        let old = wait.note.replace(wait.to_string());
+        spread.notes.retain(|note| Some(note) != old.as_ref());
+        let note = wait.to_string();
+        drop(told);
+        self.report.note(note);
     }
 }
 
@@ -152,19 +153,25 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_waited_for_shows_while_it_lasts_and_is_noted_once_if_it_lasts_long() {
+    async fn what_is_waited_for_shows_while_it_lasts_and_is_noted_if_it_lasts_long() {
         let report = Arc::new(Report::default());
         let limit = Some(Duration::from_secs(60));
-        let waits = [(); 3].map(|()| report.wait("the unit answers BUSY".to_owned(), limit));
-        advance(Duration::from_secs(9)).await;
-        waits.iter().for_each(|wait| wait.say("the unit answers BUSY".to_owned()));
-        assert_eq!(report.get().waits, ["the unit answers BUSY (9 s so far, up to 60 s)"]);
-        assert!(report.get().notes.is_empty());
-        advance(Duration::from_secs(1)).await;
-        for _ in 0..2 {
-            waits.iter().for_each(|wait| wait.say("the unit answers BUSY".to_owned()));
-            assert_eq!(report.get().notes, ["the unit answers BUSY (10 s so far, up to 60 s)"]);
-            advance(Duration::from_secs(1)).await;
+        let busy = || "the unit answers BUSY".to_owned();
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            waits.push(report.wait(busy(), limit));
+            advance(Duration::from_secs(3)).await;
+        }
+        for (seconds, noted) in
+            [(9, None), (10, Some(10)), (19, Some(10)), (20, Some(20)), (39, Some(20))]
+        {
+            let begun = report.lock().waits[0].since;
+            advance(begun + Duration::from_secs(seconds) - Instant::now()).await;
+            waits.iter().for_each(|wait| wait.say(busy()));
+            let text = |seconds| format!("the unit answers BUSY ({seconds} s so far, up to 60 s)");
+            assert_eq!(report.get().waits, [text(seconds)]);
+            let notes: Vec<_> = noted.map(text).into_iter().collect();
+            assert_eq!(report.get().notes, notes, "a note takes the place of the one before");
         }
         drop(waits);
         assert!(report.get().waits.is_empty());
