@@ -50,7 +50,8 @@ pub struct Options {
     /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
     pub sessions: Sessions,
     /// How long a [`Disk`](crate::Disk) puts up with what may pass by itself: with a unit that does
-    /// not take a request now, and with a lost session that cannot be opened anew yet.
+    /// not take a request now, and with a lost session that cannot be opened anew yet. The URL may say
+    /// otherwise.
     /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
     /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
     pub patience: Duration,

@@ -86,7 +86,7 @@ impl Shared {
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
-            patience: options.patience,
+            patience: url.parameters.patience.map_or(options.patience, seconds),
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),
@@ -185,6 +185,10 @@ impl Shared {
             Ok(Life::LoggingIn | Life::LoggedIn) | Err(_) => Err(Error::Closed),
         }
     }
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

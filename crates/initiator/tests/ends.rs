@@ -248,3 +248,12 @@ async fn a_flush_that_ends_every_session_is_given_up() {
     assert!(error.to_string().starts_with(said), "{error}");
     assert!(rig.server.with(|target| target.accepted()) <= 9);
 }
+
+#[tokio::test]
+async fn a_url_sets_the_patience_of_its_disk() {
+    let (rig, disk) = disk_with_keeper(|_| {}, "?patience=0").await;
+    rig.server.with(|target| target.end_next_with(Outcome::status(status::BUSY)));
+    let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert!(matches!(error, Error::Status { status: Status::BUSY, .. }), "{error:?}");
+    soon(disk.read_at(0, 512)).await.unwrap();
+}

@@ -1,5 +1,6 @@
 //! Who looks after the paths of a disk: adds some, lets some go, opens lost ones anew.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -238,7 +239,9 @@ impl Keeper {
             self.reopening += 1;
             let lost = Lost { path, at: Instant::now(), why };
             self.coming.spawn(async move {
-                let path = opener.reopen(&lost.path, &lost.why, wanted).await;
+                let reopened = opener.reopen(&lost.path, &lost.why, wanted);
+                let settle = || lost.path.settle();
+                let path = unless_by(lost.at + LINGER, settle, reopened).await;
                 Coming::Again(lost, path)
             });
         }
@@ -363,6 +366,43 @@ impl Keeper {
     }
 }
 
+/// Waits for something, and does something else when that takes until then.
+async fn unless_by<T>(
+    deadline: Instant,
+    late: impl FnOnce(),
+    something: impl Future<Output = T>,
+) -> T {
+    let mut something = pin!(something);
+    if let Ok(result) = timeout_at(deadline, &mut something).await {
+        return result;
+    }
+    late();
+    something.await
+}
+
 fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// What a lost session was writing is free again after a while, also while the session is still
+    /// being opened anew.
+    #[tokio::test(start_paused = true)]
+    async fn what_lingers_is_settled_before_patience_ends() {
+        for (seconds, is_late) in [(63, false), (65, true), (300, true)] {
+            let settled = Cell::new(None);
+            let begun = Instant::now();
+            let settle = || settled.set(Some(begun.elapsed()));
+            unless_by(begun + LINGER, settle, sleep(Duration::from_secs(seconds))).await;
+            assert_eq!(begun.elapsed().as_secs(), seconds);
+            assert_eq!(settled.get().map(|at| at.as_secs()), is_late.then_some(LINGER.as_secs()));
+        }
+    }
 }

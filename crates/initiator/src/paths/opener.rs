@@ -110,7 +110,7 @@ impl Opener {
         wanted: Awaited,
     ) -> Result<Path, Error> {
         let wanted = known(wanted).await?;
-        let patience = self.initiator.options().patience;
+        let patience = lost.unit.session().patience();
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
         let deadline = Instant::now() + patience;
         let (pause, next_life) = lost.life.end();
