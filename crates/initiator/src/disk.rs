@@ -58,9 +58,10 @@ pub struct Disk {
 impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
         let max_transfer = profile.longest_transfer(unit.session().max_transfer());
-        let paths = Paths::new(Path { unit: unit.clone(), portal: 0 }, Room::UNLIMITED);
         let report = Arc::new(Report::default());
         report.settle_for_one("a disk of one session");
+        let (path, patience) = (Path::new(unit.clone(), 0), unit.session().patience());
+        let paths = Paths::new(path, Room::UNLIMITED, patience, Arc::clone(&report));
         Self { unit, paths, report, profile, max_transfer }
     }
 
@@ -229,7 +230,8 @@ impl Disk {
                 let mut list = UnmapList::new();
                 let why = |why| Error::Format { command: "UNMAP", why };
                 list.push(lba, blocks).map_err(why)?;
-                self.modify(Transfer::unmap(&list).within(&extent)).await
+                let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
+                self.modify(transfer.within(&extent)).await
             }
         });
         try_join_all(runs).await.map(drop)

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use iscsi_pdu::{Cid, Itt};
-use iscsi_session::{Output, Session, SessionError};
+use iscsi_session::{Notice, Output, Session, SessionError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
@@ -219,8 +219,7 @@ impl Driver {
                 Output::Disconnect { cid, abortive } => self.close(cid, abortive),
                 Output::ConnectionLost { cid, why } => self.lost(cid, &why),
                 Output::LoggedIn { cid } => self.logged_in(cid),
-                // Nobody listens to notices, or somebody does: both are well.
-                Output::Notice(notice) => drop(self.shared.notices.send(notice)),
+                Output::Notice(notice) => self.announce(notice),
                 Output::Completed { itt, result } => self.answer(itt, Outcome::Command(result)),
                 Output::Managed { itt, result } => self.answer(itt, Outcome::Manage(result)),
                 Output::Discovered { itt, result } => {
@@ -231,6 +230,14 @@ impl Driver {
                 _ => {}
             }
         }
+    }
+
+    fn announce(&self, notice: Notice) {
+        if let Notice::Redirected { address, permanent } = &notice {
+            self.shared.redirected(address, *permanent);
+        }
+        // Nobody listens to notices, or somebody does: both are well.
+        drop(self.shared.notices.send(notice));
     }
 
     /// When this turn began, for the session.
@@ -254,6 +261,9 @@ impl Driver {
     fn end(&mut self, result: Result<(), SessionError>) {
         let result = result.map_err(|cause| self.peer.explain(cause, false));
         self.shared.set_stats(self.session.stats());
+        if let Some(reopening) = self.session.reopening() {
+            self.shared.reopening.get_or_init(|| reopening);
+        }
         self.shared.life.send_replace(Life::Ended(result));
         self.ended = true;
     }

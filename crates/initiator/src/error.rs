@@ -1,6 +1,7 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
 use std::fmt;
+use std::ops::Range;
 
 use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
@@ -151,6 +152,31 @@ pub enum Error {
         /// What it has, bytes.
         now: u64,
     },
+    /// The last session of a disk was lost, and could not be opened anew.
+    #[error("{lost}; the session could not be opened anew: {why}")]
+    NotReopened {
+        /// What ended it.
+        lost: Box<Self>,
+        /// Why the last try to open it anew failed.
+        why: Box<Self>,
+    },
+    /// Each session that the command went over ended under it, though nothing else was under way
+    /// there: the target, or something on the way to it, cannot bear the command or its data.
+    #[error(
+        "{command}{} ended its session each time, {times} times in a row, and is not sent again: \
+         {cause}",
+        of_blocks(.blocks.as_ref())
+    )]
+    EndsSessions {
+        /// The command's name in the standard.
+        command: &'static str,
+        /// The blocks that it is about.
+        blocks: Option<Range<u64>>,
+        /// How many sessions it has ended.
+        times: u32,
+        /// How the last one ended.
+        cause: Box<Self>,
+    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -213,12 +239,14 @@ impl Error {
             }
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
+            Self::NotReopened { why, .. } => why.fault(),
             Self::Task { .. }
             | Self::CheckCondition { .. }
             | Self::Status { .. }
             | Self::Length { .. }
             | Self::Format { .. }
             | Self::Targets(_)
+            | Self::EndsSessions { .. }
             | Self::WriteProtected(_)
             | Self::UnflushedWritesLost
             | Self::UnprovenUnit { .. }
@@ -233,6 +261,9 @@ impl Error {
     pub fn may_have_executed(&self) -> bool {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;
+        }
+        if let Self::NotReopened { lost: cause, .. } | Self::EndsSessions { cause, .. } = self {
+            return cause.may_have_executed();
         }
         matches!(
             self,
@@ -273,8 +304,26 @@ impl Error {
         let mut error = self.clone();
         if let Self::Session(failure) = &mut error {
             failure.may_have_executed = false;
+        } else if let Self::NotReopened { lost, .. } = &mut error {
+            **lost = lost.as_not_executed();
         }
         error
+    }
+
+    /// The same for a request that was under way when a session was lost thus, and for which no
+    /// other one came.
+    pub(crate) fn after_loss(self, lost: Self) -> Self {
+        if let Self::NotReopened { why, .. } = self {
+            Self::NotReopened { lost: Box::new(lost), why }
+        } else {
+            lost
+        }
+    }
+
+    /// Whether the target says that the login is the initiator's error: it would refuse it again
+    /// (RFC 7143 §11.13.5, Status-Class 2).
+    pub(crate) fn is_initiators_at_login(&self) -> bool {
+        matches!(self, Self::Login(failure) if matches!(failure.status(), Some((2, _))))
     }
 
     /// The sense data, if the unit gave any.
@@ -293,6 +342,13 @@ impl From<std::convert::Infallible> for Error {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
     }
+}
+
+/// The blocks of a command, for a sentence about it.
+pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
+    blocks.map_or_else(String::new, |blocks| {
+        format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
+    })
 }
 
 /// What to do about a status that is not an error of the command itself.

@@ -211,7 +211,7 @@ impl Initiator {
 
 /// The system's random bytes.
 #[derive(Debug)]
-struct SystemEntropy;
+pub(crate) struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {

@@ -81,18 +81,26 @@
 //! |---|---|
 //! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
 //! | BUSY, TASK SET FULL | after a pause |
+//! | TASK ABORTED: another initiator has reset the unit, or aborted what is under way there | by a disk, after a pause |
 //! | NOT READY that passes by itself: becoming ready, asymmetric access state transition | after a pause |
 //! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
 //! | INVALID COMMAND OPERATION CODE to READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | at once, in 10 bytes, and all further ones as well |
 //! | a deferred error: an earlier command failed after it had ended well | never |
 //! | RESERVATION CONFLICT, any other status, any other sense | never |
-//! | no status: the session ended or lost the connection, the command timed out | never |
+//! | no status: the command timed out, and the target has given it up | by a disk, after a pause |
+//! | no status: the session ended or lost the connection | by a disk, over the next session |
 //!
-//! Pauses begin at 10 ms, double up to one second, and end after some five seconds in all. This
+//! Pauses begin at 10 ms and double up to one second. They end after some five seconds in all for the
+//! methods of [`Session`] and [`LogicalUnit`]; a [`Disk`] goes on for as long as [`Options::patience`]
+//! says (after ABORTED COMMAND five seconds), over another session where there is one, and
+//! [`Disk::spread`] tells meanwhile what it waits for. This
 //! holds for commands whose second execution changes nothing that the first did not: those that
-//! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once. A lost connection ends every request of its
-//! session once, with an error that says whether the command may have been executed; connect
-//! again, and repeat what may be repeated. A session of several connections
+//! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once.
+//!
+//! A lost connection ends every request of its session once, with an error that says whether the
+//! command may have been executed; connect again, and repeat what may be repeated. A disk that was
+//! opened by its URL does so by itself. A command that ends its session each time is found out, and
+//! given up after a few times with [`Error::EndsSessions`]. A session of several connections
 //! ([`Options::connections`]) outlives the loss of one: only what had been sent over it ends so, once
 //! the target has given it up.
 #![forbid(unsafe_code)]

@@ -232,10 +232,14 @@ impl LogicalUnit {
     /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when the unit was reset
     /// between a write and this flush. It is told once, to all who flush at that time.
     pub async fn flush(&self) -> Result<(), Error> {
+        self.flush_with(Patience::of_a_unit()).await
+    }
+
+    pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
         let profile = self.profile().await?;
         let cdb = profile.capacity.flush_command();
         let flush = self.state.unflushed.begin_flush().await;
-        match self.query(cdb, 0).await {
+        match self.persist_with(Transfer::query(cdb, 0), patience).await {
             Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
                 tracing::debug!(lun = %self.lun, "the unit has no cache to flush");
             }
@@ -300,8 +304,15 @@ impl LogicalUnit {
     }
 
     /// Sends a command until it ends in a way that counts.
-    pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<Completion, Error> {
-        let mut patience = Patience::default();
+    async fn persist(&self, transfer: Transfer) -> Result<Completion, Error> {
+        self.persist_with(transfer, Patience::of_a_unit()).await
+    }
+
+    pub(crate) async fn persist_with(
+        &self,
+        mut transfer: Transfer,
+        mut patience: Patience,
+    ) -> Result<Completion, Error> {
         let unknown_forms = &self.state.unknown_forms;
         if unknown_forms.contains(transfer.operation_code()) {
             transfer.shorten();

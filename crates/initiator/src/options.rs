@@ -49,6 +49,12 @@ pub struct Options {
     /// How many sessions a [`Disk`](crate::Disk) that is opened by its URL
     /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
     pub sessions: Sessions,
+    /// How long a [`Disk`](crate::Disk) puts up with what may pass by itself: with a unit that does
+    /// not take a request now, and with a lost session that cannot be opened anew yet. The URL may say
+    /// otherwise.
+    /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
+    /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
+    pub patience: Duration,
     /// How many requests a session, or a disk with all its sessions, may have under way, 1 to 2000;
     /// more wait for their turn.
     pub max_requests: usize,
@@ -61,7 +67,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// For long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB, in pieces of 1 MiB.
+    /// For long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB, in pieces of 1 MiB,
+    /// and five minutes of patience.
     fn default() -> Self {
         Self {
             offer: Offer::default(),
@@ -74,6 +81,7 @@ impl Default for Options {
             connections: 1,
             connect_timeout: Duration::from_secs(10),
             sessions: Sessions::default(),
+            patience: Duration::from_secs(300),
             max_requests: 1024,
             max_bytes_in_flight: 64 << 20,
             max_transfer: 1 << 20,

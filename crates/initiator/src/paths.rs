@@ -11,34 +11,41 @@
 //! ends goes to the others; and a request that is late on one is sent over another as well when
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
+mod back_off;
+mod carriage;
+mod flush;
 mod identity;
 mod keeper;
+mod life;
 mod opener;
 pub(crate) mod opening;
 mod path;
+mod report;
 mod schedule;
 #[cfg(test)]
 mod tests;
 mod together;
+mod trials;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::error::Error;
 use crate::transfer::Transfer;
 
+use carriage::Grant;
 pub(crate) use identity::Identity;
-pub(crate) use keeper::{Coming, Keep, Keeper, Report};
+pub(crate) use keeper::{Coming, Keep, Keeper};
 pub(crate) use opener::{Opener, Wanted};
 pub(crate) use path::Path;
+pub(crate) use report::Report;
 pub(crate) use schedule::{PathId, Room};
-use schedule::{Schedule, Ticket};
+use schedule::{Schedule, Wish};
 
 /// What brings a transfer to the unit.
 pub(crate) trait Carrier: Clone + Send + Sync + 'static {
@@ -51,6 +58,9 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
 
     /// Nothing that it left behind can happen any more, or matters.
     fn settle(&self);
+
+    /// One more command is sent again.
+    fn count_retry(&self);
 
     /// How many commands it has sent again.
     fn retries(&self) -> u64;
@@ -72,6 +82,9 @@ struct Shared<C: Carrier> {
     state: Mutex<State<C>>,
     /// A path was lost, all of it has ended, or there is work after a rest.
     attention: Arc<Notify>,
+    /// How long what may pass is put up with.
+    patience: Duration,
+    report: Arc<Report>,
 }
 
 struct State<C: Carrier> {
@@ -91,6 +104,8 @@ struct State<C: Carrier> {
     moved: u64,
     /// Some path had nothing to do.
     was_idle: bool,
+    /// Sessions that were lost while no request was alone there to see whether it ends them.
+    plain_losses: u64,
     /// Commands that were sent again over paths that are gone.
     retries: u64,
     /// Whoever looks after the paths sleeps until there is work.
@@ -100,17 +115,8 @@ struct State<C: Carrier> {
 /// A request that waits for a path with room.
 struct Waiting<C: Carrier> {
     len: u64,
-    avoid: Option<PathId>,
+    wish: Wish,
     answer: oneshot::Sender<Grant<C>>,
-}
-
-/// A request's place on a path.
-struct Grant<C: Carrier> {
-    paths: Paths<C>,
-    carrier: C,
-    path: PathId,
-    begun: Instant,
-    ticket: Option<Ticket>,
 }
 
 /// What the paths have moved, and what they are.
@@ -121,11 +127,6 @@ pub(crate) struct Progress {
     /// Whether every path had something to do ever since the last look.
     pub(crate) is_busy: bool,
 }
-
-/// A request that ends so many sessions in a row is itself what ends them.
-const MOST_LOSSES: u32 = 100;
-
-type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 impl<C: Carrier> Clone for Paths<C> {
     fn clone(&self) -> Self {
@@ -146,8 +147,8 @@ impl<C: Carrier> WeakPaths<C> {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// A single path.
-    pub(crate) fn new(carrier: C, room: Room) -> Self {
+    /// A single path, with so much patience for what may pass.
+    pub(crate) fn new(carrier: C, room: Room, patience: Duration, report: Arc<Report>) -> Self {
         let paths = Self(Arc::new(Shared {
             state: Mutex::new(State {
                 paths: Vec::new(),
@@ -160,10 +161,13 @@ impl<C: Carrier> Paths<C> {
                 next: 0,
                 moved: 0,
                 was_idle: false,
+                plain_losses: 0,
                 retries: 0,
                 is_unattended: false,
             }),
             attention: Arc::default(),
+            patience,
+            report,
         }));
         paths.add(carrier, room);
         paths
@@ -287,108 +291,6 @@ impl<C: Carrier> Paths<C> {
         self.0.attention.notify_one();
     }
 
-    /// Carries a transfer out over whichever path can take it, and over another one if that is lost
-    /// on the way. Invariant: a second execution of it changes nothing that the first did not.
-    ///
-    /// # Errors
-    /// The last error; if a session was lost that may have executed it, the error of that one.
-    pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<C::Answer, Error> {
-        let mut executed = None;
-        for _ in 0..MOST_LOSSES {
-            let spare = transfer.again();
-            let grant = match self.grant(transfer.len(), None).await {
-                Ok(grant) => grant,
-                Err(error) => return Err(executed.unwrap_or(error)),
-            };
-            let (path, error) = match self.attempt(grant, transfer).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            let goes_elsewhere = error.is_of_session()
-                || error.is_of_connection()
-                || (error.is_of_path() && self.set_aside(path, &error));
-            if !goes_elsewhere {
-                return Err(error);
-            }
-            if error.may_have_executed() {
-                executed = Some(error.clone());
-            }
-            if error.is_of_session() && !self.lose(path, &error) {
-                return Err(executed.unwrap_or(error));
-            }
-            transfer = spare;
-        }
-        Err(executed.unwrap_or(Error::Closed))
-    }
-
-    /// Sends a transfer over its path, and if it is late there, over another one as well.
-    async fn attempt(
-        &self,
-        grant: Grant<C>,
-        transfer: Transfer,
-    ) -> Result<C::Answer, (PathId, Error)> {
-        let (path, begun) = (grant.path, grant.begun);
-        if self.is_alone() {
-            return grant.carry(transfer).await.map_err(|error| (path, error));
-        }
-        let spare = transfer.again();
-        let mut first: Attempt<C::Answer> = Box::pin(grant.carry(transfer));
-        let second = tokio::select! {
-            result = &mut first => return result.map_err(|error| (path, error)),
-            second = self.second_grant(path, begun, spare.len()) => second,
-        };
-        let Ok(second) = second else { return first.await.map_err(|error| (path, error)) };
-        tracing::debug!(?path, other = ?second.path, "a request is late, and sent over another path");
-        let other = second.path;
-        let mut second: Attempt<C::Answer> = Box::pin(second.carry(spare));
-        let (result, loser, of) = tokio::select! {
-            result = &mut first => (result, second, path),
-            result = &mut second => (result, first, other),
-        };
-        match result {
-            Ok(answer) => {
-                // To abort it would take as long; that it ends later does no harm.
-                tokio::spawn(loser);
-                Ok(answer)
-            }
-            // Over the other session it may go well.
-            Err(error) => {
-                if error.is_of_session() {
-                    self.lose(of, &error);
-                }
-                let left = if of == path { other } else { path };
-                loser.await.map_err(|error| (left, error))
-            }
-        }
-    }
-
-    /// Waits until a request that is under way on a path is late and another path has nothing to do,
-    /// or until it is stuck and another path has room.
-    async fn second_grant(
-        &self,
-        path: PathId,
-        begun: Instant,
-        len: usize,
-    ) -> Result<Grant<C>, Error> {
-        let (late, stuck) = {
-            let state = self.0.lock();
-            (state.schedule.late_after(path), state.schedule.stuck_after(path))
-        };
-        let mut look = begun;
-        while look < begun + stuck {
-            look += late;
-            sleep_until(look.into()).await;
-            let mut state = self.0.lock();
-            if state.waiting.is_empty()
-                && let Some(idle) = state.schedule.idle(path)
-                && let Some(grant) = self.take(&mut state, idle, len as u64, now())
-            {
-                return Ok(grant);
-            }
-        }
-        self.grant(len, Some(path)).await
-    }
-
     /// Whether there is no other path that a request could go over.
     fn is_alone(&self) -> bool {
         self.0.lock().paths.len() < 2
@@ -400,15 +302,38 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// Waits for a path with room.
-    async fn grant(&self, len: usize, avoid: Option<PathId>) -> Result<Grant<C>, Error> {
-        let len = len as u64;
+    async fn grant(&self, len: usize, wish: Wish) -> Result<Grant<C>, Error> {
+        let waits = |state: &mut State<C>, waiting| state.waiting.push_back(waiting);
+        self.granted(len, wish, waits).await
+    }
+
+    /// Gives the place on a path back for one on any path; who has waited before is the first.
+    async fn grant_again(
+        &self,
+        grant: Grant<C>,
+        len: usize,
+        wish: Wish,
+    ) -> Result<Grant<C>, Error> {
+        let waits = |state: &mut State<C>, waiting| {
+            grant.give_up(&mut state.schedule);
+            state.waiting.push_front(waiting);
+        };
+        self.granted(len, wish, waits).await
+    }
+
+    async fn granted(
+        &self,
+        len: usize,
+        wish: Wish,
+        waits: impl FnOnce(&mut State<C>, Waiting<C>),
+    ) -> Result<Grant<C>, Error> {
         let granted = {
             let mut state = self.0.lock();
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
             let (answer, granted) = oneshot::channel();
-            state.waiting.push_back(Waiting { len, avoid, answer });
+            waits(&mut state, Waiting { len: len as u64, wish, answer });
             self.dispatch(&mut state, now());
             granted
         };
@@ -419,45 +344,53 @@ impl<C: Carrier> Paths<C> {
         &self,
         state: &mut State<C>,
         len: u64,
-        avoid: Option<PathId>,
+        wish: Wish,
         now: Instant,
     ) -> Option<Grant<C>> {
-        let id = state.schedule.pick(len, avoid)?;
-        self.take(state, id, len, now)
+        let id = state.schedule.pick(len, wish, now)?;
+        self.take(state, id, len, wish, now)
     }
 
-    fn take(&self, state: &mut State<C>, id: PathId, len: u64, now: Instant) -> Option<Grant<C>> {
+    fn take(
+        &self,
+        state: &mut State<C>,
+        id: PathId,
+        len: u64,
+        wish: Wish,
+        now: Instant,
+    ) -> Option<Grant<C>> {
         let carrier = state.paths.iter().find(|(path, _)| *path == id)?.1.clone();
         let is_crowded = !state.waiting.is_empty();
-        let ticket = state.schedule.begin(id, len, is_crowded, now)?;
+        let ticket = state.schedule.begin(id, len, wish, is_crowded, now)?;
         if std::mem::take(&mut state.is_unattended) {
             self.0.attention.notify_one();
         }
-        Some(Grant { paths: self.clone(), carrier, path: id, begun: now, ticket: Some(ticket) })
+        Some(Grant::new(self.clone(), carrier, id, now, ticket))
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
-    /// free does not hold up the others.
+    /// free, or must be alone on one, does not hold up the others.
     fn dispatch(&self, state: &mut State<C>, now: Instant) {
+        state.schedule.spare(false);
         let mut at = 0;
         while let Some(waiting) = state.waiting.remove(at) {
             if waiting.answer.is_closed() {
                 continue;
             }
-            let Some(grant) = self.grant_now(state, waiting.len, waiting.avoid, now) else {
-                let is_stuck = waiting.avoid.is_none();
+            let Wish { avoid, is_alone } = waiting.wish;
+            let Some(grant) = self.grant_now(state, waiting.len, waiting.wish, now) else {
                 state.waiting.insert(at, waiting);
-                if is_stuck {
+                if is_alone {
+                    state.schedule.spare(true);
+                } else if avoid.is_none() {
                     return;
                 }
                 at += 1;
                 continue;
             };
-            if let Err(mut grant) = waiting.answer.send(grant)
-                && let Some(ticket) = grant.ticket.take()
-            {
+            if let Err(grant) = waiting.answer.send(grant) {
                 // Its drop would want the lock.
-                state.schedule.give_up(&ticket);
+                grant.give_up(&mut state.schedule);
             }
         }
     }
@@ -470,6 +403,7 @@ impl<C: Carrier> Paths<C> {
         }
         if let Some(carrier) = state.take_out(id) {
             tracing::warn!(path = id.0, %error, "a session is lost");
+            state.plain_losses += u64::from(!state.schedule.is_alone(id));
             state.schedule.remove(id);
             // One that was to be let go has to do until there is another.
             state.schedule.reopen_if_none_is_left();
@@ -506,40 +440,6 @@ impl<C: Carrier> Paths<C> {
     }
 }
 
-impl Paths<Path> {
-    /// Flushes what was written over all sessions: one of them does it for all, the least busy of
-    /// those that would be told of a reset since the oldest write.
-    pub(crate) async fn flush(&self) -> Result<(), Error> {
-        loop {
-            // Without a path this waits for the next, or says why there is none.
-            let Some((id, path)) = self.witness() else {
-                drop(self.grant(0, None).await?);
-                continue;
-            };
-            match path.unit.flush().await {
-                Err(error) if error.is_of_session() && self.lose(id, &error) => {}
-                Err(error) if error.is_of_connection() => {}
-                result => return result,
-            }
-        }
-    }
-
-    fn witness(&self) -> Option<(PathId, Path)> {
-        let state = self.0.lock();
-        let rank = |(id, path): &&(PathId, Path)| {
-            let unflushed = &path.unit.state().unflushed;
-            let is_closing = state.schedule.is_closing(*id);
-            (
-                is_closing,
-                !unflushed.is_witness(),
-                unflushed.last_told(),
-                state.schedule.under_way(*id),
-            )
-        };
-        state.paths.iter().min_by_key(rank).cloned()
-    }
-}
-
 impl<C: Carrier> State<C> {
     fn take_out(&mut self, id: PathId) -> Option<C> {
         let at = self.paths.iter().position(|(path, _)| *path == id)?;
@@ -559,34 +459,6 @@ impl<C: Carrier> Drop for Shared<C> {
     /// Whoever looks after the paths may sleep, and need not any more.
     fn drop(&mut self) {
         self.attention.notify_one();
-    }
-}
-
-impl<C: Carrier> Grant<C> {
-    async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Error> {
-        let len = transfer.len() as u64;
-        let result = self.carrier.clone().carry(transfer).await;
-        if result.is_ok()
-            && let Some(ticket) = self.ticket.take()
-        {
-            let mut state = self.paths.0.lock();
-            let now = now();
-            state.schedule.end(&ticket, now);
-            state.moved += len;
-            self.paths.dispatch(&mut state, now);
-            state.was_idle |= state.schedule.under_way(self.path) == 0;
-        }
-        result
-    }
-}
-
-impl<C: Carrier> Drop for Grant<C> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let mut state = self.paths.0.lock();
-            state.schedule.give_up(&ticket);
-            self.paths.dispatch(&mut state, now());
-        }
     }
 }
 

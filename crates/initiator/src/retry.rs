@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
-use iscsi_session::Completion;
+use iscsi_session::{Completion, TaskError};
 
 use crate::error::Error;
 
@@ -13,6 +13,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// With these pauses, some five seconds.
 const MOST_PAUSES: u32 = 11;
+/// The same for a disk.
+const BRIEF: Duration = Duration::from_secs(5);
 
 /// What is to be done after a command has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,14 +25,29 @@ pub(crate) enum Verdict {
     Again(Duration),
 }
 
-/// How often a command has been tried again, and why.
-#[derive(Debug, Default)]
+/// How often a command has been tried again within its session, and why.
+#[derive(Debug)]
 pub(crate) struct Patience {
     attentions: u32,
-    pauses: u32,
+    pauses: Pauses,
+    most_pauses: u32,
 }
 
+/// Pauses that double, up to a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses(u32);
+
 impl Patience {
+    /// That of a unit: for some seconds.
+    pub(crate) fn of_a_unit() -> Self {
+        Self { attentions: 0, pauses: Pauses::default(), most_pauses: MOST_PAUSES }
+    }
+
+    /// That of a disk's path: whoever has others waits for himself.
+    pub(crate) fn of_a_path() -> Self {
+        Self { most_pauses: 0, ..Self::of_a_unit() }
+    }
+
     /// Judges the end of one try.
     pub(crate) fn judge(&mut self, status: Status, sense: Option<&Sense>) -> Verdict {
         match (status, sense) {
@@ -46,24 +63,65 @@ impl Patience {
             let again = self.attentions <= MOST_ATTENTIONS;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
-        let passes = matches!(
-            sense.additional,
-            AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
-        );
-        if sense.key == SenseKey::AbortedCommand || (sense.key == SenseKey::NotReady && passes) {
+        if sense.key == SenseKey::AbortedCommand || is_on_its_way(sense) {
             return self.pause();
         }
         Verdict::Final
     }
 
     fn pause(&mut self) -> Verdict {
-        if self.pauses >= MOST_PAUSES {
+        if self.pauses.0 >= self.most_pauses {
             return Verdict::Final;
         }
-        let pause = FIRST_PAUSE * 2u32.pow(self.pauses);
-        self.pauses += 1;
-        Verdict::Again(pause.min(LONGEST_PAUSE))
+        Verdict::Again(self.pauses.next())
     }
+}
+
+impl Pauses {
+    /// Those that come after so many.
+    pub(crate) const fn after(count: u32) -> Self {
+        Self(count)
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(self.0));
+        self.0 += 1;
+        pause.min(LONGEST_PAUSE)
+    }
+}
+
+/// The unit is becoming ready, or its port changes its state.
+fn is_on_its_way(sense: &Sense) -> bool {
+    let passes = matches!(
+        sense.additional,
+        AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
+    );
+    sense.key == SenseKey::NotReady && passes
+}
+
+/// What the unit has answered, for people, in place of taking a command.
+pub(crate) fn answer_of(error: &Error) -> String {
+    if let Error::Status { status, .. } = error {
+        return status.to_string();
+    }
+    error.sense().map_or_else(|| "nothing in time".to_owned(), ToString::to_string)
+}
+
+/// For how long a disk with so much patience sends a command again that ended so; `None` if another
+/// try would end the same way. None of these ends leaves anything that could still be executed.
+pub(crate) fn endurance(error: &Error, patience: Duration) -> Option<Duration> {
+    let sense = error.sense().filter(|sense| !sense.deferred);
+    let is_passing = matches!(
+        error,
+        Error::Status { status: Status::BUSY | Status::TASK_SET_FULL | Status::TASK_ABORTED, .. }
+            | Error::Task { cause: TaskError::TimedOut, .. }
+    );
+    if is_passing || sense.is_some_and(is_on_its_way) {
+        return Some(patience);
+    }
+    // It may be the command's own fault.
+    let is_given_up = sense.is_some_and(|sense| sense.key == SenseKey::AbortedCommand);
+    is_given_up.then(|| patience.min(BRIEF))
 }
 
 /// The sense data of a CHECK CONDITION that can be read.
@@ -99,7 +157,7 @@ mod tests {
     }
 
     fn first(status: Status, sense: Option<Sense>) -> Verdict {
-        Patience::default().judge(status, sense.as_ref())
+        Patience::of_a_unit().judge(status, sense.as_ref())
     }
 
     #[test]
@@ -119,8 +177,34 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_puts_up_with_what_passes_for_as_long_as_its_patience_lasts() {
+        let long = Duration::from_secs(300);
+        let lasts = |error| endurance(&error, long);
+        let status = |status| Error::Status { command: "READ (16)", status };
+        let check = |deferred, key, asc, ascq| {
+            let sense = Box::new(sense(deferred, key, asc, ascq));
+            Error::CheckCondition { command: "READ (16)", sense }
+        };
+        for passes in [Status::BUSY, Status::TASK_SET_FULL, Status::TASK_ABORTED] {
+            assert_eq!(lasts(status(passes)), Some(long));
+        }
+        assert_eq!(lasts(check(false, 0x2, 0x04, 0x01)), Some(long));
+        assert_eq!(lasts(check(false, 0x2, 0x04, 0x0a)), Some(long));
+        let timed_out = TaskError::TimedOut;
+        assert_eq!(lasts(Error::Task { request: "WRITE (16)", cause: timed_out }), Some(long));
+        assert_eq!(lasts(check(false, 0xb, 0x47, 0x03)), Some(BRIEF));
+        assert_eq!(lasts(status(Status::RESERVATION_CONFLICT)), None);
+        assert_eq!(lasts(check(true, 0x2, 0x04, 0x01)), None);
+        assert_eq!(lasts(check(false, 0x2, 0x3a, 0)), None);
+        assert_eq!(lasts(check(false, 0x3, 0x11, 0)), None);
+        assert_eq!(lasts(Error::Closed), None);
+        let most = endurance(&check(false, 0xb, 0x47, 0x03), Duration::from_secs(1));
+        assert_eq!(most, Some(Duration::from_secs(1)));
+    }
+
+    #[test]
     fn patience_ends() {
-        let mut patience = Patience::default();
+        let mut patience = Patience::of_a_unit();
         let mut total = Duration::ZERO;
         while let Verdict::Again(pause) = patience.judge(Status::BUSY, None) {
             assert!(pause <= LONGEST_PAUSE);
@@ -134,5 +218,9 @@ mod tests {
             })
             .count();
         assert_eq!(tries, MOST_ATTENTIONS as usize);
+        let mut path = Patience::of_a_path();
+        assert_eq!(path.judge(Status::BUSY, None), Verdict::Final);
+        let again = Verdict::Again(Duration::ZERO);
+        assert_eq!(path.judge(Status::CHECK_CONDITION, Some(&attention)), again);
     }
 }

@@ -59,8 +59,7 @@ impl Session {
         budget: Budget,
     ) -> Self {
         let connections = options.connections_of(&config.kind);
-        let shared =
-            Arc::new(Shared::new(budget, url, config.isid, options.max_transfer, connections));
+        let shared = Arc::new(Shared::new(budget, url, config.isid, options, connections));
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),
@@ -329,6 +328,21 @@ impl Session {
     /// The target has finished with what the session left behind.
     pub(crate) fn settle(&self) {
         self.shared.unsettled.settle();
+    }
+
+    /// How long after its end it may be opened anew, at the soonest (RFC 7143 §7.4).
+    pub(crate) fn time2wait(&self) -> Duration {
+        self.shared.reopening.get().map_or(Duration::ZERO, |reopening| reopening.time2wait)
+    }
+
+    /// Where the target says that the portal has moved for good (RFC 7143 §11.13.5).
+    pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
+        self.shared.moved_to()
+    }
+
+    /// How long a disk puts up with what may pass, by the options.
+    pub(crate) fn patience(&self) -> Duration {
+        self.shared.patience
     }
 
     /// The most bytes of one command, by the options.

@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, Isid, TargetAddress, Tsih};
-use iscsi_session::{Negotiated, Notice, Stats};
+use iscsi_session::{Negotiated, Notice, Reopening, Stats};
 use tokio::sync::{broadcast, watch};
 
 use crate::budget::Budget;
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::extent::Unsettled;
+use crate::options::Options;
 use crate::reading::Facts;
 use crate::request::RequestId;
 use crate::unit_state::UnitState;
@@ -38,6 +40,15 @@ pub(crate) struct Terms {
     pub(crate) tsih: Tsih,
 }
 
+/// Where the next login begins: the first portals of this one, as far as the target has moved from
+/// them for good (RFC 7143 §11.13.5).
+#[derive(Debug, Default)]
+struct Home {
+    moved_to: Option<TargetAddress>,
+    /// A redirection for the time being: what comes behind it moves that portal only.
+    is_left: bool,
+}
+
 /// The common ground of all handles of a session and its driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -50,12 +61,17 @@ pub(crate) struct Shared {
     pub(crate) serial_number: Option<String>,
     /// The most bytes of one command of a disk.
     pub(crate) max_transfer: usize,
+    /// How long a disk puts up with what may pass.
+    pub(crate) patience: Duration,
     pub(crate) life: watch::Sender<Life>,
     pub(crate) notices: broadcast::Sender<Notice>,
     pub(crate) terms: OnceLock<Terms>,
+    /// With what times it may be opened anew, once it has ended.
+    pub(crate) reopening: OnceLock<Reopening>,
     pub(crate) unsettled: Unsettled,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
+    home: Mutex<Home>,
     stats: Mutex<Stats>,
     connections: Mutex<Connections>,
     facts: Mutex<Option<Arc<Facts>>>,
@@ -68,7 +84,7 @@ impl Shared {
         budget: Budget,
         url: &Url,
         isid: Isid,
-        max_transfer: usize,
+        options: &Options,
         connections: u16,
     ) -> Self {
         Self {
@@ -77,12 +93,15 @@ impl Shared {
             isid,
             lun: url.lun,
             serial_number: url.serial_number.clone(),
-            max_transfer,
+            max_transfer: options.max_transfer,
+            patience: url.parameters.patience.map_or(options.patience, seconds),
             life: watch::Sender::new(Life::LoggingIn),
             notices: broadcast::Sender::new(NOTICES),
             terms: OnceLock::new(),
+            reopening: OnceLock::new(),
             unsettled: Unsettled::default(),
             retries: AtomicU64::new(0),
+            home: Mutex::default(),
             stats: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),
             facts: Mutex::default(),
@@ -106,6 +125,23 @@ impl Shared {
     /// Looks at the connections, or notes what became of them.
     pub(crate) fn with_connections<R>(&self, look: impl FnOnce(&mut Connections) -> R) -> R {
         look(&mut lock(&self.connections))
+    }
+
+    /// The first login was redirected.
+    pub(crate) fn redirected(&self, address: &TargetAddress, is_permanent: bool) {
+        if !matches!(*self.life.borrow(), Life::LoggingIn) {
+            return;
+        }
+        let mut home = lock(&self.home);
+        home.is_left |= !is_permanent;
+        if !home.is_left {
+            home.moved_to = Some(address.clone());
+        }
+    }
+
+    /// Where the target says that its portal has moved for good.
+    pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
+        lock(&self.home).moved_to.clone()
     }
 
     /// What the tuner has decided; `None` before the end of the login.
@@ -157,6 +193,10 @@ impl Shared {
             Ok(Life::LoggingIn | Life::LoggedIn) | Err(_) => Err(Error::Closed),
         }
     }
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -52,12 +52,16 @@ pub struct Spread {
     pub reason: String,
     /// What did not go as wished: a session that was refused, a portal that does not answer.
     pub notes: Vec<String>,
+    /// What is waited for at this moment, and for how long so far: a unit that takes no requests, a
+    /// session that does not come back. Empty if all flows.
+    pub waits: Vec<String>,
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sessions = if self.sessions == 1 { "session" } else { "sessions" };
         write!(f, "{} {sessions}: {}", self.sessions, self.reason)?;
-        self.notes.iter().try_for_each(|note| write!(f, "\n  {note}"))
+        self.notes.iter().try_for_each(|note| write!(f, "\n  {note}"))?;
+        self.waits.iter().try_for_each(|wait| write!(f, "\n  waiting: {wait}"))
     }
 }

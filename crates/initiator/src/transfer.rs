@@ -1,5 +1,6 @@
 //! A command and its data, as often as it must be sent.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -20,6 +21,8 @@ pub(crate) struct Transfer {
     read_len: usize,
     /// The buffer for them; made when the command's turn comes if there is none yet.
     buffer: Option<BytesMut>,
+    /// The blocks that it is about, if they are in a row.
+    blocks: Option<Range<u64>>,
     extent: Option<Arc<Extent>>,
     /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
     /// parameter list it tells nothing that the status does not.
@@ -29,12 +32,21 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// A question whose answer has up to `len` bytes.
     pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
-        Self { write: None, read_len: len, buffer: None, extent: None, moves_blocks: true, cdb }
+        Self {
+            cdb,
+            write: None,
+            read_len: len,
+            buffer: None,
+            blocks: None,
+            extent: None,
+            moves_blocks: true,
+        }
     }
 
     /// READ of so many blocks.
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
-        Ok(Self::query(capacity.read_command(lba, blocks)?, capacity.bytes_of(blocks)))
+        let cdb = capacity.read_command(lba, blocks)?;
+        Ok(Self::query(cdb, capacity.bytes_of(blocks)).of_blocks(lba, blocks))
     }
 
     /// READ of as many blocks as the buffer has room for.
@@ -43,15 +55,17 @@ impl Transfer {
         lba: u64,
         buffer: BytesMut,
     ) -> Result<Self, Error> {
-        let cdb = capacity.read_command(lba, capacity.blocks_of(buffer.len())?)?;
+        let blocks = capacity.blocks_of(buffer.len())?;
+        let cdb = capacity.read_command(lba, blocks)?;
         let len = buffer.len();
-        Ok(Self { buffer: Some(buffer), ..Self::query(cdb, len) })
+        Ok(Self { buffer: Some(buffer), ..Self::query(cdb, len) }.of_blocks(lba, blocks))
     }
 
     /// WRITE of whole blocks.
     pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
-        let cdb = capacity.write_command(lba, capacity.blocks_of(data.len())?)?;
-        Ok(Self::changing(cdb, data))
+        let blocks = capacity.blocks_of(data.len())?;
+        let cdb = capacity.write_command(lba, blocks)?;
+        Ok(Self::changing(cdb, data).of_blocks(lba, blocks))
     }
 
     /// UNMAP.
@@ -62,11 +76,29 @@ impl Transfer {
 
     /// WRITE SAME of one block.
     pub(crate) fn write_same(lba: u64, blocks: u32, block: Payload, flags: WriteSameFlags) -> Self {
-        Self::changing(Cdb::write_same_16(lba, blocks, flags), block)
+        Self::changing(Cdb::write_same_16(lba, blocks, flags), block).of_blocks(lba, blocks)
     }
 
     const fn changing(cdb: Cdb, data: Payload) -> Self {
-        Self { write: Some(data), read_len: 0, buffer: None, extent: None, moves_blocks: true, cdb }
+        Self {
+            cdb,
+            write: Some(data),
+            read_len: 0,
+            buffer: None,
+            blocks: None,
+            extent: None,
+            moves_blocks: true,
+        }
+    }
+
+    /// Which blocks it is about, for people.
+    pub(crate) fn of_blocks(mut self, lba: u64, blocks: u32) -> Self {
+        self.blocks = Some(lba..lba.saturating_add(blocks.into()));
+        self
+    }
+
+    pub(crate) fn blocks(&self) -> Option<Range<u64>> {
+        self.blocks.clone()
     }
 
     /// The range that the command keeps taken until the session has finished with it.
@@ -119,6 +151,7 @@ impl Transfer {
             write: self.write.clone(),
             read_len: self.read_len,
             buffer: None,
+            blocks: self.blocks.clone(),
             extent: self.extent.clone(),
             moves_blocks: self.moves_blocks,
         }

@@ -26,6 +26,7 @@
 //! | `max_outstanding_r2t` | 1 to 65535 |
 //! | `timeout` | seconds a command may take; 0 for ever |
 //! | `login_timeout` | seconds that connect and login together may take, from 1 on |
+//! | `patience` | seconds that a disk puts up with what may pass; see [`Options::patience`](crate::Options::patience) |
 //! | `force_usn` | the unit serial number that the unit must have |
 //! | `portal` | one more way to the same unit, `HOST[:PORT]`; may be given several times |
 //!
@@ -99,6 +100,8 @@ pub struct Parameters {
     pub command_timeout: Option<u32>,
     /// Seconds that connect and login may take.
     pub login_timeout: Option<u32>,
+    /// Seconds that a disk puts up with what may pass by itself.
+    pub patience: Option<u32>,
 }
 
 /// What every URL begins with.

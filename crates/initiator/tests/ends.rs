@@ -13,12 +13,13 @@ mod support;
 use std::time::Duration;
 
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey, Status};
-use iscsi_initiator::{Disk, Error, Fault, Notice, Options, Session};
+use iscsi_initiator::{Disk, Error, Fault, Notice, Options, Session, Sessions};
+use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::fault::{Effect, Fault as Break};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, status};
 use iscsi_testkit::target::Outcome;
-use support::{Rig, pattern, soon, until};
+use support::{Rig, initiator, pattern, soon, until};
 
 async fn rig_with_disk() -> (Rig, Session, Disk) {
     let rig = Rig::start(512, 4096, |_| {}).await;
@@ -155,4 +156,104 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     });
     let notice = soon(notices.recv()).await.unwrap();
     assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
+}
+
+async fn disk_with_keeper(change: impl FnOnce(&mut TargetConfig), query: &str) -> (Rig, Disk) {
+    let rig = Rig::start(512, 4096, change).await;
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(1);
+    options.offer.default_time2wait = 0;
+    let disk = soon(initiator(options).disk(rig.unit_url(0, query))).await.unwrap();
+    (rig, disk)
+}
+
+/// Another initiator has reset the unit: a disk sends its commands again, and what was not flushed
+/// counts as lost.
+#[tokio::test]
+async fn what_another_initiator_has_aborted_is_sent_again() {
+    let (rig, disk) = disk_with_keeper(|_| {}, "").await;
+    let data = pattern(4096, 2);
+    soon(disk.write_at(0, data.clone())).await.unwrap();
+    rig.server.with(|target| {
+        target.end_next_with(Outcome::status(status::TASK_ABORTED));
+        target.end_next_with(Outcome::check(Sense::RESET));
+    });
+    soon(disk.write_at(8192, data.clone())).await.unwrap();
+    assert!(rig.disk.holds(8192, &data));
+    assert!(matches!(soon(disk.flush()).await, Err(Error::UnflushedWritesLost)));
+    // A flush is sent again like any other command.
+    rig.server.with(|target| {
+        target.end_next_with(Outcome::status(status::TASK_ABORTED));
+        target.end_next_with(Outcome::status(status::BUSY));
+    });
+    soon(disk.flush()).await.unwrap();
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_write_that_was_aborted_in_order_is_sent_again() {
+    let (rig, disk) = disk_with_keeper(|_| {}, "?timeout=1").await;
+    let data = pattern(4096, 3);
+    rig.server.with(|target| target.hold());
+    let before = rig.server.with(|target| target.commands().len());
+    let write = tokio::spawn({
+        let (disk, data) = (disk.clone(), data.clone());
+        async move { disk.write_at(0, data).await }
+    });
+    until(|| rig.server.with(|target| target.commands().len()) >= before + 2).await;
+    assert_eq!(rig.server.with(|target| target.active_tasks()), 1, "never twice at a time");
+    rig.server.with(|target| target.release());
+    soon(write).await.unwrap().unwrap();
+    assert!(rig.disk.holds(0, &data));
+    assert_eq!((disk.spread().reopened, rig.server.with(|target| target.accepted())), (0, 1));
+    rig.assert_clean();
+}
+
+/// Every write ends its session: it is sent a few times, and the error says which it was.
+#[tokio::test]
+async fn a_write_that_ends_every_session_is_given_up() {
+    let change = |config: &mut TargetConfig| {
+        (config.keys.default_time2wait, config.keys.initial_r2t) = (0, true);
+        config.keys.immediate_data = false;
+        let close = || Break::receiving(Opcode::DataOut, 0, Effect::Close);
+        config.faults = (0..200).map(|connection| close().on_connection(connection)).collect();
+    };
+    let (rig, disk) = disk_with_keeper(change, "").await;
+    let error = soon(disk.write_at(4096, pattern(4096, 4))).await.unwrap_err();
+    assert!(matches!(error, Error::EndsSessions { .. }), "{error:?}");
+    assert!(error.may_have_executed() && error.fault() == Fault::Target);
+    let message = error.to_string();
+    let said = "WRITE (16) of blocks 8 to 15 ended its session each time, 8 times in a row";
+    assert!(message.starts_with(said), "{message}");
+    assert!(message.contains("the target closed the connection"), "{message}");
+    assert!(rig.server.with(|target| target.accepted()) <= 9);
+    soon(disk.read_at(4096, 4096)).await.unwrap();
+    let notes = disk.spread().notes;
+    assert!(notes.iter().any(|note| note.contains("WRITE (16) of blocks 8 to 15")), "{notes:?}");
+}
+
+/// The same for a flush, which goes over no path in particular.
+#[tokio::test]
+async fn a_flush_that_ends_every_session_is_given_up() {
+    let (rig, disk) = disk_with_keeper(|config| config.keys.default_time2wait = 0, "").await;
+    rig.server.with(|target| {
+        // What comes on each connection behind the questions to the unit.
+        let next = target.commands().len() as u32;
+        let close = || Break::receiving(Opcode::ScsiCommand, next, Effect::Close);
+        let faults = (0..200).map(|connection| close().on_connection(connection));
+        target.config_mut().faults.extend(faults);
+    });
+    let error = soon(disk.flush()).await.unwrap_err();
+    let said = "SYNCHRONIZE CACHE ended its session each time, 8 times in a row";
+    assert!(error.to_string().starts_with(said), "{error}");
+    assert!(rig.server.with(|target| target.accepted()) <= 9);
+}
+
+#[tokio::test]
+async fn a_url_sets_the_patience_of_its_disk() {
+    let (rig, disk) = disk_with_keeper(|_| {}, "?patience=0").await;
+    rig.server.with(|target| target.end_next_with(Outcome::status(status::BUSY)));
+    let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert!(matches!(error, Error::Status { status: Status::BUSY, .. }), "{error:?}");
+    soon(disk.read_at(0, 512)).await.unwrap();
 }

@@ -1,33 +1,29 @@
 //! Who looks after the paths of a disk: adds some, lets some go, opens lost ones anew.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{FlowReading, Flows, Step};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout_at};
 
-use super::opener::{Awaited, Opener, may_pass};
+use super::opener::{Awaited, Opener, is_of_the_unit, may_pass};
 use super::path::Path;
+use super::report::Report;
 use super::together::{Together, Traffic};
 use super::{Carrier, PathId, Paths, Room, WeakPaths};
 use crate::error::Error;
 use crate::reading::Reading;
-use crate::spread::{Sessions, Spread};
-use crate::url::portal_name;
+use crate::spread::Sessions;
 
 /// How often one looks how the paths do.
 const LOOK: Duration = Duration::from_millis(250);
 /// After so many looks at which nothing had moved, the next request is waited for.
 const IDLE_LOOKS: u32 = 4;
-/// The latest notes tell enough.
-const MOST_NOTES: usize = 16;
-
-/// What the keeper and the handles of the disk share.
-#[derive(Debug, Default)]
-pub(crate) struct Report(Mutex<Spread>);
+/// How long what a lost session had sent may still arrive at the target.
+const LINGER: Duration = Duration::from_secs(64);
 
 /// Looks after the paths as long as there is a handle of the disk.
 pub(crate) struct Keeper {
@@ -65,30 +61,28 @@ pub(crate) struct Keep {
     pub(crate) coming: JoinSet<Coming>,
 }
 
-/// How long what a lost session left behind counts where no login ends it: no segment of the old
-/// connection is on its way any more by then.
-const REMNANT: Duration = Duration::from_secs(60);
-
 /// A path that was lost. The login that opens it anew makes the target drop what was left of it; and
-/// when that fails for a minute, no segment of the old connection is on its way any more.
-struct Lost(Path);
+/// after a [`LINGER`] no segment of the old connection is on its way any more.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    path: Path,
+    at: Instant,
+    /// What ended it.
+    why: Error,
+}
 
 impl Lost {
-    /// The path is open anew, or will not be. Where sessions have no TSIH, the login says nothing of
-    /// what was left since the loss.
-    fn leave(self, loss: Instant) {
-        if !self.0.unit.session().is_reinstated_by_login() {
-            tokio::spawn(async move {
-                sleep_until(loss + REMNANT).await;
-                drop(self);
-            });
-        }
+    /// Counts until nothing of the old connection is on its way any more.
+    async fn linger(self) -> Coming {
+        sleep_until(self.at + LINGER).await;
+        drop(self);
+        Coming::Gone
     }
 }
 
 impl Drop for Lost {
     fn drop(&mut self) {
-        self.0.settle();
+        self.path.settle();
     }
 }
 
@@ -96,52 +90,9 @@ impl Drop for Lost {
 #[derive(Debug)]
 pub(crate) enum Coming {
     New(Result<Path, Error>),
-    Again(Result<Path, Error>),
-    /// One was let go in order.
+    Again(Lost, Result<Path, Error>),
+    /// One was let go in order, or is past.
     Gone,
-}
-
-impl Report {
-    pub(crate) fn get(&self) -> Spread {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Spread> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The disk has one session and keeps to it.
-    pub(crate) fn settle_for_one(&self, reason: &str) {
-        let mut spread = self.lock();
-        (spread.sessions, spread.peak) = (1, 1);
-        reason.clone_into(&mut spread.reason);
-    }
-
-    /// A session was not opened there.
-    pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
-        let portal = portal_name(portal);
-        self.note(match error {
-            Some(error) => format!("portal {portal} was passed over: {error}"),
-            None => format!("portal {portal} was passed over: another one answered sooner"),
-        });
-    }
-
-    /// The target gives its sessions no handle.
-    pub(crate) fn no_tsih(&self) {
-        let note = "the target gives its sessions no TSIH: what a lost one was writing may go on when \
-                    it is opened anew, so other data for those blocks waits a minute";
-        self.note(note.to_owned());
-    }
-
-    pub(super) fn note(&self, note: String) {
-        tracing::warn!("{note}");
-        let notes = &mut self.lock().notes;
-        notes.retain(|old| *old != note);
-        if notes.len() == MOST_NOTES {
-            notes.remove(0);
-        }
-        notes.push(note);
-    }
 }
 
 impl Keeper {
@@ -237,21 +188,34 @@ impl Keeper {
                     Err(error) => self.not_opened(paths, &error),
                 }
             }
-            Coming::Again(result) => {
+            Coming::Again(lost, result) => {
                 self.reopening = self.reopening.saturating_sub(1);
                 match result {
-                    Ok(path) => {
-                        self.report.lock().reopened += 1;
-                        self.join(paths, path);
-                    }
-                    Err(error) => {
-                        self.report.note(format!("a lost session did not come back: {error}"));
-                        if paths.open().is_empty() && self.reopening == 0 {
-                            paths.end(&error);
-                        }
-                    }
+                    Ok(path) => self.reopened(paths, lost, path),
+                    Err(why) => self.not_reopened(paths, lost, why),
                 }
             }
+        }
+    }
+
+    /// A lost session is back. Where sessions have no TSIH, its login says nothing of what was left.
+    fn reopened(&mut self, paths: &Paths<Path>, lost: Lost, path: Path) {
+        self.report.with(|spread| spread.reopened += 1);
+        self.join(paths, path);
+        if !lost.path.unit.session().is_reinstated_by_login() {
+            self.coming.spawn(lost.linger());
+        }
+    }
+
+    /// A lost session does not come back.
+    fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
+        self.report.note(format!("a lost session did not come back: {why}"));
+        let is_settled = is_of_the_unit(&why);
+        if paths.open().is_empty() && self.reopening == 0 {
+            let (lost, why) = (Box::new(lost.why.clone()), Box::new(why));
+            paths.end(&Error::NotReopened { lost, why });
+        } else if !is_settled {
+            self.coming.spawn(lost.linger());
         }
     }
 
@@ -281,15 +245,16 @@ impl Keeper {
     }
 
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
-        for (path, error) in paths.take_lost() {
-            self.report.note(format!("a session was lost: {error}"));
+        for (path, why) in paths.take_lost() {
+            self.report.note(format!("a session was lost: {why}"));
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.reopening += 1;
-            let (lost, loss) = (Lost(path), Instant::now());
+            let lost = Lost { path, at: Instant::now(), why };
             self.coming.spawn(async move {
-                let path = opener.reopen(&lost.0, wanted).await;
-                lost.leave(loss);
-                Coming::Again(path)
+                let reopened = opener.reopen(&lost.path, &lost.why, wanted);
+                let settle = || lost.path.settle();
+                let path = unless_by(lost.at + LINGER, settle, reopened).await;
+                Coming::Again(lost, path)
             });
         }
     }
@@ -405,13 +370,51 @@ impl Keeper {
 
     fn tell(&self, paths: &Paths<Path>) {
         let sessions = count(&paths.open());
-        let mut spread = self.report.lock();
-        spread.sessions = sessions;
-        spread.peak = spread.peak.max(sessions);
-        self.flows.reason().clone_into(&mut spread.reason);
+        self.report.with(|spread| {
+            spread.sessions = sessions;
+            spread.peak = spread.peak.max(sessions);
+            self.flows.reason().clone_into(&mut spread.reason);
+        });
     }
+}
+
+/// Waits for something, and does something else when that takes until then.
+async fn unless_by<T>(
+    deadline: Instant,
+    late: impl FnOnce(),
+    something: impl Future<Output = T>,
+) -> T {
+    let mut something = pin!(something);
+    if let Ok(result) = timeout_at(deadline, &mut something).await {
+        return result;
+    }
+    late();
+    something.await
 }
 
 fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// What a lost session was writing is free again after a while, also while the session is still
+    /// being opened anew.
+    #[tokio::test(start_paused = true)]
+    async fn what_lingers_is_settled_before_patience_ends() {
+        for (seconds, is_late) in [(63, false), (65, true), (300, true)] {
+            let settled = Cell::new(None);
+            let begun = Instant::now();
+            let settle = || settled.set(Some(begun.elapsed()));
+            unless_by(begun + LINGER, settle, sleep(Duration::from_secs(seconds))).await;
+            assert_eq!(begun.elapsed().as_secs(), seconds);
+            assert_eq!(settled.get().map(|at| at.as_secs()), is_late.then_some(LINGER.as_secs()));
+        }
+    }
 }

@@ -1,22 +1,24 @@
 //! How a disk gets further sessions, and lost ones back.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_pdu::TargetAddress;
+use iscsi_pdu::{Isid, TargetAddress};
 use iscsi_session::{SessionError, Timer};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use super::back_off::BackOff;
 use super::identity::{Doubt, Identity};
-use super::keeper::Report;
 use super::path::Path;
+use super::report::Report;
 use crate::budget::Budget;
 use crate::capacity::Capacity;
 use crate::error::Error;
-use crate::initiator::Initiator;
+use crate::initiator::{Initiator, SystemEntropy};
 use crate::logical_unit::LogicalUnit;
+use crate::session::Session;
 use crate::url::{Url, portal_name};
 
 /// Opens sessions with the unit of a disk.
@@ -26,6 +28,8 @@ pub(crate) struct Opener {
     pub(crate) url: Url,
     /// The portals that lead to the unit, the one of the first session among them.
     pub(crate) portals: Vec<TargetAddress>,
+    /// Where those are now that the target has moved for good.
+    pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
     /// What all sessions may have under way together.
     pub(crate) budget: Budget,
     pub(crate) next_portal: AtomicUsize,
@@ -42,11 +46,6 @@ pub(crate) struct Wanted {
 
 /// The same, once the first session has found it out: meanwhile others log in.
 pub(crate) type Awaited = watch::Receiver<Option<Wanted>>;
-
-/// Tries to open a lost session anew, and the pauses between them: long enough for a target or a
-/// line to come back, and for any segment of the old connection to be gone.
-const TRIES: u32 = 7;
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Opener {
     /// One more session, on the portal whose turn it is, or on another one where that does not
@@ -69,47 +68,85 @@ impl Opener {
     }
 
     async fn open_at(&self, portal: usize, wanted: Awaited) -> Result<Path, Error> {
-        let session = self.initiator.start_at(&self.url_at(portal), None, &self.budget)?;
-        session.logged_in().await?;
+        let session = self.log_in(portal, None).await?;
         let wanted = known(wanted).await?;
         let state = wanted.like.state().shared_with_another_session();
         let unit = session.adopt_unit(wanted.like.lun(), state);
         let found = wanted.identity.ask(&unit).await?;
         self.check(portal, &wanted, found)?;
-        Ok(Path { unit, portal })
+        Ok(Path::new(unit, portal))
+    }
+
+    /// Logs in at a portal, or where the target has moved from there for good.
+    async fn log_in(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
+        let session = self.initiator.start_at(&self.url_at(portal), isid, &self.budget)?;
+        match session.logged_in().await {
+            Ok(()) => {
+                self.remember(portal, &session);
+                Ok(session)
+            }
+            Err(error) => {
+                if matches!(error, Error::Connect(_)) {
+                    // It may have moved back, for good or ill.
+                    self.moved().remove(&portal);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Further logins begin where the target has moved for good (RFC 7143 §11.13.5).
+    pub(crate) fn remember(&self, portal: usize, session: &Session) {
+        if let Some(address) = session.moved_to() {
+            self.moved().insert(portal, address);
+        }
     }
 
     /// Opens a lost session anew, under its old name: at the login the target ends what was left of
     /// it (RFC 7143 §6.3.5). The unit is asked everything again, before anything is written.
-    pub(crate) async fn reopen(&self, lost: &Path, wanted: Awaited) -> Result<Path, Error> {
+    pub(crate) async fn reopen(
+        &self,
+        lost: &Path,
+        why: &Error,
+        wanted: Awaited,
+    ) -> Result<Path, Error> {
         let wanted = known(wanted).await?;
-        let wait = lost.unit.session().negotiated().default_time2wait;
-        sleep(Duration::from_secs(wait.into())).await;
-        let mut pause = FIRST_PAUSE;
-        for _ in 1..TRIES {
-            match self.try_reopen(lost, &wanted).await {
-                Err(error) if !is_final(&error) => {
-                    tracing::debug!(%error, "a lost session does not come back yet");
-                    sleep(pause).await;
-                    pause *= 2;
-                }
-                result => return result,
-            }
+        let patience = lost.unit.session().patience();
+        let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
+        let deadline = Instant::now() + patience;
+        let (pause, next_life) = lost.life.end();
+        // Why it ended is told before all of what that means is known.
+        drop(lost.unit.session().closed().await);
+        let time2wait = lost.unit.session().time2wait();
+        if time2wait > patience {
+            sleep(patience).await;
+            return Err(why.clone());
         }
-        self.try_reopen(lost, &wanted).await
+        sleep(time2wait.max(pause)).await;
+        let mut back_off = BackOff::new(SystemEntropy);
+        loop {
+            let error = match self.try_reopen(lost, &wanted).await {
+                Err(error) if !is_final(&error) => error,
+                result => return result.map(|path| Path { life: next_life(), ..path }),
+            };
+            wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
+            let pause = back_off.next();
+            if Instant::now() + pause > deadline {
+                return Err(error);
+            }
+            sleep(pause).await;
+        }
     }
 
     async fn try_reopen(&self, lost: &Path, wanted: &Wanted) -> Result<Path, Error> {
-        let Path { unit: old, portal } = lost;
-        let isid = Some(old.session().isid());
-        let session = self.initiator.start_at(&self.url_at(*portal), isid, &self.budget)?;
-        session.logged_in().await?;
+        let Path { unit: old, portal, .. } = lost;
+        let session = self.log_in(*portal, Some(old.session().isid())).await?;
         let unit = session.logical_unit(old.lun());
         let profile = unit.profile().await?;
         self.check(*portal, wanted, wanted.identity.recognize(&unit, &profile))?;
         check_size(&wanted.like.profile().await?.capacity, &profile.capacity)?;
         let state = old.state().shared_with_another_session();
-        Ok(Path { unit: session.adopt_unit(old.lun(), state), portal: *portal })
+        Ok(Path::new(session.adopt_unit(old.lun(), state), *portal))
     }
 
     fn check(&self, portal: usize, wanted: &Wanted, found: Result<(), Doubt>) -> Result<(), Error> {
@@ -124,10 +161,15 @@ impl Opener {
 
     fn url_at(&self, portal: usize) -> Url {
         let mut url = self.url.clone();
-        if let Some(portal) = self.portals.get(portal) {
+        let moved = self.moved();
+        if let Some(portal) = moved.get(&portal).or_else(|| self.portals.get(portal)) {
             url.portal = portal.clone();
         }
         url
+    }
+
+    fn moved(&self) -> MutexGuard<'_, BTreeMap<usize, TargetAddress>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn portal_name(&self, portal: usize) -> String {
@@ -150,15 +192,20 @@ async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
 }
 
 /// Whether an answer comes from the unit that is there now: that it is not the one that was. It
-/// follows a login, so what the lost session left is gone. Whatever else is wrong may pass, a unit that
-/// does not say its name as well, and until then the target may still go on with what it was sent.
-const fn is_final(error: &Error) -> bool {
+/// follows a login, so what the lost session left is gone.
+pub(super) const fn is_of_the_unit(error: &Error) -> bool {
     matches!(
         error,
         Error::DifferentUnits { .. }
             | Error::CapacityChanged { .. }
             | Error::BlockSizeChanged { .. }
     )
+}
+
+/// Whether another try is of no use; whatever else is wrong may pass, also a unit that does not say its
+/// name.
+fn is_final(error: &Error) -> bool {
+    is_of_the_unit(error) || error.is_initiators_at_login()
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses

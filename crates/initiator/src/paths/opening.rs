@@ -9,8 +9,8 @@
 //! answer only.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
@@ -46,7 +46,9 @@ pub(crate) async fn open(initiator: &Initiator, url: Url) -> Result<Disk, Error>
     let sessions = initiator.options().sessions;
     let next_portal = AtomicUsize::new(portal);
     let initiator = initiator.clone();
-    let opener = Opener { initiator, url, portals, budget, next_portal, report };
+    let moved = Mutex::default();
+    let opener = Opener { initiator, url, portals, moved, budget, next_portal, report };
+    opener.remember(portal, &session);
     spread_out(session, portal, Arc::new(opener), sessions).await
 }
 
@@ -127,9 +129,10 @@ async fn spread_out(
     tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
-    let first = Path { unit: disk.unit().clone(), portal };
+    let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
-    let (paths, report) = (Paths::new(first, room), Arc::clone(&opener.report));
+    let (patience, report) = (session.patience(), Arc::clone(&opener.report));
+    let paths = Paths::new(first, room, patience, Arc::clone(&report));
     let keep = Keep { opener, wanted, sessions, reason, coming };
     let mut keeper = Keeper::new(&paths, keep);
     if waits {

@@ -2,9 +2,11 @@
 
 use iscsi_session::Completion;
 
+use super::life::Life;
 use super::{Carrier, Room};
 use crate::error::Error;
 use crate::logical_unit::LogicalUnit;
+use crate::retry::Patience;
 use crate::transfer::Transfer;
 
 /// A unit through one session: an I_T_L nexus, in the words of SAM.
@@ -13,12 +15,18 @@ pub(crate) struct Path {
     pub(crate) unit: LogicalUnit,
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
+    pub(crate) life: Life,
 }
 
 /// The window of a target that has not said.
 const USUAL_WINDOW: u32 = 64;
 
 impl Path {
+    /// A path that begins its life.
+    pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
+        Self { unit, portal, life: Life::begin() }
+    }
+
     /// What the session may have under way, by its plan.
     pub(crate) fn room(&self) -> Room {
         let session = self.unit.session();
@@ -44,11 +52,15 @@ impl Carrier for Path {
         self.unit.session().settle();
     }
 
+    fn count_retry(&self) {
+        self.unit.session().count_retry();
+    }
+
     fn retries(&self) -> u64 {
         self.unit.session().retries()
     }
 
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
-        self.unit.persist(transfer).await
+        self.unit.persist_with(transfer, Patience::of_a_path()).await
     }
 }

@@ -31,6 +31,15 @@ impl Room {
     pub(crate) const UNLIMITED: Self = Self { bytes: u64::MAX, requests: u32::MAX };
 }
 
+/// What a request asks of its path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    /// This one is out of the question.
+    pub(crate) avoid: Option<PathId>,
+    /// Nothing else may be under way there.
+    pub(crate) is_alone: bool,
+}
+
 /// A request that a path has taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
@@ -44,12 +53,16 @@ pub(crate) struct Ticket {
     flight_from: Instant,
     /// Whether more work waited, so that the path alone sets the pace.
     was_crowded: bool,
+    /// Whether the path takes nothing else.
+    is_alone: bool,
 }
 
 /// What is under way on each path.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     lanes: Vec<Lane>,
+    /// It takes nothing more until it has nothing to do: a request waits that wants to be alone.
+    spared: Option<PathId>,
 }
 
 /// A path, as far as the spreading of work goes.
@@ -69,6 +82,10 @@ struct Lane {
     growth: Growth,
     /// It takes nothing more.
     is_closing: bool,
+    /// The request under way there shall be alone.
+    is_alone: bool,
+    /// The unit does not take requests there, so until then others come first.
+    held_up_until: Option<Instant>,
 }
 
 /// The best rate of the recent past, bytes a second.
@@ -116,6 +133,8 @@ const STUCK_UNKNOWN: Duration = Duration::from_secs(5);
 const LATE_LEAST: Duration = Duration::from_millis(100);
 /// A request should not keep its path busy for longer.
 const LONGEST: Duration = Duration::from_millis(500);
+/// A path where the unit took no request comes last for so long, or until it takes one.
+const HOLD_UP: Duration = Duration::from_secs(1);
 /// But be worth a command: what most targets take unasked.
 const LEAST_GRAIN: u64 = 64 << 10;
 
@@ -159,15 +178,40 @@ impl Schedule {
         }
     }
 
-    /// The path for a request of `len` bytes, if one has room; `avoid` is out of the question.
-    pub(crate) fn pick(&self, len: u64, avoid: Option<PathId>) -> Option<PathId> {
+    /// The unit has not taken a request that came over this path.
+    pub(crate) fn hold_up(&mut self, id: PathId, now: Instant) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.held_up_until = Some(now + HOLD_UP);
+        }
+    }
+
+    /// Keeps the path that is the first to have nothing to do for a request that wants to be alone,
+    /// or none.
+    pub(crate) fn spare(&mut self, is_wanted: bool) {
+        let open = self.lanes.iter().filter(|lane| !lane.is_closing && !lane.is_alone);
+        let next = open.min_by_key(|lane| lane.under_way).map(|lane| lane.id);
+        self.spared = next.filter(|_| is_wanted);
+    }
+
+    /// Whether the request under way on a path shall be alone there.
+    pub(crate) fn is_alone(&self, id: PathId) -> bool {
+        self.lanes.iter().any(|lane| lane.id == id && lane.is_alone)
+    }
+
+    /// The path for a request of `len` bytes, if one has room.
+    pub(crate) fn pick(&self, len: u64, wish: Wish, now: Instant) -> Option<PathId> {
         let len = len.max(LEAST_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).fold(0.0, f64::max);
         let finish = |lane: &Lane| lane.finish(len, usual);
         let least = LEAST_ROOM_RISING / self.lanes.len().max(1) as u64;
+        let is_open = |lane: &Lane| Some(lane.id) != wish.avoid && !lane.is_closing;
+        let mut open = self.lanes.iter().filter(|lane| is_open(lane));
+        let all_are_held_up = open.all(|lane| lane.is_held_up(now));
         self.lanes
             .iter()
-            .filter(|lane| Some(lane.id) != avoid && lane.takes(len, least))
+            .filter(|lane| is_open(lane) && lane.takes(len, least, wish.is_alone))
+            .filter(|lane| wish.is_alone || Some(lane.id) != self.spared)
+            .filter(|lane| !lane.is_held_up(now) || all_are_held_up)
             .min_by(|one, other| finish(one).total_cmp(&finish(other)))
             .map(|lane| lane.id)
     }
@@ -177,6 +221,7 @@ impl Schedule {
         &mut self,
         id: PathId,
         len: u64,
+        wish: Wish,
         is_crowded: bool,
         now: Instant,
     ) -> Option<Ticket> {
@@ -186,6 +231,7 @@ impl Schedule {
             lane.last.filter(|_| lane.requests > 0).unwrap_or((now, now));
         lane.under_way += len;
         lane.requests += 1;
+        lane.is_alone |= wish.is_alone;
         Some(Ticket {
             path: id,
             len,
@@ -194,6 +240,7 @@ impl Schedule {
             answered_at,
             flight_from,
             was_crowded: is_crowded,
+            is_alone: wish.is_alone,
         })
     }
 
@@ -228,8 +275,10 @@ impl Schedule {
     }
 
     /// A path that has nothing to do.
-    pub(crate) fn idle(&self, avoid: PathId) -> Option<PathId> {
-        let is_idle = |lane: &&Lane| lane.id != avoid && lane.requests == 0 && !lane.is_closing;
+    pub(crate) fn idle(&self, avoid: PathId, now: Instant) -> Option<PathId> {
+        let is_idle = |lane: &&Lane| {
+            lane.id != avoid && lane.requests == 0 && !lane.is_closing && !lane.is_held_up(now)
+        };
         let idle = self.lanes.iter().filter(is_idle);
         idle.min_by_key(|lane| lane.longest().unwrap_or(Duration::MAX)).map(|lane| lane.id)
     }
@@ -271,6 +320,8 @@ impl Lane {
             rate: Rate::default(),
             growth: Growth::default(),
             is_closing: false,
+            is_alone: false,
+            held_up_until: None,
         }
     }
 
@@ -291,10 +342,14 @@ impl Lane {
         self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
     }
 
-    fn takes(&self, len: u64, least: u64) -> bool {
+    fn is_held_up(&self, now: Instant) -> bool {
+        self.held_up_until.is_some_and(|until| now < until)
+    }
+
+    fn takes(&self, len: u64, least: u64, is_alone: bool) -> bool {
         let has_room =
             self.under_way + len <= self.room(least) && self.requests < self.room.requests;
-        !self.is_closing && (self.requests == 0 || has_room)
+        self.requests == 0 || (has_room && !is_alone && !self.is_alone)
     }
 
     /// What it may have under way; `least` is its share of what may be while it rises.
@@ -329,10 +384,12 @@ impl Lane {
     const fn release(&mut self, ticket: &Ticket) {
         self.under_way = self.under_way.saturating_sub(ticket.len);
         self.requests = self.requests.saturating_sub(1);
+        self.is_alone &= !ticket.is_alone;
     }
 
     fn learn(&mut self, ticket: &Ticket, now: Instant) {
         self.answered += ticket.len;
+        self.held_up_until = None;
         self.last = Some((now, ticket.at));
         let time = now.saturating_duration_since(ticket.at);
         if time.is_zero() {
@@ -398,6 +455,8 @@ mod tests {
 
     const MEGABYTE: f64 = 1e6;
     const LEN: u64 = 256 << 10;
+    const ANY: Wish = Wish { avoid: None, is_alone: false };
+    const ALONE: Wish = Wish { avoid: None, is_alone: true };
 
     /// A link that serves its requests one after the other, and answers a latency later.
     #[derive(Clone, Copy)]
@@ -434,11 +493,11 @@ mod tests {
             let more = left.min(depth.saturating_sub(under_way + waiting));
             (left, waiting) = (left - more, waiting + more);
             while waiting > 0
-                && let Some(id) = schedule.pick(LEN, None)
+                && let Some(id) = schedule.pick(LEN, ANY, now)
             {
                 waiting -= 1;
                 let at = id.0 as usize;
-                let ticket = schedule.begin(id, LEN, waiting > 0, now).unwrap();
+                let ticket = schedule.begin(id, LEN, ANY, waiting > 0, now).unwrap();
                 let link = links[at];
                 let served = free_at[at].max(now) + Duration::from_secs_f64(LEN as f64 / link.rate);
                 free_at[at] = served;
@@ -546,24 +605,65 @@ mod tests {
 
     #[test]
     fn one_request_goes_whatever_its_length() {
+        let now = Instant::now();
         let mut schedule = Schedule::default();
         schedule.add(PathId(0), Room { bytes: 1000, requests: 0 });
-        assert_eq!(schedule.pick(1 << 30, None), Some(PathId(0)));
-        schedule.begin(PathId(0), 1 << 30, false, Instant::now());
-        assert_eq!(schedule.pick(1, None), None);
-        assert_eq!(schedule.pick(1, Some(PathId(0))), None);
+        assert_eq!(schedule.pick(1 << 30, ANY, now), Some(PathId(0)));
+        schedule.begin(PathId(0), 1 << 30, ANY, false, now);
+        assert_eq!(schedule.pick(1, ANY, now), None);
+        assert_eq!(schedule.pick(1, Wish { avoid: Some(PathId(0)), ..ANY }, now), None);
     }
 
     #[test]
     fn a_path_that_closes_takes_nothing_more() {
+        let now = Instant::now();
         let mut schedule = Schedule::default();
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         schedule.close(PathId(0));
         for _ in 0..4 {
-            assert_eq!(schedule.pick(LEN, None), Some(PathId(1)));
-            schedule.begin(PathId(1), LEN, false, Instant::now());
+            assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(1)));
+            schedule.begin(PathId(1), LEN, ANY, false, now);
         }
+    }
+
+    #[test]
+    fn where_the_unit_takes_no_requests_others_come_first() {
+        let now = Instant::now();
+        let mut schedule = Schedule::default();
+        schedule.add(PathId(0), ROOM);
+        schedule.add(PathId(1), ROOM);
+        let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
+        schedule.hold_up(PathId(0), now);
+        for _ in 0..4 {
+            assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(1)));
+            schedule.begin(PathId(1), LEN, ANY, true, now);
+        }
+        assert_eq!(schedule.pick(LEN, ANY, now + HOLD_UP), Some(PathId(0)));
+        // Where all are held up, none comes last.
+        schedule.hold_up(PathId(1), now);
+        assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(0)));
+        schedule.end(&ticket, now);
+        assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(0)), "it takes requests again");
+    }
+
+    #[test]
+    fn a_request_that_wants_to_be_alone_is() {
+        let now = Instant::now();
+        let mut schedule = Schedule::default();
+        schedule.add(PathId(0), ROOM);
+        let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
+        assert_eq!(schedule.pick(LEN, ALONE, now), None);
+        schedule.spare(true);
+        assert_eq!(schedule.pick(LEN, ANY, now), None, "or it would wait for ever");
+        schedule.end(&ticket, now);
+        assert_eq!(schedule.pick(LEN, ALONE, now), Some(PathId(0)));
+        let alone = schedule.begin(PathId(0), LEN, ALONE, true, now).unwrap();
+        schedule.spare(false);
+        assert!(schedule.is_alone(PathId(0)));
+        assert_eq!(schedule.pick(LEN, ANY, now), None);
+        schedule.give_up(&alone);
+        assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(0)));
     }
 
     #[test]
@@ -573,12 +673,12 @@ mod tests {
         schedule.add(PathId(0), ROOM);
         for n in 0..100 {
             let now = start + Duration::from_millis(n * 100);
-            let ticket = schedule.begin(PathId(0), 4096, false, now).unwrap();
+            let ticket = schedule.begin(PathId(0), 4096, ANY, false, now).unwrap();
             schedule.end(&ticket, now + Duration::from_millis(100));
         }
         let fits = (0..).take_while(|_| {
-            let id = schedule.pick(LEN, None);
-            id.is_some_and(|id| schedule.begin(id, LEN, true, start).is_some())
+            let id = schedule.pick(LEN, ANY, start);
+            id.is_some_and(|id| schedule.begin(id, LEN, ANY, true, start).is_some())
         });
         assert_eq!(fits.count(), 16);
     }

@@ -1,11 +1,13 @@
 //! Paths over simulated links, in virtual time.
 
+mod trials;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iscsi_pdu::scsi::Cdb;
 use iscsi_session::{SessionError, TransportError};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::*;
 use crate::budget::{Budget, Permit};
@@ -87,6 +89,8 @@ impl Carrier for Link {
 
     fn settle(&self) {}
 
+    fn count_retry(&self) {}
+
     fn retries(&self) -> u64 {
         0
     }
@@ -106,8 +110,15 @@ impl Carrier for Link {
 
 const ROOM: Room = Room { bytes: 8 << 20, requests: 64 };
 
+/// More than any test but those of patience needs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn alone<C: Carrier>(carrier: C, room: Room) -> Paths<C> {
+    Paths::new(carrier, room, PATIENCE, Arc::default())
+}
+
 fn paths(links: &[Link]) -> Paths<Link> {
-    let paths = Paths::new(links[0].clone(), ROOM);
+    let paths = alone(links[0].clone(), ROOM);
     for link in &links[1..] {
         paths.add(link.clone(), ROOM);
     }
@@ -230,7 +241,7 @@ async fn a_request_that_is_dropped_gives_its_place_back() {
     let budget = Budget::new(1024, 64 << 20);
     let links = [Link::new(&budget, 0.1, 50)];
     let room = Room { bytes: 1, requests: 1 };
-    let paths = Paths::new(links[0].clone(), room);
+    let paths = alone(links[0].clone(), room);
     for _ in 0..10 {
         let sent = send(&paths, 3, 3);
         assert!(tokio::time::timeout(Duration::from_millis(10), sent).await.is_err());
@@ -279,7 +290,7 @@ async fn one_that_waits_for_another_path_holds_up_nobody() {
     let links = [Link::new(&budget, 10.0, 10)];
     let paths = paths(&links);
     let only = paths.open()[0].0;
-    let mut picky = Box::pin(paths.grant(LEN, Some(only)));
+    let mut picky = Box::pin(paths.grant(LEN, Wish { avoid: Some(only), is_alone: false }));
     let waits = std::future::poll_fn(|context| {
         std::task::Poll::Ready(picky.as_mut().poll(context).is_pending())
     });
@@ -308,29 +319,6 @@ async fn one_that_is_being_let_go_stays_when_the_last_other_is_lost() {
     assert_eq!(send(&paths, 100, 8).await.1, 0);
     assert!(!gone.await.unwrap());
     assert_eq!(paths.working(), [young]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_ends_every_session_ends_itself() {
-    let budget = Budget::new(1024, 64 << 20);
-    let paths = paths(&[Link::with(&budget, 10.0, 10, Some(Duration::ZERO), None)]);
-    paths.keep();
-    let keeper = {
-        let (paths, budget) = (paths.clone(), budget.clone());
-        tokio::spawn(async move {
-            loop {
-                paths.attention().notified().await;
-                for _ in paths.take_lost() {
-                    let again = Link::with(&budget, 10.0, 10, Some(Duration::ZERO), None);
-                    paths.add(again, ROOM);
-                }
-            }
-        })
-    };
-    let transfer = Transfer::query(Cdb::read_16(0, 512), LEN);
-    let error = paths.persist(transfer).await.map(drop).unwrap_err();
-    assert!(error.is_of_session() && error.may_have_executed(), "{error}");
-    keeper.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,9 @@ fn parse_one(url: &mut Url, option: &str, value: &str) -> Result<(), UrlError> {
             let count = number(value, (1, u32::MAX));
             put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
         }
+        "patience" => {
+            put(&mut parameters.patience, "patience", number(value, (0, u32::MAX)), "seconds")
+        }
         "portal" => {
             url.portals.push(parse_portal(value)?);
             Ok(())

@@ -124,7 +124,7 @@ fn options_set_parameters() {
     let url = parse(
         "iscsi://u:p@host?auth=sha-256&header_digest=crc32c&data_digest=none-crc32c\
          &initial_r2t=yes&immediate_data=no&first_burst=65536&max_burst=1048576\
-         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3\
+         &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&patience=60\
          &force_usn=ab%20c&target_user=t&target_password=q",
     );
     let expected = Parameters {
@@ -139,6 +139,7 @@ fn options_set_parameters() {
         max_outstanding_r2t: Some(8),
         command_timeout: Some(0),
         login_timeout: Some(3),
+        patience: Some(60),
     };
     assert_eq!(url.parameters, expected);
     assert_eq!(url.serial_number.as_deref(), Some("ab c"));
@@ -174,6 +175,7 @@ fn wrong_options_are_errors_that_name_them() {
         "timeout=-1",
         "timeout=",
         "login_timeout=0",
+        "patience=long",
         "force_usn=",
     ] {
         assert!(matches!(option(text), UrlError::OptionValue { .. }), "{text}");

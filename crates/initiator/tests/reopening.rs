@@ -1,0 +1,182 @@
+//! How lost sessions of a disk come back, and how they do not: against the test target over TCP.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use std::time::Duration;
+
+use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::{ConnId, Target};
+use support::{Rig, TARGET, initiator, soon, until};
+
+/// Longer than any test waits.
+const HOUR: Duration = Duration::from_secs(3600);
+/// Asynchronous messages (RFC 7143 §11.9.1).
+const LOGOUT: u8 = 1;
+const CONNECTION_DROPPED: u8 = 2;
+const SESSION_DROPPED: u8 = 3;
+
+async fn rig(default_time2wait: u32) -> Rig {
+    Rig::start(512, 4096, |config| config.keys.default_time2wait = default_time2wait).await
+}
+
+async fn open_at(url: String, patience: Duration) -> Disk {
+    let mut options = Options::default();
+    (options.sessions, options.patience) = (Sessions::Fixed(1), patience);
+    options.offer.default_time2wait = 0;
+    soon(initiator(options).disk(url)).await.unwrap()
+}
+
+async fn open(rig: &Rig, patience: Duration) -> Disk {
+    open_at(rig.unit_url(0, ""), patience).await
+}
+
+fn accepted(rig: &Rig) -> usize {
+    rig.server.with(|target| target.accepted())
+}
+
+fn drop_first(rig: &Rig) {
+    rig.server.with(|target| target.drop_connection(ConnId(0)));
+}
+
+/// ERR-09, ASY-04: what the target names when it drops the session holds, not what the login agreed
+/// on. The agreed time would be longer than the test.
+#[tokio::test]
+async fn asy_04_the_times_of_an_asynchronous_message_count() {
+    for event in [CONNECTION_DROPPED, SESSION_DROPPED] {
+        let rig = rig(3600).await;
+        let disk = open(&rig, 2 * HOUR).await;
+        rig.server.with(|target| target.async_message(ConnId(0), event, [0, 0, 0]));
+        soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+        assert_eq!(disk.spread().reopened, 1);
+    }
+    for event in [CONNECTION_DROPPED, SESSION_DROPPED] {
+        let rig = rig(0).await;
+        let disk = open(&rig, Duration::from_millis(10)).await;
+        rig.server.with(|target| target.async_message(ConnId(0), event, [0, 3600, 0]));
+        let error = soon(disk.write_at(0, vec![1; 512])).await.unwrap_err();
+        assert!(error.to_string().contains("asks to wait 3600 s"), "{error}");
+        assert_eq!(accepted(&rig), 1, "no login before its time");
+    }
+}
+
+/// LGO-07, ASY-03: after a logout that the target asked for, its response says how long to wait: not
+/// at all if it went well, and as long as it names if not.
+#[tokio::test]
+async fn lgo_07_the_times_of_a_logout_response_count() {
+    for code in [0, 2, 3] {
+        let rig = rig(3600).await;
+        rig.server.with(|target| target.config_mut().logout_response = code);
+        let disk = open(&rig, 2 * HOUR).await;
+        rig.server.with(|target| target.async_message(ConnId(0), LOGOUT, [0, 0, 10]));
+        until(|| disk.spread().reopened == 1).await;
+        soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    }
+}
+
+/// LOG-18: a login that is refused as the initiator's error is not tried again; the error names what
+/// ended the session, and why it did not come back.
+#[tokio::test]
+async fn log_18_a_login_that_is_the_initiators_error_is_not_tried_again() {
+    for (detail, word) in [(1, "password"), (2, "does not admit"), (3, "has no target")] {
+        let rig = rig(0).await;
+        let disk = open(&rig, HOUR).await;
+        rig.server.with(|target| target.config_mut().login.refuse = Some((2, detail)));
+        drop_first(&rig);
+        let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+        let message = error.to_string();
+        assert!(matches!(error, Error::NotReopened { .. }), "{error:?}");
+        assert!(message.contains("the target closed the connection"), "{message}");
+        assert!(message.contains(word), "{message}");
+        assert_eq!(accepted(&rig), 2);
+    }
+}
+
+/// LOG-19: one that the target cannot take now is.
+#[tokio::test]
+async fn log_19_a_login_that_the_target_cannot_take_now_is_tried_again() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| {
+        let login = &mut target.config_mut().login;
+        (login.refuse, login.refuse_times) = (Some((3, 1)), 2);
+    });
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(accepted(&rig), 4);
+}
+
+#[tokio::test]
+async fn what_is_waited_for_shows_while_a_session_does_not_come_back() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+    drop_first(&rig);
+    until(|| disk.spread().waits.iter().any(|wait| wait.contains("the last try"))).await;
+    let wait = disk.spread().waits.remove(0);
+    for part in ["the target closed the connection", "cannot take the login now", "up to 3600 s"] {
+        assert!(wait.contains(part), "{wait}");
+    }
+    rig.server.with(|target| target.config_mut().login.refuse = None);
+    until(|| disk.spread().reopened == 1).await;
+    assert!(disk.spread().waits.is_empty());
+}
+
+/// Neither a logout, nor the drop of a request, nor that of the disk waits for a session that does
+/// not come back.
+#[tokio::test]
+async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, vec![1; 512]).await }
+    });
+    drop_first(&rig);
+    until(|| !disk.spread().waits.is_empty()).await;
+    write.abort();
+    assert!(soon(write).await.is_err());
+    let waiting = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, 512).await }
+    });
+    tokio::task::yield_now().await;
+    soon(disk.logout()).await.unwrap();
+    assert!(matches!(soon(waiting).await.unwrap(), Err(Error::Closed | Error::Session(_))));
+    until(|| disk.spread().waits.is_empty()).await;
+}
+
+/// A portal that redirects to another one. Says how many connections each of them has accepted
+/// after a session was lost and came back.
+async fn redirected(is_permanent: bool) -> [usize; 2] {
+    let to = rig(0).await;
+    let mut config = TargetConfig::new(TARGET, to.disk.clone());
+    config.login.redirect = Some(Redirect {
+        address: to.server.address().to_string(),
+        permanent: is_permanent,
+        after_authentication: false,
+    });
+    let from = Server::start(Target::new(config)).await.unwrap();
+    let disk = open_at(format!("iscsi://{}/{TARGET}/0", from.address()), HOUR).await;
+    drop_first(&to);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    [from.with(|target| target.accepted()), accepted(&to)]
+}
+
+/// LOG-25: later logins begin where the target has moved for good, and at the portal of the URL if it
+/// has moved for the time being.
+#[tokio::test]
+async fn log_25_only_a_permanent_redirection_is_kept() {
+    assert_eq!(redirected(true).await, [1, 2]);
+    assert_eq!(redirected(false).await, [2, 2]);
+}
