@@ -81,18 +81,35 @@ pub enum Error {
     /// The copy was told to stop.
     #[error("interrupted")]
     Interrupted,
+    /// The copy was told to stop while writes were under way that did not end in a moment.
+    #[error("interrupted with {under_way} under way, which may be written or not")]
+    Abandoned {
+        /// The bytes of those writes.
+        under_way: Size,
+    },
+    /// All was written, but the flush failed, or was given up.
+    #[error("{cause}; all of it, {written}, was written, but not flushed")]
+    Unflushed {
+        /// Why.
+        cause: Box<Self>,
+        /// How much was written.
+        written: Size,
+    },
     /// The copy ended after a part of it had been written.
-    #[error("{cause}; {written}{} were written, the destination is incomplete", of(*.total))]
+    #[error(
+        "{cause}; {written}{} were written and not flushed, the destination is incomplete",
+        of(*.total)
+    )]
     Incomplete {
         /// Why.
         cause: Box<Self>,
-        /// How much was written; not all of it need be flushed.
+        /// How much was written.
         written: Size,
         /// How much there is, if that is known.
         total: Option<Size>,
     },
     /// The result cannot be told.
-    #[error("standard output: {cause}{}", advice(cause.kind()))]
+    #[error("standard output: {cause}{}; the copy itself is complete", advice(cause.kind()))]
     Output {
         /// What happened.
         cause: io::Error,
@@ -111,8 +128,11 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Interrupted => 130,
-            Self::Incomplete { cause, .. } | Self::Unverified(cause) => cause.status(),
+            Self::Interrupted | Self::Abandoned { .. } => 130,
+            Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
+            Self::Incomplete { cause, .. }
+            | Self::Unflushed { cause, .. }
+            | Self::Unverified(cause) => cause.status(),
             Self::Initiator(_)
             | Self::Unit { .. }
             | Self::File { .. }
@@ -135,7 +155,19 @@ impl Error {
     /// The same error, with what had been written by then.
     #[must_use]
     pub fn after(self, written: u64, total: Option<u64>) -> Self {
+        if written == 0 || matches!(self, Self::Unflushed { .. }) {
+            return self;
+        }
         Self::Incomplete { cause: Box::new(self), written: Size(written), total: total.map(Size) }
+    }
+
+    /// The same error of a flush, after so many bytes; one that says itself what is lost stays.
+    #[must_use]
+    pub fn of_flush(self, written: u64) -> Self {
+        if self.is_lost_cache() {
+            return self;
+        }
+        Self::Unflushed { cause: Box::new(self), written: Size(written) }
     }
 }
 

@@ -46,7 +46,7 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
         Ok(()) => Job::new(args, source.clone(), destination.clone()).run(stop).await,
         Err(error) => Err(error),
     };
-    tokio::join!(source.close(), destination.close());
+    tokio::join!(source.close(stop), destination.close(stop));
     result
 }
 
@@ -138,7 +138,7 @@ async fn open(
     match destination {
         Ok(destination) => Ok((source, destination)),
         Err(error) => {
-            source.close().await;
+            source.close(stop).await;
             Err(error)
         }
     }
@@ -171,12 +171,12 @@ impl<'a> Job<'a> {
         let cpu = cpu_time();
         let round_trip = self.units().find_map(UnitEnd::round_trip);
         let plan_json = self.plan.to_json(&self.source, &self.destination);
-        let observations = self.observe().await;
+        let observations = unless(stop, async { Ok(self.observe().await) }).await?;
         let start = Instant::now();
         let meter = Meter::default();
         let (sums, samples) = self.copy(&meter, stop).await?;
         let time = start.elapsed();
-        let diagnoses = self.diagnose(observations).await;
+        let diagnoses = stop.hurry(self.diagnose(observations)).await.unwrap_or_default();
         let (bytes, verified) = (meter.bytes(), sums.is_some());
         if let Some(sums) = sums {
             self.verify(bytes, sums, stop).await?;
@@ -281,7 +281,6 @@ impl<'a> Job<'a> {
         let (result, samples) = meter.follow(&progress, work).await;
         match result {
             Ok(sums) => Ok((sums, samples)),
-            Err(error) if meter.bytes() == 0 => Err(error),
             Err(error) => Err(error.after(meter.bytes(), total)),
         }
     }
@@ -295,8 +294,9 @@ impl<'a> Job<'a> {
     ) -> Result<Option<Checksums>, Error> {
         let pump = if self.args.verify { pump.with_checksums() } else { pump };
         let sums = pump.run(meter, stop).await?;
-        unless(stop, self.destination.flush(meter.bytes())).await?;
-        Ok(sums)
+        let bytes = meter.bytes();
+        let flush = unless(stop, self.destination.flush(bytes)).await;
+        flush.map(|()| sums).map_err(|error| error.of_flush(bytes))
     }
 
     fn pump<S: Source, D: Destination>(
@@ -320,6 +320,8 @@ impl<'a> Job<'a> {
         match meter.follow(&progress, pump.run(&meter, stop)).await.0 {
             Ok(_) => Ok(()),
             Err(error @ Error::Mismatch { .. }) => Err(error),
+            // What was under way was read back only.
+            Err(Error::Abandoned { .. }) => Err(Error::Unverified(Error::Interrupted.into())),
             Err(error) => Err(Error::Unverified(Box::new(error))),
         }
     }

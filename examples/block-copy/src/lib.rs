@@ -29,7 +29,7 @@ pub mod verify;
 
 pub use args::Args;
 pub use error::Error;
-pub use iscsi_examples_common::{size, stop};
+pub use iscsi_examples_common::{output, size, stop};
 pub use job::run;
 pub use report::Report;
 pub use stop::Stop;

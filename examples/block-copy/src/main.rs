@@ -1,12 +1,10 @@
 //! The command line program.
 
-use std::io::{self, Write};
 use std::panic::resume_unwind;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use block_copy::progress::ProgressMode;
-use block_copy::{Args, Error, Report, Stop, run};
+use block_copy::{Args, Error, Report, Stop, output, run};
 use clap::Parser;
 use tokio::runtime::Builder;
 use tokio::task::JoinError;
@@ -26,34 +24,32 @@ fn main() -> ExitCode {
 
 fn start(args: Args) -> Result<(), Error> {
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let args = Arc::new(args);
     // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
-    let copy = runtime.spawn(copy(Arc::clone(&args)));
+    let copy = runtime.spawn(copy(args));
     let result = runtime.block_on(copy);
     // A read of standard input may be stuck for ever; the process need not wait for it.
     runtime.shutdown_background();
     match result.map_err(JoinError::try_into_panic) {
-        Ok(result) => tell(&args, &result?),
+        Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),
         Err(Err(_)) => Err(Error::Cancelled),
     }
 }
 
-async fn copy(args: Arc<Args>) -> Result<Report, Error> {
+async fn copy(args: Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(STOPPING, status).map_err(Error::Runtime)?;
-    run(&args, &stop).await
+    let stop = Stop::at_signal(|| eprintln!("{STOPPING}"), status).map_err(Error::Runtime)?;
+    let report = run(&args, &stop).await?;
+    tell(&args, &report, &stop).await
 }
 
-fn tell(args: &Args, report: &Report) -> Result<(), Error> {
+async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
     if args.progress != ProgressMode::None {
         eprintln!("{report}");
     }
     if args.json {
-        let mut output = io::stdout().lock();
-        writeln!(output, "{}", report.to_json())
-            .and_then(|()| output.flush())
-            .map_err(|cause| Error::Output { cause })?;
+        let text = format!("{}\n", report.to_json());
+        output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
     }
     Ok(())
 }

@@ -39,9 +39,10 @@ impl Error {
     /// The exit status that stands for the error: 130 for an interrupt, else 1. A wrong command line
     /// ends with 2 before there is an error of this kind.
     #[must_use]
-    pub const fn status(&self) -> u8 {
+    pub fn status(&self) -> u8 {
         match self {
             Self::Interrupted => 130,
+            Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Session(_)
             | Self::Link(_)
             | Self::Unit(_)

@@ -1,10 +1,9 @@
 //! The command line program.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use link_doctor::{Args, Error, Report, Stop, run};
+use link_doctor::{Args, Error, Report, Stop, output, run};
 use tokio::runtime::Builder;
 
 const STOPPING: &str = "link-doctor: ending with what was measured so far; once more ends at once";
@@ -21,21 +20,21 @@ fn main() -> ExitCode {
 
 fn start(args: &Args) -> Result<(), Error> {
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let report = runtime.block_on(async {
-        let status = Error::Interrupted.status();
-        let stop = Stop::at_signal(STOPPING, status).map_err(Error::Runtime)?;
-        run(args, &stop).await
-    })?;
-    tell(args, &report).map_err(Error::Output)?;
+    let result = runtime.block_on(examine(args));
+    // A name may take long to be found, or a reader to read; the process need not wait for them.
+    runtime.shutdown_background();
+    result
+}
+
+async fn examine(args: &Args) -> Result<(), Error> {
+    let status = Error::Interrupted.status();
+    let stop = Stop::at_signal(|| eprintln!("{STOPPING}"), status).map_err(Error::Runtime)?;
+    let report = run(args, &stop).await?;
+    tell(args, &report, &stop).await?;
     report.end.map_or(Ok(()), Err)
 }
 
-fn tell(args: &Args, report: &Report) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    if args.json {
-        writeln!(output, "{}", report.to_json())?;
-    } else {
-        write!(output, "{report}")?;
-    }
-    output.flush()
+async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
+    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
+    output::print(text, stop).await.map_err(Error::Output)
 }
