@@ -44,6 +44,8 @@ pub(crate) struct Keeper {
     ends: JoinSet<(PathId, Error)>,
     opening: u32,
     reopening: u32,
+    /// Why the latest session that is not there, and not on its way, is not.
+    refusal: Option<Error>,
     looks: Interval,
     begun: Instant,
     /// Bytes that had been moved at the last look, and when that was.
@@ -141,6 +143,7 @@ impl Keeper {
             ends: JoinSet::new(),
             opening,
             reopening: 0,
+            refusal: None,
             looks,
             begun: Instant::now(),
             moved: 0,
@@ -210,7 +213,7 @@ impl Keeper {
                 self.opening = self.opening.saturating_sub(1);
                 match result {
                     Ok(path) => self.join(paths, path),
-                    Err(error) => self.not_opened(paths, &error),
+                    Err(error) => self.not_opened(paths, error),
                 }
             }
             Coming::Again(result) => {
@@ -225,6 +228,7 @@ impl Keeper {
                         if paths.open().is_empty() && self.reopening == 0 {
                             paths.end(&error);
                         }
+                        self.refusal = Some(error);
                     }
                 }
             }
@@ -248,12 +252,13 @@ impl Keeper {
     }
 
     /// A session more is not to be had: what there is has to do.
-    fn not_opened(&mut self, paths: &Paths<Path>, error: &Error) {
+    fn not_opened(&mut self, paths: &Paths<Path>, error: Error) {
         self.report.note(format!("a further session was not opened: {error}"));
-        if !may_pass(error) {
+        if !may_pass(&error) {
             let there = count(&paths.open()) + self.reopening + self.opening;
             self.flows.cap(there, format!("no further session is to be had: {error}"));
         }
+        self.refusal = Some(error);
     }
 
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
@@ -363,6 +368,7 @@ impl Keeper {
         for (id, error) in paths.take_useless() {
             self.report.note(format!("a session was of no use: {error}"));
             self.release(paths, id);
+            self.refusal = Some(error);
         }
     }
 
@@ -384,7 +390,30 @@ impl Keeper {
         let mut spread = self.report.lock();
         spread.sessions = sessions;
         spread.peak = spread.peak.max(sessions);
-        self.flows.reason().clone_into(&mut spread.reason);
+        spread.reason = self.reason(sessions);
+    }
+
+    /// Why there are so many sessions; where they are not all there, what has become of the others.
+    fn reason(&self, sessions: u32) -> String {
+        let (opening, reopening) = (self.opening, self.reopening);
+        let mut missing = Vec::new();
+        if opening > 0 {
+            missing.push(format!("{opening} not open yet"));
+        }
+        if reopening > 0 {
+            missing.push(format!("{reopening} lost and not back yet"));
+        }
+        if let Sessions::Fixed(asked) = self.sessions
+            && sessions < asked
+        {
+            let gone = asked.saturating_sub(sessions + opening + reopening);
+            if let (1.., Some(error)) = (gone, &self.refusal) {
+                missing.push(format!("{gone} not to be had ({error})"));
+            }
+            return format!("{asked} were asked for; {}", missing.join(", "));
+        }
+        missing.insert(0, self.flows.reason().to_owned());
+        missing.join("; ")
     }
 }
 
