@@ -3,9 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use iscsi_examples_common::failure::{self, Kind};
+use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::place::Side;
+use crate::report::Report;
 use crate::size::Size;
 
 /// Why a copy failed. Each message is one sentence that says what to do where something can be
@@ -147,6 +150,26 @@ impl Error {
         }
     }
 
+    /// Whose fault it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
+            Self::Usage(_) | Self::TooSmall { .. } | Self::Overflow { .. } | Self::Same(_) => {
+                Kind::Caller
+            }
+            Self::Mismatch { .. } => Kind::Data,
+            Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
+            Self::Unflushed { cause, .. }
+            | Self::Incomplete { cause, .. }
+            | Self::Unverified(cause) => cause.kind(),
+            Self::File { .. }
+            | Self::Shrunk(_)
+            | Self::Output { .. }
+            | Self::Runtime(_)
+            | Self::Cancelled => Kind::System,
+        }
+    }
+
     /// Whether writes may be gone from a unit's cache, so that they must be made again.
     pub const fn is_lost_cache(&self) -> bool {
         matches!(self, Self::Unit { cause: iscsi_initiator::Error::UnflushedWritesLost, .. })
@@ -168,6 +191,32 @@ impl Error {
             return self;
         }
         Self::Unflushed { cause: Box::new(self), written: Size(written) }
+    }
+}
+
+/// A copy that did not succeed.
+#[derive(Debug, ThisError)]
+#[error("{error}")]
+pub struct Failure {
+    /// Why.
+    pub error: Error,
+    /// What came of it by then; `None` if it did not begin.
+    pub report: Option<Box<Report>>,
+}
+
+impl Failure {
+    /// The failure for programs: the report as far as there is one, the error, and whose fault it
+    /// is.
+    pub fn to_json(&self) -> Value {
+        let nothing = || json!({ "bytes": 0, "verified": false });
+        let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());
+        failure::object(known, &self.error.to_string(), self.error.kind())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, report: None }
     }
 }
 

@@ -4,8 +4,8 @@ use std::panic::resume_unwind;
 use std::process::ExitCode;
 
 use block_copy::progress::ProgressMode;
-use block_copy::{Args, Error, Report, Stop, output, run};
-use clap::Parser;
+use block_copy::{Args, Error, Report, Stop, command_line, output, run};
+use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::task::JoinError;
 
@@ -13,7 +13,7 @@ const STOPPING: &str =
     "block-copy: stopping when what is under way has ended; once more stops at once";
 
 fn main() -> ExitCode {
-    match start(Args::parse()) {
+    match start(command_line::parse(json!({ "bytes": 0, "verified": false }))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("block-copy: {error}");
@@ -39,8 +39,17 @@ fn start(args: Args) -> Result<(), Error> {
 async fn copy(args: Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
     let stop = Stop::at_signal(|| eprintln!("{STOPPING}"), status).map_err(Error::Runtime)?;
-    let report = run(&args, &stop).await?;
-    tell(&args, &report, &stop).await
+    match run(&args, &stop).await {
+        Ok(report) => tell(&args, &report, &stop).await,
+        Err(failure) => {
+            // Who asks for both the object and the data there gets neither.
+            if args.json && args.destination != "-" {
+                // That it failed is told all the same.
+                drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
+            }
+            Err(failure.error)
+        }
+    }
 }
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {

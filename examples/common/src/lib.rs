@@ -2,11 +2,15 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`command_line`] | what the command line says, or that it is wrong |
+//! | [`failure`] | how a failure is told to programs |
 //! | [`output`] | standard output |
 //! | [`size`] | numbers of bytes, as people write them |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
 #![forbid(unsafe_code)]
 
+pub mod command_line;
+pub mod failure;
 pub mod output;
 pub mod size;
 pub mod stop;

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use link_doctor::{Args, Error, Report, Stop, output, run};
+use link_doctor::{Args, Error, Report, Stop, command_line, output, run};
+use serde_json::json;
 use tokio::runtime::Builder;
 
 const STOPPING: &str = "link-doctor: ending with what was measured so far; once more ends at once";
 
 fn main() -> ExitCode {
-    match start(&Args::parse()) {
+    match start(&command_line::parse(json!({ "complete": false }))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("link-doctor: {error}");
@@ -29,7 +29,14 @@ fn start(args: &Args) -> Result<(), Error> {
 async fn examine(args: &Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
     let stop = Stop::at_signal(|| eprintln!("{STOPPING}"), status).map_err(Error::Runtime)?;
-    let report = run(args, &stop).await?;
+    let result = run(args, &stop).await;
+    if let Err(error) = &result
+        && args.json
+    {
+        // That it failed is told all the same.
+        drop(output::print(format!("{}\n", error.to_json()), &stop).await);
+    }
+    let report = result?;
     tell(args, &report, &stop).await?;
     report.end.map_or(Ok(()), Err)
 }

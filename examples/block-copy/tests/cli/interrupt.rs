@@ -11,7 +11,7 @@ use iscsi_testkit::target::Outcome;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, unix::pipe};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Folder, Rig, TARGET, fails, pattern, program};
+use crate::support::{Folder, Rig, TARGET, fails, object, pattern, program};
 
 const CHUNK: usize = 4096;
 const BUSY: u8 = 0x08;
@@ -92,6 +92,20 @@ async fn stopped_by(name: &str) {
     // It said goodbye: the session is gone, not merely its connection.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_is_told_to_programs() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let mut child = start(&["-", &rig.url(), "--io-size", "4k", "--json"]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&pattern(CHUNK)).unwrap();
+    until(&mut child, || rig.disk.holds(0, &pattern(CHUNK))).await;
+    signal(&child, "-INT");
+    let output = ends(child).await;
+    was_interrupted(&output, &[]);
+    let failure = object(&output);
+    assert_eq!((&failure["kind"], &failure["bytes"]), (&"interrupted".into(), &CHUNK.into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

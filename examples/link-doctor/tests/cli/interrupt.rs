@@ -35,6 +35,7 @@ async fn stopped_by(name: &str) {
     assert_eq!(output.status.code(), Some(130));
     let report = object(&output);
     assert_eq!((&report["complete"], &report["error"]), (&false.into(), &"interrupted".into()));
+    assert_eq!(report["kind"], "interrupted");
     assert!(report["read"]["bytes"].as_u64().unwrap() > 0);
     assert_eq!(report["rtt"]["ping"]["samples"], 10);
     rig.assert_untouched();
