@@ -29,7 +29,7 @@ pub mod verify;
 
 pub use args::Args;
 pub use error::{Error, Failure};
-pub use iscsi_examples_common::{command_line, output, size, stop};
+pub use iscsi_examples_common::{command_line, log, output, size, stop};
 pub use job::run;
 pub use report::Report;
 pub use stop::Stop;

@@ -3,14 +3,15 @@
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 
-use block_copy::progress::ProgressMode;
+use block_copy::log::{self, Usually};
+use block_copy::progress::{ProgressMode, say};
 use block_copy::{Args, Error, Report, Stop, command_line, output, run};
 use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::task::JoinError;
 
 const STOPPING: &str =
-    "block-copy: stopping when what is under way has ended; once more stops at once";
+    "block-copy: stopping when what is under way has ended; once more stops at once\n";
 
 fn main() -> ExitCode {
     match start(command_line::parse(json!({ "bytes": 0, "verified": false }))) {
@@ -23,6 +24,11 @@ fn main() -> ExitCode {
 }
 
 fn start(args: Args) -> Result<(), Error> {
+    let usually = match args.progress {
+        ProgressMode::None => Usually::Silence,
+        ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
+    };
+    log::start(usually, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
     let copy = runtime.spawn(copy(args));
@@ -38,7 +44,7 @@ fn start(args: Args) -> Result<(), Error> {
 
 async fn copy(args: Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(|| eprintln!("{STOPPING}"), status).map_err(Error::Runtime)?;
+    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
     match run(&args, &stop).await {
         Ok(report) => tell(&args, &report, &stop).await,
         Err(failure) => {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::meter::mbit_per_s;
@@ -26,6 +27,14 @@ pub enum ProgressMode {
 
 const WITH_TOTAL: &str = "{prefix} {wide_bar} {percent}% of {total} {rate} {eta} left";
 const WITHOUT_TOTAL: &str = "{prefix} {spinner} {done} {rate}";
+
+/// The bar of this process, if there is one just now.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Puts whole lines on standard error, above the bar where there is one.
+pub fn say(lines: &str) {
+    BARS.suspend(|| eprint!("{lines}"));
+}
 
 /// The display of one pass over the bytes.
 #[derive(Debug)]
@@ -72,8 +81,7 @@ impl Progress {
     /// Says something between two lines, or above the bar.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
-            Display::Bar(bar) => bar.println(text),
-            Display::Lines => eprintln!("{text}"),
+            Display::Bar(_) | Display::Lines => say(&format!("{text}\n")),
             Display::Nothing => {}
         }
     }
@@ -123,7 +131,7 @@ fn bar(title: &'static str, total: Option<u64>) -> ProgressBar {
                 show(out, clock(state.eta()));
             }),
     );
-    bar.with_prefix(title)
+    BARS.add(bar.with_prefix(title))
 }
 
 fn show(out: &mut dyn Write, value: impl std::fmt::Display) {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`failure`] | how a failure is told to programs |
+//! | [`log`] | what the crates below have to tell |
 //! | [`output`] | standard output |
 //! | [`size`] | numbers of bytes, as people write them |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
@@ -11,6 +12,7 @@
 
 pub mod command_line;
 pub mod failure;
+pub mod log;
 pub mod output;
 pub mod size;
 pub mod stop;

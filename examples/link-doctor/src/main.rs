@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use link_doctor::log::{self, Usually};
 use link_doctor::{Args, Error, Report, Stop, command_line, output, run};
 use serde_json::json;
 use tokio::runtime::Builder;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
 }
 
 fn start(args: &Args) -> Result<(), Error> {
+    log::start(Usually::Warnings, |lines| eprint!("{lines}"));
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(examine(args));
     // A name may take long to be found, or a reader to read; the process need not wait for them.
