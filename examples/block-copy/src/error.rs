@@ -226,11 +226,12 @@ fn of(total: Option<Size>) -> String {
 
 /// What to do about an error of the system.
 fn advice(kind: io::ErrorKind) -> &'static str {
-    const ADVICE: [(io::ErrorKind, &str); 6] = [
+    const ADVICE: [(io::ErrorKind, &str); 7] = [
         (io::ErrorKind::NotFound, "; check the path"),
         (io::ErrorKind::PermissionDenied, "; check its permissions"),
         (io::ErrorKind::IsADirectory, "; name a file or a block device"),
         (io::ErrorKind::StorageFull, "; make room there"),
+        (io::ErrorKind::FileTooLarge, "; raise the limit (ulimit -f), or choose another place"),
         (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
         (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
     ];

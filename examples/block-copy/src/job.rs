@@ -13,7 +13,7 @@ use crate::meter::Meter;
 use crate::observation::Observation;
 use crate::place::{Place, Side};
 use crate::plan::Plan;
-use crate::progress::{Progress, ProgressMode};
+use crate::progress::{Progress, ProgressMode, say};
 use crate::pump::{Pump, Shape};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
@@ -250,16 +250,16 @@ impl<'a> Job<'a> {
         if self.args.progress == ProgressMode::None {
             return;
         }
-        let Plan { io_size, queue_depth, .. } = &self.plan;
         for (word, end) in [("from", &self.source), ("to", &self.destination)] {
-            eprintln!("{word} {end}");
+            say(&format!("{word} {end}\n"));
             if let Some(unit) = end.unit() {
-                unit.plan().inspect(|plan| eprintln!("{plan}"));
-                eprintln!("{}", self.reach(unit));
+                unit.plan().inspect(|plan| say(&format!("{plan}\n")));
+                say(&format!("{}\n", self.reach(unit)));
             }
         }
-        eprintln!("io size {}: {}", Size(io_size.value as u64), io_size.reason);
-        eprintln!("queue depth {}: {}", queue_depth.value, queue_depth.reason);
+        let Plan { io_size, queue_depth, .. } = &self.plan;
+        say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
+        say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
     }
 
     /// Copies and flushes, and says how fast that went. The result has checksums if there is

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     match start(command_line::parse(json!({ "bytes": 0, "verified": false }))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("block-copy: {error}");
+            say(&format!("block-copy: {error}\n"));
             ExitCode::from(error.status())
         }
     }
@@ -60,7 +60,7 @@ async fn copy(args: Args) -> Result<(), Error> {
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
     if args.progress != ProgressMode::None {
-        eprintln!("{report}");
+        say(&format!("{report}\n"));
     }
     if args.json {
         let text = format!("{}\n", report.to_json());

@@ -10,6 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::meter::mbit_per_s;
+use crate::output;
 use crate::size::Size;
 
 /// How progress is shown.
@@ -33,7 +34,7 @@ static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Puts whole lines on standard error, above the bar where there is one.
 pub fn say(lines: &str) {
-    BARS.suspend(|| eprint!("{lines}"));
+    BARS.suspend(|| output::say(lines));
 }
 
 /// The display of one pass over the bytes.
@@ -74,7 +75,7 @@ impl Progress {
     /// Writes the line of a second, with its rate in Mbit/s.
     pub(crate) fn line(&self, bytes: u64, rate: f64) {
         if let Display::Lines = &self.display {
-            eprintln!("{}", self.describe(bytes, rate));
+            say(&format!("{}\n", self.describe(bytes, rate)));
         }
     }
 

@@ -5,7 +5,7 @@
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`failure`] | how a failure is told to programs |
 //! | [`log`] | what the crates below have to tell |
-//! | [`output`] | standard output |
+//! | [`output`] | standard output and standard error |
 //! | [`size`] | numbers of bytes, as people write them |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Standard output, which somebody else reads, or does not.
+//! Standard output and standard error, which somebody else reads, or does not.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -21,4 +21,9 @@ pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
         Some(result) => result?,
         None => Err(io::Error::new(ErrorKind::Interrupted, "interrupted while nobody read it")),
     }
+}
+
+/// Puts whole lines on standard error. That nobody is there who hears them is no reason to end.
+pub fn say(lines: &str) {
+    drop(io::stderr().lock().write_all(lines.as_bytes()));
 }

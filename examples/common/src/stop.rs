@@ -12,6 +12,8 @@ use tokio::time::{sleep, timeout};
 /// How long each of the last steps may take once the work shall stop: what is under way, the goodbye,
 /// the last word. Together they take less than a second.
 pub const HASTE: Duration = Duration::from_millis(300);
+/// A file is to grow beyond the limit of the process (`ulimit -f`).
+const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
 /// A standard error that takes nothing for so long is not read, and the work may be stuck in it.
 const UNHEARD: Duration = Duration::from_millis(900);
 
@@ -39,7 +41,8 @@ impl Stop {
 
     /// A wish that SIGINT and SIGTERM express: at the first of them `tell` says so on standard error,
     /// the second ends the process with `status`. So does the first where nobody takes what `tell`
-    /// says. From now on a signal does not end the process by itself.
+    /// says. From now on none of them ends the process by itself, and a file that grows beyond its
+    /// limit (SIGXFSZ) does not either.
     ///
     /// # Errors
     /// When the system does not let the process have its signals.
@@ -50,6 +53,8 @@ impl Stop {
         let (button, stop) = Self::new();
         let interrupt = signal(SignalKind::interrupt())?;
         let terminate = signal(SignalKind::terminate())?;
+        // What is written beyond the limit fails then, and that can be told.
+        drop(signal(FILE_SIZE)?);
         tokio::spawn(press_at_signal(button, tell, status, [interrupt, terminate]));
         Ok(stop)
     }

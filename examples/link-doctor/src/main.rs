@@ -3,24 +3,26 @@
 use std::process::ExitCode;
 
 use link_doctor::log::{self, Usually};
+use link_doctor::output::say;
 use link_doctor::{Args, Error, Report, Stop, command_line, output, run};
 use serde_json::json;
 use tokio::runtime::Builder;
 
-const STOPPING: &str = "link-doctor: ending with what was measured so far; once more ends at once";
+const STOPPING: &str =
+    "link-doctor: ending with what was measured so far; once more ends at once\n";
 
 fn main() -> ExitCode {
     match start(&command_line::parse(json!({ "complete": false }))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("link-doctor: {error}");
+            say(&format!("link-doctor: {error}\n"));
             ExitCode::from(error.status())
         }
     }
 }
 
 fn start(args: &Args) -> Result<(), Error> {
-    log::start(Usually::Warnings, |lines| eprint!("{lines}"));
+    log::start(Usually::Warnings, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(examine(args));
     // A name may take long to be found, or a reader to read; the process need not wait for them.
@@ -30,7 +32,7 @@ fn start(args: &Args) -> Result<(), Error> {
 
 async fn examine(args: &Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(|| eprintln!("{STOPPING}"), status).map_err(Error::Runtime)?;
+    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
     let result = run(args, &stop).await;
     if let Err(error) = &result
         && args.json

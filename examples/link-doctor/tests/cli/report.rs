@@ -100,3 +100,13 @@ async fn rust_log_says_what_else_is_told() {
     assert!(stderr(&output).contains(" DEBUG iscsi_session::"), "{}", stderr(&output));
     rig.assert_untouched();
 }
+
+/// Who reads the report need not listen to the progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_needs_to_listen() {
+    let rig = Rig::start(MIB).await;
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = program(&[&rig.at(&format!("/{TARGET}"))]).stderr(writer).output().unwrap();
+    assert!(succeeds(&output).contains("round trip by ping"));
+}
