@@ -196,9 +196,11 @@ impl Keeper {
                     }
                 }
             }
-            let Some(paths) = self.paths.upgrade().filter(|paths| !paths.has_ended()) else {
+            let Some(paths) = self.paths.upgrade() else { return };
+            if paths.has_ended() {
+                self.tell(&paths);
                 return;
-            };
+            }
             self.reopen_lost(&paths);
             self.log_out_useless(&paths);
             self.look(&paths).await;
@@ -407,10 +409,12 @@ impl Keeper {
             && sessions < asked
         {
             let gone = asked.saturating_sub(sessions + opening + reopening);
-            if let (1.., Some(error)) = (gone, &self.refusal) {
-                missing.push(format!("{gone} not to be had ({error})"));
+            match &self.refusal {
+                _ if gone == 0 => {}
+                Some(error) => missing.push(format!("{gone} not to be had ({error})")),
+                None => missing.push(format!("{gone} lost")),
             }
-            return format!("{asked} were asked for; {}", missing.join(", "));
+            return format!("{asked} asked for; {}", missing.join(", "));
         }
         missing.insert(0, self.flows.reason().to_owned());
         missing.join("; ")

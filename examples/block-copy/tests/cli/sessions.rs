@@ -115,7 +115,7 @@ async fn one_session_does_where_the_target_refuses_a_second() {
     let notes = notes(&said, &report);
     assert!(notes[0].contains("a further session was not opened"), "{notes:?}");
     let reason = report["sessions_reason"].as_str().unwrap();
-    assert!(reason.starts_with("2 were asked for; 1 not to be had ("), "{reason}");
+    assert!(reason.starts_with("2 asked for; 1 not to be had ("), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
