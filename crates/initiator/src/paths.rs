@@ -402,7 +402,7 @@ impl<C: Carrier> Paths<C> {
             return false;
         }
         if let Some(carrier) = state.take_out(id) {
-            tracing::warn!(path = id.0, %error, "a session is lost");
+            tracing::debug!(path = id.0, %error, "a session is lost");
             state.plain_losses += u64::from(!state.schedule.is_alone(id));
             state.schedule.remove(id);
             // One that was to be let go has to do until there is another.
@@ -427,7 +427,7 @@ impl<C: Carrier> Paths<C> {
             return false;
         }
         if !state.schedule.is_closing(id) {
-            tracing::warn!(path = id.0, %error, "a session is of no use");
+            tracing::debug!(path = id.0, %error, "a session is of no use");
             state.schedule.close(id);
             state.useless.push((id, error.clone()));
             self.0.attention.notify_one();

@@ -48,7 +48,8 @@ pub struct Spread {
     pub peak: u32,
     /// Sessions that were lost and opened anew.
     pub reopened: u64,
-    /// Why there are as many as there are, as a sentence without its full stop.
+    /// Why there are as many as there are, as a sentence without its full stop: also what keeps those
+    /// that are wanted and not there.
     pub reason: String,
     /// What did not go as wished: a session that was refused, a portal that does not answer.
     pub notes: Vec<String>,

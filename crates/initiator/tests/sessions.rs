@@ -78,6 +78,38 @@ async fn several_sessions_are_one_disk() {
     rig.assert_clean();
 }
 
+/// Of four sessions that were asked for one gets no answer to its login and one loses its connection.
+#[tokio::test]
+async fn sessions_that_are_not_there_are_not_claimed() {
+    let login = |connection, effect| {
+        Fault::sending(Opcode::LoginResponse, 0, effect).on_connection(connection)
+    };
+    let rig = Rig::start(512, BLOCKS, |config| {
+        config.faults = vec![login(1, Effect::Swallow), login(2, Effect::Close)];
+    })
+    .await;
+    let disk = open(&rig, fixed(4), "").await.unwrap();
+    let spread = disk.spread();
+    assert_eq!((spread.sessions, spread.peak, disk.sessions().len()), (2, 2, 2));
+    let reason = "4 asked for; 1 not open yet, 1 not to be had (lost ";
+    assert!(spread.reason.starts_with(reason), "{}", spread.reason);
+}
+
+/// The only session comes back to another unit, which is final.
+#[tokio::test]
+async fn a_session_that_is_lost_for_good_is_not_claimed_either() {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
+    let disk = open(&rig, fixed(1), "").await.unwrap();
+    assert_eq!(disk.spread().reason, "as asked for");
+    rig.server.with(|target| {
+        let unit = target.config_mut().units.get_mut(&0).unwrap();
+        (unit.serial, unit.naa) = ("0002".into(), 0x3000_0000_0000_0002);
+        target.drop_connection(ConnId(0));
+    });
+    until(|| disk.spread().reason.starts_with("1 asked for; 1 not to be had (")).await;
+    assert_eq!((disk.spread().sessions, disk.spread().peak), (0, 1));
+}
+
 #[tokio::test]
 async fn overlapping_writes_keep_their_order_over_all_sessions() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -250,7 +282,7 @@ async fn a_target_that_takes_one_session_gets_one() {
     let disk = open(&rig, fixed(3), "").await.unwrap();
     let spread = disk.spread();
     assert_eq!(spread.sessions, 1);
-    assert!(spread.reason.contains("no further session"), "{spread}");
+    assert!(spread.reason.starts_with("3 asked for; 2 not to be had ("), "{spread}");
     assert!(spread.notes[0].contains("cannot take the login"), "{spread}");
     assert!(write_all(&disk, 6).await.iter().all(Result::is_ok));
     assert_holds(&rig, 6);

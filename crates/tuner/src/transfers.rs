@@ -108,15 +108,13 @@ impl Terms {
     }
 
     /// The shortest writes that fill the link within the command window; if none do, those that
-    /// fill it most. Over a far link those that the peer need not ask for, if they fill half of it:
-    /// more connections make up for the rest.
+    /// fill it most. Over a far link those that the peer need not ask for, if they bring a third of
+    /// that: more connections make up for the rest.
     pub(crate) fn shape_for(&self, way: Way) -> Shape {
+        let shape = self.shape_among(&SIZES, way);
         let unasked = self.shape_of(self.unsolicited.min(SIZES[0]) & !(PAGE - 1), way);
-        let fills_half = 2 * unasked.depth * unasked.io_size >= way.in_flight;
-        if way.is_far && fills_half && unasked.io_size >= SHORTEST {
-            return unasked;
-        }
-        self.shape_among(&SIZES, way)
+        let is_worth = unasked.io_size >= SHORTEST && 3 * unasked.in_flight() >= shape.in_flight();
+        if way.is_far && is_worth { unasked } else { shape }
     }
 
     /// The same for reads: the peer sends all that a command asks for, in one round trip.

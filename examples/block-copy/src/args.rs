@@ -66,7 +66,7 @@ pub struct Args {
     /// none shows errors only.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Prints one JSON object with the result on standard output.
+    /// Prints one JSON object with the result, or the failure, on standard output.
     #[arg(long)]
     pub json: bool,
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.

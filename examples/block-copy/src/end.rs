@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::place::{Place, Side};
+use crate::stop::Stop;
 use file::Opened;
 
 pub use file::FileEnd;
@@ -149,9 +150,9 @@ impl End {
     }
 
     /// Ends the sessions of a unit in order; others end by themselves.
-    pub async fn close(&self) {
+    pub async fn close(&self, stop: &Stop) {
         if let Self::Unit(unit) = self {
-            unit.close().await;
+            unit.close(stop).await;
         }
     }
 }

@@ -3,9 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use iscsi_examples_common::failure::{self, Kind};
+use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::place::Side;
+use crate::report::Report;
 use crate::size::Size;
 
 /// Why a copy failed. Each message is one sentence that says what to do where something can be
@@ -81,18 +84,35 @@ pub enum Error {
     /// The copy was told to stop.
     #[error("interrupted")]
     Interrupted,
+    /// The copy was told to stop while writes were under way that did not end in a moment.
+    #[error("interrupted with {under_way} under way, which may be written or not")]
+    Abandoned {
+        /// The bytes of those writes.
+        under_way: Size,
+    },
+    /// All was written, but the flush failed, or was given up.
+    #[error("{cause}; all of it, {written}, was written, but not flushed")]
+    Unflushed {
+        /// Why.
+        cause: Box<Self>,
+        /// How much was written.
+        written: Size,
+    },
     /// The copy ended after a part of it had been written.
-    #[error("{cause}; {written}{} were written, the destination is incomplete", of(*.total))]
+    #[error(
+        "{cause}; {written}{} were written and not flushed, the destination is incomplete",
+        of(*.total)
+    )]
     Incomplete {
         /// Why.
         cause: Box<Self>,
-        /// How much was written; not all of it need be flushed.
+        /// How much was written.
         written: Size,
         /// How much there is, if that is known.
         total: Option<Size>,
     },
     /// The result cannot be told.
-    #[error("standard output: {cause}{}", advice(cause.kind()))]
+    #[error("standard output: {cause}{}; the copy itself is complete", advice(cause.kind()))]
     Output {
         /// What happened.
         cause: io::Error,
@@ -111,8 +131,11 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Interrupted => 130,
-            Self::Incomplete { cause, .. } | Self::Unverified(cause) => cause.status(),
+            Self::Interrupted | Self::Abandoned { .. } => 130,
+            Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
+            Self::Incomplete { cause, .. }
+            | Self::Unflushed { cause, .. }
+            | Self::Unverified(cause) => cause.status(),
             Self::Initiator(_)
             | Self::Unit { .. }
             | Self::File { .. }
@@ -127,6 +150,26 @@ impl Error {
         }
     }
 
+    /// Whose fault it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
+            Self::Usage(_) | Self::TooSmall { .. } | Self::Overflow { .. } | Self::Same(_) => {
+                Kind::Caller
+            }
+            Self::Mismatch { .. } => Kind::Data,
+            Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
+            Self::Unflushed { cause, .. }
+            | Self::Incomplete { cause, .. }
+            | Self::Unverified(cause) => cause.kind(),
+            Self::File { .. }
+            | Self::Shrunk(_)
+            | Self::Output { .. }
+            | Self::Runtime(_)
+            | Self::Cancelled => Kind::System,
+        }
+    }
+
     /// Whether writes may be gone from a unit's cache, so that they must be made again.
     pub const fn is_lost_cache(&self) -> bool {
         matches!(self, Self::Unit { cause: iscsi_initiator::Error::UnflushedWritesLost, .. })
@@ -135,7 +178,45 @@ impl Error {
     /// The same error, with what had been written by then.
     #[must_use]
     pub fn after(self, written: u64, total: Option<u64>) -> Self {
+        if written == 0 || matches!(self, Self::Unflushed { .. }) {
+            return self;
+        }
         Self::Incomplete { cause: Box::new(self), written: Size(written), total: total.map(Size) }
+    }
+
+    /// The same error of a flush, after so many bytes; one that says itself what is lost stays.
+    #[must_use]
+    pub fn of_flush(self, written: u64) -> Self {
+        if self.is_lost_cache() {
+            return self;
+        }
+        Self::Unflushed { cause: Box::new(self), written: Size(written) }
+    }
+}
+
+/// A copy that did not succeed.
+#[derive(Debug, ThisError)]
+#[error("{error}")]
+pub struct Failure {
+    /// Why.
+    pub error: Error,
+    /// What came of it by then; `None` if it did not begin.
+    pub report: Option<Box<Report>>,
+}
+
+impl Failure {
+    /// The failure for programs: the report as far as there is one, the error, and whose fault it
+    /// is.
+    pub fn to_json(&self) -> Value {
+        let nothing = || json!({ "bytes": 0, "verified": false });
+        let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());
+        failure::object(known, &self.error.to_string(), self.error.kind())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, report: None }
     }
 }
 
@@ -145,11 +226,12 @@ fn of(total: Option<Size>) -> String {
 
 /// What to do about an error of the system.
 fn advice(kind: io::ErrorKind) -> &'static str {
-    const ADVICE: [(io::ErrorKind, &str); 6] = [
+    const ADVICE: [(io::ErrorKind, &str); 7] = [
         (io::ErrorKind::NotFound, "; check the path"),
         (io::ErrorKind::PermissionDenied, "; check its permissions"),
         (io::ErrorKind::IsADirectory, "; name a file or a block device"),
         (io::ErrorKind::StorageFull, "; make room there"),
+        (io::ErrorKind::FileTooLarge, "; raise the limit (ulimit -f), or choose another place"),
         (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
         (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
     ];

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::args::{Args, IoSize, QueueDepth};
 use crate::end::{Destination, End, Source, UnitEnd};
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::meter::Meter;
 use crate::observation::Observation;
 use crate::place::{Place, Side};
 use crate::plan::Plan;
-use crate::progress::{Progress, ProgressMode};
+use crate::progress::{Progress, ProgressMode, say};
 use crate::pump::{Pump, Shape};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
@@ -35,8 +35,8 @@ const LARGEST_QUEUE: u64 = 1 << 30;
 /// Copies as the arguments say. Nothing is written before both ends are known to fit.
 ///
 /// # Errors
-/// The first thing that went wrong; what was written by then is in the message.
-pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
+/// The first thing that went wrong, with what was written by then.
+pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
     let from = Place::parse(&args.source, Side::Source)?;
     let to = Place::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;
@@ -44,9 +44,9 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
     let (source, destination) = open(args, &from, &to, &initiator, stop).await?;
     let result = match check_ends(args, &source, &destination) {
         Ok(()) => Job::new(args, source.clone(), destination.clone()).run(stop).await,
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     };
-    tokio::join!(source.close(), destination.close());
+    tokio::join!(source.close(stop), destination.close(stop));
     result
 }
 
@@ -138,7 +138,7 @@ async fn open(
     match destination {
         Ok(destination) => Ok((source, destination)),
         Err(error) => {
-            source.close().await;
+            source.close(stop).await;
             Err(error)
         }
     }
@@ -166,22 +166,27 @@ impl<'a> Job<'a> {
         Self { args, source, destination: destination.with_io_size(io_size), plan }
     }
 
-    async fn run(&self, stop: &Stop) -> Result<Report, Error> {
+    async fn run(&self, stop: &Stop) -> Result<Report, Failure> {
         self.announce();
         let cpu = cpu_time();
         let round_trip = self.units().find_map(UnitEnd::round_trip);
         let plan_json = self.plan.to_json(&self.source, &self.destination);
-        let observations = self.observe().await;
+        let observations = unless(stop, async { Ok(self.observe().await) }).await?;
         let start = Instant::now();
         let meter = Meter::default();
-        let (sums, samples) = self.copy(&meter, stop).await?;
+        let (copied, samples) = self.copy(&meter, stop).await;
         let time = start.elapsed();
-        let diagnoses = self.diagnose(observations).await;
-        let (bytes, verified) = (meter.bytes(), sums.is_some());
-        if let Some(sums) = sums {
-            self.verify(bytes, sums, stop).await?;
-        }
-        Ok(Report {
+        let diagnoses = match &copied {
+            Ok(_) => stop.hurry(self.diagnose(observations)).await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let bytes = meter.bytes();
+        let verified = match copied {
+            Ok(Some(sums)) => self.verify(bytes, sums, stop).await.map(|()| true),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        let report = Report {
             bytes,
             time,
             round_trip,
@@ -191,10 +196,14 @@ impl<'a> Job<'a> {
             plan_json,
             diagnoses,
             retries: self.units().map(UnitEnd::retries).sum(),
-            verified,
+            verified: matches!(verified, Ok(true)),
             cpu: cpu_time().saturating_sub(cpu),
             samples,
-        })
+        };
+        match verified {
+            Ok(_) => Ok(report),
+            Err(error) => Err(Failure { error, report: Some(Box::new(report)) }),
+        }
     }
 
     fn units(&self) -> impl Iterator<Item = &UnitEnd> {
@@ -241,24 +250,25 @@ impl<'a> Job<'a> {
         if self.args.progress == ProgressMode::None {
             return;
         }
-        let Plan { io_size, queue_depth, .. } = &self.plan;
         for (word, end) in [("from", &self.source), ("to", &self.destination)] {
-            eprintln!("{word} {end}");
+            say(&format!("{word} {end}\n"));
             if let Some(unit) = end.unit() {
-                unit.plan().inspect(|plan| eprintln!("{plan}"));
-                eprintln!("{}", self.reach(unit));
+                unit.plan().inspect(|plan| say(&format!("{plan}\n")));
+                say(&format!("{}\n", self.reach(unit)));
             }
         }
-        eprintln!("io size {}: {}", Size(io_size.value as u64), io_size.reason);
-        eprintln!("queue depth {}: {}", queue_depth.value, queue_depth.reason);
+        let Plan { io_size, queue_depth, .. } = &self.plan;
+        say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
+        say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
     }
 
-    /// Copies and flushes. The result has checksums if there is something to verify.
+    /// Copies and flushes, and says how fast that went. The result has checksums if there is
+    /// something to verify.
     async fn copy(
         &self,
         meter: &Meter,
         stop: &Stop,
-    ) -> Result<(Option<Checksums>, Vec<f64>), Error> {
+    ) -> (Result<Option<Checksums>, Error>, Vec<f64>) {
         let total = self.source.length();
         // What a stream is said to hold is good for the display; it ends where it ends.
         let end = total.filter(|_| !Source::is_sequential(&self.source));
@@ -279,11 +289,7 @@ impl<'a> Job<'a> {
             self.pass(self.pump(source, destination, shape, end), meter, stop).await
         };
         let (result, samples) = meter.follow(&progress, work).await;
-        match result {
-            Ok(sums) => Ok((sums, samples)),
-            Err(error) if meter.bytes() == 0 => Err(error),
-            Err(error) => Err(error.after(meter.bytes(), total)),
-        }
+        (result.map_err(|error| error.after(meter.bytes(), total)), samples)
     }
 
     /// Copies all and flushes.
@@ -295,8 +301,9 @@ impl<'a> Job<'a> {
     ) -> Result<Option<Checksums>, Error> {
         let pump = if self.args.verify { pump.with_checksums() } else { pump };
         let sums = pump.run(meter, stop).await?;
-        unless(stop, self.destination.flush(meter.bytes())).await?;
-        Ok(sums)
+        let bytes = meter.bytes();
+        let flush = unless(stop, self.destination.flush(bytes)).await;
+        flush.map(|()| sums).map_err(|error| error.of_flush(bytes))
     }
 
     fn pump<S: Source, D: Destination>(
@@ -320,6 +327,8 @@ impl<'a> Job<'a> {
         match meter.follow(&progress, pump.run(&meter, stop)).await.0 {
             Ok(_) => Ok(()),
             Err(error @ Error::Mismatch { .. }) => Err(error),
+            // What was under way was read back only.
+            Err(Error::Abandoned { .. }) => Err(Error::Unverified(Error::Interrupted.into())),
             Err(error) => Err(Error::Unverified(Box::new(error))),
         }
     }

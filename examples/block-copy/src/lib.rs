@@ -28,8 +28,8 @@ pub mod report;
 pub mod verify;
 
 pub use args::Args;
-pub use error::Error;
-pub use iscsi_examples_common::{size, stop};
+pub use error::{Error, Failure};
+pub use iscsi_examples_common::{command_line, log, output, size, stop};
 pub use job::run;
 pub use report::Report;
 pub use stop::Stop;

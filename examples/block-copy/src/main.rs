@@ -1,59 +1,70 @@
 //! The command line program.
 
-use std::io::{self, Write};
 use std::panic::resume_unwind;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use block_copy::progress::ProgressMode;
-use block_copy::{Args, Error, Report, Stop, run};
-use clap::Parser;
+use block_copy::log::{self, Usually};
+use block_copy::progress::{ProgressMode, say};
+use block_copy::{Args, Error, Report, Stop, command_line, output, run};
+use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::task::JoinError;
 
 const STOPPING: &str =
-    "block-copy: stopping when what is under way has ended; once more stops at once";
+    "block-copy: stopping when what is under way has ended; once more stops at once\n";
 
 fn main() -> ExitCode {
-    match start(Args::parse()) {
+    match start(command_line::parse(json!({ "bytes": 0, "verified": false }))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("block-copy: {error}");
+            say(&format!("block-copy: {error}\n"));
             ExitCode::from(error.status())
         }
     }
 }
 
 fn start(args: Args) -> Result<(), Error> {
+    let usually = match args.progress {
+        ProgressMode::None => Usually::Silence,
+        ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
+    };
+    log::start(usually, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let args = Arc::new(args);
     // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
-    let copy = runtime.spawn(copy(Arc::clone(&args)));
+    let copy = runtime.spawn(copy(args));
     let result = runtime.block_on(copy);
     // A read of standard input may be stuck for ever; the process need not wait for it.
     runtime.shutdown_background();
     match result.map_err(JoinError::try_into_panic) {
-        Ok(result) => tell(&args, &result?),
+        Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),
         Err(Err(_)) => Err(Error::Cancelled),
     }
 }
 
-async fn copy(args: Arc<Args>) -> Result<Report, Error> {
+async fn copy(args: Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(STOPPING, status).map_err(Error::Runtime)?;
-    run(&args, &stop).await
+    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
+    match run(&args, &stop).await {
+        Ok(report) => tell(&args, &report, &stop).await,
+        Err(failure) => {
+            // Who asks for both the object and the data there gets neither.
+            if args.json && args.destination != "-" {
+                // That it failed is told all the same.
+                drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
+            }
+            Err(failure.error)
+        }
+    }
 }
 
-fn tell(args: &Args, report: &Report) -> Result<(), Error> {
+async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
     if args.progress != ProgressMode::None {
-        eprintln!("{report}");
+        say(&format!("{report}\n"));
     }
     if args.json {
-        let mut output = io::stdout().lock();
-        writeln!(output, "{}", report.to_json())
-            .and_then(|()| output.flush())
-            .map_err(|cause| Error::Output { cause })?;
+        let text = format!("{}\n", report.to_json());
+        output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
     }
     Ok(())
 }

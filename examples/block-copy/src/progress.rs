@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::meter::mbit_per_s;
+use crate::output;
 use crate::size::Size;
 
 /// How progress is shown.
@@ -26,6 +28,14 @@ pub enum ProgressMode {
 
 const WITH_TOTAL: &str = "{prefix} {wide_bar} {percent}% of {total} {rate} {eta} left";
 const WITHOUT_TOTAL: &str = "{prefix} {spinner} {done} {rate}";
+
+/// The bar of this process, if there is one just now.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Puts whole lines on standard error, above the bar where there is one.
+pub fn say(lines: &str) {
+    BARS.suspend(|| output::say(lines));
+}
 
 /// The display of one pass over the bytes.
 #[derive(Debug)]
@@ -65,15 +75,14 @@ impl Progress {
     /// Writes the line of a second, with its rate in Mbit/s.
     pub(crate) fn line(&self, bytes: u64, rate: f64) {
         if let Display::Lines = &self.display {
-            eprintln!("{}", self.describe(bytes, rate));
+            say(&format!("{}\n", self.describe(bytes, rate)));
         }
     }
 
     /// Says something between two lines, or above the bar.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
-            Display::Bar(bar) => bar.println(text),
-            Display::Lines => eprintln!("{text}"),
+            Display::Bar(_) | Display::Lines => say(&format!("{text}\n")),
             Display::Nothing => {}
         }
     }
@@ -123,7 +132,7 @@ fn bar(title: &'static str, total: Option<u64>) -> ProgressBar {
                 show(out, clock(state.eta()));
             }),
     );
-    bar.with_prefix(title)
+    BARS.add(bar.with_prefix(title))
 }
 
 fn show(out: &mut dyn Write, value: impl std::fmt::Display) {

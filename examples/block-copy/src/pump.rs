@@ -72,6 +72,8 @@ pub struct Pump<S, D> {
     reading: usize,
     waiting: BTreeMap<u64, Bytes>,
     writes: JoinSet<Result<usize, Error>>,
+    /// Bytes of the writes under way.
+    writing: u64,
     sums: Option<Checksums>,
 }
 
@@ -90,6 +92,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
             reading: 0,
             waiting: BTreeMap::new(),
             writes: JoinSet::new(),
+            writing: 0,
             sums: None,
         }
     }
@@ -114,7 +117,8 @@ impl<S: Source, D: Destination> Pump<S, D> {
     ///
     /// # Errors
     /// The first error of either end, [`Error::Overflow`] when there is more than the destination
-    /// holds, [`Error::Interrupted`] after a stop: then what is under way has ended.
+    /// holds, [`Error::Interrupted`] after a stop: then what is under way has ended, or is given up
+    /// ([`Error::Abandoned`]).
     pub async fn run(mut self, meter: &Meter, stop: &Stop) -> Result<Option<Checksums>, Error> {
         loop {
             self.start_reads();
@@ -125,9 +129,9 @@ impl<S: Source, D: Destination> Pump<S, D> {
             }
             tokio::select! {
                 Some(read) = self.reads.join_next() => self.keep(joined(read)?)?,
-                Some(write) = self.writes.join_next() => meter.count(joined(write)?),
+                Some(write) = self.writes.join_next() => self.written(write, meter)?,
                 () = tick(&mut self.looks) => self.look(),
-                () = stop.requested() => return Err(self.drain(meter).await),
+                () = stop.requested() => return Err(self.drain(meter, stop).await),
             }
         }
     }
@@ -182,6 +186,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
         while let Some((offset, data)) = self.next_to_write() {
             let (source, destination) = (self.source.clone(), self.destination.clone());
             self.next_write = offset + data.len() as u64;
+            self.writing += data.len() as u64;
             self.writes.spawn(async move {
                 let len = data.len();
                 destination.write(offset, data.clone()).await?;
@@ -223,16 +228,32 @@ impl<S: Source, D: Destination> Pump<S, D> {
         Ok(())
     }
 
-    /// Waits for the writes that are under way, and forgets the rest.
-    async fn drain(&mut self, meter: &Meter) -> Error {
+    /// A write has ended.
+    fn written(
+        &mut self,
+        write: Result<Result<usize, Error>, JoinError>,
+        meter: &Meter,
+    ) -> Result<(), Error> {
+        let len = joined(write)?;
+        self.writing -= len as u64;
+        meter.count(len);
+        Ok(())
+    }
+
+    /// Waits a moment for the writes that are under way, and forgets the rest.
+    async fn drain(&mut self, meter: &Meter, stop: &Stop) -> Error {
         self.reads.abort_all();
-        while let Some(write) = self.writes.join_next().await {
-            match joined(write) {
-                Ok(len) => meter.count(len),
-                Err(error) => return error,
+        let ended = async {
+            while let Some(write) = self.writes.join_next().await {
+                self.written(write, meter)?;
             }
+            Ok(())
+        };
+        match stop.hurry(ended).await {
+            Some(Ok(())) => Error::Interrupted,
+            Some(Err(error)) => error,
+            None => Error::Abandoned { under_way: Size(self.writing) },
         }
-        Error::Interrupted
     }
 }
 

@@ -26,13 +26,17 @@ impl Reach {
 }
 
 impl fmt::Display for Reach {
+    /// Without the notes: each was a warning when it came up.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.side, self.spread)?;
-        if self.spread.peak > self.spread.sessions {
-            write!(f, "\n  there were up to {}", self.spread.peak)?;
+        let Self { side, spread, connections } = self;
+        let word = if spread.sessions == 1 { "session" } else { "sessions" };
+        write!(f, "{side}: {} {word}: {}", spread.sessions, spread.reason)?;
+        if spread.peak > spread.sessions {
+            write!(f, "\n  there were up to {}", spread.peak)?;
         }
-        if self.connections.wanted > 1 {
-            write!(f, "\n  connections of a session: {}", self.connections)?;
+        if connections.wanted > 1 {
+            let Connections { open, wanted, .. } = connections;
+            write!(f, "\n  connections of a session: {open} of {wanted}")?;
         }
         Ok(())
     }

@@ -14,12 +14,12 @@ use crate::plan::Plan;
 use crate::reach::Reach;
 use crate::size::Size;
 
-/// What came of a copy that is complete.
+/// What came of a copy: of one that failed, by then.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Bytes copied.
+    /// Bytes written.
     pub bytes: u64,
-    /// From the first read to the end of the flush.
+    /// From the first read to the end of the flush, or to the failure.
     pub time: Duration,
     /// The smallest round-trip time before the copy: to the destination, or else to the source;
     /// `None` without a unit.
@@ -55,7 +55,7 @@ impl Report {
         self.reaches.iter().map(|reach| reach.spread.reopened).sum()
     }
 
-    /// The report for programs.
+    /// The report for programs, of a copy that succeeded; [`Failure`](crate::Failure) has the other.
     pub fn to_json(&self) -> Value {
         let reach = self.reaches.first();
         let spread = reach.map(|reach| &reach.spread);
@@ -78,6 +78,8 @@ impl Report {
             "verified": self.verified,
             "cpu_seconds": self.cpu.as_secs_f64(),
             "samples_mbit_per_s": self.samples,
+            "error": null,
+            "kind": null,
         })
     }
 }

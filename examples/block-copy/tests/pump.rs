@@ -358,8 +358,9 @@ async fn a_stream_that_does_not_fit_is_an_error() {
     assert!(matches!(result, Err(Error::Overflow { capacity }) if capacity.0 == 999));
 }
 
-#[tokio::test]
-async fn a_stop_waits_for_the_writes_under_way_and_starts_nothing_more() {
+/// A copy that is told to stop while four writes of 64 bytes are under way; if `go_on`, they end in
+/// a moment. How it ended, what it counted, and what arrived.
+async fn stopped(go_on: bool) -> (Error, u64, usize) {
     let source = Memory::new(&pattern(100 * 64));
     let mut sink = Sink::new(100 * 64, &source);
     let gate = Arc::new(Semaphore::new(0));
@@ -383,11 +384,26 @@ async fn a_stop_waits_for_the_writes_under_way_and_starts_nothing_more() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    gate.add_permits(100);
+    if go_on {
+        gate.add_permits(100);
+    }
     let (bytes, result) = soon(copy).await.unwrap();
-    assert!(matches!(result, Err(Error::Interrupted)));
     let arrived = sink.bytes.lock().unwrap().iter().flatten().count();
-    assert_eq!((bytes, arrived), (4 * 64, 4 * 64));
+    (result.unwrap_err(), bytes, arrived)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_the_writes_under_way_and_starts_nothing_more() {
+    let (error, counted, arrived) = stopped(true).await;
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert_eq!((counted, arrived), (4 * 64, 4 * 64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_writes_that_do_not_end() {
+    let (error, counted, arrived) = stopped(false).await;
+    assert!(matches!(error, Error::Abandoned { under_way } if under_way.0 == 4 * 64), "{error}");
+    assert_eq!((counted, arrived), (0, 0));
 }
 
 /// Compares a destination with what a source says, chunk by chunk.

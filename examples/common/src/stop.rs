@@ -1,9 +1,21 @@
 //! The wish to stop early.
 
+use std::future::pending;
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+/// How long each of the last steps may take once the work shall stop: what is under way, the goodbye,
+/// the last word. Together they take less than a second.
+pub const HASTE: Duration = Duration::from_millis(300);
+/// A file is to grow beyond the limit of the process (`ulimit -f`).
+const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
+/// A standard error that takes nothing for so long is not read, and the work may be stuck in it.
+const UNHEARD: Duration = Duration::from_millis(900);
 
 /// Whether a program's work shall stop. Clones are the same wish.
 #[derive(Clone, Debug)]
@@ -27,20 +39,23 @@ impl Stop {
         Self::new().1
     }
 
-    /// A wish that SIGINT and SIGTERM express: the first of them says `told` on standard error, the
-    /// second ends the process with `status`. From now on a signal does not end the process by
-    /// itself.
+    /// A wish that SIGINT and SIGTERM express: at the first of them `tell` says so on standard error,
+    /// the second ends the process with `status`. So does the first where nobody takes what `tell`
+    /// says. From now on none of them ends the process by itself, and a file that grows beyond its
+    /// limit (SIGXFSZ) does not either.
     ///
     /// # Errors
     /// When the system does not let the process have its signals.
     ///
     /// # Panics
     /// Outside of a tokio runtime that watches for signals.
-    pub fn at_signal(told: &'static str, status: u8) -> io::Result<Self> {
+    pub fn at_signal(tell: impl FnOnce() + Send + 'static, status: u8) -> io::Result<Self> {
         let (button, stop) = Self::new();
         let interrupt = signal(SignalKind::interrupt())?;
         let terminate = signal(SignalKind::terminate())?;
-        tokio::spawn(press_at_signal(button, told, status, [interrupt, terminate]));
+        // What is written beyond the limit fails then, and that can be told.
+        drop(signal(FILE_SIZE)?);
+        tokio::spawn(press_at_signal(button, tell, status, [interrupt, terminate]));
         Ok(stop)
     }
 
@@ -54,15 +69,25 @@ impl Stop {
     pub async fn requested(&self) {
         if self.0.clone().wait_for(|stop| *stop).await.is_err() {
             // Nobody is left who could want it.
-            std::future::pending().await
+            pending().await
         }
     }
 
     /// Waits for a future, unless the work shall stop before: then there is `None`.
     pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
+            biased;
             result = work => Some(result),
             () = self.requested() => None,
+        }
+    }
+
+    /// Waits for a future; once the work shall stop, no longer than [`HASTE`]: then there is `None`.
+    pub async fn hurry<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            result = work => Some(result),
+            () = async { self.requested().await; sleep(HASTE).await } => None,
         }
     }
 }
@@ -74,24 +99,36 @@ impl StopButton {
     }
 }
 
-async fn press_at_signal(button: StopButton, told: &str, status: u8, signals: [Signal; 2]) {
-    let [mut interrupt, mut terminate] = signals;
-    for asked_before in [false, true] {
-        tokio::select! {
-            _ = interrupt.recv() => (),
-            _ = terminate.recv() => (),
+async fn press_at_signal(
+    button: StopButton,
+    tell: impl FnOnce() + Send + 'static,
+    status: u8,
+    mut signals: [Signal; 2],
+) {
+    next(&mut signals).await;
+    let obey = async {
+        if timeout(UNHEARD, spawn_blocking(tell)).await.is_ok() {
+            button.press();
+            pending().await
         }
-        if asked_before {
-            std::process::exit(status.into());
-        }
-        eprintln!("{told}");
-        button.press();
+    };
+    tokio::select! {
+        () = obey => {}
+        () = next(&mut signals) => {}
+    }
+    std::process::exit(status.into());
+}
+
+async fn next([interrupt, terminate]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = interrupt.recv() => (),
+        _ = terminate.recv() => (),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use std::future::ready;
 
     use super::*;
 
@@ -107,6 +144,17 @@ mod tests {
         button.press();
         assert_eq!(worker.await.unwrap(), None);
         assert!(stop.is_requested());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hurries_is_given_up_a_moment_after_the_wish() {
+        let (button, stop) = Stop::new();
+        let slow = Duration::from_secs(3600);
+        assert_eq!(stop.hurry(sleep(slow)).await, Some(()), "nobody wanted it to stop");
+        button.press();
+        assert_eq!(stop.hurry(sleep(HASTE / 2)).await, Some(()));
+        assert_eq!(stop.hurry(pending::<()>()).await, None);
+        assert_eq!(stop.unless(ready(7)).await, Some(7), "what has ended counts");
     }
 
     #[tokio::test]

@@ -35,7 +35,7 @@ pub struct Args {
     /// Reads under way at once, 1 to 256; auto is what the plan says.
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub depth: Depth,
-    /// Prints the report as one JSON object.
+    /// Prints the report, or why there is none, as one JSON object.
     #[arg(long)]
     pub json: bool,
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.

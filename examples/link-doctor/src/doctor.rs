@@ -40,7 +40,7 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
     let session = connect.ok_or(Error::Interrupted)??;
     let report = Examination::new(args, &session, stop).report(&initiator, &url).await;
     // Nothing was written; how the goodbye goes changes nothing.
-    drop(timeout(LOGOUT, session.logout()).await);
+    drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
     report
 }
 
@@ -76,7 +76,8 @@ impl<'a> Examination<'a> {
 
     async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
         let pings = self.pings().await;
-        let first = self.session.reading().await.map_err(Error::Link)?;
+        let first = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)?;
+        let first = first.map_err(Error::Link)?;
         let disk = if url.lun.is_some() { self.disk().await } else { None };
         let read = match &disk {
             Some(disk) => self.read(disk, &first).await,

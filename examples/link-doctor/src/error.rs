@@ -2,6 +2,8 @@
 
 use std::io;
 
+use iscsi_examples_common::failure::{self, Kind};
+use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 /// Why an examination failed, or could not be completed. Each message is one sentence that says what
@@ -39,9 +41,10 @@ impl Error {
     /// The exit status that stands for the error: 130 for an interrupt, else 1. A wrong command line
     /// ends with 2 before there is an error of this kind.
     #[must_use]
-    pub const fn status(&self) -> u8 {
+    pub fn status(&self) -> u8 {
         match self {
             Self::Interrupted => 130,
+            Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Session(_)
             | Self::Link(_)
             | Self::Unit(_)
@@ -50,5 +53,24 @@ impl Error {
             | Self::Output(_)
             | Self::Runtime(_) => 1,
         }
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Session(cause) | Self::Link(cause) | Self::Unit(cause) | Self::Read(cause) => {
+                cause.fault().into()
+            }
+            Self::Empty => Kind::Caller,
+            Self::Interrupted => Kind::Interrupted,
+            Self::Output(_) | Self::Runtime(_) => Kind::System,
+        }
+    }
+
+    /// The error for programs, where there is no report.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        failure::object(json!({ "complete": false }), &self.to_string(), self.kind())
     }
 }

@@ -32,6 +32,6 @@ pub mod writes;
 pub use args::Args;
 pub use doctor::run;
 pub use error::Error;
-pub use iscsi_examples_common::{size, stop};
+pub use iscsi_examples_common::{command_line, log, output, size, stop};
 pub use report::Report;
 pub use stop::Stop;

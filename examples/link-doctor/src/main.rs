@@ -1,41 +1,51 @@
 //! The command line program.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-use link_doctor::{Args, Error, Report, Stop, run};
+use link_doctor::log::{self, Usually};
+use link_doctor::output::say;
+use link_doctor::{Args, Error, Report, Stop, command_line, output, run};
+use serde_json::json;
 use tokio::runtime::Builder;
 
-const STOPPING: &str = "link-doctor: ending with what was measured so far; once more ends at once";
+const STOPPING: &str =
+    "link-doctor: ending with what was measured so far; once more ends at once\n";
 
 fn main() -> ExitCode {
-    match start(&Args::parse()) {
+    match start(&command_line::parse(json!({ "complete": false }))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("link-doctor: {error}");
+            say(&format!("link-doctor: {error}\n"));
             ExitCode::from(error.status())
         }
     }
 }
 
 fn start(args: &Args) -> Result<(), Error> {
+    log::start(Usually::Warnings, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let report = runtime.block_on(async {
-        let status = Error::Interrupted.status();
-        let stop = Stop::at_signal(STOPPING, status).map_err(Error::Runtime)?;
-        run(args, &stop).await
-    })?;
-    tell(args, &report).map_err(Error::Output)?;
+    let result = runtime.block_on(examine(args));
+    // A name may take long to be found, or a reader to read; the process need not wait for them.
+    runtime.shutdown_background();
+    result
+}
+
+async fn examine(args: &Args) -> Result<(), Error> {
+    let status = Error::Interrupted.status();
+    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
+    let result = run(args, &stop).await;
+    if let Err(error) = &result
+        && args.json
+    {
+        // That it failed is told all the same.
+        drop(output::print(format!("{}\n", error.to_json()), &stop).await);
+    }
+    let report = result?;
+    tell(args, &report, &stop).await?;
     report.end.map_or(Ok(()), Err)
 }
 
-fn tell(args: &Args, report: &Report) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    if args.json {
-        writeln!(output, "{}", report.to_json())?;
-    } else {
-        write!(output, "{report}")?;
-    }
-    output.flush()
+async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
+    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
+    output::print(text, stop).await.map_err(Error::Output)
 }

@@ -3,22 +3,23 @@
 use iscsi_initiator::Url;
 use iscsi_initiator::tuning::Bandwidth;
 
+use crate::output::say;
 use crate::read_test::ReadTest;
 use crate::size::Size;
 
 /// The session comes about.
 pub(crate) fn connecting(url: &Url) {
-    eprintln!("connecting to {url}");
+    say(&format!("connecting to {url}\n"));
 }
 
 /// The pings begin.
 pub(crate) fn pinging() {
-    eprintln!("measuring the round trip");
+    say("measuring the round trip\n");
 }
 
 /// The reads begin.
 pub(crate) fn reading_begins(seconds: u64) {
-    eprintln!("reading for {seconds} s; nothing is written");
+    say(&format!("reading for {seconds} s; nothing is written\n"));
 }
 
 /// A second of the reads is over.
@@ -26,7 +27,8 @@ pub(crate) fn reading(test: &ReadTest, rate: Option<Bandwidth>) {
     let seconds = test.time.as_secs_f64();
     let rate = shown(rate);
     let rtt = test.readings.1.tcp_info().smoothed_rtt.unwrap_or_default().as_secs_f64() * 1e3;
-    eprintln!("{seconds:4.0} s  {rate}  {} read  TCP round trip {rtt:.1} ms", Size(test.bytes));
+    let bytes = Size(test.bytes);
+    say(&format!("{seconds:4.0} s  {rate}  {bytes} read  TCP round trip {rtt:.1} ms\n"));
 }
 
 /// A rate for people.

@@ -125,9 +125,9 @@ impl ReadTest {
             () = ping(session, &mut pings) => None,
         };
         test.pings = pings.conclude();
-        test.conclude(session, &flow).await;
+        stop.hurry(test.conclude(session, &flow)).await;
         flow.stop();
-        drain(readers).await;
+        stop.hurry(drain(readers)).await;
         Ok((test, error))
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
     ends: JoinSet<(PathId, Error)>,
     opening: u32,
     reopening: u32,
+    /// Why the latest session that is not there, and not on its way, is not.
+    refusal: Option<Error>,
     looks: Interval,
     begun: Instant,
     /// Bytes that had been moved at the last look, and when that was.
@@ -116,6 +118,7 @@ impl Keeper {
             ends: JoinSet::new(),
             opening,
             reopening: 0,
+            refusal: None,
             looks,
             begun: Instant::now(),
             moved: 0,
@@ -168,9 +171,11 @@ impl Keeper {
                     }
                 }
             }
-            let Some(paths) = self.paths.upgrade().filter(|paths| !paths.has_ended()) else {
+            let Some(paths) = self.paths.upgrade() else { return };
+            if paths.has_ended() {
+                self.tell(&paths);
                 return;
-            };
+            }
             self.reopen_lost(&paths);
             self.log_out_useless(&paths);
             self.look(&paths).await;
@@ -185,7 +190,7 @@ impl Keeper {
                 self.opening = self.opening.saturating_sub(1);
                 match result {
                     Ok(path) => self.join(paths, path),
-                    Err(error) => self.not_opened(paths, &error),
+                    Err(error) => self.not_opened(paths, error),
                 }
             }
             Coming::Again(lost, result) => {
@@ -211,6 +216,7 @@ impl Keeper {
     fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
         self.report.note(format!("a lost session did not come back: {why}"));
         let is_settled = is_of_the_unit(&why);
+        self.refusal = Some(why.clone());
         if paths.open().is_empty() && self.reopening == 0 {
             let (lost, why) = (Box::new(lost.why.clone()), Box::new(why));
             paths.end(&Error::NotReopened { lost, why });
@@ -236,12 +242,13 @@ impl Keeper {
     }
 
     /// A session more is not to be had: what there is has to do.
-    fn not_opened(&mut self, paths: &Paths<Path>, error: &Error) {
+    fn not_opened(&mut self, paths: &Paths<Path>, error: Error) {
         self.report.note(format!("a further session was not opened: {error}"));
-        if !may_pass(error) {
+        if !may_pass(&error) {
             let there = count(&paths.open()) + self.reopening + self.opening;
             self.flows.cap(there, format!("no further session is to be had: {error}"));
         }
+        self.refusal = Some(error);
     }
 
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
@@ -285,8 +292,9 @@ impl Keeper {
         self.traffic.fade();
         Self::spread_word(paths, &readings);
         let Sessions::Auto { .. } = self.sessions else { return };
-        // While some are on their way, what is measured tells nothing.
-        if self.opening > 0 || self.reopening > 0 || readings.is_empty() {
+        // While many are on their way, what is measured tells nothing; a straggler holds up nobody.
+        let are_coming = 4 * self.opening > count(&paths.open());
+        if are_coming || self.reopening > 0 || readings.is_empty() {
             return;
         }
         let together = Together::of(&readings);
@@ -352,6 +360,7 @@ impl Keeper {
         for (id, error) in paths.take_useless() {
             self.report.note(format!("a session was of no use: {error}"));
             self.release(paths, id);
+            self.refusal = Some(error);
         }
     }
 
@@ -373,8 +382,33 @@ impl Keeper {
         self.report.with(|spread| {
             spread.sessions = sessions;
             spread.peak = spread.peak.max(sessions);
-            self.flows.reason().clone_into(&mut spread.reason);
+            spread.reason = self.reason(sessions);
         });
+    }
+
+    /// Why there are so many sessions; where they are not all there, what has become of the others.
+    fn reason(&self, sessions: u32) -> String {
+        let (opening, reopening) = (self.opening, self.reopening);
+        let mut missing = Vec::new();
+        if opening > 0 {
+            missing.push(format!("{opening} not open yet"));
+        }
+        if reopening > 0 {
+            missing.push(format!("{reopening} lost and not back yet"));
+        }
+        if let Sessions::Fixed(asked) = self.sessions
+            && sessions < asked
+        {
+            let gone = asked.saturating_sub(sessions + opening + reopening);
+            match &self.refusal {
+                _ if gone == 0 => {}
+                Some(error) => missing.push(format!("{gone} not to be had ({error})")),
+                None => missing.push(format!("{gone} lost")),
+            }
+            return format!("{asked} asked for; {}", missing.join(", "));
+        }
+        missing.insert(0, self.flows.reason().to_owned());
+        missing.join("; ")
     }
 }
 

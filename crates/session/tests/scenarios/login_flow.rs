@@ -365,7 +365,7 @@ fn log_12_session_without_a_tsih() {
 fn qrk_07_target_that_closes_over_the_list() {
     for closes in [true, false] {
         let mut trace = Trace::new(with_chap(false));
-        let mut stumble = |trace: &mut Trace, list: &str| {
+        let stumble = |trace: &mut Trace, list: &str| {
             answer_security(trace, &[("AuthMethod", "CHAP")]);
             trace.pump();
             if closes {

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::place::Side;
 use crate::pool::Pool;
 use crate::size::Size;
+use crate::stop::Stop;
 
 /// How long the end of the sessions may take: what matters was flushed before.
 const LOGOUT: Duration = Duration::from_secs(3);
@@ -112,9 +113,9 @@ impl UnitEnd {
             && self.disk.profile().serial_number == other.disk.profile().serial_number
     }
 
-    pub(super) async fn close(&self) {
+    pub(super) async fn close(&self, stop: &Stop) {
         // Everything was flushed or has failed by now; how the goodbye goes changes nothing.
-        drop(timeout(LOGOUT, self.disk.logout()).await);
+        drop(stop.hurry(timeout(LOGOUT, self.disk.logout())).await);
     }
 
     pub(super) fn to_json(&self) -> Value {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::config::Chap;
@@ -29,6 +29,20 @@ fn files_that_cannot_be() {
     refuses(&image, &format!("{missing}/copy"), &["destination", "check the path"]);
     refuses(&folder.path(""), &folder.path("copy"), &["directory", "name a file"]);
     refuses(&image, &folder.path(""), &["directory", "name a file"]);
+}
+
+#[test]
+fn a_place_that_is_full() {
+    let folder = Folder::new();
+    let image = folder.file("image", &pattern(4096));
+    refuses(&image, "/dev/full", &["destination /dev/full", "make room there"]);
+
+    let command = program(&[&image, &folder.path("copy"), "--progress", "none"]);
+    let copy = [command.get_program()].into_iter().chain(command.get_args());
+    // A limit of 512 or 1024 bytes, as the shell counts.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""]).args(copy).stdin(Stdio::null());
+    fails(&limited.output().unwrap(), 1, &["destination", "File too large", "ulimit -f"]);
 }
 
 #[test]

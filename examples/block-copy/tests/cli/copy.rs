@@ -133,3 +133,16 @@ async fn under_a_name_and_with_a_password_from_the_environment() {
         rig.server.with(|target| target.received().iter().any(|(_, pdu)| has_login(&pdu.data)))
     );
 }
+
+/// What people are told is not what the copy is about.
+#[test]
+fn nobody_needs_to_listen() {
+    let folder = Folder::new();
+    let image = pattern(300_000);
+    let source = folder.file("image", &image);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = program(&[&source, &folder.path("copy"), "--progress", "plain"]);
+    assert!(command.stderr(writer).status().unwrap().success());
+    assert_eq!(fs::read(folder.path("copy")).unwrap(), image);
+}

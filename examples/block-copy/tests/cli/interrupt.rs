@@ -1,10 +1,29 @@
-//! Copies that end before their time, from outside.
+//! Copies that end before their time, from outside. A program that does not obey is stopped by
+//! [`ends`], which waits much longer than it should take.
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::{Folder, Rig, fails, pattern, program};
+use iscsi_testkit::target::Outcome;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, unix::pipe};
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Folder, Rig, TARGET, fails, object, pattern, program};
+
+const CHUNK: usize = 4096;
+const BUSY: u8 = 0x08;
+/// SYNCHRONIZE CACHE (10) and (16).
+const FLUSHES: [u8; 2] = [0x35, 0x91];
+/// READ (10) and (16).
+const READS: [u8; 2] = [0x28, 0x88];
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = program(&[arguments, &["--progress", "none"]].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
 
 /// Sends a signal to a program of this test's own.
 fn signal(child: &Child, name: &str) {
@@ -12,33 +31,81 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// A source that pauses after its first chunk keeps the copy waiting until the signal comes.
-async fn stopped_by(name: &str) {
-    let rig = Rig::start(512, 1 << 20).await;
-    let mut command = program(&["-", &rig.url(), "--io-size", "4k", "--progress", "none"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let chunk = pattern(4096);
-    input.write_all(&chunk).unwrap();
-    while !rig.disk.holds(0, &chunk) {
+/// Waits until something holds that the program brings about.
+async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
+    while !holds() {
         assert!(child.try_wait().unwrap().is_none(), "the program ended early");
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(1)).await;
     }
-    signal(&child, name);
-    let output = child.wait_with_output().unwrap();
-    drop(input);
+}
 
-    let said = String::from_utf8(output.stderr).unwrap();
+/// Waits for the end of a program that was told to stop.
+async fn ends(child: Child) -> Output {
+    let id = child.id().to_string();
+    let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
+    let Ok(output) = timeout(Duration::from_secs(20), &mut end).await else {
+        Command::new("kill").args(["-KILL", &id]).status().unwrap();
+        panic!("the program does not obey: {:?}", end.await.unwrap());
+    };
+    output.unwrap()
+}
+
+/// The program was interrupted, and told so in two lines; the second says all of `parts`.
+fn was_interrupted(output: &Output, parts: &[&str]) {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines.len(), 2, "{said}");
     assert!(lines[0].contains("stopping"), "{said}");
-    assert!(lines[1].contains("interrupted; 4 KiB were written"), "{said}");
-    assert!(lines[1].contains("incomplete"), "{said}");
+    assert!(lines[1].starts_with("block-copy: interrupted"), "{said}");
+    for part in parts {
+        assert!(lines[1].contains(part), "{said:?} does not say {part:?}");
+    }
+}
+
+/// A copy from a pipe to a unit that has written its first chunk and waits for more.
+async fn waiting(rig: &Rig) -> (Child, ChildStdin) {
+    let mut child = start(&["-", &rig.url(), "--io-size", "4k", "--sessions", "1"]);
+    let mut input = child.stdin.take().unwrap();
+    let chunk = pattern(CHUNK);
+    input.write_all(&chunk).unwrap();
+    until(&mut child, || rig.disk.holds(0, &chunk)).await;
+    (child, input)
+}
+
+/// How many commands with one of these operation codes the target has seen.
+fn seen(rig: &Rig, codes: [u8; 2]) -> usize {
+    rig.server.with(|target| {
+        let commands = target.commands().iter();
+        commands.filter(|command| codes.contains(&command.cdb[0])).count()
+    })
+}
+
+/// A source that pauses after its first chunk keeps the copy waiting until the signal comes.
+async fn stopped_by(name: &str) {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (child, input) = waiting(&rig).await;
+    signal(&child, name);
+    let output = ends(child).await;
+    drop(input);
+    was_interrupted(&output, &["interrupted; 4 KiB were written", "not flushed", "incomplete"]);
     // It said goodbye: the session is gone, not merely its connection.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_is_told_to_programs() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let mut child = start(&["-", &rig.url(), "--io-size", "4k", "--json"]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&pattern(CHUNK)).unwrap();
+    until(&mut child, || rig.disk.holds(0, &pattern(CHUNK))).await;
+    signal(&child, "-INT");
+    let output = ends(child).await;
+    was_interrupted(&output, &[]);
+    let failure = object(&output);
+    assert_eq!((&failure["kind"], &failure["bytes"]), (&"interrupted".into(), &CHUNK.into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,6 +116,158 @@ async fn an_interrupt_stops_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn so_does_a_request_to_terminate() {
     stopped_by("-TERM").await;
+}
+
+/// Whether this machine has a connection on its way to a port that does not answer (SYN-SENT).
+fn is_connecting_to(portal: SocketAddr) -> bool {
+    let remote = format!(":{:04X} 02 ", portal.port());
+    std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| line.contains(&remote))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_connects() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let portal = listener.local_addr().unwrap();
+    // Nobody accepts: what goes beyond the backlog gets no answer.
+    let mut crowd = Vec::new();
+    while let Ok(one) = timeout(Duration::from_millis(100), TcpStream::connect(portal)).await {
+        crowd.push(one.unwrap());
+    }
+    while is_connecting_to(portal) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let mut child = start(&[&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null"]);
+    until(&mut child, || is_connecting_to(portal)).await;
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_logs_in() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    let child = start(&[&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null"]);
+    let connection = listener.accept().await.unwrap();
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &[]);
+    drop(connection);
+}
+
+/// The target goes away, and whoever listens there next says nothing: writes wait for a session that
+/// is opened again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_lost_session_is_opened_again() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (child, mut input) = waiting(&rig).await;
+    let portal = rig.server.address();
+    rig.server.stop().await;
+    let silent = TcpListener::bind(portal).await.unwrap();
+    input.write_all(&pattern(CHUNK)).unwrap();
+    let connection = silent.accept().await.unwrap();
+    signal(&child, "-TERM");
+    let output = ends(child).await;
+    let parts =
+        ["4 KiB under way, which may be written or not", "4 KiB were written and not flushed"];
+    was_interrupted(&output, &parts);
+    drop(connection);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_busy_unit_is_waited_for() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (mut child, mut input) = waiting(&rig).await;
+    rig.server.with(|target| {
+        (0..1000).for_each(|_| target.end_next_with(Outcome::status(BUSY)));
+    });
+    let before = rig.server.with(|target| target.commands().len());
+    input.write_all(&pattern(CHUNK)).unwrap();
+    until(&mut child, || rig.server.with(|target| target.commands().len()) > before + 2).await;
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &["4 KiB under way", "4 KiB were written and not flushed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_flushes() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (mut child, input) = waiting(&rig).await;
+    rig.server.with(|target| target.hold());
+    drop(input);
+    until(&mut child, || seen(&rig, FLUSHES) > 0).await;
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &["all of it, 4 KiB, was written, but not flushed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_verifies() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(1 << 20));
+    let options = ["--verify", "--io-size", "512", "--queue-depth", "1"];
+    let mut child = start(&[&[source.as_str(), &rig.url()][..], &options].concat());
+    until(&mut child, || seen(&rig, READS) > 0).await;
+    rig.server.with(|target| target.hold());
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &["everything was written and flushed, but not verified"]);
+}
+
+/// One write into a pipe that nobody empties never ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_standard_output_is_full() {
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(4 << 20));
+    let mut child = start(&[&source, "-", "--io-size", "1m"]);
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0]).unwrap();
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &["1 MiB under way, which may be written or not"]);
+}
+
+/// A pipe that takes nothing more, as long as there is its reader.
+async fn full_pipe() -> (PipeReader, OwnedFd) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
+    writer.writable().await.unwrap();
+    while writer.try_write(&[0; 512]).is_ok() {}
+    (reader, writer.into_blocking_fd().unwrap())
+}
+
+/// The copy is complete, but nobody takes the object that says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_reads_the_result() {
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(CHUNK));
+    let (reader, full) = full_pipe().await;
+
+    let mut command = program(&[&source, &folder.path("copy"), "--json", "--progress", "plain"]);
+    let mut child = command.stdout(Stdio::from(full)).stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("flushed") {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "the program ended early");
+    }
+    signal(&child, "-TERM");
+    let output = ends(child).await;
+    let mut said = String::new();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.ends_with("nobody read it; the copy itself is complete\n"), "{said}");
+    drop(reader);
+}
+
+/// A terminal that is stopped takes nothing, and the program may hang in what it tells people.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_reads_what_it_says() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (reader, full) = full_pipe().await;
+    let mut command = program(&["-", &rig.url(), "--progress", "plain"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::from(full)).spawn().unwrap();
+    until(&mut child, || rig.server.with(|target| target.sessions()) > 0).await;
+    signal(&child, "-TERM");
+    assert_eq!(ends(child).await.status.code(), Some(130));
+    drop(reader);
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! The object on standard output.
 
-use serde_json::Value;
+use std::io::Write;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
-use crate::support::{Folder, Rig, block_copy, object, pattern, succeeds};
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::support::{Folder, Rig, TARGET, block_copy, object, pattern, program, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_tells_everything_about_a_copy_to_a_unit() {
@@ -54,7 +59,70 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     for finding in diagnosis["findings"].as_array().unwrap() {
         assert!((0.0..=1.0).contains(&finding["share"].as_f64().unwrap()), "{finding}");
     }
-    assert_eq!(report.as_object().unwrap().len(), 18);
+    assert_eq!((&report["error"], &report["kind"]), (&Value::Null, &Value::Null));
+    assert_eq!(report.as_object().unwrap().len(), 20);
+}
+
+/// The object of a copy that fails with this status; its error is what people are told.
+fn failure(output: &Output, status: i32) -> Value {
+    assert_eq!(output.status.code(), Some(status));
+    let failure = object(output);
+    let error = failure["error"].as_str().unwrap();
+    let said = std::str::from_utf8(&output.stderr).unwrap();
+    assert!(said.contains(&format!("block-copy: {error}\n")), "{error:?} was not said: {said:?}");
+    failure
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_does_not_begin_says_why_and_whose_fault_it_is() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let nobody = format!("iscsi://{}/{TARGET}/0", listener.local_addr().unwrap());
+    drop(listener);
+    rig.disk.set_read_only(true);
+    for (source, destination, kind) in [
+        ("/dev/null", &*rig.at(&format!("/{TARGET}/7")), "caller"),
+        ("/dev/null", &nobody, "network"),
+        ("/dev/null", &rig.url(), "target"),
+        ("/dev/null/missing", "/dev/null", "system"),
+    ] {
+        let output = block_copy(&[source, destination, "--json", "--progress", "none"]);
+        let failure = failure(&output, 1);
+        assert_eq!((&failure["kind"], &failure["bytes"]), (&kind.into(), &0.into()), "{failure}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_fails_midway_tells_what_is_known() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let options = ["--json", "--io-size", "4k", "--sessions", "1", "--progress", "none"];
+    let mut command = program(&[&["-", &rig.url()], &options[..]].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&pattern(4096)).unwrap();
+    while !rig.disk.holds(0, &pattern(4096)) {
+        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    rig.disk.set_read_only(true);
+    input.write_all(&pattern(4096)).unwrap();
+    let failure = failure(&child.wait_with_output().unwrap(), 1);
+    assert_eq!(failure["kind"], "target");
+    assert!(failure["error"].as_str().unwrap().contains("4 KiB were written and not flushed"));
+    assert_eq!((&failure["bytes"], &failure["verified"]), (&4096.into(), &false.into()));
+    assert_eq!((&failure["sessions"], &failure["io_size"]), (&1.into(), &4096.into()));
+    assert_eq!(failure["plan"]["destination"]["name"], rig.url());
+    assert_eq!(failure.as_object().unwrap().len(), 20);
+}
+
+#[test]
+fn a_wrong_command_line_is_an_object_as_well() {
+    let output = block_copy(&["a", "b", "--json", "--io-size", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let failure = object(&output);
+    assert!(failure["error"].as_str().unwrap().starts_with("invalid value '1' for '--io-size"));
+    assert_eq!((&failure["kind"], &failure["bytes"]), (&"caller".into(), &0.into()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod bad_input;
 mod copy;
 mod interrupt;
 mod json;
+mod log;
 mod sessions;
 mod support;
 mod verify;

@@ -114,6 +114,8 @@ async fn one_session_does_where_the_target_refuses_a_second() {
     assert_eq!((&report["sessions"], &report["sessions_peak"]), (&1.into(), &1.into()));
     let notes = notes(&said, &report);
     assert!(notes[0].contains("a further session was not opened"), "{notes:?}");
+    let reason = report["sessions_reason"].as_str().unwrap();
+    assert!(reason.starts_with("2 asked for; 1 not to be had ("), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

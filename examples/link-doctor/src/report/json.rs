@@ -40,6 +40,7 @@ impl Report {
             "write": writes(&self.writes),
             "complete": self.end.is_none(),
             "error": self.end.as_ref().map(ToString::to_string),
+            "kind": self.end.as_ref().map(|error| error.kind().name()),
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use iscsi_testkit::config::Chap;
 use tokio::net::TcpListener;
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, stderr, stdout};
+use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, stdout};
 
 /// Runs the program, which refuses with status 1, these words, and nothing on standard output.
 fn refuses(arguments: &[&str], parts: &[&str]) {
@@ -75,7 +75,27 @@ async fn a_target_that_accepts_and_stays_silent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
     let url = format!("iscsi://{portal}/{TARGET}/0?login_timeout=1");
-    refuses(&[&url, "--json"], &["did not answer in time"]);
+    refuses(&[&url], &["did not answer in time"]);
+}
+
+/// Where nothing was measured there is an object all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_are_told_as_well() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let portal = listener.local_addr().unwrap();
+    drop(listener);
+    let url = format!("iscsi://{portal}/{TARGET}/0");
+    for (arguments, status, kind, part) in [
+        (&[&*url, "--json"][..], 1, "network", "nothing listens"),
+        (&["iscsi://", "--json"], 1, "caller", "names no host"),
+        (&[&url, "--json", "--depth=0"], 2, "caller", "write auto, or a number"),
+    ] {
+        let output = link_doctor(arguments);
+        assert_eq!(output.status.code(), Some(status));
+        let failure = object(&output);
+        assert_eq!((&failure["complete"], &failure["kind"]), (&false.into(), &kind.into()));
+        assert!(failure["error"].as_str().unwrap().contains(part), "{failure}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::fault::Fault;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, unix::pipe};
+use tokio::time::{sleep, timeout};
 
 use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, program, stderr, stdout};
 
@@ -34,6 +35,7 @@ async fn stopped_by(name: &str) {
     assert_eq!(output.status.code(), Some(130));
     let report = object(&output);
     assert_eq!((&report["complete"], &report["error"]), (&false.into(), &"interrupted".into()));
+    assert_eq!(report["kind"], "interrupted");
     assert!(report["read"]["bytes"].as_u64().unwrap() > 0);
     assert_eq!(report["rtt"]["ping"]["samples"], 10);
     rig.assert_untouched();
@@ -62,6 +64,38 @@ async fn before_there_is_a_session_there_is_no_report() {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).ends_with("link-doctor: interrupted\n"), "{}", stderr(&output));
     assert_eq!(stdout(&output), "");
+}
+
+/// The report is there, but nobody takes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_reads_the_report() {
+    let rig = Rig::start(MIB).await;
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
+    writer.writable().await.unwrap();
+    while writer.try_write(&[0; 512]).is_ok() {}
+    let full = writer.into_blocking_fd().unwrap();
+    let mut command = program(&[&rig.at(&format!("/{TARGET}")), "--json"]);
+    let mut child = command.stdout(Stdio::from(full)).stderr(Stdio::piped()).spawn().unwrap();
+    // Without a unit there is nothing to do after the pings but to say goodbye.
+    let is_done = || rig.server.with(|target| target.accepted() > 0 && target.sessions() == 0);
+    let mut has_begun = false;
+    while !(has_begun && is_done()) {
+        has_begun |= rig.server.with(|target| target.sessions() > 0);
+        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+        sleep(Duration::from_millis(1)).await;
+    }
+    signal(&child, "-TERM");
+    let id = child.id().to_string();
+    let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
+    // Much longer than it should take.
+    let Ok(output) = timeout(Duration::from_secs(20), &mut end).await else {
+        Command::new("kill").args(["-KILL", &id]).status().unwrap();
+        panic!("the program does not obey: {:?}", end.await.unwrap());
+    };
+    let said = stderr(&output.unwrap());
+    assert!(said.ends_with("standard output: interrupted while nobody read it\n"), "{said}");
+    drop(reader);
 }
 
 #[tokio::test(flavor = "multi_thread")]

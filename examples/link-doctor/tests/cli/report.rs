@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, stderr, stdout, succeeds};
+use crate::support::{MIB, Rig, TARGET, complains, link_doctor, program, stderr, stdout, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_has_every_part_and_nothing_is_written() {
@@ -89,4 +89,24 @@ async fn a_congestion_control_that_is_not_there_is_explained_and_not_used() {
     let url = rig.at(&format!("/{TARGET}"));
     let report = succeeds(&link_doctor(&[&url, "--congestion", "no-such"]));
     assert!(report.contains("this kernel has no no-such"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rust_log_says_what_else_is_told() {
+    let rig = Rig::start(MIB).await;
+    let mut command = program(&[&rig.at(&format!("/{TARGET}"))]);
+    let output = command.env("RUST_LOG", "iscsi_session=debug").output().unwrap();
+    succeeds(&output);
+    assert!(stderr(&output).contains(" DEBUG iscsi_session::"), "{}", stderr(&output));
+    rig.assert_untouched();
+}
+
+/// Who reads the report need not listen to the progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_needs_to_listen() {
+    let rig = Rig::start(MIB).await;
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = program(&[&rig.at(&format!("/{TARGET}"))]).stderr(writer).output().unwrap();
+    assert!(succeeds(&output).contains("round trip by ping"));
 }

@@ -72,6 +72,7 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     for variable in ["USERNAME", "PASSWORD", "TARGET_USERNAME", "TARGET_PASSWORD"] {
         command.env_remove(format!("LIBISCSI_CHAP_{variable}"));
     }
+    command.env_remove("RUST_LOG");
     command.args(arguments).stdin(Stdio::null());
     command
 }

@@ -1,0 +1,56 @@
+//! How a program that fails says so to programs.
+
+use iscsi_initiator::Fault;
+use serde_json::{Value, json};
+
+/// Whose fault it is that a program did not do what it was asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// The command line, a name or a password: something else must be asked for.
+    Caller,
+    /// The target or its unit failed, or refuses.
+    Target,
+    /// The way to the target.
+    Network,
+    /// A file, a stream, or this machine.
+    System,
+    /// What was read back is not what was written.
+    Data,
+    /// Somebody wanted the program to stop.
+    Interrupted,
+}
+
+impl Kind {
+    /// The name that programs know it by.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Target => "target",
+            Self::Network => "network",
+            Self::System => "system",
+            Self::Data => "data",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl From<Fault> for Kind {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Caller => Self::Caller,
+            Fault::Target => Self::Target,
+            Fault::Network => Self::Network,
+        }
+    }
+}
+
+/// The object `known` with the members `error`, a sentence, and `kind`.
+#[must_use]
+pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
+    if let Value::Object(members) = &mut known {
+        members.insert("error".to_owned(), json!(error));
+        members.insert("kind".to_owned(), json!(kind.name()));
+    }
+    known
+}
