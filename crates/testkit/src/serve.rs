@@ -55,11 +55,12 @@ impl Server {
     /// The address is in use, or not one of this machine.
     pub async fn start_at(
         address: impl ToSocketAddrs,
-        target: Target,
+        mut target: Target,
         delay: Duration,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
+        target.listen_at(&address.to_string());
         let (stop, stopped) = watch::channel(false);
         let shared =
             Arc::new(Shared { target: Mutex::new(target), wakers: Mutex::default(), delay });

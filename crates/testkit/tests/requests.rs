@@ -4,7 +4,7 @@
 
 mod rig;
 
-use iscsi_testkit::config::Portal;
+use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
@@ -134,6 +134,80 @@ fn flushes_are_counted_and_blocks_unmapped() {
     assert_eq!(rig.next().status(), 0);
     assert!(disk.holds(8 * 512, &pattern(512).repeat(3)));
     rig.assert_no_violations();
+}
+
+/// SBC-3 §4.22, §6.4.1, §6.5.4: what the unit does not claim to have, it refuses.
+#[test]
+fn unserved_flags_are_refused() {
+    let mut thick = config();
+    thick.units.get_mut(&0).unwrap().thin = false;
+    let (protect, dpo, fua, anchor, unmap) = (0x20, 0x10, 0x08, 0x10, 0x08);
+    let refused: [(TargetConfig, u8, Vec<u8>); 4] = [
+        (config(), 0x28, vec![protect, 7 * protect, dpo, fua]),
+        (config(), 0x2a, vec![protect, 7 * protect, dpo, fua]),
+        (config(), 0x41, vec![protect, anchor, anchor | unmap]),
+        (thick, 0x41, vec![unmap]),
+    ];
+    for (config, operation, flags) in refused {
+        let mut rig = Rig::login(config, &[]);
+        for flags in flags {
+            let direction = if operation == 0x28 { 0xc0 } else { 0xa0 };
+            let data = if operation == 0x28 { vec![] } else { pattern(512) };
+            let cdb = [operation, flags, 0, 0, 0, 0, 0, 0, 1, 0];
+            let command = rig.command(direction, &cdb, 512, &data);
+            assert_eq!(sense(&mut rig, command), (5, 0x24, 0), "{operation:#x} {flags:#x}");
+        }
+        assert!(rig.target.disk(0).unwrap().holds(0, &[0; 512]));
+        rig.assert_no_violations();
+    }
+    let mut rig = Rig::login(config(), &[]);
+    let unmap = rig.command(0xa0, &[0x42, 1, 0, 0, 0, 0, 0, 0, 8, 0], 8, &[0; 8]);
+    assert_eq!(sense(&mut rig, unmap), (5, 0x24, 0));
+}
+
+/// SBC-3 §5.43: a read behind WRITE SAME sees the block that was written, with UNMAP as without.
+#[test]
+fn write_same_with_unmap_deallocates_zeroes_only() {
+    let mut rig = Rig::login(config(), &[]);
+    let disk = rig.target.disk(0).unwrap();
+    for (block, status) in [(pattern(512), 0), (vec![0; 512], 1)] {
+        let cdb = [0x41, 0x08, 0, 0, 0, 4, 0, 0, 2, 0];
+        let same = rig.command(0xa0, &cdb, 512, &block);
+        rig.put(same);
+        assert_eq!(rig.next().status(), 0);
+        assert!(disk.holds(4 * 512, &block.repeat(2)));
+        let mut lookup = [0; 16];
+        lookup[..2].copy_from_slice(&[0x9e, 0x12]);
+        lookup[9] = 4;
+        lookup[13] = 24;
+        assert_eq!(query(&mut rig, &lookup)[20], status);
+    }
+}
+
+/// SPC-4 §6.11, §7.5.7: the control page, by itself and with all pages; nothing can be changed.
+#[test]
+fn mode_pages_say_what_holds_and_what_may_change() {
+    let mut rig = Rig::login(config(), &[]);
+    let current = query(&mut rig, &[0x1a, 0, 0x0a, 0, 255, 0]);
+    assert_eq!((current[0], &current[4..6]), (15, &[0x0a, 10][..]));
+    assert_eq!(current[6] & 0x04, 0, "sense data come in fixed format");
+    let all = query(&mut rig, &[0x1a, 0, 0x3f, 0, 255, 0]);
+    assert_eq!((all[4], all[24], all.len()), (0x08, 0x0a, 36));
+    let changeable = query(&mut rig, &[0x1a, 0, 0x7f, 0, 255, 0]);
+    assert_eq!((&changeable[4..6], &changeable[24..26]), (&[0x08, 18][..], &[0x0a, 10][..]));
+    assert!(changeable[6..24].iter().chain(&changeable[26..]).all(|byte| *byte == 0));
+    let saved = rig.command(0xc0, &[0x1a, 0, 0xca, 0, 255, 0], 255, &[]);
+    assert_eq!(sense(&mut rig, saved), (5, 0x39, 0));
+    rig.assert_no_violations();
+}
+
+/// SPC-4 §6.6.2: block limits as in SBC-3 go with a claim to keep to it.
+#[test]
+fn inquiry_claims_the_standards() {
+    let mut rig = Rig::login(config(), &[]);
+    let inquiry = query(&mut rig, &[0x12, 0, 0, 0, 255, 0]);
+    assert_eq!((inquiry.len(), usize::from(inquiry[4])), (74, 69));
+    assert!(inquiry[58..].chunks(2).any(|standard| standard == [0x04, 0xc0]));
 }
 
 fn abort(rig: &mut Rig, task: &Pdu) -> Pdu {

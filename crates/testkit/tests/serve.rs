@@ -107,6 +107,26 @@ async fn bytes_written_are_read_back() {
     server.stop().await;
 }
 
+/// RFC 7143 appendix C: SendTargets gives the address at which the target is served.
+#[tokio::test]
+async fn send_targets_lists_the_address() {
+    let server = Server::start(Target::new(config())).await.unwrap();
+    let mut client = Client::login(&server).await;
+    let address = format!("{},1", server.address());
+    for (number, which) in [(0, ""), (1, NAME)] {
+        let mut request = Pdu::new(Opcode::TextRequest);
+        request.set_u32(16, number + 1);
+        request.set_u32(20, NO_TAG);
+        request.set_u32(24, number);
+        request.data = [("SendTargets", which)].into_iter().collect::<Pairs>().join().into();
+        client.send(&request).await;
+        let answer = Pairs::split(&client.next().await.data).unwrap();
+        assert_eq!(answer.get("TargetName"), Some(NAME));
+        assert_eq!(answer.get("TargetAddress"), Some(&*address));
+    }
+    server.stop().await;
+}
+
 /// The initiator writes without reading while the target has megabytes to say.
 #[tokio::test]
 async fn full_buffers_both_ways_are_no_deadlock() {

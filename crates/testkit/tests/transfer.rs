@@ -151,7 +151,7 @@ fn residuals_tell_what_did_not_fit() {
     let inquiry = rig.command(0xc0, &[0x12, 0, 0, 0, 255, 0], 255, &[]);
     rig.put(inquiry);
     let under = rig.next();
-    assert_eq!((under.data.len(), under.residual()), (36, 219));
+    assert_eq!((under.data.len(), under.residual()), (74, 181));
     assert!(under.flag(0x02));
     rig.assert_no_violations();
 }
@@ -240,4 +240,55 @@ fn too_little_data_fail_the_write() {
     rig.answer(&r2t, &pattern(512), 512);
     let response = rig.next();
     assert_eq!((response.status(), response.data[14], response.data[15]), (2, 0x0c, 0x0d));
+}
+
+/// SEQ-23: a Data-Out out of its turn fails the write, and its bytes go nowhere (RFC 7143 §7.9).
+#[test]
+fn seq_23_a_wrong_data_sn_fails_the_write() {
+    const FAILED: (u8, u8, u8) = (2, 0x47, 0x05);
+    let keys = [("InitialR2T", "No"), ("ImmediateData", "No"), ("FirstBurstLength", "1024")];
+    for (first, second) in [(0, 0), (1, 0), (27, 1), (u32::MAX, 1)] {
+        let mut rig = Rig::login(config(), &keys);
+        let disk = rig.target.disk(0).unwrap();
+        let mut write = rig.write(0, 2, &[]);
+        write.header[1] &= 0x7f;
+        rig.put(write.clone());
+        rig.unsolicited(write.itt(), first, 0, &pattern(512), false);
+        rig.unsolicited(write.itt(), second, 512, &pattern(512), true);
+        let response = rig.next();
+        assert_eq!((response.status(), response.data[14], response.data[15]), FAILED);
+        assert!(disk.holds(512, &[0; 512]), "DataSN {first}, {second}");
+    }
+    let mut rig = Rig::login(config(), &[("ImmediateData", "No")]);
+    let write = rig.write(0, 2, &[]);
+    rig.put(write.clone());
+    let r2t = rig.next();
+    let mut data = Pdu::new(Opcode::DataOut);
+    data.set_u32(16, write.itt());
+    data.set_u32(20, r2t.ttt());
+    data.set_u32(36, 1);
+    data.data = pattern(1024).into();
+    rig.put(data);
+    let response = rig.next();
+    assert_eq!((response.status(), response.data[14], response.data[15]), FAILED);
+    assert!(rig.target.disk(0).unwrap().holds(0, &[0; 1024]));
+}
+
+/// Unsolicited data may be more than the command takes; the residual tells.
+#[test]
+fn unsolicited_data_beyond_the_command_are_dropped() {
+    let keys = [("InitialR2T", "No"), ("ImmediateData", "No"), ("FirstBurstLength", "2048")];
+    let mut rig = Rig::login(config(), &keys);
+    let mut write = rig.write(0, 1, &[]);
+    write.header[1] &= 0x7f;
+    write.set_u32(20, 1536);
+    rig.put(write.clone());
+    for (number, step) in (0..3).zip(pattern(1536).chunks(512)) {
+        rig.unsolicited(write.itt(), number, number * 512, step, number == 2);
+    }
+    let response = rig.next();
+    assert_eq!((response.status(), response.residual()), (0, 1024));
+    assert!(response.flag(0x02));
+    assert!(rig.target.disk(0).unwrap().holds(0, &pattern(512)));
+    assert!(rig.target.disk(0).unwrap().holds(512, &[0; 512]));
 }

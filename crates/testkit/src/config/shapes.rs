@@ -126,7 +126,8 @@ pub struct Redirect {
 /// What SendTargets lists (RFC 7143 appendix C).
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
-    /// Targets with their addresses; empty lists the target itself without an address.
+    /// Targets with their addresses; empty lists the target itself, with an
+    /// address only where it is served over TCP.
     pub targets: Vec<Portal>,
     /// Whether the list is empty.
     pub nothing: bool,

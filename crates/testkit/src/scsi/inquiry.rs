@@ -4,6 +4,8 @@ use super::{Sense, Unit, Work, answer, be, vital};
 
 /// Qualifier and type of a LUN behind which there is nothing.
 const ABSENT: u8 = 0x7f;
+/// Version descriptors of SAM-5, iSCSI, SPC-4 and SBC-3, each of no certain revision (SPC-4 §6.6.2).
+const STANDARDS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
 pub(super) fn inquiry(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     let allocation =
@@ -22,12 +24,15 @@ pub(super) fn absent(cdb: [u8; 16]) -> Work {
     answer(data, be(&cdb[3..], 2))
 }
 
-/// 36 bytes: direct access, SPC-4, response format 2, command queuing.
+/// 74 bytes: direct access, SPC-4, response format 2, command queuing, and the standards kept to.
 fn standard(unit: &Unit) -> Vec<u8> {
-    let mut data = vec![0, 0, 6, 2, 31, 0, 0, 2];
+    let mut data = vec![0, 0, 6, 2, 69, 0, 0, 2];
     data.extend(padded(&unit.vendor, 8));
     data.extend(padded(&unit.product, 16));
     data.extend(b"1.0 ");
+    data.resize(58, 0);
+    data.extend(STANDARDS.into_iter().flat_map(u16::to_be_bytes));
+    data.resize(74, 0);
     data
 }
 

@@ -1,16 +1,33 @@
-//! MODE SENSE: write protection and the caching page (SPC-4 §6.11, §6.12, SBC-3 §6.4.5).
+//! MODE SENSE: write protection, the caching page and the control page (SPC-4 §6.11, §6.12, §7.5.7,
+//! SBC-3 §6.4.5).
 
 use super::{Sense, Unit, Work, answer, be, operation};
 
 const CACHING: u8 = 0x08;
+const CONTROL: u8 = 0x0a;
 const ALL_PAGES: u8 = 0x3f;
 
+/// Page control: what MODE SELECT could change, which is nothing.
+const CHANGEABLE: u8 = 1;
+/// Page control: what was saved.
+const SAVED: u8 = 3;
+
 pub(super) fn mode_sense(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    let pages = match cdb[2] & 0x3f {
-        CACHING | ALL_PAGES => caching(),
+    let page_control = cdb[2] >> 6;
+    if page_control == SAVED {
+        return Err(Sense::NOT_SAVED);
+    }
+    let mut pages = match cdb[2] & 0x3f {
+        CACHING => vec![caching()],
+        CONTROL => vec![control()],
+        ALL_PAGES => vec![caching(), control()],
         0 => Vec::new(),
         _ => return Err(Sense::INVALID_FIELD),
     };
+    if page_control == CHANGEABLE {
+        pages.iter_mut().for_each(|page| page[2..].fill(0));
+    }
+    let pages = pages.concat();
     let protection = if unit.disk.is_read_only() { 0x80 } else { 0 };
     if cdb[0] == operation::MODE_SENSE_6 {
         Ok(answer(with_short_header(protection, &pages), u64::from(cdb[4])))
@@ -24,6 +41,12 @@ fn caching() -> Vec<u8> {
     let mut page = vec![CACHING, 18, 0x04];
     page.resize(20, 0);
     page
+}
+
+/// Control page: commands may change places, sense data come in fixed format, and a unit may be
+/// busy for as long as it takes.
+fn control() -> Vec<u8> {
+    vec![CONTROL, 10, 0, 0x10, 0, 0, 0, 0, 0xff, 0xff, 0, 0]
 }
 
 fn with_short_header(protection: u8, pages: &[u8]) -> Vec<u8> {

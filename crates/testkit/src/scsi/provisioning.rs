@@ -1,10 +1,14 @@
 //! UNMAP, WRITE SAME and GET LBA STATUS (SBC-3 §5.4, §5.28, §5.42).
 
-use super::transfer::{Range, refuse_if_protected};
+use super::transfer::{PROTECT, Range, refuse_flags, refuse_if_protected};
 use super::{Sense, Sink, Unit, Work, answer, be, be32, operation};
 use crate::convert::clamp32;
 
-/// Byte 1 of WRITE SAME: deallocate instead of writing.
+/// Byte 1 of UNMAP: anchor instead of deallocating. The unit anchors nothing (ANC_SUP is clear).
+const UNMAP_ANCHOR: u8 = 0x01;
+/// Byte 1 of WRITE SAME: the same.
+const WRITE_SAME_ANCHOR: u8 = 0x10;
+/// Byte 1 of WRITE SAME: deallocate instead of writing, where that reads back as what is written.
 const UNMAP_BIT: u8 = 0x08;
 /// Byte 1 of WRITE SAME (16): there is no data, the block is zero.
 const NO_DATA: u8 = 0x01;
@@ -13,6 +17,7 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     if !unit.thin {
         return Err(Sense::INVALID_OPCODE);
     }
+    refuse_flags(cdb, UNMAP_ANCHOR)?;
     refuse_if_protected(unit)?;
     Ok(Work::Take(Sink::Parameters(Vec::new()), be(&cdb[7..], 2)))
 }
@@ -36,6 +41,8 @@ fn descriptor(unit: &Unit, entry: &[u8]) -> Result<Range, Sense> {
 }
 
 pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    let unserved = if unit.thin { 0 } else { UNMAP_BIT };
+    refuse_flags(cdb, PROTECT | WRITE_SAME_ANCHOR | unserved)?;
     Range::of(cdb).check(unit)?;
     refuse_if_protected(unit)?;
     if has_no_data(cdb) {

@@ -22,6 +22,8 @@ impl Sense {
     pub const INVALID_FIELD: Self = Self::new(5, 0x24, 0);
     /// LOGICAL UNIT NOT SUPPORTED.
     pub const INVALID_LUN: Self = Self::new(5, 0x25, 0);
+    /// SAVING PARAMETERS NOT SUPPORTED.
+    pub const NOT_SAVED: Self = Self::new(5, 0x39, 0);
     /// PARAMETER LIST LENGTH ERROR.
     pub const PARAMETER_LENGTH: Self = Self::new(5, 0x1a, 0);
     /// WRITE PROTECTED.

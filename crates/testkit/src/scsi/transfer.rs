@@ -2,6 +2,11 @@
 
 use super::{Sense, Sink, Source, Unit, Work, be, operation};
 
+/// RDPROTECT or WRPROTECT in byte 1: the unit has no protection information (SBC-3 §4.22.2).
+pub(super) const PROTECT: u8 = 0xe0;
+/// DPO and FUA in byte 1: MODE SENSE tells with DPOFUA clear that they are not served (SBC-3 §6.4.1).
+const DPO_FUA: u8 = 0x18;
+
 /// The blocks a command names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
@@ -38,6 +43,7 @@ impl Range {
 }
 
 pub(super) fn read(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    refuse_flags(cdb, PROTECT | DPO_FUA)?;
     let range = Range::of(cdb).check(unit)?.check_length(unit)?;
     let size = u64::from(unit.disk.block_size());
     let (offset, length) = (range.lba * size, range.blocks * size);
@@ -45,6 +51,7 @@ pub(super) fn read(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
 }
 
 pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    refuse_flags(cdb, PROTECT | DPO_FUA)?;
     let range = Range::of(cdb).check(unit)?.check_length(unit)?;
     refuse_if_protected(unit)?;
     let size = u64::from(unit.disk.block_size());
@@ -56,6 +63,11 @@ pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Range::of(cdb).check(unit)?;
     unit.disk.flush();
     Ok(Work::Done)
+}
+
+/// Refuses a command that sets any of these bits of byte 1.
+pub(super) fn refuse_flags(cdb: [u8; 16], flags: u8) -> Result<(), Sense> {
+    if cdb[1] & flags == 0 { Ok(()) } else { Err(Sense::INVALID_FIELD) }
 }
 
 pub(super) fn refuse_if_protected(unit: &Unit) -> Result<(), Sense> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Target;
 use super::connection::{ConnId, Outgoing};
 use super::params::{Response, respond};
-use crate::config::Answer;
+use crate::config::{Answer, Portal};
 use crate::opcode::Opcode;
 use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
 use crate::text::Pairs;
@@ -19,6 +19,16 @@ pub(crate) struct TextExchange {
 }
 
 impl Target {
+    /// Lists the target itself under `address` (host:port), unless [`Discovery`](crate::config::Discovery) says what to list.
+    pub fn listen_at(&mut self, address: &str) {
+        let Some(name) = self.config.names.first().cloned() else { return };
+        let list = &mut self.config.discovery;
+        if list.targets.is_empty() && !list.nothing {
+            let tag = self.config.portal_group.unwrap_or(1);
+            list.targets = vec![Portal { name, addresses: vec![format!("{address},{tag}")] }];
+        }
+    }
+
     pub(super) fn text_request(&mut self, id: ConnId, pdu: &Pdu) {
         let mut exchange = self.connections[id.0].text.take().unwrap_or_default();
         exchange.request.extend_from_slice(&pdu.data);
@@ -71,7 +81,9 @@ impl Target {
         if list.targets.is_empty() && !list.nothing {
             answer.push("TargetName", self.config.names.first().cloned().unwrap_or_default());
         }
-        for target in list.targets.iter().filter(|target| which == "All" || which == target.name) {
+        let own = |name| which.is_empty() && self.config.names.contains(name);
+        let asked = |name| which == "All" || which == name || own(name);
+        for target in list.targets.iter().filter(|target| asked(&target.name)) {
             answer.push("TargetName", &target.name);
             for address in &target.addresses {
                 answer.push("TargetAddress", address);

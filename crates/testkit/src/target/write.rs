@@ -16,6 +16,7 @@ pub(crate) struct Ask {
     pub(crate) offset: u32,
     pub(crate) length: u32,
     got: u32,
+    next_data_sn: u32,
 }
 
 /// The write data of one command.
@@ -26,6 +27,8 @@ pub(crate) struct WriteTransfer {
     expected: u32,
     /// Offset of the next unsolicited byte, while more may come.
     unsolicited: Option<u32>,
+    /// `DataSN` of the next unsolicited Data-Out.
+    unsolicited_data_sn: u32,
     waiting: VecDeque<(u32, u32)>,
     outstanding: Vec<Ask>,
     limit: usize,
@@ -42,6 +45,7 @@ impl WriteTransfer {
             sink,
             expected,
             unsolicited: Some(0),
+            unsolicited_data_sn: 0,
             waiting: VecDeque::new(),
             outstanding: Vec::new(),
             limit: 1,
@@ -73,47 +77,65 @@ impl WriteTransfer {
         self.unsolicited.is_none() && self.waiting.is_empty() && self.outstanding.is_empty()
     }
 
-    /// Takes a Data-Out; `None` when it answers nothing that was asked.
+    /// Takes a Data-Out; `None` when it answers nothing that was asked. One out of its turn fails the
+    /// command (RFC 7143 §7.9).
     pub(crate) fn take(&mut self, pdu: &Pdu) -> Option<()> {
         if pdu.ttt() == NO_TAG {
-            self.unsolicited?;
+            let due = (self.unsolicited?, self.unsolicited_data_sn);
+            if (pdu.buffer_offset(), pdu.data_sn()) != due {
+                self.failure = Some(Sense::CRC_ERROR);
+            }
+            self.unsolicited_data_sn += 1;
             self.take_unsolicited(pdu);
             return Some(());
         }
         let at = self.outstanding.iter().position(|ask| ask.ttt == pdu.ttt())?;
+        self.take_solicited(at, pdu);
+        Some(())
+    }
+
+    fn take_solicited(&mut self, at: usize, pdu: &Pdu) {
         let length = crate::convert::len32(pdu.data.len());
         let ask = &mut self.outstanding[at];
+        if pdu.data_sn() != ask.next_data_sn {
+            return self.give_up(at, Sense::CRC_ERROR);
+        }
+        ask.next_data_sn += 1;
         let inside = pdu.buffer_offset() == ask.offset + ask.got && ask.got + length <= ask.length;
         if inside {
             ask.got += length;
             self.sink.write(pdu.buffer_offset(), &pdu.data);
         }
-        if pdu.is_final() || !inside {
-            self.close(at, inside);
-        }
-        Some(())
-    }
-
-    fn close(&mut self, at: usize, inside: bool) {
-        let ask = self.outstanding.remove(at);
-        if !inside || ask.got < ask.length {
-            self.failure = Some(Sense::TOO_LITTLE_DATA);
-            self.waiting.clear();
+        if !inside || pdu.is_final() && ask.got < ask.length {
+            self.give_up(at, Sense::TOO_LITTLE_DATA);
+        } else if pdu.is_final() {
+            self.outstanding.remove(at);
         }
     }
 
-    /// Data of the command itself, or Data-Out without a transfer tag.
+    /// Closes a range that will not be filled, and asks for nothing more.
+    fn give_up(&mut self, at: usize, failure: Sense) {
+        self.outstanding.remove(at);
+        self.failure = Some(failure);
+        self.waiting.clear();
+    }
+
+    /// Data of the command itself, or Data-Out without a transfer tag. What exceeds the command is
+    /// thrown away; so is everything after a failure.
     fn take_unsolicited(&mut self, pdu: &Pdu) {
         let at = self.unsolicited.unwrap_or(0);
         let room = self.expected.saturating_sub(at) as usize;
-        let data = &pdu.data[..pdu.data.len().min(room)];
-        self.sink.write(at, data);
-        let next = at + crate::convert::len32(data.len());
+        if self.failure.is_none() {
+            self.sink.write(at, &pdu.data[..pdu.data.len().min(room)]);
+        }
+        let next = at.saturating_add(crate::convert::len32(pdu.data.len()));
         self.unsolicited = Some(next);
         if pdu.is_final() {
             self.unsolicited = None;
-            self.waiting = VecDeque::from([(next, self.expected - next)]);
-            self.waiting.retain(|(_, length)| *length > 0);
+            let missing = self.expected.saturating_sub(next);
+            if missing > 0 && self.failure.is_none() {
+                self.waiting = VecDeque::from([(next, missing)]);
+            }
         }
     }
 
@@ -140,7 +162,7 @@ impl WriteTransfer {
             return None;
         }
         let (offset, length) = self.waiting.pop_front()?;
-        let ask = Ask { ttt: ttt(), offset, length, got: 0 };
+        let ask = Ask { ttt: ttt(), offset, length, got: 0, next_data_sn: 0 };
         self.outstanding.push(ask);
         self.next_r2t_sn += 1;
         Some((self.next_r2t_sn - 1, ask))

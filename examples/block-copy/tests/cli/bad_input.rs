@@ -144,8 +144,8 @@ async fn a_unit_that_is_read_only() {
 async fn a_unit_that_is_no_disk() {
     // A unit is asked ten questions with answers, INQUIRY first; and once more, since the first time
     // has told nothing. A tape: its type, removable, SPC-4, response format 2.
-    let mut inquiry = vec![0; 36];
-    inquiry[..5].copy_from_slice(&[1, 0x80, 6, 2, 31]);
+    let mut inquiry = vec![0; 74];
+    inquiry[..5].copy_from_slice(&[1, 0x80, 6, 2, 69]);
     let tape = |nth| Fault::sending(Opcode::DataIn, nth, Effect::SetData(inquiry.clone().into()));
     let rig = Rig::start_with(512, MIB, |config| config.faults = vec![tape(0), tape(10)]).await;
     refuses("/dev/null", &rig.url(), &["not a block device", "choose a disk"]);
