@@ -120,7 +120,7 @@ impl Driver {
                 return;
             }
             if let Err((cid, why)) = self.write_at_pace() {
-                self.lose(cid, why);
+                self.lose_unread(cid, why);
                 continue;
             }
             self.shared.set_stats(self.session.stats());

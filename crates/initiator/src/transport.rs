@@ -168,6 +168,12 @@ pub(crate) fn read(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Res
     count.map_or(result, Ok)
 }
 
+/// The same, whether or not the runtime knows of anything to read: what arrived together with the end
+/// of a connection it may not have been told of yet.
+pub(crate) fn read_unasked(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    (&*SockRef::from(stream)).read_vectored(slices)
+}
+
 /// Closes a connection. An abortive close resets it, so that nothing that is still buffered
 /// reaches the target.
 pub(crate) fn close(stream: TcpStream, abortive: bool) {

@@ -1,6 +1,6 @@
 //! Bytes between the session and its sockets.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 
 use bytes::Buf;
 use iscsi_pdu::Cid;
@@ -20,6 +20,9 @@ const CALLS_PER_TURN: usize = 16;
 
 /// What one system call takes in the manner of the past.
 const PAGE: usize = 4096;
+
+/// How to read into slices from a socket.
+type Read = fn(&TcpStream, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
 /// A connection that was lost, and why.
 type Lost = (Cid, TransportError);
@@ -85,25 +88,36 @@ impl Driver {
     pub(super) fn read(&mut self) {
         let next = |link: &mut Link| link.take_readable().then_some(link.cid);
         while let Some(cid) = self.links.iter_mut().find_map(next) {
-            if let Err(why) = self.read_from(cid) {
+            if let Err(why) = self.read_from(cid, transport::read) {
                 self.lose(cid, why);
             }
         }
     }
 
-    fn read_from(&mut self, cid: Cid) -> Result<(), TransportError> {
+    /// A connection that cannot be written to is gone, but what came over it before counts: it may
+    /// say why.
+    pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
+        while let Ok(true) = self.read_from(cid, transport::read_unasked) {}
+        // The session may have closed it on reading that, or be about to open another in its place.
+        if self.links.iter().any(|link| link.cid == cid && link.up().is_some()) {
+            self.lose(cid, why);
+        }
+    }
+
+    /// Reads what has come over a connection, and acts on it; says whether there may be more.
+    fn read_from(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
         let now = self.now();
         for _ in 0..CALLS_PER_TURN {
             let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) else {
-                return Ok(());
+                return Ok(false);
             };
-            let Some((stream, _)) = link.up() else { return Ok(()) };
+            let Some((stream, _)) = link.up() else { return Ok(false) };
             let mut slices = self.session.receive_slices(cid);
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
-            let count = match transport::read(stream, &mut slices) {
+            let count = match read(stream, &mut slices) {
                 Ok(0) => return Err(TransportError::Closed),
                 Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(TransportError::Io(error.to_string())),
             };
@@ -112,10 +126,10 @@ impl Driver {
             link.bytes += data_moved(&self.session) - before;
             self.dispatch();
             if count < room {
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -52,6 +52,9 @@ impl Session {
     /// Ends the session because something went wrong; its connections are reset, so that nothing
     /// still buffered reaches the target.
     pub(crate) fn fail(&mut self, cause: SessionError) {
+        // A target that asked for a logout may not wait for it: what it asked for is the cause.
+        let ending = self.ending.take().filter(|_| matches!(cause, SessionError::Transport(_)));
+        let cause = ending.unwrap_or(cause);
         tracing::debug!(%cause, "the session fails");
         self.finish(Err(cause), true);
     }
