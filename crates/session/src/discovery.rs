@@ -183,7 +183,16 @@ mod tests {
     #[test]
     fn dsc_07_empty_answer_and_txt_27_garbage() {
         assert_eq!(decode(""), []);
-        assert!(decode_send_targets(b"TargetName=iqn.2026-01.org.example:a").is_err());
         assert!(decode_send_targets(b"no pair\0").is_err());
+        assert!(decode_send_targets(b"TargetName=iqn.2026-01.org.example:a\0no pair").is_err());
+    }
+
+    /// TXT-27, TXT-28: NULs too many or too few, and an alias in another encoding, hide no target.
+    #[test]
+    fn txt_27_harmless_faults_of_the_text() {
+        let text =
+            b"\0TargetName=iqn.2026-01.org.example:a\0\0TargetAlias=\xe4\0TargetAddress=10.0.0.1";
+        let targets = decode_send_targets(text).unwrap();
+        assert_eq!(targets[0].addresses[0].host, "10.0.0.1");
     }
 }

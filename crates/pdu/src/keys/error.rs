@@ -15,9 +15,6 @@ pub enum TextError {
         /// The length of the text, bytes.
         len: usize,
     },
-    /// The last pair is not ended.
-    #[error("the last key=value pair does not end in a NUL")]
-    MissingNul,
     /// A pair that is none.
     #[error("a pair without \"=\"")]
     MissingEquals,

@@ -44,36 +44,43 @@ pub const MAX_KEY_LEN: usize = 63;
 
 /// Splits a whole text, all its PDUs joined, into its pairs in the order they came.
 ///
-/// Each pair ends in a NUL and splits at its first `=`; further NULs at the very end are padding
-/// that some targets count into the data segment, and are ignored. Values may be empty and of any
-/// length; the limits of a value belong to its key.
+/// Each pair ends in a NUL and splits at its first `=`. Values may be empty and of any length; the
+/// limits of a value belong to its key. What some targets get wrong without harm is let through: NULs
+/// with nothing between them, a last pair without its NUL, and an alias that is not UTF-8, which ends
+/// before its first byte that is not.
 ///
 /// # Errors
 ///
-/// A text over [`MAX_TEXT_LEN`], a last pair without its NUL, a pair without `=`, a key that is
-/// neither in the table nor a standard-label (1 to 63 letters, digits or `.-+@_#`, a capital
-/// first), or a value that is not UTF-8.
+/// A text over [`MAX_TEXT_LEN`], a pair without `=`, a key that is neither in the table nor a
+/// standard-label (1 to 63 letters, digits or `.-+@_#`, a capital first), or a value that is not UTF-8
+/// and means more than a name to show.
 pub fn decode_pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
     if text.len() > MAX_TEXT_LEN {
         return Err(TextError::TooLong { len: text.len() });
     }
-    if text.last().is_some_and(|&last| last != 0) {
-        return Err(TextError::MissingNul);
-    }
-    let padding = text.iter().rev().take_while(|&&byte| byte == 0).count();
-    match text.get(..text.len() - padding) {
-        None | Some([]) => Ok(Vec::new()),
-        Some(pairs) => pairs.split(|&byte| byte == 0).map(decode_pair).collect(),
-    }
+    let pairs = text.split(|&byte| byte == 0).filter(|pair| !pair.is_empty());
+    pairs.map(decode_pair).collect()
 }
 
 fn decode_pair(pair: &[u8]) -> Result<(&str, &str), TextError> {
-    let pair = str::from_utf8(pair).map_err(|_| TextError::NotUtf8)?;
-    let (key, value) = pair.split_once('=').ok_or(TextError::MissingEquals)?;
+    let text = legible(pair);
+    let is_whole = text.len() == pair.len();
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(if is_whole { TextError::MissingEquals } else { TextError::NotUtf8 });
+    };
     if !is_standard_label(key) {
         return Err(TextError::key_name(key));
     }
+    let is_for_show = matches!(Key::from_name(key), Some(Key::TargetAlias | Key::InitiatorAlias));
+    if !is_whole && !is_for_show {
+        return Err(TextError::NotUtf8);
+    }
     Ok((key, value))
+}
+
+/// The bytes up to the first that is not UTF-8.
+fn legible(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 /// The rule for key names of RFC 7143 §6.1, with the exceptions that its own and later standards

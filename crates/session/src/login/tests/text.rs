@@ -243,7 +243,7 @@ fn txt_03_value_lengths() {
 /// TXT-27, TXT-04: what is no text, and too much of it.
 #[test]
 fn txt_27_garbage() {
-    for garbage in [&b"NoEquals\0"[..], b"=1\0", b"A=1", b"lower=1\0", b"A=\xff\0", b"\0A=1\0"] {
+    for garbage in [&b"NoEquals\0"[..], b"=1\0", b"A", b"lower=1\0", b"A=\xff\0", b"\0A\0"] {
         let mut rig = Rig::new(normal());
         let response = rig.response();
         let error = rig.send(&response, garbage).unwrap_err();
@@ -252,4 +252,27 @@ fn txt_27_garbage() {
     let mut rig = Rig::new(normal());
     let error = (0..9).find_map(|_| rig.reply_part(&[b'x'; 8192]).err());
     assert!(matches!(error, Some(LoginError::Text(_))), "{error:?}");
+}
+
+/// TXT-27, TXT-28: NULs too many or too few, and an alias in another encoding, fail no login.
+#[test]
+fn txt_27_harmless_faults_of_the_text() {
+    for text in [
+        &b"TargetAlias=a\0\0MaxBurstLength=512\0FirstBurstLength=512\0\0"[..],
+        b"\0TargetAlias=a\0MaxBurstLength=512\0FirstBurstLength=512",
+        b"TargetAlias=a\xe4\0MaxBurstLength=512\0FirstBurstLength=512\0",
+    ] {
+        let mut rig = Rig::new(normal());
+        let response = LoginResponse {
+            transit: true,
+            next_stage: Some(Stage::FullFeature),
+            tsih: TSIH,
+            ..rig.response()
+        };
+        let Ok(Progress::FullFeature(outcome)) = rig.send(&response, text) else {
+            panic!("{text:?}")
+        };
+        assert_eq!(outcome.negotiated.max_burst_length, 512);
+        assert_eq!(outcome.negotiated.target_alias.as_deref(), Some("a"));
+    }
 }
