@@ -126,4 +126,17 @@ mod tests {
         let isid = Isid::random([0xff, 0xff, 0xff], 7);
         assert_eq!(isid.to_bytes(), [0x80, 0xff, 0xff, 0xff, 0, 7]);
     }
+
+    /// ISI-04: nothing random makes an ISID that claims an OUI or an enterprise number, and the
+    /// qualifier is big-endian.
+    #[test]
+    fn isi_04_no_foreign_number_is_claimed() {
+        for random in [[0; 3], [0xff; 3], [0x40, 0x80, 0xc0]] {
+            for qualifier in [0, 1, 0x0102, u16::MAX] {
+                let bytes = Isid::random(random, qualifier).to_bytes();
+                assert_eq!((bytes[0], &bytes[1..4]), (0x80, &random[..]));
+                assert_eq!(bytes[4..], [(qualifier >> 8) as u8, (qualifier & 0xff) as u8]);
+            }
+        }
+    }
 }

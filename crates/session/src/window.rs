@@ -105,6 +105,25 @@ mod tests {
         assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(10), sn(9)));
     }
 
+    /// SEQ-20: while the target has not counted a CmdSN, none goes out that lies more than 2^31-1 behind
+    /// it, whatever window is named: beyond that the comparison turns round.
+    #[test]
+    fn seq_20_commands_stay_in_reach_of_the_oldest_uncounted_one() {
+        for oldest in [0, 1, 77, u32::MAX - 5] {
+            let mut window = CommandWindow::new(sn(oldest));
+            window.begin(sn(oldest), sn(oldest));
+            for ahead in [5, (1 << 31) - 2, (1 << 31) - 1, 1 << 31, u32::MAX - 1] {
+                window.update(sn(oldest), sn(oldest.wrapping_add(ahead)));
+            }
+            let reach = window.max_cmd_sn().distance_from(window.exp_cmd_sn());
+            assert_eq!(reach, i32::MAX);
+            window.cmd_sn = window.max_cmd_sn();
+            assert!(window.is_open());
+            window.take();
+            assert!(!window.is_open());
+        }
+    }
+
     #[test]
     fn seq_02_window_works_across_the_wrap() {
         let mut window = CommandWindow::new(sn(u32::MAX));

@@ -30,6 +30,7 @@ mod read;
 mod reject;
 mod reopening;
 mod round_trips;
+mod rules;
 mod segmentation;
 mod sequence_numbers;
 mod sharing;
