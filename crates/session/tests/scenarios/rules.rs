@@ -131,7 +131,6 @@ fn wr_16_long_r2t_is_served_whole() {
     let parts: Vec<_> = (0..8).map(|_| trace.expect(Opcode::DataOut)).collect();
     assert_eq!(parts.iter().flat_map(|part| part.data.to_vec()).collect::<Vec<_>>(), data);
     assert!(parts[7].is_final() && parts[..7].iter().all(|part| !part.is_final()));
-    // The checker knows the rule for targets, and this one breaks it.
     send!(trace, scsi_response { itt: itt.get() });
     assert_eq!(trace.result(itt).unwrap().status, Status::GOOD);
 }
