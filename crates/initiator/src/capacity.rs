@@ -10,7 +10,7 @@ use crate::error::Error;
 pub struct Capacity {
     /// The number of logical blocks.
     pub blocks: u64,
-    /// The length of a logical block, bytes; never 0.
+    /// The length of a logical block, bytes, 1 to 2^20.
     pub block_size: u32,
     /// The length of a physical block, bytes.
     pub physical_block_size: u64,

@@ -2,13 +2,17 @@
 
 use super::{FormatError, fields::Fields};
 
+/// The longest block that is believed, bytes: far beyond any disk, and small enough that whoever
+/// wants a single byte can take a whole block into memory.
+const LONGEST_BLOCK: u32 = 1 << 20;
+
 /// The answer to READ CAPACITY (10) (SBC-3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReadCapacity10 {
     /// The address of the last block, or 0xffffffff if it does not fit into 32 bits.
     pub last_lba: u32,
-    /// The length of a block, bytes; never 0.
+    /// The length of a block, bytes; 1 to 2^20.
     pub block_length: u32,
 }
 
@@ -20,7 +24,8 @@ impl ReadCapacity10 {
     ///
     /// # Errors
     ///
-    /// [`FormatError::TooShort`] below eight bytes, [`FormatError::Field`] for blocks of no bytes.
+    /// [`FormatError::TooShort`] below eight bytes, [`FormatError::Field`] for blocks of no bytes, or of
+    /// more than 1 MiB.
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         const FORMAT: &str = "READ CAPACITY (10) data";
         let fields = Fields::new(data, FORMAT, Self::LEN)?;
@@ -46,7 +51,7 @@ impl ReadCapacity10 {
 pub struct ReadCapacity16 {
     /// The address of the last block.
     pub last_lba: u64,
-    /// The length of a block, bytes, without protection information; never 0.
+    /// The length of a block, bytes, without protection information; 1 to 2^20.
     pub block_length: u32,
     /// P_TYPE + 1 if PROT_EN is set: blocks carry protection information of this type, 1 to 8.
     pub protection_type: Option<u8>,
@@ -68,7 +73,8 @@ impl ReadCapacity16 {
     ///
     /// # Errors
     ///
-    /// [`FormatError::TooShort`] below 12 bytes, [`FormatError::Field`] for blocks of no bytes.
+    /// [`FormatError::TooShort`] below 12 bytes, [`FormatError::Field`] for blocks of no bytes,
+    /// or of more than 1 MiB.
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         const FORMAT: &str = "READ CAPACITY (16) data";
         let fields = Fields::new(data, FORMAT, 12)?;
@@ -101,10 +107,12 @@ impl ReadCapacity16 {
     }
 }
 
-/// A unit with blocks of no bytes cannot be addressed by anybody.
+/// A unit with blocks of no bytes cannot be addressed by anybody, and one with blocks of 4 GiB has
+/// a memory in mind that nobody has.
 fn checked_block_length(format: &'static str, length: u32) -> Result<u32, FormatError> {
-    if length == 0 {
-        return Err(FormatError::Field { format, field: "BLOCK LENGTH", value: 0 });
+    if length == 0 || length > LONGEST_BLOCK {
+        let value = length.into();
+        return Err(FormatError::Field { format, field: "BLOCK LENGTH", value });
     }
     Ok(length)
 }

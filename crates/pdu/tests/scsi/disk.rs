@@ -52,17 +52,20 @@ fn capacity_16_bits_one_by_one() {
 fn capacity_16_cut_and_impossible() {
     let old = ReadCapacity16::decode(&hex("00000000000000ff 00000200")).unwrap();
     assert_eq!((old.blocks(), old.provisioning_management), (256, false));
-    let vast = ReadCapacity16::decode(&hex("ffffffffffffffff ffffffff")).unwrap();
+    let vast = ReadCapacity16::decode(&hex("ffffffffffffffff 00100000")).unwrap();
     assert_eq!((vast.blocks(), vast.bytes()), (u64::MAX, None));
     assert!(matches!(
         ReadCapacity16::decode(&hex("00000000000000ff 000002")),
         Err(FormatError::TooShort { len: 11, needed: 12, .. })
     ));
-    let no_bytes = [
+    // Blocks of no bytes, and blocks that no memory holds.
+    let impossible = [
         ReadCapacity16::decode(&hex("00000000000000ff 00000000")).unwrap_err(),
         ReadCapacity10::decode(&hex("000000ff 00000000")).unwrap_err(),
+        ReadCapacity16::decode(&hex("00000000000000ff 00100001")).unwrap_err(),
+        ReadCapacity10::decode(&hex("000000ff ffffffff")).unwrap_err(),
     ];
-    for error in no_bytes {
+    for error in impossible {
         assert!(matches!(error, FormatError::Field { field: "BLOCK LENGTH", .. }), "{error}");
     }
 }
