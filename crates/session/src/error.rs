@@ -95,12 +95,23 @@ pub enum ProtocolError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// The target wants answers to more and more NOP-Ins and Asynchronous Messages, but takes none.
+    #[error("more than {limit} answers wait because it does not read them, and it asks for more")]
+    Unread {
+        /// How many may wait.
+        limit: usize,
+    },
     /// A text exchange that breaks the rules of RFC 7143 §11.10-11.11.
     #[error("text response: {0}")]
     Text(&'static str),
 }
 
 impl ProtocolError {
+    /// Whether bytes came otherwise than they were sent, by their digests (RFC 7143 §7.8).
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::HeaderDigest | Self::DataDigest { .. })
+    }
+
     /// Whether it concerns only the connection it came on: damage on the way, or a break in a
     /// sequence that is numbered by connection or task (RFC 7143 §7.8, §7.9). A malformed PDU, or
     /// one that does not belong where it came, ends all connections of the session
@@ -112,6 +123,7 @@ impl ProtocolError {
             | Self::StatSn { .. }
             | Self::R2t { .. }
             | Self::DataIn { .. }
+            | Self::Unread { .. }
             | Self::Text(_) => true,
             Self::Decode(_)
             | Self::DataSegmentLength { .. }

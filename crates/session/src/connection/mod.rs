@@ -21,6 +21,10 @@ use outbox::{Digests, Outbox};
 /// A StatSN this far from the expected one is no loss or repetition but nonsense.
 const MAX_STAT_SN_DISTANCE: u32 = 1 << 20;
 
+/// How much may wait to be sent at once when the target asks for more. It is more than can come
+/// before there was a chance to answer.
+const MOST_URGENT: usize = 1 << 16;
+
 /// A connection, its place in the protocol, and its bytes on the way in and out.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -160,6 +164,16 @@ impl Connection {
     pub(crate) fn show_stat_sn(&mut self, next: StatSn, now: Instant) -> Result<(), ProtocolError> {
         let expected = self.exp_stat_sn;
         if next.is_after(expected) { self.early.show(expected, next, now) } else { Ok(()) }
+    }
+
+    /// Queues what the target has to be told on its own demand. One that asks again and again, and
+    /// does not take the answers, is not waited for.
+    pub(crate) fn reply(&mut self, reply: Urgent) -> Result<(), ProtocolError> {
+        if self.urgent.len() >= MOST_URGENT {
+            return Err(ProtocolError::Unread { limit: MOST_URGENT });
+        }
+        self.urgent.push_back(reply);
+        Ok(())
     }
 
     /// Forgets what a task still had to send here; says whether data was taken back from the

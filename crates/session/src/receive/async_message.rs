@@ -34,7 +34,7 @@ impl Session {
                 return Err(SessionError::DroppedByTarget { time2wait, time2retain });
             }
             AsyncEvent::NegotiationRequest { .. } => self.answer_negotiation_request(),
-            AsyncEvent::TaskTermination => self.tasks_terminated(cid, message),
+            AsyncEvent::TaskTermination => self.tasks_terminated(cid, message)?,
             AsyncEvent::ScsiAsyncEvent | AsyncEvent::Vendor { .. } | AsyncEvent::Other(_) => {}
         }
         Ok(())
@@ -75,7 +75,7 @@ impl Session {
 
     /// The target gave up every task of a logical unit: no more data for them, and a NOP-Out says
     /// that this was understood (RFC 7143 §4.2.3.4).
-    fn tasks_terminated(&mut self, cid: Cid, message: &AsyncMessage) {
+    fn tasks_terminated(&mut self, cid: Cid, message: &AsyncMessage) -> Result<(), SessionError> {
         let concerned = |task: &Task| {
             task.is_sent() && task.as_scsi().is_some_and(|scsi| scsi.lun == message.lun)
         };
@@ -85,7 +85,8 @@ impl Session {
             self.end_given_up(itt, TaskError::Aborted);
         }
         if let Some(connection) = self.connection_mut(cid) {
-            connection.urgent.push_back(Urgent::Acknowledgement { lun: message.lun });
+            connection.reply(Urgent::Acknowledgement { lun: message.lun })?;
         }
+        Ok(())
     }
 }

@@ -23,7 +23,7 @@ impl Session {
         let Some(connection) = self.connection_mut(cid) else { return Ok(()) };
         connection.show_stat_sn(nop.stat_sn, now)?;
         if let Some(ttt) = nop.ttt {
-            connection.urgent.push_back(Urgent::PingReply { ttt, lun: nop.lun });
+            connection.reply(Urgent::PingReply { ttt, lun: nop.lun })?;
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Buf;
 use iscsi_pdu::Cid;
-use iscsi_session::{Output, SessionError, Timer};
+use iscsi_session::{Output, ProtocolError, SessionError, Timer};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::NO_TAG;
+use iscsi_testkit::pdus::nop_in;
 use iscsi_testkit::{expect, send};
 
 use crate::pair::{Pair, config, pattern, read, target_config, write};
@@ -60,6 +61,21 @@ fn nop_01_answer_does_not_wait_behind_data() {
     assert!(rest < 8 << 20, "it waited behind {rest} bytes");
     pair.drive();
     pair.assert_no_violations();
+}
+
+/// A target that pings on and on and reads no answer does not fill the memory.
+#[test]
+fn answers_that_nobody_reads_are_bounded() {
+    let mut trace = Trace::without_pings();
+    let mut pings = 0;
+    while trace.ended.is_none() {
+        pings += 1;
+        assert!(pings < 1 << 17, "{pings} answers wait");
+        trace.script.send(nop_in().ttt(pings));
+        trace.deliver();
+    }
+    let unread = ProtocolError::Unread { limit: 1 << 16 };
+    assert_eq!(trace.ended, Some(Err(unread.into())));
 }
 
 /// NOP-02: a NOP-In without a tag wants no answer.
