@@ -234,9 +234,10 @@ impl Error {
             | Self::DifferentUnits { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. } => Fault::Caller,
-            Self::Connect(_) | Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => {
-                Fault::Network
-            }
+            Self::Connect(_)
+            | Self::Task {
+                cause: TaskError::ConnectionLost { .. } | TaskError::DataDigest, ..
+            } => Fault::Network,
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
             Self::NotReopened { why, .. } => why.fault(),
@@ -355,6 +356,7 @@ pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
 const fn advice(status: Status) -> &'static str {
     match status {
         Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",
+        Status::CHECK_CONDITION => ", and the unit does not say why",
         Status::BUSY | Status::TASK_SET_FULL => " again and again: try later, or with less at once",
         _ => "",
     }
@@ -378,11 +380,8 @@ pub struct LoginFailure {
 
 impl LoginFailure {
     fn fault(&self) -> Fault {
-        if self.cause.is_authentication() || self.cause.is_target_not_found() {
-            Fault::Caller
-        } else {
-            Fault::Target
-        }
+        let refused = self.cause.is_authentication() && !self.cause.is_authentication_violation();
+        if refused || self.cause.is_target_not_found() { Fault::Caller } else { Fault::Target }
     }
 
     /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
@@ -447,11 +446,10 @@ pub struct SessionFailure {
 
 impl SessionFailure {
     const fn fault(&self) -> Fault {
-        if matches!(&self.cause, SessionError::Transport(_) | SessionError::TimedOut(_)) {
-            Fault::Network
-        } else {
-            Fault::Target
-        }
+        let is_damage =
+            matches!(&self.cause, SessionError::Protocol(violation) if violation.is_damage());
+        let is_lost = matches!(&self.cause, SessionError::Transport(_) | SessionError::TimedOut(_));
+        if is_damage || is_lost { Fault::Network } else { Fault::Target }
     }
 }
 
@@ -464,7 +462,15 @@ impl std::error::Error for SessionFailure {
 impl fmt::Display for SessionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { portal, cause, may_have_executed } = self;
-        if let SessionError::Protocol(violation) = cause {
+        if let SessionError::Protocol(damage) = cause
+            && damage.is_damage()
+        {
+            write!(
+                f,
+                "what {portal} sends comes damaged ({damage}); connect again, and check the network \
+                 if that goes on"
+            )?;
+        } else if let SessionError::Protocol(violation) = cause {
             write!(
                 f,
                 "{portal} does not speak iSCSI as it should ({violation}); check that an iSCSI \

@@ -139,11 +139,12 @@ impl Answer {
             (Self::Manage(answer), Outcome::Manage(result)) => {
                 drop(answer.send(result.map_err(explain)));
             }
+            // These two execute nothing, whether or not they came through.
             (Self::SendTargets(answer), Outcome::SendTargets(result)) => {
-                drop(answer.send(result.map_err(explain)));
+                drop(answer.send(result.map_err(|why| explain(why).as_not_executed())));
             }
             (Self::Ping(answer), Outcome::Ping(result)) => {
-                drop(answer.send(result.map_err(explain)));
+                drop(answer.send(result.map_err(|why| explain(why).as_not_executed())));
             }
             (_, _) => {}
         }

@@ -12,7 +12,7 @@ pub enum DecodeError {
     #[error("opcode {0:#04x} is not a PDU of this direction")]
     Opcode(u8),
     /// A field holds a reserved or contradictory value.
-    #[error("{pdu}: {field} must not be {value:#x}")]
+    #[error("{pdu}: {field} ({value:#x}) is not allowed")]
     Field {
         /// The PDU's name in RFC 7143 §11.
         pdu: &'static str,

@@ -226,7 +226,7 @@ pub enum TaskError {
     #[error("the target could not deliver the command: {0}")]
     TargetFailure(ServiceResponse),
     /// Status GOOD, but fewer bytes moved than it vouches for.
-    #[error("status GOOD for {expected} bytes, of which only {transferred} were transferred")]
+    #[error("the target says GOOD for {expected} bytes, but only {transferred} were transferred")]
     DataMissing {
         /// Bytes that the status vouches for.
         expected: usize,
@@ -234,7 +234,7 @@ pub enum TaskError {
         transferred: usize,
     },
     /// Data came damaged; the target has given the task up.
-    #[error("the data digest does not match")]
+    #[error("the data came damaged, for their digest does not match")]
     DataDigest,
     /// The target refused the PDU (RFC 7143 §11.17).
     #[error("the target rejected the request: {reason}")]

@@ -27,7 +27,7 @@ pub enum FormatError {
         limit: usize,
     },
     /// A field holds a value that makes the rest unreadable.
-    #[error("{format}: {field} must not be {value:#x}")]
+    #[error("{format}: {field} ({value:#x}) is not allowed")]
     Field {
         /// The format's name in the standard.
         format: &'static str,

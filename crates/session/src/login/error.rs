@@ -68,6 +68,20 @@ impl LoginError {
         matches!(self, Self::Status(status) if status.class == 3)
     }
 
+    /// Whether the target broke the rules of the authentication, so that other credentials would not
+    /// help.
+    pub const fn is_authentication_violation(&self) -> bool {
+        match self {
+            Self::Authentication(error) => error.is_violation(),
+            Self::Status(_)
+            | Self::Negotiation { .. }
+            | Self::Text(_)
+            | Self::Protocol(_)
+            | Self::TooManyExchanges(_)
+            | Self::PortalGroup { .. } => false,
+        }
+    }
+
     pub(super) fn negotiation(key: &str, why: impl Into<NegotiationFault>) -> Self {
         Self::Negotiation { key: key.chars().take(64).collect(), why: why.into() }
     }
@@ -84,7 +98,7 @@ pub enum NegotiationFault {
     #[error("a value of {0} bytes is too long")]
     TooLong(usize),
     /// The answer is no result that the proposal allows.
-    #[error("the target answered {answered}, which {proposed} does not allow")]
+    #[error("the target answered {answered}, but {proposed} was proposed")]
     NotOffered {
         /// The value proposed.
         proposed: String,
@@ -133,13 +147,13 @@ pub enum AuthenticationError {
     #[error("the target picked a CHAP algorithm that was not proposed")]
     AlgorithmNotOffered,
     /// A key of this step is missing.
-    #[error("{0} is missing")]
+    #[error("the target sent no {0}")]
     Missing(&'static str),
     /// A key that belongs to another step.
-    #[error("{0} came out of its order")]
+    #[error("the target sent {0} out of its order")]
     Unexpected(&'static str),
     /// A key whose value is malformed or has an illegal length.
-    #[error("the value of {0} is not acceptable")]
+    #[error("the target sent a value of {0} that is not acceptable")]
     Malformed(&'static str),
     /// The target sent back a challenge that this process issued: a reflection attack.
     #[error("the target sent one of this initiator's own challenges")]
@@ -170,6 +184,29 @@ pub enum AuthenticationError {
     /// The same secret is configured in both directions (RFC 7143 §9.2.1).
     #[error("the CHAP secrets of initiator and target must differ")]
     SameSecret,
+}
+
+impl AuthenticationError {
+    /// Whether the target broke the rules of RFC 7143 §12.1.3.
+    const fn is_violation(self) -> bool {
+        match self {
+            Self::AlgorithmNotOffered
+            | Self::Missing(_)
+            | Self::Unexpected(_)
+            | Self::Malformed(_)
+            | Self::ReflectedChallenge
+            | Self::Incomplete => true,
+            Self::MethodRefused
+            | Self::AlgorithmRefused
+            | Self::ReflectedResponse
+            | Self::WrongResponse
+            | Self::WrongName
+            | Self::UserName
+            | Self::NoAlgorithm
+            | Self::ShortSecret
+            | Self::SameSecret => false,
+        }
+    }
 }
 
 /// What a Login Response got wrong (RFC 7143 §11.13).

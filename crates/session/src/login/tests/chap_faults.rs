@@ -34,6 +34,19 @@ fn at_response() -> Rig {
     rig
 }
 
+/// Wrong credentials are the caller's to mend, a broken exchange is not.
+#[test]
+fn a_broken_exchange_is_no_matter_of_credentials() {
+    let mut refused = Rig::new(with_chap(normal()));
+    let refused = refused.reply("AuthMethod=None").unwrap_err();
+    assert!(refused.is_authentication() && !refused.is_authentication_violation());
+    for text in ["CHAP_A=9\0CHAP_I=1\0CHAP_C=0x42", "CHAP_I=1", "CHAP_A=5\0CHAP_I=256\0CHAP_C=0x42"]
+    {
+        let broken = at_algorithms().reply(text).unwrap_err();
+        assert!(broken.is_authentication() && broken.is_authentication_violation(), "{text}");
+    }
+}
+
 /// UNH 7.3, 22.1, LOG-31, CHP-14, KEY-25: CHAP is configured, so nothing else will do.
 #[test]
 fn log_31_no_login_without_chap() {
