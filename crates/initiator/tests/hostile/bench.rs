@@ -1,0 +1,150 @@
+//! Runs the rows of a stage side by side, and judges what came of them.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use iscsi_initiator::Error;
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::target::Target;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::liar::Liar;
+use crate::life::{BLOCKS, Outcome, TARGET, live};
+use crate::row::{End, Job, Row};
+
+/// What the limit is set to that ends a row; and once more, when the machine was too busy to get as
+/// far as the lie.
+const SOON: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(5)];
+/// Every limit that ends a row is far below: what takes longer hangs.
+const HANGS: Duration = Duration::from_secs(40);
+/// How many rows run side by side.
+const SIDE_BY_SIDE: usize = 16;
+/// Longer than this, nobody reads it.
+const LONGEST_SENTENCE: usize = 320;
+
+static PANICS: AtomicU32 = AtomicU32::new(0);
+static ROOM: Semaphore = Semaphore::const_new(SIDE_BY_SIDE);
+
+/// Runs the rows of a stage.
+pub(crate) async fn run(stage: &str, rows: Vec<Row>) {
+    count_panics();
+    let mut lives = JoinSet::new();
+    for (number, row) in rows.into_iter().enumerate() {
+        lives.spawn(async move {
+            let (name, _room) = (row.name, ROOM.acquire().await);
+            let mut verdict = judge(&row, SOON[0]).await;
+            if verdict.is_err() && row.limits.is_some() {
+                verdict = judge(&row, SOON[1]).await;
+            }
+            (number, name, verdict)
+        });
+    }
+    let mut verdicts = lives.join_all().await;
+    verdicts.sort_by_key(|(number, ..)| *number);
+    let mut failures = Vec::new();
+    for (_, name, verdict) in &verdicts {
+        match verdict {
+            Ok(said) => println!("{stage:<12} {name}\n{:13}{said}", ""),
+            Err(why) => failures.push(format!("{stage}: {name}\n    {why}")),
+        }
+    }
+    assert!(failures.is_empty(), "\n{}\n", failures.join("\n"));
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
+}
+
+/// A panic in a task of the initiator's would be seen by nobody.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let ours = panic.location().is_some_and(|place| place.file() == file!());
+            PANICS.fetch_add(u32::from(!ours), Ordering::Relaxed);
+            hook(panic);
+        }));
+    });
+}
+
+/// What was said in the end, or what is wrong with it.
+async fn judge(row: &Row, soon: Duration) -> Result<String, String> {
+    let disk = RamDisk::new(512, BLOCKS);
+    disk.fill(7);
+    let liar = Liar::start(Target::new(config(row, &disk)), row.clone()).await;
+    let Ok(outcome) = timeout(HANGS, live(row, &liar, &disk, soon)).await else {
+        return Err("it hangs".into());
+    };
+    if let Some(wrong) = outcome.wrong {
+        return Err(wrong);
+    }
+    let sentences: Vec<_> = outcome.errors.iter().map(sentence).collect::<Result<_, _>>()?;
+    if liar.told() == 0 && !row.by_configuration {
+        return Err(format!("the lie was not told; {sentences:?}"));
+    }
+    if let Some(most) = row.most_sent
+        && liar.sent() > most
+    {
+        return Err(format!("{} bytes were taken, {most} are enough", liar.sent()));
+    }
+    let executes = !matches!(row.job, Job::Discover | Job::Ping | Job::Text);
+    if !executes && sentences.first().is_some_and(|said| said.contains("executed")) {
+        return Err(format!("nothing was to be executed: {sentences:?}"));
+    }
+    check(row.end, &outcome, &sentences)
+}
+
+/// Small bursts and segments, so that every transfer takes several PDUs.
+fn config(row: &Row, disk: &RamDisk) -> TargetConfig {
+    let mut config = TargetConfig::new(TARGET, disk.clone());
+    config.keys.max_recv_data_segment_length = Some(8 << 10);
+    config.keys.first_burst_length = 4 << 10;
+    config.keys.max_burst_length = 16 << 10;
+    config.keys.max_outstanding_r2t = 2;
+    config.keys.default_time2wait = 0;
+    config.data_in.pdu = Some(8 << 10);
+    (row.target)(&mut config);
+    config
+}
+
+fn check(end: End, outcome: &Outcome, sentences: &[String]) -> Result<String, String> {
+    let (error, said) = match (end, outcome.errors.first().zip(sentences.first())) {
+        (End::Survives | End::Open, None) => return Ok("survived".into()),
+        (End::Survives, Some((_, said))) => return Err(format!("not survived: {said}")),
+        (_, None) => return Err("nothing failed".into()),
+        (_, Some(first)) => first,
+    };
+    let (fault, parts, goes_on) = match end {
+        End::Ends(fault, parts) => (fault, parts, false),
+        End::Fails(fault, parts) => (fault, parts, true),
+        End::Either(parts) => (error.fault(), parts, outcome.works),
+        End::Open | End::Survives => (error.fault(), &[][..], outcome.works),
+    };
+    if outcome.works != goes_on {
+        let word = if outcome.works { "goes on" } else { "is over" };
+        return Err(format!("the session {word}: {sentences:?}"));
+    }
+    if let Some(missing) = parts.iter().find(|part| !said.contains(**part)) {
+        return Err(format!("{missing:?} is not said: {said}"));
+    }
+    if error.fault() != fault {
+        return Err(format!("it is the fault of {:?}: {said}", error.fault()));
+    }
+    Ok(said.clone())
+}
+
+/// One line for people: no break, no value as the programmer sees it.
+fn sentence(error: &Error) -> Result<String, String> {
+    let said = error.to_string();
+    let raw =
+        ["\n", "\t", "{", "}", "Some(", "Ok(", "Err(", "::", "[", "  ", ": ;", "\\u", "hunter"];
+    if let Some(bad) = raw.iter().find(|bad| said.contains(**bad)) {
+        return Err(format!("{bad:?} is no language: {said}"));
+    }
+    if said.is_empty() || said.len() > LONGEST_SENTENCE || said.ends_with(['.', ';', ':', ' ']) {
+        return Err(format!("not one sentence: {said}"));
+    }
+    Ok(said)
+}

@@ -1,0 +1,101 @@
+//! Answers about the unit that make no sense (SPC-4, SBC-3).
+
+use bytes::Bytes;
+use iscsi_initiator::Fault;
+use iscsi_testkit::pdu::Pdu;
+
+use crate::row::{Job, LieFn, Row};
+
+const INQUIRY: (u8, u8) = (0x12, 0);
+const PAGES: (u8, u8) = (0x12, 0);
+const SERIAL: (u8, u8) = (0x12, 0x80);
+const IDENTIFICATION: (u8, u8) = (0x12, 0x83);
+const LIMITS: (u8, u8) = (0x12, 0xb0);
+const CHARACTERISTICS: (u8, u8) = (0x12, 0xb1);
+const PROVISIONING: (u8, u8) = (0x12, 0xb2);
+const CAPACITY_16: (u8, u8) = (0x9e, 0);
+const CAPACITY_10: (u8, u8) = (0x25, 0);
+const MODE: (u8, u8) = (0x1a, 0x3f);
+
+/// Changes the bytes of an answer, not their number.
+fn edit(name: &'static str, cdb: (u8, u8), at: usize, bytes: &'static [u8]) -> Row {
+    answer(name, cdb, move |pdu, _| {
+        let mut data = pdu.data.to_vec();
+        for (slot, byte) in data.iter_mut().skip(at).zip(bytes) {
+            *slot = *byte;
+        }
+        pdu.data = data.into();
+    })
+}
+
+fn answer(name: &'static str, cdb: (u8, u8), act: impl LieFn) -> Row {
+    Row::new(Job::Open, name).answers(cdb, act)
+}
+
+/// Shortens the data, and says in the residual count that they are short.
+fn shorten(pdu: &mut Pdu, length: usize) {
+    let lost = pdu.data.len() - length.min(pdu.data.len());
+    pdu.data = pdu.data.slice(..pdu.data.len() - lost);
+    pdu.header[1] |= 0x02;
+    pdu.set_u32(44, pdu.residual() + lost as u32);
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    [refused(), nonsense(), lengths()].concat()
+}
+
+/// What the unit must be, and is not.
+fn refused() -> Vec<Row> {
+    vec![
+        edit("a tape", INQUIRY, 0, &[0x01]).fails(Fault::Caller, &["not a block device"]),
+        edit("no device behind the number", INQUIRY, 0, &[0x7f])
+            .fails(Fault::Caller, &["no logical unit 0"]),
+        edit("blocks of no bytes in the long answer", CAPACITY_16, 8, &[0; 4]),
+        edit("blocks of no bytes", CAPACITY_16, 8, &[0; 4])
+            .answers(CAPACITY_10, |pdu, _| pdu.data = vec![0; 8].into())
+            .fails(Fault::Target, &["READ CAPACITY (10)", "BLOCK LENGTH"]),
+        edit("blocks of 4 GiB", CAPACITY_16, 8, &[0xff; 4])
+            .answers(CAPACITY_10, |pdu, _| pdu.data = vec![0xff; 8].into())
+            .fails(Fault::Target, &["READ CAPACITY (10)", "BLOCK LENGTH"]),
+    ]
+}
+
+/// Pages that no unit has to have: nonsense in them is no answer.
+fn nonsense() -> Vec<Row> {
+    vec![
+        edit("a list of pages that is longer than it is", PAGES, 2, &[0xff, 0xff]),
+        edit("another page than the one asked for", SERIAL, 1, &[0x55]),
+        edit("a serial number that is no text", SERIAL, 4, &[0xff, 0x0a, 0x00, 0x1b]),
+        edit("designators beyond the end", IDENTIFICATION, 2, &[0xff, 0xff]),
+        edit("a designator beyond its page", IDENTIFICATION, 7, &[0xff]),
+        edit("limits of nothing", LIMITS, 4, &[0; 24]),
+        edit("limits of everything", LIMITS, 4, &[0xff; 24]),
+        edit("no more than a block at once", LIMITS, 8, &[0, 0, 0, 1]),
+        edit("a rotation rate that does not exist", CHARACTERISTICS, 4, &[0xff, 0xff]),
+        edit("a provisioning that does not exist", PROVISIONING, 4, &[0xff; 4]),
+        edit("mode pages beyond the end", MODE, 0, &[0xff]),
+        edit("block descriptors beyond the end", MODE, 3, &[0xff]),
+        answer("mode pages of random bytes", MODE, |pdu, _| {
+            // The third byte says whether the unit is write protected, and is believed.
+            let flip = |(at, byte): (usize, &u8)| if at == 2 { *byte } else { byte ^ 0x95 };
+            pdu.data = pdu.data.iter().enumerate().map(flip).collect();
+        }),
+    ]
+}
+
+fn lengths() -> Vec<Row> {
+    vec![
+        answer("an INQUIRY of no bytes", INQUIRY, |pdu, _| shorten(pdu, 0))
+            .fails(Fault::Target, &["INQUIRY"]),
+        answer("an INQUIRY of four bytes", INQUIRY, |pdu, _| shorten(pdu, 4))
+            .fails(Fault::Target, &["INQUIRY"]),
+        answer("a capacity of eleven bytes", CAPACITY_16, |pdu, _| shorten(pdu, 11)),
+        answer("pages of one byte", IDENTIFICATION, |pdu, _| shorten(pdu, 1)),
+        answer("limits of five bytes", LIMITS, |pdu, _| shorten(pdu, 5)),
+        answer("mode pages of three bytes", MODE, |pdu, _| shorten(pdu, 3)),
+        answer("an answer that is longer than asked for", MODE, |pdu, _| {
+            pdu.data = Bytes::from(vec![0; 2048]);
+        })
+        .ends(Fault::Target, &["beyond the buffer"]),
+    ]
+}

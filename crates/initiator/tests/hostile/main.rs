@@ -1,0 +1,78 @@
+//! A bench of hostile targets: the well-behaved test target with one lie at a named place, over TCP.
+//!
+//! Each row of a stage names a lie and what must come of it: the session ends, or the request fails
+//! and the session goes on, each with one sentence that says whose fault it is; or the lie is
+//! survived. Whatever happens, a read that ends well has the target's bytes, a write that ends well
+//! is on its disk, nothing hangs, and nothing panics. The table of sentences is printed:
+//! `cargo test -p iscsi-initiator --test hostile -- --nocapture`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a test may panic, and prints its table"
+)]
+
+mod bench;
+mod liar;
+mod life;
+mod line;
+mod row;
+
+mod chap;
+mod close;
+mod control;
+mod digest;
+mod discovery;
+mod flood;
+mod inquiry;
+mod login;
+mod management;
+mod negotiation;
+mod read;
+mod silence;
+mod status;
+mod write;
+
+use bench::run;
+
+/// A test for each stage.
+macro_rules! stages {
+    ($($stage:ident),*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $stage() {
+            run(stringify!($stage), $stage::rows()).await;
+        })*
+
+        #[test]
+        fn there_are_hundreds_of_lies_and_no_two_of_one_name() {
+            let stages = [$((stringify!($stage), $stage::rows())),*];
+            let mut names: Vec<_> = stages.iter().flat_map(|(stage, rows)| {
+                rows.iter().map(move |row| (stage, format!("{:?} {}", row.job, row.name)))
+            }).collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all);
+            assert!(all >= 300, "{all} lies");
+        }
+    };
+}
+
+stages!(
+    login,
+    negotiation,
+    chap,
+    discovery,
+    inquiry,
+    read,
+    write,
+    status,
+    control,
+    management,
+    silence,
+    close,
+    digest,
+    flood
+);

@@ -1,0 +1,219 @@
+//! A row of the bench: the lie, where it is told, and what must come of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_initiator::{Fault, Timeouts};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::frame::Framing;
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+
+use crate::line::Line;
+
+/// What the initiator does while it is lied to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Job {
+    /// Asks a portal for its targets.
+    Discover,
+    /// Logs in and asks what the unit is; the lie counts from the first PDU.
+    Open,
+    /// Opens, then reads in two places at once. From here on the lie counts from behind the opening.
+    Read,
+    /// Opens, then writes in two places at once.
+    Write,
+    /// Opens, then pings.
+    Ping,
+    /// Opens, then asks the target for its addresses.
+    Text,
+    /// Opens, then resets the unit.
+    Reset,
+    /// Opens, then writes with a time limit that the target makes it miss.
+    Abort,
+    /// Opens, then logs out.
+    Logout,
+}
+
+/// What must come of a lie.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// The session ends, or never begins.
+    Ends(Fault, &'static [&'static str]),
+    /// The request fails, and the session goes on.
+    Fails(Fault, &'static [&'static str]),
+    /// The request fails; whether the session goes on is left open.
+    Either(&'static [&'static str]),
+    /// All goes well, or the request fails: it depends on what comes first.
+    Open,
+    /// All goes well.
+    Survives,
+}
+
+/// Which PDUs a lie is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Whether they are the target's.
+    pub(crate) says: bool,
+    pub(crate) opcode: Opcode,
+    /// Only those that belong to a command with this operation code and, in an INQUIRY, this page.
+    pub(crate) cdb: Option<(u8, u8)>,
+    /// The first, counted from 0 among those with this operation code.
+    pub(crate) first: u32,
+    /// How many in a row.
+    pub(crate) count: u32,
+}
+
+/// What is done at the place.
+pub(crate) type Act = Arc<dyn Fn(&mut Pdu, &mut Line<'_>) + Send + Sync>;
+
+/// A lie, and what must come of it.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) job: Job,
+    pub(crate) end: End,
+    pub(crate) lies: Vec<(Place, Act)>,
+    pub(crate) framing: Framing,
+    pub(crate) target: Arc<dyn Fn(&mut TargetConfig) + Send + Sync>,
+    /// Which limits end the row; the other ones are far away.
+    pub(crate) limits: Option<fn(&mut Timeouts, Duration)>,
+    /// Behind the `?` of the URL, and what stands before the host.
+    pub(crate) query: &'static str,
+    pub(crate) user: &'static str,
+    /// The most bytes that the target may get rid of; a lie without an end is bounded by it.
+    pub(crate) most_sent: Option<u64>,
+    /// Whether the target's configuration is the lie.
+    pub(crate) by_configuration: bool,
+}
+
+impl Row {
+    /// A row that is survived, until it says otherwise.
+    pub(crate) fn new(job: Job, name: &'static str) -> Self {
+        Self {
+            name,
+            job,
+            end: End::Survives,
+            lies: Vec::new(),
+            framing: Framing::PLAIN,
+            target: Arc::new(|_| {}),
+            limits: None,
+            query: "",
+            user: "",
+            most_sent: None,
+            by_configuration: false,
+        }
+    }
+
+    /// The target's n-th PDU of this kind (from 0) passes through `act` before it is sent.
+    pub(crate) fn says(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
+        self.lie(Place { says: true, opcode, cdb: None, first, count: 1 }, act)
+    }
+
+    /// So do all its PDUs of this kind.
+    pub(crate) fn always_says(self, opcode: Opcode, act: impl LieFn) -> Self {
+        self.lie(Place { says: true, opcode, cdb: None, first: 0, count: u32::MAX }, act)
+    }
+
+    /// The initiator's n-th PDU of this kind (from 0) passes through `act` before the target has it.
+    pub(crate) fn hears(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
+        self.lie(Place { says: false, opcode, cdb: None, first, count: 1 }, act)
+    }
+
+    /// So do all its PDUs of this kind.
+    pub(crate) fn always_hears(self, opcode: Opcode, act: impl LieFn) -> Self {
+        self.lie(Place { says: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
+    }
+
+    /// The Data-In for each command with this operation code and, in an INQUIRY, this page.
+    pub(crate) fn answers(self, cdb: (u8, u8), act: impl LieFn) -> Self {
+        let (opcode, cdb) = (Opcode::DataIn, Some(cdb));
+        self.lie(Place { says: true, opcode, cdb, first: 0, count: u32::MAX }, act)
+    }
+
+    fn lie(mut self, place: Place, act: impl LieFn) -> Self {
+        self.lies.push((place, Arc::new(act)));
+        self
+    }
+
+    /// The lie, or part of it, is in the target's configuration.
+    pub(crate) fn by_configuration(mut self) -> Self {
+        self.by_configuration = true;
+        self
+    }
+
+    /// Changes the target's configuration.
+    pub(crate) fn target(
+        mut self,
+        change: impl Fn(&mut TargetConfig) + Send + Sync + 'static,
+    ) -> Self {
+        self.target = Arc::new(change);
+        self
+    }
+
+    /// What ends the row is a limit: sets it to so short a time.
+    pub(crate) fn limits(mut self, set: fn(&mut Timeouts, Duration)) -> Self {
+        self.limits = Some(set);
+        self
+    }
+
+    /// The limits of commands and of their aborts.
+    pub(crate) fn impatient(self) -> Self {
+        self.limits(|timeouts, soon| {
+            timeouts.command = Some(soon);
+            timeouts.task_management = soon;
+        })
+    }
+
+    /// Adds options to the URL.
+    pub(crate) fn query(mut self, query: &'static str) -> Self {
+        self.query = query;
+        self
+    }
+
+    /// Puts `user:password@` into the URL.
+    pub(crate) fn user(mut self, user: &'static str) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// Header and data digests are agreed on.
+    pub(crate) fn digests(mut self) -> Self {
+        self.framing = Framing { header_digest: true, data_digest: true };
+        self.query("?header_digest=crc32c&data_digest=crc32c")
+    }
+
+    /// The target gets rid of no more than so many bytes.
+    pub(crate) fn bounded(mut self, bytes: u64) -> Self {
+        self.most_sent = Some(bytes);
+        self
+    }
+
+    /// The session ends; the sentence says all of `parts`.
+    pub(crate) fn ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
+        self.end = End::Ends(fault, parts);
+        self
+    }
+
+    /// It may go well or not.
+    pub(crate) fn open(mut self) -> Self {
+        self.end = End::Open;
+        self
+    }
+
+    /// The request fails with a sentence that says all of `parts`, with the session or without it.
+    pub(crate) fn fails_or_ends(mut self, parts: &'static [&'static str]) -> Self {
+        self.end = End::Either(parts);
+        self
+    }
+
+    /// The request fails with a sentence that says all of `parts`, and the session goes on.
+    pub(crate) fn fails(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
+        self.end = End::Fails(fault, parts);
+        self
+    }
+}
+
+/// What may be done at a place.
+pub(crate) trait LieFn: Fn(&mut Pdu, &mut Line<'_>) + Send + Sync + 'static {}
+
+impl<F: Fn(&mut Pdu, &mut Line<'_>) + Send + Sync + 'static> LieFn for F {}
