@@ -117,7 +117,7 @@ fn check(end: End, outcome: &Outcome, sentences: &[String]) -> Result<String, St
         (_, Some(first)) => first,
     };
     let (fault, parts, goes_on) = match end {
-        End::Ends(fault, parts) => (fault, parts, false),
+        End::Ends(fault, parts) | End::Both(fault, parts) => (fault, parts, false),
         End::Fails(fault, parts) => (fault, parts, true),
         End::Either(parts) => (error.fault(), parts, outcome.works),
         End::Open | End::Survives => (error.fault(), &[][..], outcome.works),

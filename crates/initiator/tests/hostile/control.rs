@@ -92,7 +92,8 @@ fn rejects() -> Vec<Row> {
             .fails(Fault::Target, &["WRITE", "rejected"]),
         reject("a refusal for a digest that nobody agreed on", 0x02)
             .fails(Fault::Target, &["WRITE", "rejected"]),
-        reject("a refusal until a logout", 0x0c).ends(Fault::Target, &[]),
+        reject("a refusal until a logout", 0x0c)
+            .fails_and_ends(Fault::Target, &["WRITE", "waiting for logout"]),
         before("a refusal of nothing", || pdus::reject(&Pdu::new(Opcode::NopOut)).response(4)),
         before("a refusal without the refused", || {
             Template::new(Opcode::Reject).itt(NO_TAG).response(4)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, Initiator, Options, Session};
+use iscsi_initiator::{Disk, Error, Initiator, Options, Session, Sessions};
 use iscsi_testkit::disk::RamDisk;
 
 use crate::liar::Liar;
@@ -59,13 +59,9 @@ pub(crate) async fn live(row: &Row, liar: &Liar, disk: &RamDisk, soon: Duration)
     if row.job == Job::Discover {
         return discover(&initiator, url.as_str()).await;
     }
-    let session = match initiator.connect(url.as_str()).await {
-        Ok(session) => session,
-        Err(error) => return Outcome::failed(error),
-    };
-    let opened = match session.disk().await {
-        Ok(opened) => opened,
-        Err(error) => return Outcome { works: session.is_open(), ..Outcome::failed(error) },
+    let (session, opened) = match open(row, &initiator, url.as_str()).await {
+        Ok(open) => open,
+        Err(outcome) => return outcome,
     };
     let mut outcome = Outcome::default();
     if opened.capacity() != disk.capacity() || opened.block_size() != disk.block_size() {
@@ -75,17 +71,33 @@ pub(crate) async fn live(row: &Row, liar: &Liar, disk: &RamDisk, soon: Duration)
     work(row.job, &session, &opened, disk, &mut outcome).await;
     if outcome.errors.is_empty() || session.is_open() {
         let errors = std::mem::take(&mut outcome.errors);
-        try_once_more(row.job, &session, &opened, disk, &mut outcome).await;
+        try_once_more(row.job, &opened, disk, &mut outcome).await;
         outcome.works = outcome.errors.is_empty();
         outcome.errors.splice(0..0, errors);
     }
     outcome
 }
 
+async fn open(row: &Row, initiator: &Initiator, url: &str) -> Result<(Session, Disk), Outcome> {
+    if row.reopens {
+        let opened = initiator.disk(url).await.map_err(Outcome::failed)?;
+        return Ok((opened.sessions()[0].clone(), opened));
+    }
+    let session = initiator.connect(url).await.map_err(Outcome::failed)?;
+    match session.disk().await {
+        Ok(opened) => Ok((session, opened)),
+        Err(error) => Err(Outcome { works: session.is_open(), ..Outcome::failed(error) }),
+    }
+}
+
 fn options(row: &Row, soon: Duration) -> Options {
     let mut options = Options::default();
     options.use_environment = false;
     options.timeouts.nop_interval = None;
+    if row.reopens {
+        options.sessions = Sessions::Fixed(1);
+        options.offer.default_time2wait = 0;
+    }
     if let Some(set) = row.limits {
         set(&mut options.timeouts, soon);
     }
@@ -156,13 +168,7 @@ async fn write(opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
 }
 
 /// A session that goes on moves the right bytes, and logs out.
-async fn try_once_more(
-    job: Job,
-    session: &Session,
-    opened: &Disk,
-    disk: &RamDisk,
-    outcome: &mut Outcome,
-) {
+async fn try_once_more(job: Job, opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     if job == Job::Logout {
         return;
     }
@@ -177,5 +183,5 @@ async fn try_once_more(
     {
         outcome.accuse("the read afterwards has wrong bytes");
     }
-    outcome.note(session.logout().await);
+    outcome.note(opened.logout().await);
 }

@@ -31,6 +31,7 @@ mod login;
 mod management;
 mod negotiation;
 mod read;
+mod recovery;
 mod silence;
 mod status;
 mod write;
@@ -74,5 +75,6 @@ stages!(
     silence,
     close,
     digest,
-    flood
+    flood,
+    recovery
 );

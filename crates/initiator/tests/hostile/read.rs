@@ -107,7 +107,7 @@ fn ends() -> Vec<Row> {
                 early.set_u32(24, line.take_stat_sn());
                 *pdu = early;
             })
-            .ends(Fault::Target, &["only 8192"]),
+            .fails_and_ends(Fault::Target, &["only 8192"]),
         second("a status without the end", |pdu, _| pdu.header[1] = STATUS)
             .ends(Fault::Target, &["S without F"]),
         last("a CHECK CONDITION without a reason", |pdu, _| pdu.set(3, &[0x02]))

@@ -41,6 +41,8 @@ pub(crate) enum End {
     Ends(Fault, &'static [&'static str]),
     /// The request fails, and the session goes on.
     Fails(Fault, &'static [&'static str]),
+    /// The request fails by itself, and then the session ends.
+    Both(Fault, &'static [&'static str]),
     /// The request fails; whether the session goes on is left open.
     Either(&'static [&'static str]),
     /// All goes well, or the request fails: it depends on what comes first.
@@ -82,6 +84,8 @@ pub(crate) struct Row {
     pub(crate) user: &'static str,
     /// The most bytes that the target may get rid of; a lie without an end is bounded by it.
     pub(crate) most_sent: Option<u64>,
+    /// Whether a disk that opens lost sessions anew is lied to, not a single session.
+    pub(crate) reopens: bool,
     /// Whether the target's configuration is the lie.
     pub(crate) by_configuration: bool,
 }
@@ -100,6 +104,7 @@ impl Row {
             query: "",
             user: "",
             most_sent: None,
+            reopens: false,
             by_configuration: false,
         }
     }
@@ -150,6 +155,19 @@ impl Row {
         self
     }
 
+    /// Whether a session is lost for a lie that is not told again.
+    pub(crate) fn loses_a_session(&self) -> bool {
+        let once = self.lies.iter().all(|(place, _)| place.count == 1);
+        let moves = matches!(self.job, Job::Read | Job::Write);
+        once && moves && matches!(self.end, End::Ends(..))
+    }
+
+    /// The same lie, told to a disk that opens lost sessions anew: it is survived.
+    pub(crate) fn on_a_disk(mut self) -> Self {
+        (self.reopens, self.end) = (true, End::Survives);
+        self
+    }
+
     /// What ends the row is a limit: sets it to so short a time.
     pub(crate) fn limits(mut self, set: fn(&mut Timeouts, Duration)) -> Self {
         self.limits = Some(set);
@@ -191,6 +209,12 @@ impl Row {
     /// The session ends; the sentence says all of `parts`.
     pub(crate) fn ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Ends(fault, parts);
+        self
+    }
+
+    /// The request fails by itself with such a sentence, and then the session ends.
+    pub(crate) fn fails_and_ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
+        self.end = End::Both(fault, parts);
         self
     }
 

@@ -43,7 +43,7 @@ fn ranges() -> Vec<Row> {
             line.first(pdus::scsi_response().itt(pdu.itt()));
             line.lose();
         })
-        .ends(Fault::Target, &["WRITE", "only 4096"]),
+        .fails_and_ends(Fault::Target, &["WRITE", "only 4096"]),
         impatient(first("the same data as before", |pdu, _| pdu.set_u32(40, 0))).open(),
         write("more data than MaxBurstLength").by_configuration().target(|config| {
             config.r2t.oversized_burst = Some(60 << 10);
