@@ -41,7 +41,6 @@ pub(crate) fn rows() -> Vec<Row> {
             .ends(Fault::Target, &["Text Response"]),
         discover("a StatSN that leaves some out")
             .says(RESPONSE, 0, |pdu, _| pdu.set_u32(24, pdu.stat_sn() + 5))
-            .limits(|timeouts, soon| timeouts.command = Some(soon))
             .ends(Fault::Target, &["StatSN"]),
         discover("a list that never ends")
             .always_hears(Opcode::TextRequest, |pdu, line| {
