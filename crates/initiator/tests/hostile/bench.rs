@@ -22,7 +22,7 @@ const SOON: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(5)]
 /// Every limit that ends a row is far below: what takes longer hangs.
 const HANGS: Duration = Duration::from_secs(40);
 /// How many rows run side by side.
-const SIDE_BY_SIDE: usize = 16;
+const SIDE_BY_SIDE: usize = 24;
 /// Longer than this, nobody reads it.
 const LONGEST_SENTENCE: usize = 320;
 
