@@ -93,9 +93,11 @@ fn numbers() -> Vec<Row> {
             let again = pdu.clone();
             line.then_as_is(&again);
         }),
-        response("the response for the other write", |pdu, line| {
+        response("a failure for the other write", |pdu, line| {
+            pdu.set(3, &[0x77]);
             pdu.set_u32(16, line.other_tag(pdu.itt()));
         })
+        .impatient()
         .fails_or_ends(&[]),
         response("a response for no task", |pdu, _| pdu.set_u32(16, NO_TAG))
             .ends(Fault::Target, &["SCSI Response"]),
