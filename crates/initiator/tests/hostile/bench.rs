@@ -1,7 +1,7 @@
-//! Runs the rows of a stage side by side, and judges what came of them.
+//! Runs the rows side by side, and judges what came of them.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use iscsi_initiator::Error;
@@ -27,26 +27,29 @@ const SIDE_BY_SIDE: usize = 24;
 const LONGEST_SENTENCE: usize = 320;
 
 static PANICS: AtomicU32 = AtomicU32::new(0);
-static ROOM: Semaphore = Semaphore::const_new(SIDE_BY_SIDE);
 
-/// Runs the rows of a stage.
-pub(crate) async fn run(stage: &str, rows: Vec<Row>) {
+/// Runs the rows of all stages.
+pub(crate) async fn run(stages: Vec<(&'static str, Vec<Row>)>) {
     count_panics();
+    let room = Arc::new(Semaphore::new(SIDE_BY_SIDE));
+    let rows =
+        stages.into_iter().flat_map(|(stage, rows)| rows.into_iter().map(move |row| (stage, row)));
     let mut lives = JoinSet::new();
-    for (number, row) in rows.into_iter().enumerate() {
+    for (number, (stage, row)) in rows.enumerate() {
+        let room = Arc::clone(&room);
         lives.spawn(async move {
-            let (name, _room) = (row.name, ROOM.acquire().await);
+            let _room = room.acquire().await;
             let mut verdict = judge(&row, SOON[0]).await;
             if verdict.is_err() && row.limits.is_some() {
                 verdict = judge(&row, SOON[1]).await;
             }
-            (number, name, verdict)
+            (number, stage, row.name, verdict)
         });
     }
     let mut verdicts = lives.join_all().await;
     verdicts.sort_by_key(|(number, ..)| *number);
     let mut failures = Vec::new();
-    for (_, name, verdict) in &verdicts {
+    for (_, stage, name, verdict) in &verdicts {
         match verdict {
             Ok(said) => println!("{stage:<12} {name}\n{:13}{said}", ""),
             Err(why) => failures.push(format!("{stage}: {name}\n    {why}")),
