@@ -23,7 +23,7 @@ pub(crate) fn rows() -> Vec<Row> {
     vec![
         text("an address before any target", b"TargetAddress=10.0.0.5:3260,1\0"),
         text("a name that is none", b"TargetName=my disk!\0"),
-        text("a text without an end", b"TargetName=iqn.2026-01.org.example:disk").open(),
+        text("a text without an end", b"TargetName=iqn.2026-01.org.example:disk"),
         text("a text that is none", b"\xde\xad\xbe\xef\0")
             .ends(Fault::Target, &["list of targets"]),
         discover("a key that does not belong there").says(RESPONSE, 0, |pdu, _| {

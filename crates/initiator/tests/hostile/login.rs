@@ -21,6 +21,8 @@ fn headers() -> Vec<Row> {
         open("another Initiator Task Tag")
             .says(RESPONSE, 0, |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Initiator Task Tag"]),
+        open("another ISID").says(RESPONSE, 0, |pdu, _| pdu.set(8, &[0; 6])),
+        open("no TSIH").says(RESPONSE, 0, |pdu, _| pdu.set(14, &[0; 2])),
         open("a version that was not proposed")
             .says(RESPONSE, 0, |pdu, _| pdu.set(3, &[9]))
             .ends(Fault::Target, &["version 9"]),

@@ -115,7 +115,7 @@ fn additions() -> Vec<Row> {
 
 fn texts() -> Vec<Row> {
     vec![
-        text("a text without an end", b"TargetPortalGroupTag=1").open(),
+        text("a text without an end", b"TargetPortalGroupTag=1"),
         text("a pair without a value", b"TargetPortalGroupTag\0").ends(Fault::Target, &["text"]),
         text("a pair without a key", b"=1\0").ends(Fault::Target, &["text"]),
         text("a key that is no text", b"\xff\xfe\x01=1\0").ends(Fault::Target, &["text"]),

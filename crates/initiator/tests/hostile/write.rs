@@ -58,6 +58,7 @@ fn tags() -> Vec<Row> {
     vec![
         first("the reserved transfer tag", |pdu, _| pdu.set_u32(20, NO_TAG))
             .ends(Fault::Target, &["Ready To Transfer", "Target Transfer Tag"]),
+        first("another unit than the command's", |pdu, _| pdu.set(8, &[0, 9])),
         first("a task that does not exist", |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Ready To Transfer", "0x00007777"]),
         first("no task", |pdu, _| pdu.set_u32(16, NO_TAG))
@@ -67,11 +68,9 @@ fn tags() -> Vec<Row> {
                 line.first(pdus::r2t().itt(pdu.itt()).ttt(5).desired_length(512));
             })
             .ends(Fault::Target, &["Ready To Transfer"]),
-        write("an R2T behind the response")
-            .says(Opcode::ScsiResponse, 0, |pdu, line| {
-                line.then(pdus::r2t().itt(pdu.itt()).ttt(5).desired_length(512));
-            })
-            .open(),
+        write("an R2T behind the response").says(Opcode::ScsiResponse, 0, |pdu, line| {
+            line.then(pdus::r2t().itt(pdu.itt()).ttt(5).desired_length(512));
+        }),
         impatient(first("a transfer tag that the target does not know", |pdu, _| {
             pdu.set_u32(20, 0x5555);
         }))
