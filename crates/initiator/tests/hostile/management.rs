@@ -28,14 +28,14 @@ fn abort(name: &'static str, act: impl LieFn) -> Row {
 
 fn aborts() -> Vec<Row> {
     vec![
-        abort("an abort that is done", |_, _| {}).open(),
+        abort("an abort that is done", |_, _| {}),
         abort("no answer to the abort", |_, line| line.lose())
             .ends(Fault::Network, &["did not answer in time"]),
         abort("an abort that is refused", |pdu, _| pdu.set(2, &[255]))
             .ends(Fault::Network, &["did not answer in time"]),
         abort("an abort that is not supported", |pdu, _| pdu.set(2, &[5]))
             .ends(Fault::Network, &["did not answer in time"]),
-        abort("an abort whose task does not exist", |pdu, _| pdu.set(2, &[1])).open(),
+        abort("an abort whose task does not exist", |pdu, _| pdu.set(2, &[1])),
         abort("an answer to another abort", |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Task Management"]),
         abort("an abort that is refused as a PDU", |pdu, line| {

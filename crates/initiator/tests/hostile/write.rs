@@ -73,8 +73,7 @@ fn tags() -> Vec<Row> {
         }),
         impatient(first("a transfer tag that the target does not know", |pdu, _| {
             pdu.set_u32(20, 0x5555);
-        }))
-        .open(),
+        })),
     ]
 }
 
