@@ -81,10 +81,10 @@ fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
         target.data_in.separate_status = separate_status;
         let mut pair = Pair::logged_in(config(), target);
         for (cdb, len, sent) in [
-            (Cdb::inquiry(255), 255, 36),
+            (Cdb::inquiry(255), 255, 74),
             (Cdb::inquiry_vpd(0, 255), 255, 10),
-            (Cdb::mode_sense_6(0x3f, 255), 255, 24),
-            (Cdb::mode_sense_10(0x3f, 512), 512, 28),
+            (Cdb::mode_sense_6(0x3f, 255), 255, 36),
+            (Cdb::mode_sense_10(0x3f, 512), 512, 40),
             (Cdb::report_luns(0, 256), 256, 16),
             (Cdb::read_capacity_10(), 16, 8),
             (Cdb::read_capacity_16(64), 64, 32),
@@ -106,20 +106,20 @@ fn rd_09_parameter_data_end_at_a_hole() {
     target.data_in.no_residual = true;
     target.data_in.separate_status = true;
     target.data_in.zero_exp_data_sn = true;
-    target.data_in.pdu = Some(16);
-    let moved = Effect::SetWord { at: 40, value: 48 };
+    target.data_in.pdu = Some(32);
+    let moved = Effect::SetWord { at: 40, value: 96 };
     target.faults.push(Fault::sending(Opcode::DataIn, 1, moved));
-    target.faults.push(Fault::sending(Opcode::DataIn, 2, Effect::SetWord { at: 40, value: 64 }));
+    target.faults.push(Fault::sending(Opcode::DataIn, 2, Effect::SetWord { at: 40, value: 128 }));
     let mut pair = Pair::logged_in(config(), target);
     let command = Command::new(Lun::ZERO, Cdb::inquiry(255)).with_read(BytesMut::zeroed(255));
-    assert_eq!(pair.execute(command).unwrap().data.len(), 16);
+    assert_eq!(pair.execute(command).unwrap().data.len(), 32);
 }
 
 /// RD-08: a target that counts more Data-In than came has lost some, whatever they carried.
 #[test]
 fn rd_08_parameter_data_that_were_lost_are_no_success() {
     let mut target = target_with(Fault::sending(Opcode::DataIn, 2, Effect::Swallow));
-    target.data_in.pdu = Some(16);
+    target.data_in.pdu = Some(32);
     target.data_in.no_residual = true;
     let mut pair = Pair::logged_in(config(), target);
     let command = Command::new(Lun::ZERO, Cdb::inquiry(255)).with_read(BytesMut::zeroed(255));
