@@ -92,6 +92,8 @@ const OVERHEAD: u64 = 90;
 const STEP: u64 = 128 << 10;
 /// Up to here a round trip costs nothing that could be noticed.
 const LOCAL: Duration = Duration::from_millis(1);
+/// A link is long beyond this (Y. Zhang's thesis, table 4.3).
+pub(crate) const LONG: Duration = Duration::from_millis(40);
 /// From here on, the data that a target asks for may come later than it puts up with (LIO: 3
 /// seconds): the queue that slow start builds is a few round trips long, and a lost segment costs
 /// another one.
@@ -154,6 +156,7 @@ impl Link {
             in_flight,
             is_local: self.is_local(),
             is_lossy: self.loses_one_of_most(in_flight),
+            is_long: self.rtt.is_some_and(|rtt| rtt.min > LONG),
             is_far: self.rtt.is_some_and(|rtt| rtt.min >= FAR),
         }
     }

@@ -38,6 +38,8 @@ pub(crate) struct Way {
     pub(crate) is_local: bool,
     /// So often something is lost that most round trips take another one.
     pub(crate) is_lossy: bool,
+    /// Round trips are what transfers take, more than anything else.
+    pub(crate) is_long: bool,
     /// So long that a peer may have given up before the data comes that it asks for.
     pub(crate) is_far: bool,
 }
@@ -57,9 +59,11 @@ const SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 const SHORTEST: u64 = 32 << 10;
 const PAGE: u64 = 4 << 10;
 /// A read takes one round trip whatever its length, so it may be long enough to be worth a command:
-/// over 1 Gbit/s 512 KiB do as well as 1 MiB. Longer ones wait longer for the slowest of many
-/// sessions: with 1 % of loss a third of the rate is lost by that.
+/// over 1 Gbit/s 512 KiB do as well as 1 MiB.
 const READ_SIZES: [u64; 4] = [LONG, 1 << 20, 2 << 20, 4 << 20];
+/// Over a long link there are enough of them under way to be shorter. Longer ones wait longer for the
+/// slowest of many sessions: with 1 % of loss a tenth of the rate is lost by 512 KiB, a third by 1 MiB.
+const SHORT_READ: u64 = 128 << 10;
 /// Where round trips cost nothing.
 const LOCAL: u64 = 1 << 20;
 /// From here on a command is long.
@@ -120,7 +124,16 @@ impl Terms {
     /// The same for reads: the peer sends all that a command asks for, in one round trip.
     pub(crate) fn read_shape_for(&self, way: Way) -> Shape {
         let terms = Self { unsolicited: u64::MAX, ..*self };
+        let short = terms.shape_of(SHORT_READ, way);
+        if way.is_long && terms.is_enough(&short, way) {
+            return short;
+        }
         terms.shape_among(&READ_SIZES, way)
+    }
+
+    /// Whether the command window takes as many as the link needs.
+    fn is_enough(&self, shape: &Shape, way: Way) -> bool {
+        shape.depth * shape.io_size >= self.under_way(shape.io_size, way)
     }
 
     fn shape_among(&self, sizes: &[u64], way: Way) -> Shape {
@@ -128,13 +141,11 @@ impl Terms {
             return self.shape_of(LOCAL, way);
         }
         let shapes = sizes.iter().map(|io_size| self.shape_of(*io_size, way));
-        let enough =
-            |shape: &&Shape| shape.depth * shape.io_size >= self.under_way(shape.io_size, way);
         let most = |shape: &&Shape| {
             // Of equals the shorter.
             (shape.depth * shape.io_size / shape.round_trips, u64::MAX - shape.io_size)
         };
-        let chosen = shapes.clone().find(|shape| enough(&shape));
+        let chosen = shapes.clone().find(|shape| self.is_enough(shape, way));
         chosen
             .or_else(|| shapes.max_by_key(|shape| most(&shape)))
             .unwrap_or_else(|| self.shape_of(LOCAL, way))
@@ -169,7 +180,7 @@ mod tests {
         Terms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
 
     const fn far(in_flight: u64) -> Way {
-        Way { in_flight, is_local: false, is_lossy: false, is_far: false }
+        Way { in_flight, is_local: false, is_lossy: false, is_long: false, is_far: false }
     }
 
     #[test]
@@ -219,6 +230,15 @@ mod tests {
         for terms in [Terms { unsolicited: 8192, ..LIO }, Terms { window: Some(4), ..LIO }] {
             assert_eq!(terms.shape_for(way), terms.shape_for(far(4 << 20)));
         }
+    }
+
+    #[test]
+    fn over_a_long_link_reads_are_short_if_the_window_takes_enough() {
+        let way = Way { is_long: true, ..far(4 << 20) };
+        let shape = LIO.read_shape_for(way);
+        assert_eq!((shape.io_size, shape.depth), (128 << 10, 48));
+        let narrow = Terms { window: Some(16), ..LIO };
+        assert_eq!(narrow.read_shape_for(way), narrow.read_shape_for(far(4 << 20)));
     }
 
     #[test]

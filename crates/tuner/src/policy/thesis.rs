@@ -10,14 +10,10 @@
 //! Where a cap of the kernel is the restriction and its own tuning reaches further, that tuning
 //! stays: the scheme is older than buffers that the kernel tunes well.
 
-use std::time::Duration;
-
 use super::{Decision, Facts};
+use crate::link::LONG;
 use crate::plan::{Buffer, Choice};
 use crate::tuning::Sends;
-
-/// Where a link begins to be long.
-const LONG: Duration = Duration::from_millis(40);
 
 impl Facts<'_> {
     pub(super) fn thesis(&self) -> Decision {
