@@ -14,6 +14,8 @@ pub(super) struct Cell {
     pub(super) steady: Option<f64>,
     /// Seconds beyond the bytes at the link's rate.
     pub(super) start: Option<f64>,
+    /// Sessions that were lost and opened anew, of the repetition that has lost most.
+    pub(super) reconnects: Option<f64>,
     /// How many repetitions there were.
     pub(super) runs: usize,
     /// How many of them came to their end.
@@ -33,7 +35,7 @@ pub(super) enum Trouble {
     Skipped(String),
 }
 
-/// One of the three values a table shows.
+/// One of the values a table shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Quantity {
     /// Payload by time over the whole run.
@@ -42,6 +44,8 @@ pub(super) enum Quantity {
     Steady,
     /// The time beyond the bytes at the link's rate.
     Start,
+    /// Sessions that were lost and opened anew.
+    Reconnects,
 }
 
 impl Cell {
@@ -56,18 +60,20 @@ impl Cell {
             goodput: over(|figure| figure.goodput_mbit_per_s),
             steady: over(|figure| figure.steady_mbit_per_s),
             start: over(|figure| figure.start_seconds),
+            reconnects: whole.iter().filter_map(|figure| reconnects(figure)).max_by(f64::total_cmp),
             runs: repetitions.len(),
             complete: whole.len(),
             trouble: repetitions.iter().find_map(|figure| Trouble::of(figure)),
         })
     }
 
-    /// The median of one quantity.
+    /// What the repetitions came to in one quantity.
     pub(super) fn median(&self, quantity: Quantity) -> Option<f64> {
         match quantity {
             Quantity::Goodput => self.goodput,
             Quantity::Steady => self.steady,
             Quantity::Start => self.start,
+            Quantity::Reconnects => self.reconnects,
         }
     }
 
@@ -84,8 +90,11 @@ impl Cell {
     /// What a table shows for one quantity.
     pub(super) fn text(&self, quantity: Quantity) -> String {
         match (&self.trouble, self.median(quantity)) {
-            (_, Some(value)) if quantity == Quantity::Start => text::seconds(value),
-            (_, Some(value)) => text::rate(value),
+            (_, Some(value)) => match quantity {
+                Quantity::Start => text::seconds(value),
+                Quantity::Reconnects => text::plain(value),
+                Quantity::Goodput | Quantity::Steady => text::rate(value),
+            },
             (Some(trouble), None) if self.complete == 0 => trouble.text(),
             (_, None) => "-".into(),
         }
@@ -131,6 +140,11 @@ impl Trouble {
             Self::Skipped(reason) => Some(format!("skipped: {}", reason.trim())),
         }
     }
+}
+
+/// How many sessions a program says that it has lost and opened anew.
+fn reconnects(figure: &Figure) -> Option<f64> {
+    figure.detail.get("reconnects").and_then(Value::as_f64)
 }
 
 /// How long a figure was given: its own time if it has one, else `limit_seconds` of its detail.

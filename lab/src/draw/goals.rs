@@ -45,6 +45,11 @@ enum Aim {
     Steady,
     Start,
     Whole,
+    Reconnects,
+}
+
+impl Aim {
+    const ALL: [Self; 4] = [Self::Steady, Self::Start, Self::Whole, Self::Reconnects];
 }
 
 /// Which side of its goal a figure has to be on.
@@ -61,9 +66,8 @@ pub(super) fn part(figures: &[Figure], goals: &[Goal]) -> Option<Part> {
     if rows.is_empty() {
         return None;
     }
-    let aims = [Aim::Steady, Aim::Start, Aim::Whole];
     let aims: Vec<_> =
-        aims.into_iter().filter(|aim| rows.iter().any(|row| row.has(*aim))).collect();
+        Aim::ALL.into_iter().filter(|aim| rows.iter().any(|row| row.has(*aim))).collect();
     let verdicts = rows.iter().map(|row| row.verdict(&figures));
     let met = verdicts.filter(|verdict| *verdict == Verdict::Met).count();
     let mut part = Part::new("Goals");
@@ -98,6 +102,7 @@ fn explanation(aims: &[Aim], rows: &[Row<'_>]) -> String {
     let words = aims.iter().map(|aim| match aim {
         Aim::Steady => "Steady: Mbit/s from the fifth second on.".to_owned(),
         Aim::Start => "Start: seconds beyond the bytes at the link's rate.".to_owned(),
+        Aim::Reconnects => "Reconnects: sessions that were lost and opened anew.".to_owned(),
         Aim::Whole => {
             format!(
                 "Whole: goodput, Mbit/s, beside that of {} over as many bytes.",
@@ -132,6 +137,7 @@ impl Aim {
             Self::Steady => "Steady",
             Self::Start => "Start",
             Self::Whole => "Whole",
+            Self::Reconnects => "Reconnects",
         }
     }
 }
@@ -142,6 +148,7 @@ impl Row<'_> {
             Aim::Steady => self.goal.steady.is_some(),
             Aim::Start => self.goal.start.is_some(),
             Aim::Whole => self.goal.no_slower_than.is_some(),
+            Aim::Reconnects => self.goal.reconnects.is_some(),
         }
     }
 
@@ -153,9 +160,10 @@ impl Row<'_> {
 
     /// The worst of all its parts.
     fn verdict(&self, figures: &[&Figure]) -> Verdict {
-        let aims = [Aim::Steady, Aim::Start, Aim::Whole].into_iter();
-        let verdicts =
-            aims.filter(|aim| self.has(*aim)).map(|aim| self.judge(aim, figures).verdict);
+        let verdicts = Aim::ALL
+            .into_iter()
+            .filter(|aim| self.has(*aim))
+            .map(|aim| self.judge(aim, figures).verdict);
         verdicts.max().unwrap_or(Verdict::Unknown)
     }
 
@@ -169,6 +177,9 @@ impl Row<'_> {
                 self.compare(Quantity::Start, Side::AtMost, text::seconds(start.over(self.link)))
             }),
             Aim::Whole => goal.no_slower_than.as_deref().map(|who| self.beside(who, figures)),
+            Aim::Reconnects => goal.reconnects.map(|most| {
+                self.compare(Quantity::Reconnects, Side::AtMost, text::plain(most.into()))
+            }),
         };
         judged.unwrap_or_else(Judged::nothing)
     }
@@ -285,6 +296,18 @@ mod tests {
         assert_eq!(beside(link(nearly, 89.9)), [Verdict::Met]);
         assert_eq!(beside(link(nearly, 90.1)), [Verdict::Short]);
         assert_eq!(beside(link(ours.bytes / 2, 90.1)), [Verdict::Unknown]);
+    }
+
+    #[test]
+    fn sessions_that_are_lost_count_by_the_worst_repetition() {
+        let lost = |count: u32| Figure {
+            detail: serde_json::json!({ "reconnects": count }),
+            ..ours(4.0, 90.0, 93.0, 0.1)
+        };
+        assert_eq!(verdicts("reconnects = 0", &[lost(0), lost(0)]), [Verdict::Met]);
+        assert_eq!(verdicts("reconnects = 0", &[lost(0), lost(3), lost(0)]), [Verdict::Short]);
+        assert_eq!(verdicts("reconnects = 3", &[lost(3)]), [Verdict::Met]);
+        assert_eq!(verdicts("reconnects = 0", &[ours(4.0, 90.0, 93.0, 0.1)]), [Verdict::Unknown]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::{Direction, Scenario};
 use crate::result::Link;
 use crate::size::Rate;
 
-/// What the figures of one program must reach. It has at least one of `steady`, `start` and
-/// `no_slower_than`.
+/// What the figures of one program must reach. It has at least one of `steady`, `start`,
+/// `no_slower_than` and `reconnects`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
@@ -22,6 +22,8 @@ pub struct Goal {
     pub start: Option<Start>,
     /// Who may not move the same bytes over the same link faster, by the name in the result.
     pub no_slower_than: Option<String>,
+    /// How many sessions may be lost and opened anew, by the program's own word.
+    pub reconnects: Option<u32>,
     /// Why some figures fall short.
     #[serde(default)]
     pub reasons: Vec<Reason>,
@@ -80,8 +82,12 @@ impl Goal {
                 return Err(format!("no [[measure]] is called `{name}`"));
             }
         }
-        if self.steady.is_none() && self.start.is_none() && self.no_slower_than.is_none() {
-            return Err("it wants `steady`, `start` or `no_slower_than`".to_owned());
+        let has_part = self.steady.is_some()
+            || self.start.is_some()
+            || self.no_slower_than.is_some()
+            || self.reconnects.is_some();
+        if !has_part {
+            return Err("it wants `steady`, `start`, `no_slower_than` or `reconnects`".to_owned());
         }
         if self.steady.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             return Err("`steady` wants a number above 0".to_owned());
