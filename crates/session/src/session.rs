@@ -244,8 +244,8 @@ impl Session {
     /// What follows from an event as a whole: a logout that has waited for the last task.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         self.part_with_leaving(now);
-        let drained = self.ending.is_some() || !self.tasks.has_work();
-        if self.state == SessionState::Closing && drained && !self.is_logging_out() {
+        let is_closing = self.state == SessionState::Closing && !self.is_logging_out();
+        if is_closing && (self.ending.is_some() || !self.tasks.has_work()) {
             self.begin_logout(now);
         }
     }

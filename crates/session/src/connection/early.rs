@@ -13,7 +13,7 @@ use super::inbox::Received;
 use crate::error::ProtocolError;
 
 /// How long a StatSN may be missing: a slow link carries a megabyte of data between two answers
-/// meanwhile, and no command is given up so soon. What is really lost TCP will never bring.
+/// meanwhile, and by default no command is given up so soon. What is really lost TCP will never bring.
 const LONGEST_GAP: Duration = Duration::from_secs(5);
 
 /// How far ahead of its turn a PDU may come, and how many are kept: as many commands as targets

@@ -18,12 +18,16 @@ impl Session {
         data: &Bytes,
         now: Instant,
     ) -> Result<(), SessionError> {
-        if !self.take_stat_sn(cid, reject.stat_sn)? {
+        let itt = rejected_header(data).and_then(task_of);
+        let counts = match itt {
+            Some(itt) => self.take_answer(cid, itt, reject.stat_sn)?,
+            None => self.take_stat_sn(cid, reject.stat_sn)?,
+        };
+        if !counts {
             return Ok(());
         }
         let reason = reject.reason;
         let why = TaskError::Rejected { reason, header: data.clone() };
-        let itt = rejected_header(data).and_then(task_of);
         match itt.filter(|itt| self.tasks.get(*itt).is_some()) {
             Some(itt) => self.request_rejected(cid, itt, why, now)?,
             // Rejected data is sent again only if the target asks; the task's status follows.

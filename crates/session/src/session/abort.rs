@@ -30,12 +30,12 @@ impl Session {
     /// A request that waits for the rest of a first burst has its time from each step of that.
     pub(crate) fn renew_abort_of(&mut self, at: usize, itt: Itt, now: Instant) {
         let Some(connection) = self.connections.get(at) else { return };
-        let request = connection.urgent.iter().find_map(|urgent| match urgent {
+        let aborting = |urgent: &Urgent| match urgent {
             Urgent::Task(request) => Some(*request).filter(|r| self.aborted_by(*r) == Some(itt)),
             Urgent::PingReply { .. } | Urgent::Acknowledgement { .. } => None,
-        });
-        if let Some(request) = request {
-            let deadline = now + self.config.timeouts.task_management;
+        };
+        let deadline = now + self.config.timeouts.task_management;
+        for request in connection.urgent.iter().filter_map(aborting).collect::<Vec<_>>() {
             self.tasks.set_deadline(request, Some(deadline));
         }
     }

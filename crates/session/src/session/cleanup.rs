@@ -86,12 +86,18 @@ impl Session {
     /// another connection before the logout, which makes it superfluous (RFC 7143 §11.5.1).
     pub(super) fn divert(&mut self, urgent: Urgent) {
         let Urgent::Task(itt) = urgent else { return };
-        match self.tasks.get(itt).map(|task| &task.kind) {
-            Some(TaskKind::Ping(ping)) if ping.internal => {
+        let Some(task) = self.tasks.get(itt) else { return };
+        match &task.kind {
+            TaskKind::Ping(ping) if ping.internal => {
                 self.tasks.remove(itt);
             }
-            Some(_) => self.push_urgent(itt),
-            None => {}
+            // What has begun ends where it began (RFC 7143 §4.2.5.1): with the clean-up.
+            _ if task.is_sent() => {}
+            TaskKind::Scsi(_)
+            | TaskKind::Management(_)
+            | TaskKind::Text(_)
+            | TaskKind::Ping(_)
+            | TaskKind::Logout(_) => self.push_urgent(itt),
         }
     }
 

@@ -8,7 +8,7 @@ use super::Session;
 use crate::config::SessionKind;
 use crate::connection::{Connection, Urgent};
 use crate::error::{SessionError, TaskError};
-use crate::state::SessionState;
+use crate::state::{ConnectionState, SessionState};
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
@@ -103,8 +103,15 @@ impl Session {
 
     fn check_order(&mut self, cid: Cid, now: Instant) {
         let Some(connection) = self.connection(cid) else { return };
-        if let Some(error) = connection.early.loss(connection.exp_stat_sn, now) {
-            self.fail_connection(cid, error.into(), now);
+        let Some(error) = connection.early.loss(connection.exp_stat_sn, now) else { return };
+        match connection.state {
+            // What comes behind the gap may well be the answer to the logout.
+            ConnectionState::InLogout if self.is_logging_out() => self.logged_out(),
+            ConnectionState::XptWait
+            | ConnectionState::InLogin
+            | ConnectionState::LoggedIn
+            | ConnectionState::InLogout
+            | ConnectionState::CleanupWait => self.fail_connection(cid, error.into(), now),
         }
     }
 

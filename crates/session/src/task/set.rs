@@ -88,7 +88,6 @@ impl TaskSet {
         let slot = self.slots.get_mut(at as usize).filter(|slot| slot.names(itt))?;
         let task = slot.task.take()?;
         slot.generation = (slot.generation + 1) % GENERATIONS;
-        slot.aborted = None;
         self.free.push_back(at);
         if let Some(deadline) = task.deadline {
             self.deadlines.remove(&(deadline, itt));
@@ -106,13 +105,14 @@ impl TaskSet {
         Some(task)
     }
 
-    /// Whether the tag belonged to a task that was aborted, and to none since.
+    /// Whether the tag belonged to the last task of its slot that ended without its response.
     pub(crate) fn was_aborted(&self, itt: Itt) -> bool {
         self.slots.get(slot_of(itt) as usize).is_some_and(|slot| slot.aborted == Some(itt))
     }
 
     /// Whether the tag belonged to a task that has ended, as far back as the generations tell: not the
-    /// tag of a live task, nor one that was never given.
+    /// tag of a live task, nor one that was never given by then. A tag of up to half the generations
+    /// back counts as ended.
     pub(crate) fn has_ended(&self, itt: Itt) -> bool {
         let generation = generation_of(itt);
         let Some(slot) = self.slots.get(slot_of(itt) as usize) else { return false };

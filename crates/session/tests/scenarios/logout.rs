@@ -36,6 +36,18 @@ fn lgo_02_request_and_the_silence_after_it() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
+/// LGO-08: a gap before the answer to the logout is the end of the session all the same.
+#[test]
+fn lgo_08_gap_before_the_answer_is_no_error() {
+    let mut trace = Trace::without_pings();
+    trace.session.logout(trace.now);
+    let request = expect!(trace, LogoutRequest);
+    trace.script.set_stat_sn(trace.script.numbers().stat_sn + 1);
+    send!(trace, logout_response { itt: request.itt() });
+    trace.advance(Duration::from_secs(5));
+    assert_eq!(trace.ended, Some(Ok(())));
+}
+
 /// LGO-03: an immediate logout needs no window, and uses no CmdSN up.
 #[test]
 fn lgo_03_logout_through_a_closed_window() {

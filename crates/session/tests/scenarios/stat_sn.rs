@@ -10,7 +10,7 @@ use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::NO_TAG;
 use iscsi_testkit::pdus::{
-    Template, async_message, data_in, nop_in, scsi_response, task_management_response,
+    Template, async_message, data_in, nop_in, reject, scsi_response, task_management_response,
     text_response,
 };
 use iscsi_testkit::{expect, send};
@@ -255,6 +255,12 @@ fn seq_12_stat_sn_of_the_login_is_used_again() {
         expect!(trace, NopOut { itt: tag.get() });
         send!(trace, nop_in { itt: tag.get(), stat_sn: login });
         assert!(matches!(trace.outputs[..], [.., Output::Ponged { result: Ok(_), .. }]));
+        trace.session.ping(trace.now).unwrap();
+        let refused = expect!(trace, NopOut);
+        trace.script.set_stat_sn(login);
+        trace.send(reject(&refused).response(4));
+        let failed = |output: &Output| matches!(output, Output::Ponged { result: Err(_), .. });
+        assert!(trace.outputs.last().is_some_and(failed));
         trace.session.logout(trace.now);
         let logout = expect!(trace, LogoutRequest);
         send!(trace, logout_response { itt: logout.itt(), stat_sn: login });
