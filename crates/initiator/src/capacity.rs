@@ -24,6 +24,18 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// What the short answer tells; `None` if the unit has more blocks than it can count.
+    pub(crate) fn counted_by(answer: ReadCapacity10) -> Option<Self> {
+        Some(Self {
+            blocks: answer.blocks()?,
+            block_size: answer.block_length,
+            physical_block_size: answer.block_length.into(),
+            provisioning_management: false,
+            unmapped_reads_zeros: false,
+            long_commands: false,
+        })
+    }
+
     /// The capacity in bytes: as many of the blocks as 64 bits can count.
     pub fn bytes(&self) -> u64 {
         let block_size = u64::from(self.block_size);
@@ -94,20 +106,6 @@ impl From<ReadCapacity16> for Capacity {
             provisioning_management: answer.provisioning_management,
             unmapped_reads_zeros: answer.unmapped_reads_zeros,
             long_commands: true,
-        }
-    }
-}
-
-impl From<ReadCapacity10> for Capacity {
-    /// A unit that has more blocks than this answer can tell is taken at its first 2^32 - 1.
-    fn from(answer: ReadCapacity10) -> Self {
-        Self {
-            blocks: answer.blocks().unwrap_or_else(|| u32::MAX.into()),
-            block_size: answer.block_length,
-            physical_block_size: answer.block_length.into(),
-            provisioning_management: false,
-            unmapped_reads_zeros: false,
-            long_commands: false,
         }
     }
 }

@@ -5,7 +5,8 @@ use iscsi_pdu::scsi::vpd::{
     SupportedPages, UnitSerialNumber,
 };
 use iscsi_pdu::scsi::{
-    AdditionalSense, Cdb, DeviceType, FormatError, ModeParameters, StandardInquiry,
+    AdditionalSense, Cdb, DeviceType, FormatError, ModeParameters, ReadCapacity10, ReadCapacity16,
+    StandardInquiry,
 };
 
 use crate::capacity::Capacity;
@@ -119,11 +120,20 @@ pub(crate) async fn identification(
 /// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
 async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
+    better_of(long, short)
+}
+
+/// The capacity that a unit tells. A unit with more blocks than the short answer can count has none
+/// without the long one: a part of it must not pass for the whole.
+fn better_of(
+    long: Result<ReadCapacity16, Error>,
+    short: Result<ReadCapacity10, Error>,
+) -> Result<Capacity, Error> {
     match long {
         Ok(long) => Ok(long.into()),
-        Err(Error::CheckCondition { .. } | Error::Status { .. } | Error::Format { .. }) => {
-            Ok(short?.into())
-        }
+        Err(
+            error @ (Error::CheckCondition { .. } | Error::Status { .. } | Error::Format { .. }),
+        ) => Capacity::counted_by(short?).ok_or(error),
         Err(error) => Err(error),
     }
 }
@@ -147,5 +157,39 @@ pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> 
         Ok(data) => Ok(Some(data)),
         Err(Error::CheckCondition { .. } | Error::Status { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::{Sense, Status};
+
+    use super::*;
+
+    /// SBC-3: 0xffffffff blocks say that READ CAPACITY (16) must be asked.
+    #[test]
+    fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
+        let refusals = || {
+            let sense = |bytes: &[u8]| Box::new(Sense::decode(bytes).unwrap());
+            let unknown = sense(&[0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0]);
+            let command = "READ CAPACITY (16)";
+            let why = ReadCapacity16::decode(&[0; 32]).unwrap_err();
+            [
+                Error::Status { command, status: Status::BUSY },
+                Error::CheckCondition { command, sense: unknown },
+                Error::Format { command, why },
+            ]
+        };
+        let short = |last: [u8; 4]| ReadCapacity10::decode(&[last, [0, 0, 2, 0]].concat()).unwrap();
+        for refusal in refusals() {
+            let text = refusal.to_string();
+            let error = better_of(Err(refusal), Ok(short([0xff; 4]))).unwrap_err();
+            assert_eq!(error.to_string(), text);
+        }
+        for refusal in refusals() {
+            let capacity = better_of(Err(refusal), Ok(short([0xff, 0xff, 0xff, 0xfe]))).unwrap();
+            assert_eq!((capacity.blocks, capacity.block_size), (0xffff_ffff, 512));
+        }
+        assert!(matches!(better_of(Err(Error::Closed), Ok(short([0; 4]))), Err(Error::Closed)));
     }
 }
