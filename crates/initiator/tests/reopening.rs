@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::scsi::status;
 use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::{ConnId, Target};
+use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, soon, until};
 
 /// Longer than any test waits.
@@ -113,6 +114,21 @@ async fn log_19_a_login_that_the_target_cannot_take_now_is_tried_again() {
     drop_first(&rig);
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     assert_eq!(accepted(&rig), 4);
+}
+
+/// Patience without a limit.
+#[tokio::test]
+async fn a_lost_session_comes_back_to_a_disk_of_endless_patience() {
+    let rig = rig(0).await;
+    let disk = open(&rig, Duration::MAX).await;
+    rig.server.with(|target| {
+        let login = &mut target.config_mut().login;
+        (login.refuse, login.refuse_times) = (Some((3, 1)), 1);
+        target.end_next_with(Outcome::status(status::BUSY));
+    });
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(accepted(&rig), 3);
 }
 
 #[tokio::test]

@@ -242,6 +242,38 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     rig.assert_clean();
 }
 
+/// A login that reached another unit says nothing of what the lost session was writing.
+#[tokio::test]
+async fn other_data_waits_longer_where_a_lost_session_does_not_come_back() {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    rig.server.with(|target| target.hold());
+    let first = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, pattern(PART, 1)).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    let carried = disk.sessions().iter().position(|session| session.stats().data_out_bytes > 0);
+    rig.server.with(|target| {
+        let unit = target.config_mut().units.get_mut(&0).unwrap();
+        (unit.serial, unit.naa) = ("0002".into(), 0x3000_0000_0000_0002);
+        target.drop_connection(ConnId(carried.unwrap()));
+        target.release();
+    });
+    soon(first).await.unwrap().unwrap();
+    until(|| disk.spread().notes.iter().any(|note| note.contains("did not come back"))).await;
+    let same = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(512, pattern(512, 3)).await }
+    });
+    for part in 1..50 {
+        soon(disk.write_at((part * PART) as u64, pattern(PART, 2))).await.unwrap();
+    }
+    assert!(!same.is_finished());
+    assert!(rig.disk.holds(0, &pattern(PART, 1)));
+    rig.assert_clean();
+}
+
 #[tokio::test]
 async fn when_all_are_lost_requests_wait_for_the_first_to_come_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout_at};
 
-use super::opener::{Awaited, Opener, is_of_the_unit, may_pass};
+use super::opener::{Awaited, Opener, may_pass};
 use super::path::Path;
 use super::report::Report;
 use super::together::{Together, Traffic};
@@ -212,15 +212,15 @@ impl Keeper {
         }
     }
 
-    /// A lost session does not come back.
+    /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
+    /// where the lost one was.
     fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
         self.report.note(format!("a lost session did not come back: {why}"));
-        let is_settled = is_of_the_unit(&why);
         self.refusal = Some(why.clone());
         if paths.open().is_empty() && self.reopening == 0 {
             let (lost, why) = (Box::new(lost.why.clone()), Box::new(why));
             paths.end(&Error::NotReopened { lost, why });
-        } else if !is_settled {
+        } else {
             self.coming.spawn(lost.linger());
         }
     }
@@ -258,7 +258,9 @@ impl Keeper {
             self.reopening += 1;
             let lost = Lost { path, at: Instant::now(), why };
             self.coming.spawn(async move {
-                let reopened = opener.reopen(&lost.path, &lost.why, wanted);
+                let (path, why) = (lost.path.clone(), lost.why.clone());
+                let reopened = async move { opener.reopen(&path, &why, wanted).await };
+                let reopened = async { outcome(reopened).await.unwrap_or(Err(Error::Closed)) };
                 let settle = || lost.path.settle();
                 let path = unless_by(lost.at + LINGER, settle, reopened).await;
                 Coming::Again(lost, path)
@@ -340,7 +342,9 @@ impl Keeper {
         for _ in 0..more {
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.opening += 1;
-            self.coming.spawn(async move { Coming::New(opener.open(wanted).await) });
+            let opened = async move { opener.open(wanted).await };
+            self.coming
+                .spawn(async { Coming::New(outcome(opened).await.unwrap_or(Err(Error::Closed))) });
         }
     }
 
@@ -426,6 +430,14 @@ async fn unless_by<T>(
     something.await
 }
 
+/// How a task ends; `None` if it panics, which must not take along what waits for it.
+async fn outcome<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    // The set ends its task when it is dropped.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(task);
+    tasks.join_next().await?.ok()
+}
+
 fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
 }
@@ -450,5 +462,19 @@ mod tests {
             assert_eq!(begun.elapsed().as_secs(), seconds);
             assert_eq!(settled.get().map(|at| at.as_secs()), is_late.then_some(LINGER.as_secs()));
         }
+    }
+
+    /// A task that panics still ends, and none outlives whoever waits for it.
+    #[tokio::test]
+    async fn a_task_that_panics_has_no_outcome() {
+        assert_eq!(outcome(async { 7 }).await, Some(7));
+        assert_eq!(outcome(async { assert_eq!(1, 2) }).await, None);
+        let (alive, ended) = tokio::sync::oneshot::channel::<()>();
+        let endless = outcome(async move {
+            std::future::pending::<()>().await;
+            drop(alive);
+        });
+        assert!(timeout_at(Instant::now(), endless).await.is_err());
+        assert!(ended.await.is_err());
     }
 }

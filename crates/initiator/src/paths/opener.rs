@@ -113,7 +113,7 @@ impl Opener {
         let wanted = known(wanted).await?;
         let patience = lost.unit.session().patience();
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
-        let deadline = Instant::now() + patience;
+        let begun = Instant::now();
         let (pause, next_life) = lost.life.end();
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
@@ -131,7 +131,7 @@ impl Opener {
             };
             wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
             let pause = back_off.next();
-            if Instant::now() + pause > deadline {
+            if begun.elapsed().saturating_add(pause) > patience {
                 return Err(error);
             }
             sleep(pause).await;
@@ -191,21 +191,16 @@ async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
     known.ok().and_then(|wanted| wanted.clone()).ok_or(Error::Closed)
 }
 
-/// Whether an answer comes from the unit that is there now: that it is not the one that was. It
-/// follows a login, so what the lost session left is gone.
-pub(super) const fn is_of_the_unit(error: &Error) -> bool {
-    matches!(
+/// Whether another try is of no use; whatever else is wrong may pass, also a unit that does not say its
+/// name.
+fn is_final(error: &Error) -> bool {
+    let is_another_unit = matches!(
         error,
         Error::DifferentUnits { .. }
             | Error::CapacityChanged { .. }
             | Error::BlockSizeChanged { .. }
-    )
-}
-
-/// Whether another try is of no use; whatever else is wrong may pass, also a unit that does not say its
-/// name.
-fn is_final(error: &Error) -> bool {
-    is_of_the_unit(error) || error.is_initiators_at_login()
+    );
+    is_another_unit || error.is_initiators_at_login()
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses
