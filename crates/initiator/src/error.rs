@@ -160,11 +160,11 @@ pub enum Error {
         /// Why the last try to open it anew failed.
         why: Box<Self>,
     },
-    /// Each session that the command went over ended under it, though nothing else was under way
+    /// Each session that the command went over ended under it, at last with nothing else under way
     /// there: the target, or something on the way to it, cannot bear the command or its data.
     #[error(
-        "{command}{} ended its session each time, {times} times in a row, and is not sent again: \
-         {cause}",
+        "{command}{} ended its session each time, {times} times in a row with nothing else under \
+         way there, and is not sent again: {cause}",
         of_blocks(.blocks.as_ref())
     )]
     EndsSessions {
@@ -172,7 +172,7 @@ pub enum Error {
         command: &'static str,
         /// The blocks that it is about.
         blocks: Option<Range<u64>>,
-        /// How many sessions it has ended.
+        /// How many sessions in a row it has ended with nothing else under way there.
         times: u32,
         /// How the last one ended.
         cause: Box<Self>,
@@ -258,7 +258,8 @@ impl Error {
     }
 
     /// Whether the command may have been executed although it failed: it was sent, and no answer
-    /// came.
+    /// came. Where a [`Disk`](crate::Disk) has sent it again and the unit has then refused it for good,
+    /// the refusal is the error, and this speaks of that last try alone.
     pub fn may_have_executed(&self) -> bool {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;

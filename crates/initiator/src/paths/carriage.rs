@@ -30,7 +30,8 @@ impl<C: Carrier> Paths<C> {
     /// on the way. Invariant: a second execution of it changes nothing that the first did not.
     ///
     /// # Errors
-    /// The last error; if a session was lost that may have executed it, the error of that one.
+    /// The error of the last try that may have been executed, if there was one, or else the last error.
+    /// But what the unit answers for good to the last try stands, whatever became of those before.
     pub(crate) async fn persist(&self, mut transfer: Transfer) -> Result<C::Answer, Error> {
         let len = transfer.len();
         let mut trials = Trials::new(self, transfer.name(), transfer.blocks());

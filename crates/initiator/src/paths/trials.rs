@@ -46,6 +46,9 @@ pub(super) struct Trials<'a, C: Carrier> {
 
 struct Held {
     since: Instant,
+    /// The limit that counts now, and since when it does.
+    limit: Duration,
+    limit_since: Instant,
     pauses: Pauses,
     wait: Wait,
 }
@@ -92,20 +95,32 @@ impl<'a, C: Carrier> Trials<'a, C> {
     /// The unit does not take the request now: waits until it is worth another try.
     ///
     /// # Errors
-    /// The same error, when that has gone on for so long.
+    /// The same error, when that has gone on for so long; that of an earlier try, if it may have been
+    /// executed.
     pub(super) async fn pause(&mut self, error: Error, limit: Duration) -> Result<(), Error> {
         if error.may_have_executed() {
             self.executed = Some(error.clone());
+        } else {
+            // It has been answered, so it need not end sessions.
+            (self.suspicion, self.wait) = (Suspicion::default(), None);
         }
+        let now = Instant::now();
         let answers = format!("the unit answers {}", answer_of(&error));
+        let wait = || self.paths.0.report.wait(answers.clone(), Some(limit));
         let held = self.held.get_or_insert_with(|| Held {
-            since: Instant::now(),
+            since: now,
+            limit,
+            limit_since: now,
             pauses: Pauses::default(),
-            wait: self.paths.0.report.wait(answers.clone(), Some(limit)),
+            wait: wait(),
         });
+        if held.limit != limit {
+            (held.limit, held.limit_since, held.wait) = (limit, now, wait());
+        }
         let pause = held.pauses.next();
-        if held.since.elapsed() + pause > limit {
-            return Err(error);
+        let is_over = |since: Instant, limit| (now - since).saturating_add(pause) > limit;
+        if is_over(held.limit_since, limit) || is_over(held.since, self.paths.0.patience) {
+            return Err(self.executed.take().unwrap_or(error));
         }
         held.wait.say(answers);
         sleep(pause).await;
@@ -123,6 +138,8 @@ impl<'a, C: Carrier> Trials<'a, C> {
         goes_on: bool,
     ) -> Result<(), Error> {
         self.losses += 1;
+        // Over the next session the unit may take it at once.
+        self.held = None;
         if error.may_have_executed() {
             let plain_losses = self.paths.0.lock().plain_losses;
             self.suspicion.add(was_alone, plain_losses);
@@ -130,7 +147,7 @@ impl<'a, C: Carrier> Trials<'a, C> {
                 return Err(Error::EndsSessions {
                     command: self.command,
                     blocks: self.blocks.clone(),
-                    times: self.suspicion.losses,
+                    times: self.suspicion.alone,
                     cause: Box::new(error),
                 });
             }
@@ -143,22 +160,27 @@ impl<'a, C: Carrier> Trials<'a, C> {
         Err(self.executed.take().unwrap_or(error))
     }
 
-    /// Tells people of a suspicion.
+    /// Tells people of a suspicion: the same of all who are under it, until one was alone on a session.
     fn tell(&mut self, error: &Error) {
-        if self.suspicion.losses < SUSPECT {
+        let report = &self.paths.0.report;
+        let Suspicion { losses, alone, .. } = self.suspicion;
+        if alone == 0 {
+            if losses >= SUSPECT {
+                let text = "requests that were under way on several sessions in a row that were \
+                            lost are sent alone";
+                self.wait = Some(report.wait(text.to_owned(), None));
+            }
             return;
         }
         let (command, blocks) = (self.command, of_blocks(self.blocks.as_ref()));
-        let times = self.suspicion.losses;
-        let text = format!(
-            "{command}{blocks} was under way on {times} sessions in a row that were lost, and is \
-             sent alone: {error}"
-        );
-        if let Some(wait) = &self.wait {
-            wait.say(text);
-        } else {
-            self.paths.0.report.note(text.clone());
-            self.wait = Some(self.paths.0.report.wait(text, None));
+        let sessions = if alone == 1 { "session that was" } else { "sessions that were" };
+        let text = format!("{command}{blocks} was alone on {alone} {sessions} lost: {error}");
+        if alone == 1 {
+            report.note(text.clone());
+        }
+        match &self.wait {
+            Some(wait) => wait.say(text),
+            None => self.wait = Some(report.wait(text, None)),
         }
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::*;
+use crate::paths::trials::Trials;
 
 /// A session with the unit, and how it behaves.
 #[derive(Clone)]
@@ -26,8 +27,8 @@ struct Unit {
     poison: Vec<u64>,
     /// How long a session lives, by its number.
     life: fn(u64) -> Option<Duration>,
-    /// Until then the unit answers every request so.
-    refuses: Option<(Instant, Error)>,
+    /// What the unit answers to every request, one after the other, and until when.
+    refuses: Vec<(Instant, Error)>,
     /// How long a request takes, if it is the only one.
     time: Duration,
     free_at: Mutex<Instant>,
@@ -41,7 +42,7 @@ impl Unit {
         Self {
             poison: poison.to_vec(),
             life: |_| None,
-            refuses: None,
+            refuses: Vec::new(),
             time: Duration::from_millis(5),
             free_at: Mutex::new(Instant::now()),
             opened: AtomicU64::new(0),
@@ -100,8 +101,7 @@ impl Carrier for Session {
             if Instant::now() < *changes_until {
                 return Err(check(0x2, 0x04, 0x0a));
             }
-            if let Some((until, error)) = &unit.refuses
-                && Instant::now() < *until
+            if let Some((_, error)) = unit.refuses.iter().find(|(until, _)| Instant::now() < *until)
             {
                 return Err(error.clone());
             }
@@ -189,7 +189,7 @@ async fn a_request_that_ends_every_session_is_sent_a_few_times() {
     }
     assert!(unit.most_tries() <= 8, "{}", unit.most_tries());
     let notes = paths.0.report.get().notes;
-    assert!(notes.iter().any(|note| note.contains("of blocks 7 to 7 was under way")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("of blocks 7 to 7 was alone")), "{notes:?}");
     assert!(paths.persist(request(8)).await.is_ok());
 }
 
@@ -227,7 +227,7 @@ async fn a_line_that_drops_again_and_again_costs_no_request() {
 
 fn refusing(seconds: u64, error: Error) -> Arc<Unit> {
     let until = Instant::now() + Duration::from_secs(seconds);
-    Arc::new(Unit { refuses: Some((until, error)), ..Unit::new(&[]) })
+    Arc::new(Unit { refuses: vec![(until, error)], ..Unit::new(&[]) })
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,6 +271,86 @@ async fn patience_ends_and_people_are_told_before() {
     let begun = Instant::now();
     assert!(paths.persist(request(0)).await.is_err());
     assert!(begun.elapsed() < Duration::from_secs(6));
+}
+
+/// Each reason for a pause has its own limit, and the time that a lost session's unit took is no news of
+/// the next.
+#[tokio::test(start_paused = true)]
+async fn patience_begins_anew_with_another_reason_and_another_session() {
+    let begun = Instant::now();
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    let aborted = || check(0xb, 0x47, 3);
+    let unit = Unit { refuses: vec![(at(6), busy()), (at(9), aborted())], ..Unit::new(&[]) };
+    assert_eq!(ask(&Arc::new(unit), 1, 1, 1).await.len(), 0);
+    let life = |number| (number == 0).then_some(Duration::from_secs(200));
+    let unit = refusing(400, busy());
+    let refuses = unit.refuses.clone();
+    let unit = Unit { life, refuses, ..Unit::new(&[]) };
+    assert_eq!(ask(&Arc::new(unit), 1, 1, 1).await.len(), 0);
+    // But in turns they do not last longer than patience.
+    let begun = Instant::now();
+    let refuses = (0..3600).map(|second| {
+        let error = if second % 2 == 0 { busy() } else { aborted() };
+        (begun + Duration::from_secs(second), error)
+    });
+    let unit = Unit { refuses: refuses.collect(), ..Unit::new(&[]) };
+    assert_eq!(ask(&Arc::new(unit), 1, 1, 1).await.len(), 1);
+    assert!(begun.elapsed() <= PATIENCE);
+}
+
+/// What may have been executed once is not said to be undone because the unit is busy since.
+#[tokio::test(start_paused = true)]
+async fn a_try_in_doubt_is_not_hidden_by_a_unit_that_is_busy_since() {
+    let life = |number| (number == 0).then_some(Duration::from_millis(10));
+    let refuses = refusing(3600, busy()).refuses.clone();
+    let unit = Unit { life, refuses, ..Unit::new(&[]) };
+    let errors = ask(&Arc::new(unit), 1, 1, 1).await;
+    assert!(matches!(errors[..], [Error::Session(_)]) && errors[0].may_have_executed());
+    let unit = Arc::new(Unit::new(&[]));
+    let paths = alone(Session::open(&unit), ROOM);
+    let mut trials = Trials::new(&paths, "READ (16)", None);
+    let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
+    trials.pause(timed_out, PATIENCE).await.unwrap();
+    let error = trials.pause(busy(), Duration::ZERO).await.unwrap_err();
+    assert!(error.may_have_executed(), "{error}");
+}
+
+/// Who has been answered in between did not end its session then.
+#[tokio::test(start_paused = true)]
+async fn an_answer_clears_of_suspicion() {
+    let paths = alone(Session::open(&Arc::new(Unit::new(&[]))), ROOM);
+    let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
+    for (error, is_cleared) in [(busy(), true), (timed_out, false)] {
+        let mut trials = Trials::new(&paths, "READ (16)", None);
+        let lose = |trials: &mut Trials<'_, _>, was_alone| trials.lost(lost(), was_alone, true);
+        (0..3).for_each(|_| lose(&mut trials, false).unwrap());
+        (0..4).for_each(|_| lose(&mut trials, true).unwrap());
+        trials.pause(error, PATIENCE).await.unwrap();
+        assert_eq!(trials.wish().is_alone, !is_cleared);
+        assert_eq!(lose(&mut trials, true).is_ok(), is_cleared);
+    }
+}
+
+/// Of many that were under way with the guilty one nobody is named.
+#[tokio::test(start_paused = true)]
+async fn the_innocent_are_not_named() {
+    let unit = Arc::new(Unit::new(&[7]));
+    let paths = alone(Session::open(&unit), ROOM);
+    keep(&paths, &unit);
+    let mut requests = JoinSet::new();
+    for block in 0..32 {
+        let paths = paths.clone();
+        requests.spawn(async move { paths.persist(request(block)).await.is_err() });
+    }
+    let mut waits = Vec::new();
+    while let Some(is_err) = requests.join_next().await {
+        if !is_err.unwrap() {
+            waits = paths.0.report.get().waits;
+        }
+    }
+    let notes = paths.0.report.get().notes;
+    assert!(notes.iter().all(|note| note.contains("of blocks 7 to 7")), "{notes:?}");
+    assert!(!notes.is_empty() && waits.len() <= 2, "{notes:?} {waits:?}");
 }
 
 /// What one port does not take goes over another, and that port is asked again now and then.
