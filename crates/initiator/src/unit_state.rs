@@ -144,6 +144,11 @@ impl Unflushed {
         self.writes.lock().is_none_or(|oldest| self.stood_at(oldest))
     }
 
+    /// Whether the session was told of a reset since the oldest unflushed write began.
+    pub(crate) fn was_told(&self) -> bool {
+        self.writes.lock().is_some_and(|oldest| self.last_told() > oldest)
+    }
+
     /// When the session was last told of a reset: of several witnesses the one that was told least
     /// lately knows most.
     pub(crate) fn last_told(&self) -> Moment {

@@ -419,6 +419,32 @@ async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     soon(disk.flush()).await.unwrap();
 }
 
+/// A flush goes over another path where the unit does not take it, for now or at all.
+#[tokio::test]
+async fn a_flush_goes_over_a_port_that_serves_the_unit() {
+    const SYNCHRONIZE_CACHE: u8 = 0x91;
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = open(&rig, fixed(2), "").await.unwrap();
+    assert!(write_all(&disk, 15).await.iter().all(Result::is_ok));
+    let refuse_next = |ascq| {
+        let sense = Sense { key: 0x02, asc: 0x04, ascq };
+        rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
+    };
+    refuse_next(0x0a);
+    soon(disk.flush()).await.unwrap();
+    let flushes: Vec<_> = rig.server.with(|target| {
+        let flushes =
+            target.commands().iter().filter(|command| command.cdb[0] == SYNCHRONIZE_CACHE);
+        flushes.map(|command| command.connection).collect()
+    });
+    assert!(matches!(flushes[..], [first, second] if first != second), "{flushes:?}");
+    assert!(write_all(&disk, 16).await.iter().all(Result::is_ok));
+    refuse_next(0x0b);
+    soon(disk.flush()).await.unwrap();
+    until(|| disk.sessions().len() == 1).await;
+    rig.assert_clean();
+}
+
 #[tokio::test]
 async fn auto_is_one_session_where_round_trips_cost_nothing() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;

@@ -36,6 +36,8 @@ impl Paths<Path> {
                 self.0.lock().schedule.hold_up(id, super::now());
                 trials.pause(error, limit).await?;
                 path.unit.session().count_retry();
+            } else if error.is_of_path() && self.set_aside(id, &error) {
+                drop(alone);
             } else if error.is_of_session() || error.is_of_connection() {
                 let goes_on = error.is_of_connection() || self.lose(id, &error);
                 drop(alone);
@@ -46,13 +48,17 @@ impl Paths<Path> {
         }
     }
 
+    /// Who had better flush for all: somebody who can vouch for all that was written; of those one
+    /// whose requests the unit takes, and of those the least busy.
     fn witness(&self) -> Option<(PathId, Path)> {
-        let state = self.0.lock();
+        let (state, now) = (self.0.lock(), super::now());
         let rank = |(id, path): &&(PathId, Path)| {
             let unflushed = &path.unit.state().unflushed;
             (
                 state.schedule.is_closing(*id) || state.schedule.is_alone(*id),
                 !unflushed.is_witness(),
+                unflushed.was_told(),
+                state.schedule.is_held_up(*id, now),
                 unflushed.last_told(),
                 state.schedule.under_way(*id),
             )

@@ -185,6 +185,11 @@ impl Schedule {
         }
     }
 
+    /// Whether others come first, because the unit does not take requests there.
+    pub(crate) fn is_held_up(&self, id: PathId, now: Instant) -> bool {
+        self.lanes.iter().any(|lane| lane.id == id && lane.is_held_up(now))
+    }
+
     /// Keeps the path that is the first to have nothing to do for a request that wants to be alone,
     /// or none.
     pub(crate) fn spare(&mut self, is_wanted: bool) {
