@@ -83,7 +83,8 @@ impl Identity {
             }
         };
         let designator = designator.and_then(|page| page.logical_unit_name().cloned());
-        let serial = if designator.is_none() { serial_number(unit).await? } else { None };
+        let is_enough = self.comparable(designator.as_ref()).is_some();
+        let serial = if is_enough { None } else { serial_number(unit).await? };
         Ok(self.compare(designator.as_ref(), serial.as_deref()))
     }
 
@@ -96,19 +97,26 @@ impl Identity {
         self.compare(profile.designator.as_ref(), profile.serial_number.as_deref())
     }
 
+    /// Both designators, if they are of one type: a unit may have several, and tell another as its
+    /// best when it leaves some out.
+    fn comparable<'a>(&'a self, found: Option<&'a Designator>) -> Option<[&'a Designator; 2]> {
+        let (Self::Designator(known, _), Some(found)) = (self, found) else { return None };
+        (known.designator_type == found.designator_type).then_some([known, found])
+    }
+
     /// Compares the best names that both sides have.
     fn compare(&self, designator: Option<&Designator>, serial: Option<&str>) -> Result<(), Doubt> {
-        let (known, known_serial) = match self {
-            Self::Designator(designator, serial) => (Some(designator), serial.as_deref()),
-            Self::SerialNumber(serial) => (None, Some(serial.as_str())),
-            Self::Place(..) => (None, None),
-        };
-        if let Some((known, found)) = known.zip(designator) {
+        if let Some([known, found]) = self.comparable(designator) {
             return same(known, found);
         }
-        match known_serial.zip(serial) {
+        let known = match self {
+            Self::Designator(_, serial) => serial.as_deref(),
+            Self::SerialNumber(serial) => Some(serial.as_str()),
+            Self::Place(..) => None,
+        };
+        match known.zip(serial) {
             Some((known, found)) => same(&NamedBySerial(known), &NamedBySerial(found)),
-            None => Err(Doubt::Unproven("the unit there does not say its name".to_owned())),
+            None => Err(Doubt::Unproven("the unit there does not say that name".to_owned())),
         }
     }
 }
@@ -195,5 +203,31 @@ impl fmt::Display for Identity {
             Self::SerialNumber(serial) => NamedBySerial(serial).fmt(f),
             Self::Place(place, model) => write!(f, "{place}: {model}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::vpd::DeviceIdentification;
+
+    use super::*;
+
+    /// SPC-4 §7.8.6: a unit may have designators of several types, and only one of the same type is
+    /// another name.
+    #[test]
+    fn designators_of_different_types_are_not_compared() {
+        let name = |kind, byte| {
+            let page = [&[0, 0x83, 0, 12, 1, kind, 0, 8][..], &[byte; 8]].concat();
+            let page = DeviceIdentification::decode(&page).unwrap();
+            page.logical_unit_name().unwrap().clone()
+        };
+        let naa = |byte| name(3, byte);
+        let eui = name(2, 0x61);
+        let known = Identity::Designator(naa(0x61), Some("1".to_owned()));
+        assert_eq!(known.compare(Some(&naa(0x61)), Some("2")), Ok(()));
+        assert!(matches!(known.compare(Some(&naa(0x62)), Some("1")), Err(Doubt::Other(_))));
+        assert_eq!(known.compare(Some(&eui), Some("1")), Ok(()));
+        assert!(matches!(known.compare(Some(&eui), Some("2")), Err(Doubt::Other(_))));
+        assert!(matches!(known.compare(Some(&eui), None), Err(Doubt::Unproven(_))));
     }
 }
