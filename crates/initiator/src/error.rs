@@ -328,6 +328,11 @@ impl Error {
         matches!(self, Self::Login(failure) if matches!(failure.status(), Some((2, _))))
     }
 
+    /// Whether the target says that it cannot take the login now (Status-Class 3).
+    pub(crate) fn is_targets_at_login(&self) -> bool {
+        matches!(self, Self::Login(failure) if matches!(failure.status(), Some((3, _))))
+    }
+
     /// The sense data, if the unit gave any.
     pub fn sense(&self) -> Option<&Sense> {
         if let Self::CheckCondition { sense, .. } = self { Some(sense) } else { None }

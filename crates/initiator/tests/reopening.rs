@@ -189,6 +189,28 @@ async fn redirected(is_permanent: bool) -> [usize; 2] {
     [from.with(|target| target.accepted()), accepted(&to)]
 }
 
+/// LOG-25: a target that has moved for good is looked for at home where it is not found any more.
+#[tokio::test]
+async fn log_25_a_target_that_has_moved_back_is_found() {
+    let to = rig(0).await;
+    let mut config = TargetConfig::new(TARGET, to.disk.clone());
+    config.keys.default_time2wait = 0;
+    let address = to.server.address().to_string();
+    config.login.redirect =
+        Some(Redirect { address, permanent: true, after_authentication: false });
+    let from = Server::start(Target::new(config)).await.unwrap();
+    let disk = open_at(format!("iscsi://{}/{TARGET}/0", from.address()), HOUR).await;
+    from.with(|target| target.config_mut().login.redirect = None);
+    to.server.with(|target| target.config_mut().login.refuse = Some((2, 3)));
+    drop_first(&to);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [2, 2]);
+    // From now on it is asked at home first.
+    from.with(|target| target.drop_connection(ConnId(1)));
+    soon(disk.write_at(0, vec![2; 512])).await.unwrap();
+    assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [3, 2]);
+}
+
 /// LOG-25: later logins begin where the target has moved for good, and at the portal of the URL if it
 /// has moved for the time being.
 #[tokio::test]

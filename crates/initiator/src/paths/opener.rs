@@ -77,22 +77,23 @@ impl Opener {
         Ok(Path::new(unit, portal))
     }
 
-    /// Logs in at a portal, or where the target has moved from there for good.
+    /// Logs in where the target has moved from a portal for good, or at the portal itself, if it has
+    /// not or is not to be had there any more: it may have moved on, or back.
     async fn log_in(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
-        let session = self.initiator.start_at(&self.url_at(portal), isid, &self.budget)?;
-        match session.logged_in().await {
-            Ok(()) => {
-                self.remember(portal, &session);
-                Ok(session)
-            }
-            Err(error) => {
-                if matches!(error, Error::Connect(_)) {
-                    // It may have moved back, for good or ill.
-                    self.moved().remove(&portal);
-                }
-                Err(error)
-            }
+        let has_moved = self.moved().contains_key(&portal);
+        let result = self.log_in_once(portal, isid).await;
+        if result.is_ok() || !has_moved {
+            return result;
         }
+        self.moved().remove(&portal);
+        self.log_in_once(portal, isid).await
+    }
+
+    async fn log_in_once(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
+        let session = self.initiator.start_at(&self.url_at(portal), isid, &self.budget)?;
+        session.logged_in().await?;
+        self.remember(portal, &session);
+        Ok(session)
     }
 
     /// Further logins begin where the target has moved for good (RFC 7143 §11.13.5).
@@ -204,11 +205,45 @@ fn is_final(error: &Error) -> bool {
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses
-/// it goes on to.
+/// it for good goes on to.
 pub(super) fn may_pass(error: &Error) -> bool {
     if let Error::Session(failure) = error {
         let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
         return is_silent || matches!(failure.cause, SessionError::Transport(_));
     }
-    matches!(error, Error::Connect(_))
+    matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. }) || error.is_targets_at_login()
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::LoginStatus;
+    use iscsi_session::LoginError;
+
+    use super::*;
+    use crate::error::LoginFailure;
+
+    /// RFC 7143 §11.13.5: what a lost session is tried again for costs no further session for good.
+    #[test]
+    fn what_may_pass_for_one_may_pass_for_a_further_one() {
+        let refused = |class, detail| {
+            Error::Login(Box::new(LoginFailure {
+                portal: "192.0.2.1:3260".to_owned(),
+                target: None,
+                initiator: "iqn.2026-01.org.example:host".to_owned(),
+                user: None,
+                cause: LoginError::Status(LoginStatus { class, detail }),
+            }))
+        };
+        let unproven = Error::UnprovenUnit {
+            portal: "192.0.2.1:3260".to_owned(),
+            expected: "serial number 1".to_owned(),
+            why: "the unit there does not say that name".to_owned(),
+        };
+        for error in [refused(3, 1), refused(3, 2), unproven] {
+            assert!(may_pass(&error) && !is_final(&error), "{error}");
+        }
+        for detail in 0..12 {
+            assert!(!may_pass(&refused(2, detail)) && is_final(&refused(2, detail)));
+        }
+    }
 }
