@@ -123,7 +123,8 @@ impl LogicalUnit {
     }
 
     /// A page of vital product data, as it came (INQUIRY); see [`iscsi_pdu::scsi::vpd`]. A page of
-    /// more than 255 bytes takes two questions.
+    /// more than 255 bytes takes two questions; where the unit refuses the second, these are its first
+    /// 255 bytes.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).

@@ -50,8 +50,8 @@ pub struct Options {
     /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
     pub sessions: Sessions,
     /// How long a [`Disk`](crate::Disk) puts up with what may pass by itself: with a unit that does
-    /// not take a request now, and with a lost session that cannot be opened anew yet. The URL may say
-    /// otherwise.
+    /// not take a request now, and with a lost session that cannot be opened anew yet. Opening the disk
+    /// is not covered: that fails as soon as its questions do. The URL may say otherwise.
     /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
     /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
     pub patience: Duration,

@@ -204,7 +204,7 @@ impl Flows {
         let is_rested = now.time >= self.rest_until;
         let has_room = |most: u32| now.flows < most && !now.has_queue;
         if has_room(self.most) && now.is_held_by_loss(rate) && (is_rested || has_fallen) {
-            let more = (now.flows * (LOSSY_GROWTH - 1)).min(self.most - now.flows);
+            let more = now.flows.saturating_mul(LOSSY_GROWTH - 1).min(self.most - now.flows);
             return self.try_more(more, rate, now, "loss keeps each of them small");
         }
         if has_room(usual) && is_rested && !rises {
