@@ -22,14 +22,25 @@ impl<E: Entropy> BackOff<E> {
         Self { entropy, longest: FIRST }
     }
 
+    /// The pause before the first try, which shall last at least so long: up to half as long again, or
+    /// a second more.
+    pub(super) fn first(&mut self, least: Duration) -> Duration {
+        let most_more = (least / 2).min(FIRST);
+        least.saturating_add(most_more.mul_f64(self.chance()))
+    }
+
     /// The pause before the next try.
     pub(super) fn next(&mut self) -> Duration {
-        let mut bytes = [0; 2];
-        self.entropy.fill(&mut bytes);
-        let chance = f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX);
-        let pause = self.longest.mul_f64(0.5 + chance / 2.0);
+        let pause = self.longest.mul_f64(0.5 + self.chance() / 2.0);
         self.longest = (self.longest * 2).min(LONGEST);
         pause
+    }
+
+    /// 0 to 1.
+    fn chance(&mut self) -> f64 {
+        let mut bytes = [0; 2];
+        self.entropy.fill(&mut bytes);
+        f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX)
     }
 }
 
@@ -48,6 +59,13 @@ mod tests {
         let most = [1, 2, 4, 8, 15, 15].map(Duration::from_secs);
         assert_eq!(pauses(0xff), most);
         assert_eq!(pauses(0), most.map(|pause| pause / 2));
+        for (least, most) in [(0, 0), (10, 15), (2_000, 3_000), (3_600_000, 3_601_000)] {
+            let first = |byte| {
+                let mut back_off = BackOff::new(move |bytes: &mut [u8]| bytes.fill(byte));
+                back_off.first(Duration::from_millis(least)).as_millis()
+            };
+            assert_eq!((first(0), first(0xff)), (least.into(), most));
+        }
         let between = pauses(0x80);
         assert!(between.iter().zip(most).all(|(pause, most)| *pause > most / 2 && *pause < most));
     }

@@ -123,8 +123,8 @@ impl Opener {
             sleep(patience).await;
             return Err(why.clone());
         }
-        sleep(time2wait.max(pause)).await;
         let mut back_off = BackOff::new(SystemEntropy);
+        sleep(back_off.first(time2wait.max(pause))).await;
         loop {
             let error = match self.try_reopen(lost, &wanted).await {
                 Err(error) if !is_final(&error) => error,
