@@ -24,6 +24,9 @@ fn main() -> ExitCode {
 }
 
 fn start(args: Args) -> Result<(), Error> {
+    let status = Error::Interrupted.status();
+    // Before anything is said: whoever does not read it must not keep the program.
+    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
     let usually = match args.progress {
         ProgressMode::None => Usually::Silence,
         ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
@@ -31,7 +34,7 @@ fn start(args: Args) -> Result<(), Error> {
     log::start(usually, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
-    let copy = runtime.spawn(copy(args));
+    let copy = runtime.spawn(copy(args, stop));
     let result = runtime.block_on(copy);
     // A read of standard input may be stuck for ever; the process need not wait for it.
     runtime.shutdown_background();
@@ -42,9 +45,7 @@ fn start(args: Args) -> Result<(), Error> {
     }
 }
 
-async fn copy(args: Args) -> Result<(), Error> {
-    let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
+async fn copy(args: Args, stop: Stop) -> Result<(), Error> {
     match run(&args, &stop).await {
         Ok(report) => tell(&args, &report, &stop).await,
         Err(failure) => {

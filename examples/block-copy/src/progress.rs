@@ -34,7 +34,8 @@ static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Puts whole lines on standard error, above the bar where there is one.
 pub fn say(lines: &str) {
-    BARS.suspend(|| output::say(lines));
+    // Whoever draws the bar has the lock, and may wait for the terminal.
+    output::aside(|| BARS.suspend(|| output::say(lines)));
 }
 
 /// The display of one pass over the bytes.
@@ -68,7 +69,7 @@ impl Progress {
     /// Moves the bar.
     pub(crate) fn refresh(&self, bytes: u64) {
         if let Display::Bar(bar) = &self.display {
-            bar.set_position(bytes);
+            output::aside(|| bar.set_position(bytes));
         }
     }
 
@@ -90,8 +91,10 @@ impl Progress {
     /// Takes the bar away; what is to be said at the end is the caller's.
     pub(crate) fn finish(&self, bytes: u64) {
         if let Display::Bar(bar) = &self.display {
-            bar.set_position(bytes);
-            bar.finish_and_clear();
+            output::aside(|| {
+                bar.set_position(bytes);
+                bar.finish_and_clear();
+            });
         }
     }
 

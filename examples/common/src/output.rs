@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
-use tokio::task::spawn_blocking;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{block_in_place, spawn_blocking};
 
 use crate::stop::Stop;
 
@@ -24,6 +25,19 @@ pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
 }
 
 /// Puts whole lines on standard error. That nobody is there who hears them is no reason to end.
+/// Whoever waits until they are taken, the sessions go on; see [`aside`].
 pub fn say(lines: &str) {
-    drop(io::stderr().lock().write_all(lines.as_bytes()));
+    aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
+}
+
+/// Does what may block. A worker of a runtime leaves its other tasks to another thread before, so
+/// that a session is driven on meanwhile.
+///
+/// # Panics
+/// In a `LocalSet` of a runtime with several workers, whose tasks nobody else can take.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
+        _ => work(),
+    }
 }

@@ -2,8 +2,11 @@
 
 use std::future::pending;
 use std::io;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -42,20 +45,20 @@ impl Stop {
     /// A wish that SIGINT and SIGTERM express: at the first of them `tell` says so on standard error,
     /// the second ends the process with `status`. So does the first where nobody takes what `tell`
     /// says. From now on none of them ends the process by itself, and a file that grows beyond its
-    /// limit (SIGXFSZ) does not either.
+    /// limit (SIGXFSZ) does not either. A thread of its own waits for them until the process ends,
+    /// whatever else is stuck.
     ///
     /// # Errors
-    /// When the system does not let the process have its signals.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime that watches for signals.
+    /// When the system does not let the process have its signals, or a thread.
     pub fn at_signal(tell: impl FnOnce() + Send + 'static, status: u8) -> io::Result<Self> {
         let (button, stop) = Self::new();
-        let interrupt = signal(SignalKind::interrupt())?;
-        let terminate = signal(SignalKind::terminate())?;
-        // What is written beyond the limit fails then, and that can be told.
-        drop(signal(FILE_SIZE)?);
-        tokio::spawn(press_at_signal(button, tell, status, [interrupt, terminate]));
+        let (ready, outcome) = mpsc::sync_channel(1);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let result = watch_signals(button, tell, status, || drop(ready.send(Ok(()))));
+            // Where it began to watch there is no end of it.
+            drop(result.map_err(|error| ready.send(Err(error))));
+        })?;
+        outcome.recv().unwrap_or_else(|gone| Err(io::Error::other(gone)))?;
         Ok(stop)
     }
 
@@ -99,13 +102,31 @@ impl StopButton {
     }
 }
 
-async fn press_at_signal(
+/// Ends the process once it was told to end and does not, or is told again; returns only where the
+/// signals cannot be had. `ready` is called when they are.
+fn watch_signals(
     button: StopButton,
     tell: impl FnOnce() + Send + 'static,
     status: u8,
-    mut signals: [Signal; 2],
+    ready: impl FnOnce(),
+) -> io::Result<()> {
+    Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+        // What is written beyond the limit fails then, and that can be told.
+        drop(signal(FILE_SIZE)?);
+        ready();
+        press_at_signal(button, tell, &mut signals).await;
+        std::process::exit(status.into())
+    })
+}
+
+/// Presses the button at the first signal; returns at the second, or where `tell` is stuck.
+async fn press_at_signal(
+    button: StopButton,
+    tell: impl FnOnce() + Send + 'static,
+    signals: &mut [Signal; 2],
 ) {
-    next(&mut signals).await;
+    next(signals).await;
     let obey = async {
         if timeout(UNHEARD, spawn_blocking(tell)).await.is_ok() {
             button.press();
@@ -114,9 +135,8 @@ async fn press_at_signal(
     };
     tokio::select! {
         () = obey => {}
-        () = next(&mut signals) => {}
+        () = next(signals) => {}
     }
-    std::process::exit(status.into());
 }
 
 async fn next([interrupt, terminate]: &mut [Signal; 2]) {

@@ -22,26 +22,27 @@ fn main() -> ExitCode {
 }
 
 fn start(args: &Args) -> Result<(), Error> {
+    let status = Error::Interrupted.status();
+    // Before anything is said: whoever does not read it must not keep the program.
+    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
     log::start(Usually::Warnings, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let result = runtime.block_on(examine(args));
+    let result = runtime.block_on(examine(args, &stop));
     // A name may take long to be found, or a reader to read; the process need not wait for them.
     runtime.shutdown_background();
     result
 }
 
-async fn examine(args: &Args) -> Result<(), Error> {
-    let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
-    let result = run(args, &stop).await;
+async fn examine(args: &Args, stop: &Stop) -> Result<(), Error> {
+    let result = run(args, stop).await;
     if let Err(error) = &result
         && args.json
     {
         // That it failed is told all the same.
-        drop(output::print(format!("{}\n", error.to_json()), &stop).await);
+        drop(output::print(format!("{}\n", error.to_json()), stop).await);
     }
     let report = result?;
-    tell(args, &report, &stop).await?;
+    tell(args, &report, stop).await?;
     report.end.map_or(Ok(()), Err)
 }
 

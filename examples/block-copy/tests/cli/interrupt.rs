@@ -270,6 +270,40 @@ async fn while_nobody_reads_what_it_says() {
     drop(reader);
 }
 
+/// A runtime with a single worker has nobody else to look after signals.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_reads_what_its_only_worker_says() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (reader, full) = full_pipe().await;
+    let mut command = program(&["-", &rig.url(), "--progress", "plain"]);
+    command.env("TOKIO_WORKER_THREADS", "1");
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::from(full)).spawn().unwrap();
+    until(&mut child, || rig.server.with(|target| target.sessions()) > 0).await;
+    signal(&child, "-TERM");
+    assert_eq!(ends(child).await.status.code(), Some(130));
+    drop(reader);
+}
+
+/// Whether a process has taken over what SIGTERM, the fifteenth signal, does.
+fn catches_termination(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 14 != 0
+}
+
+/// The last words are said when nothing is left to stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_reads_why_it_failed() {
+    let (reader, full) = full_pipe().await;
+    let mut command = program(&["/nonexistent", "/dev/null", "--progress", "none"]);
+    let mut child = command.stderr(Stdio::from(full)).spawn().unwrap();
+    let id = child.id();
+    until(&mut child, || catches_termination(id)).await;
+    signal(&child, "-TERM");
+    assert_eq!(ends(child).await.status.code(), Some(130));
+    drop(reader);
+}
+
 #[test]
 fn a_reader_that_goes_away() {
     let folder = Folder::new();
