@@ -2,24 +2,49 @@
 
 use std::env;
 use std::io::{self, Write};
+use std::process::exit;
 
 use clap::Parser;
 use serde_json::Value;
 
 use crate::failure::{self, Kind};
+use crate::output::say;
 
 /// Reads the command line. A wrong one ends the process with status 2 and tells why on standard
 /// error; where it asks for `--json`, also as an object on standard output, with what is `known`.
+/// There is no object where standard output may be meant for data: a `-` is among the arguments.
+/// URLs are not repeated, since they may hold a password.
 #[must_use]
 pub fn parse<A: Parser>(known: Value) -> A {
     A::try_parse().unwrap_or_else(|error| {
-        if error.use_stderr() && env::args_os().any(|argument| argument == "--json") {
-            let object = failure::object(known, &sentence(&error.to_string()), Kind::Caller);
+        let arguments: Vec<_> = env::args_os()
+            .skip(1)
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        let is_given = |word| arguments.iter().any(|argument| argument == word);
+        if !error.use_stderr() {
+            error.exit();
+        }
+        let complaint = without_urls(error.to_string(), &arguments);
+        if is_given("--json") && !is_given("-") {
+            let object = failure::object(known, &sentence(&complaint), Kind::Caller);
             // The status tells it as well.
             drop(writeln!(io::stdout(), "{object}"));
         }
-        error.exit()
+        say(&complaint);
+        exit(error.exit_code())
     })
+}
+
+/// A complaint that does not repeat the URLs among the arguments, nor a part of one.
+fn without_urls(complaint: String, arguments: &[String]) -> String {
+    let parts = arguments.iter().flat_map(|argument| {
+        // An option and its value can be complained about apart.
+        let (option, value) = argument.split_once('=').unwrap_or_default();
+        [argument, option, value]
+    });
+    let urls = parts.filter(|part| part.contains("://"));
+    urls.fold(complaint, |complaint, url| complaint.replace(url, "iscsi://..."))
 }
 
 /// The first paragraph of a complaint, which says all, as one line.

@@ -126,6 +126,33 @@ fn a_wrong_command_line_is_an_object_as_well() {
 }
 
 #[test]
+fn a_wrong_command_line_puts_nothing_among_the_data() {
+    let output = block_copy(&["a", "-", "--json", "--io-size", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty(), "{:?}", String::from_utf8(output.stdout));
+    assert!(output.stderr.starts_with(b"error: invalid value '1' for '--io-size"));
+}
+
+#[test]
+fn a_wrong_command_line_does_not_tell_a_password() {
+    let url = "iscsi://user%hunter2@host/target/0?timeout=hunter3";
+    for (arguments, complaint) in [
+        (&["a", "b", url][..], "unexpected argument 'iscsi://...' found"),
+        (&["a", "b", "--io-size", url], "invalid value 'iscsi://...' for '--io-size"),
+        (&["a", "b", &format!("--io-size={url}")], "invalid value 'iscsi://...' for '--io-size"),
+        (&["a", "b", &format!("--verify={url}")], "unexpected value 'iscsi://...' for '--verify"),
+        (&["a", "b", &format!("--{url}")], "unexpected argument 'iscsi://...' found"),
+    ] {
+        let output = block_copy(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr.clone()).unwrap();
+        assert!(said.contains(complaint) && !said.contains("hunter"), "{said}");
+        let error = object(&output)["error"].as_str().unwrap().to_owned();
+        assert!(error.starts_with(complaint) && !error.contains("hunter"), "{error}");
+    }
+}
+
+#[test]
 fn without_a_unit_there_is_no_session_and_no_round_trip() {
     let folder = Folder::new();
     let source = folder.file("image", b"something");
