@@ -31,13 +31,14 @@ fn start(args: Args) -> Result<(), Error> {
         ProgressMode::None => Usually::Silence,
         ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
     };
-    log::start(usually, say);
+    let log = log::start(usually, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
     let copy = runtime.spawn(copy(args, stop));
     let result = runtime.block_on(copy);
     // A read of standard input may be stuck for ever; the process need not wait for it.
     runtime.shutdown_background();
+    log.flush();
     match result.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),

@@ -3,10 +3,16 @@
 //! `RUST_LOG` says what of it, by level and by module, as in `RUST_LOG=iscsi_initiator=debug`
 //! (the `Directives` of `tracing_subscriber::EnvFilter`). Without it there are warnings, each as a
 //! line for people.
+//!
+//! Whoever has something to tell may be the driver of a session, which must not wait until it is
+//! read: a thread of its own writes it. What comes while too much waits is left out, and counted.
 
 use std::env;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing_subscriber::EnvFilter;
@@ -25,20 +31,49 @@ pub enum Usually {
     Silence,
 }
 
+/// Lines that wait until they are read, at most.
+const ROOM: usize = 1024;
+/// How long the last lines may take at the end.
+const LAST: Duration = Duration::from_millis(300);
+
+/// What is told, until the end.
+#[derive(Debug)]
+pub struct Log(Option<Queue>);
+
+impl Log {
+    /// Waits until all was told that is to be told so far, but only a moment.
+    pub fn flush(&self) {
+        let (done, told) = mpsc::channel();
+        let Some(queue) = &self.0 else { return };
+        if queue.lines.try_send(Item::Mark(done)).is_ok() {
+            // Who does not read it by then does not want it.
+            let _ = told.recv_timeout(LAST);
+        }
+    }
+}
+
+/// Whether warnings of sessions are told, here or by another subscriber of this process.
+#[must_use]
+pub fn has_warnings() -> bool {
+    tracing::enabled!(target: "iscsi_initiator", tracing::Level::WARN)
+}
+
 /// Begins to tell. A `RUST_LOG` that makes no sense is told, and counts for nothing.
-pub fn start(usually: Usually, show: Show) {
+pub fn start(usually: Usually, show: Show) -> Log {
+    let Ok(queue) = Queue::start(show) else { return Log(None) };
+    let log = Log(Some(queue.clone()));
     let asked = env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let result = match asked.map(|filter| EnvFilter::builder().parse(filter)) {
         Some(Ok(filter)) => Subscriber::builder()
             .with_env_filter(filter)
             .with_ansi(false)
-            .with_writer(move || Lines(show))
+            .with_writer(move || queue.clone())
             .try_init(),
         wrong => {
             if let Some(Err(error)) = wrong {
-                show(&format!("warning: RUST_LOG is ignored: {error}\n"));
+                queue.put(format!("warning: RUST_LOG is ignored: {error}\n"));
             }
-            let warnings = Warnings { show, latest: Arc::default() };
+            let warnings = Warnings { queue, latest: Arc::default() };
             Subscriber::builder()
                 .with_max_level(match usually {
                     Usually::Warnings => LevelFilter::WARN,
@@ -54,14 +89,55 @@ pub fn start(usually: Usually, show: Show) {
     };
     // Whoever calls the program from within another one has a subscriber of its own.
     drop(result);
+    log
+}
+
+/// Lines on their way to who shows them. Clones are the same queue.
+#[derive(Clone, Debug)]
+struct Queue {
+    lines: SyncSender<Item>,
+    left_out: Arc<Mutex<u64>>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Line(String),
+    /// Everything before it was told once the sender is gone.
+    Mark(mpsc::Sender<()>),
+}
+
+impl Queue {
+    fn start(show: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+        let (lines, items) = sync_channel(ROOM);
+        let left_out = Arc::new(Mutex::new(0));
+        let queue = Self { lines, left_out: Arc::clone(&left_out) };
+        thread::Builder::new().name("log".to_owned()).spawn(move || {
+            for item in items {
+                match item {
+                    Item::Line(line) => show(&line),
+                    Item::Mark(sender) => drop(sender),
+                }
+                let lost = mem::take(&mut *left_out.lock().unwrap_or_else(PoisonError::into_inner));
+                if lost > 0 {
+                    show(&format!("warning: {lost} lines that nobody took are left out\n"));
+                }
+            }
+        })?;
+        Ok(queue)
+    }
+
+    /// Hands a line over without ever waiting.
+    fn put(&self, line: String) {
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {
+            *self.left_out.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        }
+    }
 }
 
 /// Lines as they are.
-struct Lines(Show);
-
-impl Write for Lines {
+impl Write for Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        (self.0)(&String::from_utf8_lossy(line));
+        self.put(String::from_utf8_lossy(line).into_owned());
         Ok(line.len())
     }
 
@@ -82,7 +158,7 @@ struct Said {
 /// Lines that say what they are.
 #[derive(Clone)]
 struct Warnings {
-    show: Show,
+    queue: Queue,
     latest: Arc<Mutex<Option<Said>>>,
 }
 
@@ -102,7 +178,7 @@ impl Warnings {
 impl Write for Warnings {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if !self.is_said(line, Instant::now()) {
-            (self.show)(&format!("warning: {}", String::from_utf8_lossy(line)));
+            self.queue.put(format!("warning: {}", String::from_utf8_lossy(line)));
         }
         Ok(line.len())
     }
@@ -118,12 +194,39 @@ mod tests {
 
     #[test]
     fn what_many_say_at_once_is_said_once() {
-        let warnings = Warnings { show: |_| {}, latest: Arc::default() };
+        let warnings = Warnings { queue: Queue::start(|_| {}).unwrap(), latest: Arc::default() };
         let now = Instant::now();
         let said = |line: &[u8], after| warnings.is_said(line, now + after);
         assert!(!said(b"lost", Duration::ZERO));
         assert!(said(b"lost", AT_ONCE / 2));
         assert!(!said(b"refused", AT_ONCE / 2));
         assert!(!said(b"refused", 2 * AT_ONCE), "it has happened again");
+    }
+
+    /// A standard error that takes nothing holds up nobody who has something to tell.
+    #[test]
+    fn what_nobody_takes_is_left_out_and_counted() {
+        let (release, stuck) = mpsc::channel::<()>();
+        let (told, lines) = mpsc::channel();
+        let queue = Queue::start(move |line| {
+            let _ = stuck.recv();
+            told.send(line.to_owned()).unwrap();
+        })
+        .unwrap();
+        let all = 2 * ROOM;
+        (0..all).for_each(|number| queue.put(number.to_string()));
+        let log = Log(Some(queue));
+        log.flush();
+        assert!(lines.try_recv().is_err(), "it was told before anybody took it");
+        drop(release);
+        drop(log);
+        let lines: Vec<_> = lines.iter().collect();
+        let (counts, lines): (Vec<_>, Vec<_>) =
+            lines.iter().partition(|line| line.starts_with("warning: "));
+        assert_eq!(
+            counts,
+            [&format!("warning: {} lines that nobody took are left out\n", all - lines.len())]
+        );
+        assert_eq!(lines[ROOM - 1], &(ROOM - 1).to_string(), "they come in order");
     }
 }

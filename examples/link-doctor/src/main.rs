@@ -25,11 +25,12 @@ fn start(args: &Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
     // Before anything is said: whoever does not read it must not keep the program.
     let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
-    log::start(Usually::Warnings, say);
+    let log = log::start(Usually::Warnings, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(examine(args, &stop));
     // A name may take long to be found, or a reader to read; the process need not wait for them.
     runtime.shutdown_background();
+    log.flush();
     result
 }
 

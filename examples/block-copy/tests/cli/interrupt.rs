@@ -1,17 +1,16 @@
 //! Copies that end before their time, from outside. A program that does not obey is stopped by
 //! [`ends`], which waits much longer than it should take.
 
-use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::target::Outcome;
-use tokio::net::{TcpListener, TcpSocket, TcpStream, unix::pipe};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Folder, Rig, TARGET, fails, object, pattern, program};
+use crate::support::{Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program};
 
 const CHUNK: usize = 4096;
 const BUSY: u8 = 0x08;
@@ -37,17 +36,6 @@ async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
         assert!(child.try_wait().unwrap().is_none(), "the program ended early");
         sleep(Duration::from_millis(1)).await;
     }
-}
-
-/// Waits for the end of a program that was told to stop.
-async fn ends(child: Child) -> Output {
-    let id = child.id().to_string();
-    let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
-    let Ok(output) = timeout(Duration::from_secs(20), &mut end).await else {
-        Command::new("kill").args(["-KILL", &id]).status().unwrap();
-        panic!("the program does not obey: {:?}", end.await.unwrap());
-    };
-    output.unwrap()
 }
 
 /// The program was interrupted, and told so in two lines; the second says all of `parts`.
@@ -222,15 +210,6 @@ async fn while_standard_output_is_full() {
     output.read_exact(&mut [0]).unwrap();
     signal(&child, "-TERM");
     was_interrupted(&ends(child).await, &["1 MiB under way, which may be written or not"]);
-}
-
-/// A pipe that takes nothing more, as long as there is its reader.
-async fn full_pipe() -> (PipeReader, OwnedFd) {
-    let (reader, writer) = std::io::pipe().unwrap();
-    let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
-    writer.writable().await.unwrap();
-    while writer.try_write(&[0; 512]).is_ok() {}
-    (reader, writer.into_blocking_fd().unwrap())
 }
 
 /// The copy is complete, but nobody takes the object that says so.

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use iscsi_testkit::fault::Fault;
 use nix::pty::{OpenptyResult, Winsize, openpty};
 
-use crate::support::{Folder, Rig, pattern, program, succeeds};
+use crate::support::{Folder, Rig, ends, full_pipe, pattern, program, succeeds};
 
 const MIB: usize = 1 << 20;
 
@@ -87,4 +87,19 @@ async fn a_rust_log_that_makes_no_sense_is_told() {
     let said = copies_with(Some("a=b=c"), "none").await;
     assert!(said.starts_with("warning: RUST_LOG is ignored: "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// The drivers of the sessions have much to tell, and go on where nobody takes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_takes_holds_nothing_up() {
+    let rig = Rig::start(512, MIB as u64).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(MIB));
+    let (reader, full) = full_pipe().await;
+    let mut command = program(&[&source, &rig.url(), "--progress", "none"]);
+    command.env("RUST_LOG", "trace").env("TOKIO_WORKER_THREADS", "1");
+    let child = command.stderr(Stdio::from(full)).spawn().unwrap();
+    assert!(ends(child).await.status.success());
+    assert!(rig.disk.holds(0, &pattern(MIB)), "the image is not on the unit");
+    drop(reader);
 }

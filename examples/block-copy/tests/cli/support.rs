@@ -1,16 +1,20 @@
 //! A target on loopback, files of a test's own, and the program.
 
 use std::fs;
-use std::io::Write;
+use std::io::{PipeReader, Write};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
 
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 
@@ -118,6 +122,26 @@ pub(crate) fn block_copy_with_input(arguments: &[&str], input: &[u8]) -> Output 
         scope.spawn(move || drop(pipe.write_all(input)));
         child.wait_with_output().unwrap()
     })
+}
+
+/// Waits for the end of a program that has no reason to go on.
+pub(crate) async fn ends(child: Child) -> Output {
+    let id = child.id().to_string();
+    let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
+    let Ok(output) = timeout(Duration::from_secs(20), &mut end).await else {
+        Command::new("kill").args(["-KILL", &id]).status().unwrap();
+        panic!("the program does not obey: {:?}", end.await.unwrap());
+    };
+    output.unwrap()
+}
+
+/// A pipe that takes nothing more, as long as there is its reader.
+pub(crate) async fn full_pipe() -> (PipeReader, OwnedFd) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
+    writer.writable().await.unwrap();
+    while writer.try_write(&[0; 512]).is_ok() {}
+    (reader, writer.into_blocking_fd().unwrap())
 }
 
 /// The program did what it should; its standard error.
