@@ -12,7 +12,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use block_copy::progress::ProgressMode;
+use block_copy::log::{self, Usually};
+use block_copy::progress::{ProgressMode, say};
 use block_copy::size::Size;
 use block_copy::{Args, Stop, run};
 use clap::Parser;
@@ -41,6 +42,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
+    let log = log::start(Usually::Warnings, say);
     let folder = Folder::new()?;
     let image = folder.0.join("image");
     let copy = folder.0.join("copy");
@@ -60,9 +62,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for args in [there, back] {
         eprintln!();
         let report = run(&args, &Stop::never()).await?;
-        eprintln!("{report}");
+        let told = if log::has_warnings() { report.without_notes() } else { report };
+        say(&format!("{told}\n"));
     }
     server.stop().await;
+    log.flush();
 
     if fs::read(&image)? != fs::read(&copy)? {
         return Err("the image that came back differs from the one that was made".into());

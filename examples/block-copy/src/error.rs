@@ -72,7 +72,8 @@ pub enum Error {
     Same(&'static str),
     /// The destination holds something else than what was written.
     #[error(
-        "verification failed: {difference}; copy again, and check the medium of the destination"
+        "verification failed: {difference}; everything was written and flushed; copy again, and \
+         check the medium of the destination"
     )]
     Mismatch {
         /// Where.

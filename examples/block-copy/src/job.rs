@@ -254,7 +254,8 @@ impl<'a> Job<'a> {
             say(&format!("{word} {end}\n"));
             if let Some(unit) = end.unit() {
                 unit.plan().inspect(|plan| say(&format!("{plan}\n")));
-                say(&format!("{}\n", self.reach(unit)));
+                // What is noted by now is in the report as well.
+                say(&format!("{}\n", self.reach(unit).without_notes()));
             }
         }
         let Plan { io_size, queue_depth, .. } = &self.plan;

@@ -62,7 +62,8 @@ async fn copy(args: Args, stop: Stop) -> Result<(), Error> {
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
     if args.progress != ProgressMode::None {
-        say(&format!("{report}\n"));
+        let told = report.clone();
+        say(&format!("{}\n", if log::has_warnings() { told.without_notes() } else { told }));
     }
     if args.json {
         let text = format!("{}\n", report.to_json());

@@ -23,10 +23,17 @@ impl Reach {
         let notes = self.spread.notes.iter().chain(&self.connections.note);
         notes.map(|note| format!("{}: {note}", self.side))
     }
+
+    /// The same without what did not go as wished, for those who were told when it came up.
+    #[must_use]
+    pub(crate) fn without_notes(mut self) -> Self {
+        self.spread.notes.clear();
+        self.connections.note = None;
+        self
+    }
 }
 
 impl fmt::Display for Reach {
-    /// Without the notes: each was a warning when it came up.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { side, spread, connections } = self;
         let word = if spread.sessions == 1 { "session" } else { "sessions" };
@@ -38,6 +45,7 @@ impl fmt::Display for Reach {
             let Connections { open, wanted, .. } = connections;
             write!(f, "\n  connections of a session: {open} of {wanted}")?;
         }
-        Ok(())
+        let mut notes = spread.notes.iter().chain(&connections.note);
+        notes.try_for_each(|note| write!(f, "\n  {note}"))
     }
 }

@@ -55,6 +55,14 @@ impl Report {
         self.reaches.iter().map(|reach| reach.spread.reopened).sum()
     }
 
+    /// The same without what did not go as wished with the sessions, for those who were told when it
+    /// came up: [`log::has_warnings`](crate::log::has_warnings).
+    #[must_use]
+    pub fn without_notes(mut self) -> Self {
+        self.reaches = self.reaches.into_iter().map(Reach::without_notes).collect();
+        self
+    }
+
     /// The report for programs, of a copy that succeeded; [`Failure`](crate::Failure) has the other.
     pub fn to_json(&self) -> Value {
         let reach = self.reaches.first();

@@ -226,3 +226,24 @@ async fn two_units_are_opened_side_by_side() {
     refuses(&nobody, &rig.at("/iqn.2026-01.org.example:other/0"), &["source", &dead.to_string()]);
     refuses(&rig.url(), &nobody, &["destination", &dead.to_string()]);
 }
+
+/// Whoever does not hear warnings finds in the report what they said.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_says_what_no_warning_did() {
+    for (log, is_heard) in [("warn", true), ("off", false)] {
+        let dead = dead_portal().await;
+        let rig = Rig::start(512, MIB).await;
+        let folder = Folder::new();
+        let source = folder.file("image", b"something");
+        let url = format!("iscsi://{dead}/{TARGET}/0?portal={}", rig.server.address());
+        let mut command = program(&[&source, &url, "--sessions", "2", "--progress", "plain"]);
+        let said = succeeds(&command.env("RUST_LOG", log).output().unwrap());
+        let (_, report) = said.split_once("\ncopied 9 bytes").unwrap();
+        let note = format!("\n  portal {dead} was passed over");
+        assert_eq!(
+            (said.contains(" WARN "), report.contains(&note)),
+            (is_heard, !is_heard),
+            "{said}"
+        );
+    }
+}

@@ -37,7 +37,7 @@ async fn it_names_the_first_byte_that_differs() {
     let source = folder.file("image", &image);
     let output = block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[..]].concat());
     let at = format!("at byte {};", 2 * CHUNK + BYTE);
-    fails(&output, 1, &["verification failed", &at, "copy again"]);
+    fails(&output, 1, &["verification failed", &at, "was written and flushed; copy again"]);
     assert!(!rig.disk.holds(0, &image), "the unit is as it should be");
 }
 
