@@ -7,7 +7,8 @@
  * it, and sets the whole.
  *
  * It acts from the first EFAULT on, so it changes nothing on other processors; with LAB_XSTATE=whole in the environment
- * it acts from the beginning, so that a check on any processor takes the same way.
+ * it acts from the beginning, so that a check on any processor takes the same way. With LAB_XSTATE=refuse it refuses
+ * all of them itself: a guest that starts nevertheless runs without it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +25,7 @@ typedef long (*ptrace_call)(enum __ptrace_request, pid_t, void *, void *);
 /* Far more than any processor has. A guest's kernel stack would be too small for it, and it has one thread that uses it. */
 static char whole[1 << 16];
 static ptrace_call next;
-static int sets_whole;
+static int sets_whole, refuses;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -32,6 +33,7 @@ __attribute__((constructor)) static void begin(void)
 
 	next = (ptrace_call)dlsym(RTLD_NEXT, "ptrace");
 	sets_whole = wish && strcmp(wish, "whole") == 0;
+	refuses = wish && strcmp(wish, "refuse") == 0;
 }
 
 static long set_whole(pid_t pid, void *set, const struct iovec *part)
@@ -59,6 +61,10 @@ long ptrace(enum __ptrace_request request, ...)
 
 	if (request != PTRACE_SETREGSET || address != (void *)NT_X86_XSTATE)
 		return next(request, pid, address, data);
+	if (refuses) {
+		errno = EFAULT;
+		return -1;
+	}
 	if (!sets_whole) {
 		result = next(request, pid, address, data);
 		if (result == 0 || errno != EFAULT)
