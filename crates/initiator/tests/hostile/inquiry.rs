@@ -4,22 +4,28 @@ use bytes::Bytes;
 use iscsi_initiator::Fault;
 use iscsi_testkit::pdu::Pdu;
 
-use crate::row::{Job, LieFn, Row};
+use crate::row::{Asked, Job, LieFn, Row};
 
-const INQUIRY: (u8, u8) = (0x12, 0);
-const PAGES: (u8, u8) = (0x12, 0);
-const SERIAL: (u8, u8) = (0x12, 0x80);
-const IDENTIFICATION: (u8, u8) = (0x12, 0x83);
-const LIMITS: (u8, u8) = (0x12, 0xb0);
-const CHARACTERISTICS: (u8, u8) = (0x12, 0xb1);
-const PROVISIONING: (u8, u8) = (0x12, 0xb2);
-const CAPACITY_16: (u8, u8) = (0x9e, 0);
-const CAPACITY_10: (u8, u8) = (0x25, 0);
-const MODE: (u8, u8) = (0x1a, 0x3f);
+const INQUIRY: Asked = asked(0x12, 0, 0);
+const PAGES: Asked = asked(0x12, 1, 0);
+const SERIAL: Asked = asked(0x12, 1, 0x80);
+const IDENTIFICATION: Asked = asked(0x12, 1, 0x83);
+const LIMITS: Asked = asked(0x12, 1, 0xb0);
+const CHARACTERISTICS: Asked = asked(0x12, 1, 0xb1);
+const PROVISIONING: Asked = asked(0x12, 1, 0xb2);
+const CAPACITY_16: Asked = asked(0x9e, 0, 0);
+const CAPACITY_10: Asked = asked(0x25, 0, 0);
+const MODE: Asked = asked(0x1a, 0, 0x3f);
+
+const fn asked(operation: u8, second: u8, third: u8) -> Asked {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[2]) = (operation, second, third);
+    Asked::by(cdb)
+}
 
 /// Changes the bytes of an answer, not their number.
-fn edit(name: &'static str, cdb: (u8, u8), at: usize, bytes: &'static [u8]) -> Row {
-    answer(name, cdb, move |pdu, _| {
+fn edit(name: &'static str, asked: Asked, at: usize, bytes: &'static [u8]) -> Row {
+    answer(name, asked, move |pdu, _| {
         let mut data = pdu.data.to_vec();
         for (slot, byte) in data.iter_mut().skip(at).zip(bytes) {
             *slot = *byte;
@@ -28,8 +34,8 @@ fn edit(name: &'static str, cdb: (u8, u8), at: usize, bytes: &'static [u8]) -> R
     })
 }
 
-fn answer(name: &'static str, cdb: (u8, u8), act: impl LieFn) -> Row {
-    Row::new(Job::Open, name).answers(cdb, act)
+fn answer(name: &'static str, asked: Asked, act: impl LieFn) -> Row {
+    Row::new(Job::Open, name).answers(asked, act)
 }
 
 /// Shortens the data, and says in the residual count that they are short.
@@ -98,4 +104,9 @@ fn lengths() -> Vec<Row> {
         })
         .ends(Fault::Target, &["beyond the buffer"]),
     ]
+}
+
+#[test]
+fn what_the_unit_is_and_the_list_of_its_pages_are_two_answers() {
+    assert_ne!(INQUIRY, PAGES);
 }

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::line::{Fate, Flood, Line, NO_NUMBERS, uses_stat_sn};
-use crate::row::{Act, Place, Row};
+use crate::row::{Act, Asked, Place, Row};
 
 /// Longer than any data segment.
 const SEGMENT_LIMIT: usize = 1 << 24;
@@ -44,10 +44,10 @@ struct Stage {
     /// Whether PDUs are counted, and lies told.
     armed: bool,
     counts: HashMap<(bool, Opcode), u32>,
-    /// The commands by their tags: operation code and page.
-    commands: HashMap<u32, (u8, u8)>,
-    /// How many lies were told.
-    told: u32,
+    /// The commands by their tags.
+    commands: HashMap<u32, Asked>,
+    /// Which of the row's lies were told.
+    told: Vec<bool>,
 }
 
 impl Liar {
@@ -59,7 +59,7 @@ impl Liar {
             armed: false,
             counts: HashMap::new(),
             commands: HashMap::new(),
-            told: 0,
+            told: vec![false; row.lies.len()],
         };
         let shared =
             Arc::new(Shared { row, address, stage: Mutex::new(stage), sent: AtomicU64::new(0) });
@@ -72,9 +72,12 @@ impl Liar {
         self.shared.stage().armed = true;
     }
 
-    /// How many lies were told.
-    pub(crate) fn told(&self) -> u32 {
-        self.shared.stage().told
+    /// The places of the lies that were not told.
+    pub(crate) fn untold(&self) -> Vec<Place> {
+        let stage = self.shared.stage();
+        let lies = self.shared.row.lies.iter().zip(&stage.told);
+        let untold = lies.filter(|(_, told)| !**told);
+        untold.map(|((place, _), _)| *place).collect()
     }
 
     /// How many bytes the initiator, and what lies between, have taken.
@@ -305,8 +308,7 @@ impl Stage {
     fn due(&mut self, row: &Row, pdu: &Pdu, says: bool) -> Vec<Act> {
         let Some(opcode) = pdu.opcode().filter(|_| self.armed) else { return Vec::new() };
         if opcode == Opcode::ScsiCommand {
-            let cdb = pdu.cdb();
-            self.commands.insert(pdu.itt(), (cdb[0], cdb[2]));
+            self.commands.insert(pdu.itt(), Asked::by(pdu.cdb()));
         }
         let count = self.counts.entry((says, opcode)).or_insert(0);
         let number = *count;
@@ -317,9 +319,11 @@ impl Stage {
             let asked = place.cdb.is_none() || place.cdb.as_ref() == command;
             place.says == says && place.opcode == opcode && asked && nth
         };
-        let lies = row.lies.iter().filter(|(place, _)| at(place));
-        let acts: Vec<_> = lies.map(|(_, act)| Arc::clone(act)).collect();
-        self.told += acts.len() as u32;
-        acts
+        let lies = row.lies.iter().zip(&mut self.told).filter(|((place, _), _)| at(place));
+        lies.map(|((_, act), told)| {
+            *told = true;
+            Arc::clone(act)
+        })
+        .collect()
     }
 }

@@ -57,12 +57,28 @@ pub(crate) struct Place {
     /// Whether they are the target's.
     pub(crate) says: bool,
     pub(crate) opcode: Opcode,
-    /// Only those that belong to a command with this operation code and, in an INQUIRY, this page.
-    pub(crate) cdb: Option<(u8, u8)>,
+    /// Only those that belong to such a command.
+    pub(crate) cdb: Option<Asked>,
     /// The first, counted from 0 among those with this operation code.
     pub(crate) first: u32,
     /// How many in a row.
     pub(crate) count: u32,
+}
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) operation: u8,
+    /// The lowest bit of the second byte: EVPD in an INQUIRY (SPC-4 §6.4).
+    pub(crate) vital: bool,
+    /// The third byte: the page in an INQUIRY and a MODE SENSE.
+    pub(crate) page: u8,
+}
+
+impl Asked {
+    pub(crate) const fn by(cdb: [u8; 16]) -> Self {
+        Self { operation: cdb[0], vital: cdb[1] & 1 != 0, page: cdb[2] }
+    }
 }
 
 /// What is done at the place.
@@ -86,7 +102,7 @@ pub(crate) struct Row {
     pub(crate) most_sent: Option<u64>,
     /// Whether a disk that opens lost sessions anew is lied to, not a single session.
     pub(crate) reopens: bool,
-    /// Whether the target's configuration is the lie.
+    /// Whether the target's configuration is the lie, or one of them.
     pub(crate) by_configuration: bool,
 }
 
@@ -129,9 +145,9 @@ impl Row {
         self.lie(Place { says: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
-    /// The Data-In for each command with this operation code and, in an INQUIRY, this page.
-    pub(crate) fn answers(self, cdb: (u8, u8), act: impl LieFn) -> Self {
-        let (opcode, cdb) = (Opcode::DataIn, Some(cdb));
+    /// The Data-In for each such command.
+    pub(crate) fn answers(self, asked: Asked, act: impl LieFn) -> Self {
+        let (opcode, cdb) = (Opcode::DataIn, Some(asked));
         self.lie(Place { says: true, opcode, cdb, first: 0, count: u32::MAX }, act)
     }
 
