@@ -8,7 +8,7 @@ use iscsi_testkit::pdus::{self, Template};
 use crate::row::{Job, Row};
 
 /// What a target may get rid of that hears no answer: its socket's buffers, ours, and the answers
-/// that are kept for it.
+/// that are kept for it; or what it says until the time limit, where one answer is kept for all.
 const KEPT: u64 = 24 << 20;
 
 /// The same PDU again and again in place of the first response to a write.
@@ -28,7 +28,9 @@ fn flood(name: &'static str, deaf: bool, say: fn() -> Template) -> Row {
 pub(crate) fn rows() -> Vec<Row> {
     let late: &[&str] = &["did not answer in time"];
     vec![
+        // Nothing is kept of a NOP-In that asks for no answer.
         flood("signs of life", false, pdus::nop_in).impatient().ends(Fault::Network, late),
+        // One answer each, kept until the target takes it.
         flood("pings", false, || pdus::nop_in().ttt(7)).impatient().fails_or_ends(&[]),
         flood("pings whose answers are not read", true, || pdus::nop_in().ttt(7))
             .bounded(KEPT)
@@ -38,17 +40,22 @@ pub(crate) fn rows() -> Vec<Row> {
         })
         .bounded(KEPT)
         .fails_or_ends(&[]),
+        // A notice each: the last 64 are kept for those that listen, and none if nobody does.
         flood("events", false, || pdus::async_message().event(99))
             .impatient()
             .ends(Fault::Network, late),
+        // One Text Request for all of them: it is not answered, so no second one follows.
         flood("the wish to negotiate", true, || {
             pdus::async_message().event(4).parameters([0, 0, 3])
         })
         .impatient()
+        .bounded(KEPT)
         .ends(Fault::Network, late),
+        // Notices, as of events.
         flood("refusals of nothing", false, || pdus::reject(&Pdu::new(Opcode::NopOut)))
             .impatient()
             .ends(Fault::Network, late),
+        // Notices, as of events; each keeps the data segment in which its sense data lies.
         flood("events with 200 KiB of sense data", false, || {
             pdus::async_message().event(0).data(vec![0; 200 << 10])
         })
