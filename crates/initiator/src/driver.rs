@@ -5,28 +5,34 @@
 //! connection stop another. Callers are never waited for: what they ask for comes through a queue,
 //! and what they get goes into a slot of their own.
 
-mod bytes;
+pub(crate) mod connection_count;
 mod connections;
-mod link;
-mod looks;
+mod io;
+mod links;
+pub(crate) mod measure;
+pub(crate) mod peer;
+pub(crate) mod request;
+pub(crate) mod shared;
+mod socket;
+pub(crate) mod transport;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use iscsi_pdu::{Cid, Itt};
+use iscsi_pdu::Itt;
 use iscsi_session::{Notice, Output, Session, SessionError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
+use crate::driver::measure::tuner;
+use crate::driver::peer::Peer;
+use crate::driver::request::{Answer, Holds, Message, Outcome, Submission};
+use crate::driver::shared::{Life, RequestId, Shared};
+use crate::driver::transport::Connector;
 use crate::error::Error;
-use crate::peer::Peer;
-use crate::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
-use crate::shared::{Life, Shared};
-use crate::transport::{ConnectError, Connected, Connector};
-use crate::tuner;
-use link::{Link, poll_any};
+use links::{Link, Readiness, poll_any};
 
 /// Requests taken from the queue at once, so that one system call sends many.
 const MESSAGES_PER_TURN: usize = 64;
@@ -70,10 +76,7 @@ struct Pending {
 
 /// What the loop waits for.
 enum Event {
-    /// A connection stands, or could not be made.
-    Opened(Cid, Box<Result<Connected, ConnectError>>),
-    /// Bytes can move over some connection.
-    Ready,
+    Connection(Readiness),
     Look,
     Messages(usize),
     Alarm,
@@ -139,7 +142,9 @@ impl Driver {
             self.alarm.as_mut().reset(deadline);
         }
         tokio::select! {
-            event = poll_fn(|context| poll_any(&mut self.links, context)) => event,
+            readiness = poll_fn(|context| poll_any(&mut self.links, context)) => {
+                Event::Connection(readiness)
+            }
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
             }
@@ -161,8 +166,8 @@ impl Driver {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Opened(cid, result) => self.opened(cid, *result),
-            Event::Ready => self.read(),
+            Event::Connection(Readiness::Opened(cid, result)) => self.opened(cid, *result),
+            Event::Connection(Readiness::Ready) => self.read(),
             Event::Messages(0) => {
                 self.orphaned = true;
                 self.session.logout(self.now());

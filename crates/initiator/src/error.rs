@@ -1,5 +1,7 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
+mod connect;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -9,8 +11,8 @@ use iscsi_pdu::scsi::{AdditionalSense, DeviceType, FormatError, Lun, Sense, Sens
 use iscsi_session::{LoginError, SessionError, SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
-use crate::transport::ConnectError;
 use crate::url::UrlError;
+pub use connect::ConnectError;
 
 /// Why a request failed.
 ///

@@ -1,13 +1,16 @@
 //! What an initiator asks of every session, unless its URL says otherwise.
 
+pub(crate) mod sessions;
+pub(crate) mod socket;
+
 use std::time::Duration;
 
 use iscsi_session::{Chap, Offer, SessionKind, Timeouts};
 use iscsi_tuner::Tuning;
 
-use crate::budget::Budget;
-use crate::socket::SocketOptions;
-use crate::spread::Sessions;
+use crate::options::sessions::Sessions;
+use crate::options::socket::SocketOptions;
+use crate::state::budget::Budget;
 
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
 ///

@@ -1,5 +1,7 @@
 //! The handle of a session.
 
+pub(crate) mod node;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,27 +17,20 @@ use iscsi_tuner::Plan;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::budget::{Budget, Permit};
-use crate::connections::Connections;
-use crate::disk::Disk;
 use crate::driver::Driver;
+use crate::driver::connection_count::Connections;
+use crate::driver::measure::reading::Reading;
+use crate::driver::peer::Peer;
+use crate::driver::request::{Holds, Message, Request, Waiter};
+use crate::driver::shared::{Life, Shared};
+use crate::driver::transport::Connector;
 use crate::error::Error;
-use crate::extent::Extent;
-use crate::logical_unit::LogicalUnit;
 use crate::options::Options;
-use crate::peer::Peer;
-use crate::reading::Reading;
-use crate::request::{Holds, Message, Request, Waiter};
-use crate::shared::{Life, Shared};
-use crate::socket::SocketOptions;
-use crate::transport::Connector;
-use crate::unit_state::UnitState;
+use crate::options::socket::SocketOptions;
+use crate::state::budget::{Budget, Permit};
+use crate::state::range_locks::RangeGuard;
+use crate::state::unit_state::UnitState;
 use crate::url::Url;
-
-/// Room for the numbers of 1023 logical units; a longer list is asked for again.
-const LUN_LIST: u32 = 8192;
-/// Room for more numbers than there are with one level of addressing.
-const LONGEST_LUN_LIST: u32 = 1 << 20;
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
 ///
@@ -76,92 +71,29 @@ impl Session {
         Self { driver, shared }
     }
 
-    /// Waits for the end of the login; meanwhile the questions to the unit that the URL names
-    /// queue up behind it.
-    pub(crate) async fn log_in(&self) -> Result<(), Error> {
-        let Some(unit) = self.shared.lun.map(|lun| self.logical_unit(lun)) else {
-            return self.shared.logged_in().await;
-        };
-        // What comes of it is kept with the unit, or asked again by whoever wants to know.
-        let mut probe = Box::pin(async move { drop(unit.profile().await) });
-        tokio::select! {
-            biased;
-            () = &mut probe => self.shared.logged_in().await,
-            result = self.shared.logged_in() => {
-                if result.is_ok() {
-                    tokio::spawn(probe);
-                }
-                result
-            }
-        }
-    }
-
     /// Waits for the end of the login, and asks nothing.
     pub(crate) async fn logged_in(&self) -> Result<(), Error> {
         self.shared.logged_in().await
     }
 
-    /// A logical unit of which something is known already.
-    pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> LogicalUnit {
-        LogicalUnit::new(self.clone(), lun, self.shared.adopt_unit(lun, state))
+    /// The unit that the URL names.
+    pub(crate) fn named_lun(&self) -> Option<Lun> {
+        self.shared.lun
     }
 
-    /// The disk that the URL names.
-    ///
-    /// # Errors
-    /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk`].
-    pub async fn disk(&self) -> Result<Disk, Error> {
-        let lun = self.shared.lun.ok_or(Error::NoUnitNamed)?;
-        let disk = match self.logical_unit(lun).disk().await {
-            Err(Error::NoSuchUnit(_)) => self.disk_as_reported(lun).await?,
-            result => result?,
-        };
-        if let Some(expected) = &self.shared.serial_number {
-            let found = disk.profile().serial_number.clone().unwrap_or_default();
-            if found != *expected {
-                return Err(Error::SerialNumber { expected: expected.clone(), found });
-            }
-        }
-        Ok(disk)
+    /// The serial number that the URL insists on for that unit.
+    pub(crate) fn expected_serial_number(&self) -> Option<&str> {
+        self.shared.serial_number.as_deref()
     }
 
-    /// The disk of a number above 255 at a target that does not use flat space addressing there:
-    /// its own list of units says how it wants to be asked.
-    async fn disk_as_reported(&self, lun: Lun) -> Result<Disk, Error> {
-        let other = lun.number().filter(|number| *number > 255).and_then(Lun::on_bus);
-        match other {
-            Some(other) if self.report_luns().await?.contains(&other) => {
-                self.logical_unit(other).disk().await
-            }
-            Some(_) | None => Err(Error::NoSuchUnit(lun)),
-        }
+    /// What is known of a unit; the same for all its handles.
+    pub(crate) fn unit_state(&self, lun: Lun) -> Arc<UnitState> {
+        self.shared.unit(lun)
     }
 
-    /// A logical unit of the target. Nothing is asked yet, so it need not exist.
-    pub fn logical_unit(&self, lun: Lun) -> LogicalUnit {
-        LogicalUnit::new(self.clone(), lun, self.shared.unit(lun))
-    }
-
-    /// The numbers of the target's logical units (SPC-4, REPORT LUNS).
-    ///
-    /// # Errors
-    /// As any command; see [`LogicalUnit::execute`].
-    pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
-        // A target without unit 0 may answer at the well known unit alone.
-        match self.report_luns_at(Lun::ZERO).await {
-            Err(Error::CheckCondition { .. }) => self.report_luns_at(Lun::REPORT_LUNS).await,
-            result => result,
-        }
-    }
-
-    async fn report_luns_at(&self, lun: Lun) -> Result<Vec<Lun>, Error> {
-        let unit = self.logical_unit(lun);
-        let list = unit.report_luns(LUN_LIST).await?;
-        if !list.is_truncated() {
-            return Ok(list.luns);
-        }
-        let length = list.allocation_length().min(LONGEST_LUN_LIST);
-        Ok(unit.report_luns(length).await?.luns)
+    /// The same for a unit of which something is known already.
+    pub(crate) fn adopt_unit_state(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
+        self.shared.adopt_unit(lun, state)
     }
 
     /// The addresses of the session's own target, by its own account (RFC 7143 appendix C).
@@ -355,21 +287,26 @@ impl Session {
         self.shared.budget.most_of(bytes)
     }
 
+    /// What the session may have under way, maybe together with others.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.shared.budget
+    }
+
     /// Waits for room for a request with buffers of `bytes`.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         self.shared.budget.reserve(bytes).await
     }
 
     async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
-        Ok(Holds { _permit: self.reserve(bytes).await?, extent: None, unit: None })
+        Ok(Holds { _permit: Arc::new(self.reserve(bytes).await?), extent: None, unit: None })
     }
 
     /// Sends a command once and waits for its end, whatever its status.
     pub(crate) async fn perform(
         &self,
         command: Command,
-        permit: Permit,
-        extent: Option<Arc<Extent>>,
+        permit: Arc<Permit>,
+        extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
     ) -> Result<Completion, Error> {
         let holds = Holds { _permit: permit, extent, unit: Some(Arc::clone(unit)) };

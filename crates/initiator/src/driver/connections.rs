@@ -4,9 +4,10 @@ use iscsi_pdu::{Cid, TargetAddress};
 use iscsi_session::{SessionError, SubmitError, TransportError};
 
 use super::Driver;
-use super::link::Link;
-use crate::shared::{Life, Terms};
-use crate::transport::{self, ConnectError, Connected};
+use super::links::Link;
+use crate::driver::shared::{Life, Terms};
+use crate::driver::transport::{self, Connected};
+use crate::error::ConnectError;
 
 /// The connection that a session begins with.
 const LEADING: Cid = Cid(0);

@@ -1,0 +1,37 @@
+//! What the end of a command says.
+
+use iscsi_pdu::scsi::{Sense, SenseKey, Status};
+use iscsi_session::Completion;
+
+use crate::error::Error;
+
+/// The sense data of a CHECK CONDITION that can be read.
+pub(crate) fn sense_of(completion: &Completion) -> Option<Sense> {
+    let check = completion.status == Status::CHECK_CONDITION;
+    check.then(|| Sense::decode(&completion.sense).ok()).flatten()
+}
+
+/// What a unit has told instead of executing a command (SAM-5 §5.14).
+pub(crate) fn attention_of(completion: &Completion) -> Option<Sense> {
+    sense_of(completion).filter(|sense| sense.key == SenseKey::UnitAttention)
+}
+
+/// A completion with a good status, or the error that it stands for.
+pub(crate) fn outcome(command: &'static str, completion: Completion) -> Result<Completion, Error> {
+    match completion.status {
+        Status::GOOD | Status::CONDITION_MET => Ok(completion),
+        status => Err(match sense_of(&completion) {
+            Some(sense) => Error::CheckCondition { command, sense: Box::new(sense) },
+            None => Error::Status { command, status },
+        }),
+    }
+}
+
+/// Turns a refusal of the unit into `None`; without a session there is no answer at all.
+pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(data) => Ok(Some(data)),
+        Err(Error::CheckCondition { .. } | Error::Status { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,112 @@
+//! One connection of the session: its socket, its tuner, and which way its bytes can move.
+
+use std::task::{Context, Poll};
+
+use iscsi_pdu::Cid;
+use tokio::net::TcpStream;
+
+use crate::driver::measure::tuner::Tuner;
+use crate::driver::transport::{Connected, Opening};
+use crate::error::ConnectError;
+
+/// A connection of the session, from the attempt to open it to its end.
+pub(super) struct Link {
+    pub(super) cid: Cid,
+    state: State,
+    /// It is in full feature phase.
+    pub(super) is_logged_in: bool,
+    /// The socket has something to read.
+    readable: bool,
+    /// The socket did not take all there is to send.
+    pub(super) blocked: bool,
+    /// Command data that has gone over it, both directions.
+    pub(super) bytes: u64,
+}
+
+/// What a connection is ready for.
+pub(super) enum Readiness {
+    /// It stands, or could not be made.
+    Opened(Cid, Box<Result<Connected, ConnectError>>),
+    /// Bytes can move over it.
+    Ready,
+}
+
+enum State {
+    Opening(Opening),
+    Up(TcpStream, Box<Tuner>),
+}
+
+impl Link {
+    pub(super) fn new(cid: Cid, opening: Opening) -> Self {
+        let state = State::Opening(opening);
+        Self { cid, state, is_logged_in: false, readable: false, blocked: false, bytes: 0 }
+    }
+
+    /// The transport connection stands.
+    pub(super) fn stand(&mut self, (stream, tuner): Connected) {
+        self.state = State::Up(stream, Box::new(tuner));
+    }
+
+    /// The socket, if there is one, and its tuner.
+    pub(super) fn up(&self) -> Option<(&TcpStream, &Tuner)> {
+        match &self.state {
+            State::Opening(_) => None,
+            State::Up(stream, tuner) => Some((stream, tuner)),
+        }
+    }
+
+    /// The same, for the tuner to learn.
+    pub(super) fn up_mut(&mut self) -> Option<(&TcpStream, &mut Tuner)> {
+        match &mut self.state {
+            State::Opening(_) => None,
+            State::Up(stream, tuner) => Some((stream, tuner)),
+        }
+    }
+
+    /// The socket, to be closed.
+    pub(super) fn into_stream(self) -> Option<TcpStream> {
+        match self.state {
+            State::Opening(_) => None,
+            State::Up(stream, _) => Some(stream),
+        }
+    }
+
+    /// Whether there is something to read; it is told once.
+    pub(super) fn take_readable(&mut self) -> bool {
+        std::mem::take(&mut self.readable)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Readiness> {
+        match &mut self.state {
+            State::Opening(opening) => {
+                let opened = |result| Readiness::Opened(self.cid, Box::new(result));
+                opening.as_mut().poll(context).map(opened)
+            }
+            // An error of the socket shows again when it is read from or written to.
+            State::Up(stream, _) => {
+                self.readable = stream.poll_read_ready(context).is_ready();
+                let unblocked = self.blocked && stream.poll_write_ready(context).is_ready();
+                self.blocked &= !unblocked;
+                if self.readable || unblocked {
+                    Poll::Ready(Readiness::Ready)
+                } else {
+                    Poll::Pending
+                }
+            }
+        }
+    }
+}
+
+/// Asks every link, so that each that can move has its turn, and none waits for another.
+pub(super) fn poll_any(links: &mut [Link], context: &mut Context<'_>) -> Poll<Readiness> {
+    let mut any = Poll::Pending;
+    for link in links {
+        match link.poll(context) {
+            // What the links before it have to move, they will still have at the next turn.
+            Poll::Ready(opened @ Readiness::Opened(..)) => return Poll::Ready(opened),
+            Poll::Ready(event) => any = Poll::Ready(event),
+            Poll::Pending => {}
+        }
+    }
+    any
+}

@@ -1,0 +1,104 @@
+//! Where the driver meets the tuner: what the connections wait for, and how much may be under way.
+
+mod pace;
+pub(crate) mod reading;
+pub(crate) mod tuner;
+
+use std::time::Duration;
+
+use iscsi_tuner::TcpInfo;
+use tokio::sync::oneshot;
+
+use super::Driver;
+use super::links::Link;
+use reading::Reading;
+
+/// So long after its last request a session stops looking what it waits for: an idle one sleeps.
+const DOZE: Duration = Duration::from_secs(1);
+
+impl Driver {
+    /// Looks what each connection waits for: the session's reasons, and its own socket.
+    pub(super) fn look(&mut self) {
+        if !self.pending.is_empty() {
+            self.awake_until = self.now + DOZE;
+        }
+        let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
+        for link in &mut self.links {
+            let blocked = link.blocked;
+            if let Some((stream, tuner)) = link.up_mut() {
+                tuner.look(stream, waiting, blocked, now);
+            }
+        }
+        self.set_pace();
+        self.tell_facts();
+    }
+
+    /// The command window is part of what transfers are fitted to.
+    pub(super) fn note_window(&mut self) {
+        let window = self.session.command_window();
+        let tuners = self.links.iter_mut().filter_map(Link::up_mut);
+        // Each is told.
+        if tuners.fold(false, |news, (_, tuner)| tuner.offered(window) || news) {
+            self.tell_facts();
+        }
+    }
+
+    /// The plan that the handles see is that of the leading connection.
+    fn tell_facts(&mut self) {
+        if let Some((_, tuner)) = self.links.first_mut().and_then(Link::up_mut) {
+            self.shared.set_facts(tuner.facts());
+        }
+    }
+
+    /// There is work again.
+    pub(super) fn wake(&mut self) {
+        self.count_rest();
+        self.awake_until = self.awake_until.max(self.now + DOZE);
+    }
+
+    /// The time in which nobody looked, because there was no work, counts as waiting for work.
+    pub(super) fn count_rest(&mut self) {
+        let now = self.now;
+        let rest = now.saturating_duration_since(self.awake_until);
+        // Less than a look is left for the next time.
+        if rest < tuner::LOOK {
+            return;
+        }
+        let tuners = self.links.iter_mut().filter_map(Link::up_mut);
+        tuners.for_each(|(_, tuner)| tuner.rested(rest));
+        self.awake_until = now;
+        // The look that is overdue would always meet the work that has ended the rest.
+        self.looks.reset();
+    }
+
+    /// Tells what each connection does. Nobody need wait for it any more.
+    pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
+        self.count_rest();
+        let now = self.now();
+        let reading = |link: &mut Link| {
+            let (cid, bytes) = (link.cid, link.bytes);
+            let (stream, tuner) = link.up_mut()?;
+            Some(tuner.reading(stream, cid, bytes, now))
+        };
+        drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
+    }
+
+    /// Another session over the same link has met so much loss.
+    pub(super) fn hear_of_loss(&mut self, loss: f64) {
+        let links = self.links.iter_mut().filter_map(Link::up_mut);
+        links.for_each(|(stream, tuner)| tuner.hear_of_loss(stream, loss));
+        self.tell_facts();
+    }
+
+    /// Limits the writes of each connection to what it brings to the target in time.
+    pub(super) fn set_pace(&mut self) {
+        let most = self.shared.budget.most_bytes();
+        for link in &self.links {
+            let Some((stream, tuner)) = link.up() else { continue };
+            let info = TcpInfo::read(stream).ok();
+            let doubles = tuner.copes_with_loss();
+            let limit = info.and_then(|info| pace::write_limit(&info, doubles, most));
+            self.session.limit_writes(link.cid, limit.unwrap_or(u64::MAX));
+        }
+    }
+}

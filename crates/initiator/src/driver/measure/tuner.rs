@@ -1,0 +1,439 @@
+//! The tuner at work on one connection: what is measured of it, the plan that follows, the plan on
+//! the socket, and what the connection waits for while it runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iscsi_pdu::Cid;
+use iscsi_session::{Negotiated, Offer, Waiting};
+use iscsi_tuner::{
+    Activity, Bandwidth, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning,
+    plan,
+};
+use tokio::net::TcpStream;
+
+use crate::driver::measure::reading::{Facts, Reading};
+
+/// How often one looks what the connection waits for.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// After so many looks the kernel is asked as well.
+const LOOKS_PER_READING: u32 = 20;
+
+/// A connection's tuner.
+#[derive(Debug)]
+pub(crate) struct Tuner {
+    tuning: Tuning,
+    limits: Limits,
+    measurement: Measurement,
+    plan: Plan,
+    granted: Granted,
+    interface: Option<Interface>,
+    activity: Activity,
+    looks: u32,
+    /// The last reading that something was learnt from, and when that was.
+    learnt: Option<(TcpInfo, Instant)>,
+    /// The reading since which loss is counted, and whether a queue was seen since.
+    loss_since: TcpInfo,
+    had_queue: bool,
+    /// Whether the plan is set on a connection.
+    is_applied: bool,
+    /// What readings are given with; made anew when something in it changes.
+    facts: Option<Arc<Facts>>,
+}
+
+impl Tuner {
+    /// Nothing is measured yet: the plan is what holds before the connection is made.
+    pub(crate) fn new(tuning: Tuning) -> Self {
+        Self::within(Limits::read(), tuning)
+    }
+
+    fn within(limits: Limits, tuning: Tuning) -> Self {
+        let measurement = Measurement::default();
+        let plan = plan(&measurement, &limits, &tuning);
+        Self {
+            tuning,
+            limits,
+            measurement,
+            plan,
+            granted: Granted::default(),
+            interface: None,
+            activity: Activity::default(),
+            looks: 0,
+            learnt: None,
+            loss_since: TcpInfo::default(),
+            had_queue: false,
+            is_applied: false,
+            facts: None,
+        }
+    }
+
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The connection stands: the handshake has measured the round-trip time. Says whether the
+    /// plan that follows asks for what only a connection made anew can have.
+    pub(crate) fn connected(&mut self, stream: &TcpStream) -> bool {
+        let prepared = self.plan.receive_buffer.value;
+        match TcpInfo::read(stream) {
+            Ok(info) => self.measurement.update(&info),
+            Err(error) => tracing::debug!(%error, "the kernel tells nothing of the connection"),
+        }
+        self.plan_again();
+        self.plan.receive_buffer.value != prepared
+    }
+
+    /// Sets the plan on the socket.
+    pub(crate) fn apply(&mut self, stream: &TcpStream) {
+        self.granted = self.plan.apply(stream);
+        self.is_applied = true;
+        for refusal in &self.granted.refused {
+            tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
+        }
+        let local = stream.local_addr().ok();
+        self.interface = local.and_then(|address| Interface::with_address(address.ip()));
+        self.facts = None;
+    }
+
+    /// The login has agreed on terms, and has measured the round-trip time once more: the handshake
+    /// may have waited for an address to be resolved.
+    pub(crate) fn agreed(&mut self, stream: &TcpStream, negotiated: &Negotiated) {
+        if let Ok(info) = TcpInfo::read(stream) {
+            self.measurement.update(&info);
+        }
+        self.measurement.terms = Some(terms(negotiated));
+        self.adapt(stream, Self::plan_again);
+    }
+
+    /// The target takes so many commands at once, by its latest word; the largest counts. Says
+    /// whether that is news.
+    pub(crate) fn offered(&mut self, window: u32) -> bool {
+        let Some(terms) = &mut self.measurement.terms else { return false };
+        if terms.window >= Some(window) {
+            return false;
+        }
+        terms.window = Some(window);
+        self.plan_again();
+        true
+    }
+
+    /// Looks what the connection waits for, and now and then how the link does.
+    pub(crate) fn look(
+        &mut self,
+        stream: &TcpStream,
+        waiting: Waiting,
+        is_blocked: bool,
+        now: Instant,
+    ) {
+        let Ok(info) = TcpInfo::read(stream) else { return };
+        self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
+        self.count(&info, waiting, is_blocked);
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_READING) {
+            self.adapt(stream, |tuner| tuner.learn(&info, now));
+        }
+    }
+
+    /// Sets what a new plan asks for beyond the old one.
+    fn adapt(&mut self, stream: &TcpStream, change: impl FnOnce(&mut Self)) {
+        let in_force =
+            |plan: &Plan| (plan.send_buffer.value, plan.congestion_control.value.clone());
+        let before = in_force(&self.plan);
+        change(self);
+        if before != in_force(&self.plan) {
+            tracing::info!("tuned again:\n{}", self.plan);
+            self.apply(stream);
+        }
+    }
+
+    fn count(&mut self, info: &TcpInfo, waiting: Waiting, is_blocked: bool) {
+        let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
+        let activity = &mut self.activity;
+        let counter = match waiting {
+            _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
+            Waiting::Pace => &mut activity.socket,
+            Waiting::R2t => &mut activity.solicitation,
+            Waiting::CommandWindow => &mut activity.command_window,
+            Waiting::Answers if is_positive(info.segments_in_flight) => &mut activity.answers,
+            Waiting::Answers => &mut activity.target,
+            Waiting::Nothing => &mut activity.source,
+            _ => return,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// So long nothing was asked for, and nobody looked.
+    pub(crate) fn rested(&mut self, time: Duration) {
+        let looks = time.as_millis() / LOOK.as_millis();
+        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
+        self.activity.source = self.activity.source.saturating_add(looks);
+    }
+
+    /// What the link shows of itself while it is used.
+    fn learn(&mut self, info: &TcpInfo, now: Instant) {
+        self.measurement.update(info);
+        // A rate that the link alone has set is one that it has.
+        let sent = info.delivery_rate.filter(|rate| {
+            info.delivery_rate_app_limited == Some(false) && info.has_queue(None, *rate)
+        });
+        let arrived = self.learnt.and_then(|(earlier, at)| {
+            let time = now.saturating_duration_since(at);
+            let rate = info.arrival_since(&earlier, time);
+            rate.filter(|_| info.has_queue_of_arrivals(&earlier, time))
+        });
+        self.measurement.bandwidth = self.measurement.bandwidth.max(sent).max(arrived);
+        self.learnt = Some((*info, now));
+        if let Some(loss) = info.loss_since(&self.loss_since) {
+            // With a queue it is the queue that overflows; without, the link itself loses. One that
+            // is known for that goes on to lose.
+            let has_overflown = self.had_queue && !self.copes_with_loss();
+            self.measurement.loss = Some(if has_overflown { 0.0 } else { loss });
+            (self.loss_since, self.had_queue) = (*info, false);
+        }
+        self.plan_again();
+    }
+
+    /// Another connection over the same link has met losses that no queue explains.
+    pub(crate) fn hear_of_loss(&mut self, stream: &TcpStream, loss: f64) {
+        self.adapt(stream, |tuner| tuner.believe(loss));
+    }
+
+    fn believe(&mut self, loss: f64) {
+        self.measurement.loss = Some(self.measurement.loss.unwrap_or_default().max(loss));
+        self.plan_again();
+    }
+
+    /// Whether the congestion control in force does not take a lost segment for a full queue.
+    pub(crate) fn copes_with_loss(&self) -> bool {
+        self.plan.copes_with_loss(&self.limits)
+    }
+
+    /// Makes the plan anew. What counts only before a connection is made stays as it is; what is set
+    /// on a running one does not shrink, and how it sends does not change.
+    fn plan_again(&mut self) {
+        let new = plan(&self.measurement, &self.limits, &self.tuning);
+        let old = std::mem::replace(&mut self.plan, new);
+        self.facts = None;
+        if !self.is_applied {
+            return;
+        }
+        let plan = &mut self.plan;
+        if old.send_buffer.value.bytes() > plan.send_buffer.value.bytes() {
+            plan.send_buffer = old.send_buffer;
+        }
+        if old.congestion_control.value.is_some() {
+            plan.congestion_control = old.congestion_control;
+        }
+        plan.receive_buffer = old.receive_buffer;
+        plan.no_delay = old.no_delay;
+        plan.sends = old.sends;
+        plan.cork = old.cork;
+        plan.not_sent_low_water = old.not_sent_low_water;
+    }
+
+    /// What is known now.
+    pub(crate) fn reading(
+        &mut self,
+        stream: &TcpStream,
+        cid: Cid,
+        bytes: u64,
+        at: Instant,
+    ) -> Reading {
+        let info = TcpInfo::read(stream).unwrap_or_default();
+        Reading { at, cid, info, bytes, activity: self.activity, facts: self.facts() }
+    }
+
+    /// The plan and what it stands on, for whoever asks.
+    pub(crate) fn facts(&mut self) -> Arc<Facts> {
+        let Self { limits, measurement, plan, granted, interface, facts, .. } = self;
+        let facts = facts.get_or_insert_with(|| {
+            Arc::new(Facts {
+                limits: limits.clone(),
+                measurement: *measurement,
+                plan: plan.clone(),
+                granted: granted.clone(),
+                interface: interface.clone(),
+            })
+        });
+        Arc::clone(facts)
+    }
+}
+
+/// The keys to propose: the plan's, wherever the user has left them at their defaults.
+pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
+    let plan = plan(&Measurement::default(), &Limits::default(), tuning);
+    merged(wished, &plan.offer.value)
+}
+
+fn merged(wished: &Offer, planned: &iscsi_tuner::Offer) -> Offer {
+    let default = Offer::default();
+    let mut offer = wished.clone();
+    choose(&mut offer.initial_r2t, default.initial_r2t, planned.initial_request);
+    choose(&mut offer.first_burst_length, default.first_burst_length, planned.first_burst);
+    choose(&mut offer.max_burst_length, default.max_burst_length, planned.burst);
+    choose(&mut offer.max_outstanding_r2t, default.max_outstanding_r2t, planned.bursts_at_once);
+    offer
+}
+
+fn choose<T: PartialEq>(key: &mut T, default: T, planned: T) {
+    if *key == default {
+        *key = planned;
+    }
+}
+
+/// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
+fn terms(negotiated: &Negotiated) -> Terms {
+    let first_burst = negotiated.first_burst_length;
+    let unsolicited = match (negotiated.initial_r2t, negotiated.immediate_data) {
+        (false, _) => first_burst,
+        (true, true) => first_burst.min(negotiated.target_max_recv_data_segment_length),
+        (true, false) => 0,
+    };
+    Terms {
+        unsolicited: unsolicited.into(),
+        burst: negotiated.max_burst_length.into(),
+        bursts_at_once: negotiated.max_outstanding_r2t.into(),
+        window: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_tuner::Basis;
+
+    use super::*;
+
+    /// A stock kernel with BBR at hand, 100 ms away from its target.
+    fn connected() -> Tuner {
+        let limits = Limits {
+            allowed_congestion_controls: vec!["bbr".to_owned()],
+            available_congestion_controls: vec!["bbr".to_owned()],
+            ..Limits::default()
+        };
+        let mut tuner = Tuner::within(limits, Tuning::default());
+        tuner.learn(&info(100, 0, 0), Instant::now());
+        tuner.is_applied = true;
+        tuner
+    }
+
+    /// A reading at a round trip of so many milliseconds, 100 without a queue.
+    fn info(millis: u64, sent: u32, again: u32) -> TcpInfo {
+        TcpInfo {
+            smoothed_rtt: Some(Duration::from_millis(millis)),
+            min_rtt: Some(Duration::from_millis(100)),
+            send_mss: Some(1448),
+            data_segments_sent: Some(sent),
+            segments_retransmitted: Some(again),
+            delivery_rate: "90mbit".parse().ok(),
+            delivery_rate_app_limited: Some(false),
+            ..TcpInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_rate_counts_as_the_links_only_with_a_queue_before_it() {
+        let mut tuner = connected();
+        tuner.learn(&info(100, 500, 0), Instant::now());
+        assert_eq!(tuner.plan.link.basis, Basis::Assumed);
+        tuner.learn(&info(180, 900, 0), Instant::now());
+        assert_eq!(tuner.plan.link.basis, Basis::Estimated);
+        assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
+    }
+
+    #[test]
+    fn what_arrives_shows_the_rate_as_well() {
+        let mut tuner = connected();
+        let begun = Instant::now();
+        let arrived = |millis, bytes| TcpInfo {
+            delivery_rate: "10kbit".parse().ok(),
+            delivery_rate_app_limited: Some(true),
+            bytes_received: Some(bytes),
+            receive_rtt: Some(Duration::from_millis(millis)),
+            ..info(100, 0, 0)
+        };
+        tuner.learn(&arrived(100, 0), begun);
+        tuner.learn(&arrived(100, 2_000_000), begun + Duration::from_secs(1));
+        assert_eq!(tuner.plan.link.basis, Basis::Assumed);
+        tuner.learn(&arrived(180, 4_500_000), begun + Duration::from_secs(2));
+        assert_eq!(tuner.plan.link.basis, Basis::Estimated);
+        assert_eq!(tuner.plan.link.bandwidth, "20mbit".parse().unwrap());
+    }
+
+    #[test]
+    fn loss_without_a_queue_asks_for_bbr_and_keeps_it() {
+        let mut tuner = connected();
+        tuner.learn(&info(100, 2000, 10), Instant::now());
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+        assert!(tuner.plan.congestion_control.reason.contains("0.500 %"));
+        tuner.learn(&info(100, 9000, 10), Instant::now());
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn loss_in_which_a_queue_had_a_part_asks_for_nothing() {
+        let mut tuner = connected();
+        tuner.had_queue = true;
+        tuner.learn(&info(100, 2000, 10), Instant::now());
+        assert_eq!(tuner.plan.congestion_control.value, None);
+        // What came before does not count for ever.
+        tuner.learn(&info(100, 4000, 30), Instant::now());
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn what_one_connection_has_learnt_of_loss_holds_for_all() {
+        let mut tuner = connected();
+        assert!(!tuner.copes_with_loss());
+        tuner.believe(0.004);
+        assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
+        assert!(tuner.copes_with_loss());
+        // Its probes make queues, which do not explain what is lost.
+        tuner.had_queue = true;
+        tuner.learn(&info(100, 2000, 10), Instant::now());
+        assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_that_is_set_shrinks_or_flips() {
+        let mut tuner = connected();
+        tuner.limits.wmem_max = Some(64 << 20);
+        tuner.plan_again();
+        let before = tuner.plan.clone();
+        assert!(before.send_buffer.value.bytes().is_some());
+        tuner.learn(&info(180, 900, 0), Instant::now());
+        assert_eq!(tuner.plan.link.basis, Basis::Estimated);
+        assert_eq!(tuner.plan.send_buffer, before.send_buffer);
+        assert_eq!(tuner.plan.not_sent_low_water, before.not_sent_low_water);
+    }
+
+    #[test]
+    fn the_plan_proposes_what_the_user_does_not() {
+        let mut wished = Offer::default();
+        wished.max_outstanding_r2t = 3;
+        let planned = iscsi_tuner::Offer {
+            initial_request: true,
+            first_burst: 8192,
+            burst: 16_384,
+            bursts_at_once: 7,
+        };
+        let offer = merged(&wished, &planned);
+        assert_eq!((offer.initial_r2t, offer.max_outstanding_r2t), (true, 3));
+        assert_eq!((offer.first_burst_length, offer.max_burst_length), (8192, 16_384));
+    }
+
+    #[test]
+    fn terms_are_what_a_write_may_send_unasked() {
+        let mut negotiated = Negotiated::default();
+        negotiated.first_burst_length = 65_536;
+        negotiated.target_max_recv_data_segment_length = 8192;
+        let unsolicited = |initial_r2t, immediate_data| {
+            let mut negotiated = negotiated.clone();
+            (negotiated.initial_r2t, negotiated.immediate_data) = (initial_r2t, immediate_data);
+            terms(&negotiated).unsolicited
+        };
+        assert_eq!(unsolicited(false, true), 65_536);
+        assert_eq!(unsolicited(false, false), 65_536);
+        assert_eq!(unsolicited(true, true), 8192);
+        assert_eq!(unsolicited(true, false), 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Whom a session talks to, so that an error can say it.
+
+use iscsi_pdu::{IscsiName, TargetAddress};
+use iscsi_session::{SessionError, TaskError, Timer, TransportError};
+
+use crate::error::{ConnectError, Error, LoginFailure, SessionFailure};
+use crate::url::portal_name;
+
+/// The two ends of a session, and whether they have met.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// The portal of the URL.
+    home: TargetAddress,
+    /// The portal in use: another one after a redirection.
+    portal: TargetAddress,
+    target: Option<IscsiName>,
+    initiator: IscsiName,
+    user: Option<String>,
+    reached: bool,
+    connect_error: Option<ConnectError>,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        portal: TargetAddress,
+        target: Option<IscsiName>,
+        initiator: IscsiName,
+        user: Option<String>,
+    ) -> Self {
+        let home = portal.clone();
+        Self { home, portal, target, initiator, user, reached: false, connect_error: None }
+    }
+
+    pub(crate) const fn portal(&self) -> &TargetAddress {
+        &self.portal
+    }
+
+    /// Chooses the portal for the next connection; `None` is the one of the URL.
+    pub(crate) fn turn_to(&mut self, address: Option<TargetAddress>) -> TargetAddress {
+        self.portal = address.unwrap_or_else(|| self.home.clone());
+        self.reached = false;
+        self.portal.clone()
+    }
+
+    /// A TCP connection to the portal stands.
+    pub(crate) const fn reached(&mut self) {
+        self.reached = true;
+    }
+
+    /// No TCP connection to the portal came about.
+    pub(crate) fn not_reached(&mut self, why: ConnectError) {
+        self.connect_error = Some(why);
+    }
+
+    /// Why a request ended.
+    pub(crate) fn explain_task(&self, request: &'static str, why: TaskError) -> Error {
+        if let TaskError::Session { cause, sent } = why {
+            return self.explain(cause, sent);
+        }
+        if why == TaskError::Closed { Error::Closed } else { Error::Task { request, cause: why } }
+    }
+
+    /// Why the session ended.
+    pub(crate) fn explain(&self, cause: SessionError, may_have_executed: bool) -> Error {
+        let portal = portal_name(&self.portal);
+        match (cause, &self.connect_error) {
+            (SessionError::Login(cause), _) => Error::Login(Box::new(LoginFailure {
+                portal,
+                target: self.target.as_ref().map(ToString::to_string),
+                initiator: self.initiator.to_string(),
+                user: self.user.clone(),
+                cause,
+            })),
+            (SessionError::Transport(TransportError::Connect(_)), Some(error)) => {
+                Error::Connect(error.clone())
+            }
+            (SessionError::TimedOut(Timer::Login), _) if !self.reached => {
+                Error::Connect(ConnectError::TimedOut { portal })
+            }
+            (cause, _) => {
+                Error::Session(Box::new(SessionFailure { portal, cause, may_have_executed }))
+            }
+        }
+    }
+}

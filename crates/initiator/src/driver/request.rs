@@ -1,0 +1,204 @@
+//! Requests on their way from a handle to the driver, and the answers on their way back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{FunctionResponse, Itt, TaskFunction};
+use iscsi_session::{Command, Completion, SubmitError, TaskError};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::measure::reading::Reading;
+use crate::driver::shared::{RequestId, Shared};
+use crate::error::Error;
+use crate::state::budget::Permit;
+use crate::state::range_locks::RangeGuard;
+use crate::state::unit_state::UnitState;
+
+/// What handles tell the driver.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Submit(Box<Submission>),
+    /// The caller has dropped its future.
+    Cancel(RequestId),
+    Logout,
+    /// So large a share of the segments is lost on the link, by what another session has seen.
+    Loss(f64),
+    /// What is known of each connection.
+    Read(oneshot::Sender<Vec<Reading>>),
+}
+
+/// A request and what belongs to it until the session has finished with it.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) id: RequestId,
+    pub(crate) request: Request,
+    pub(crate) holds: Holds,
+}
+
+/// What goes back when the session has finished with a request, and not before.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    pub(crate) _permit: Arc<Permit>,
+    pub(crate) extent: Option<Arc<RangeGuard>>,
+    /// The unit that has something to tell with the answer, whether or not anybody waits for it.
+    pub(crate) unit: Option<Arc<UnitState>>,
+}
+
+type Sender<T> = oneshot::Sender<Result<T, Error>>;
+
+/// What is asked of the session, and where the answer goes.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Command(Command, Sender<Completion>),
+    Manage(TaskFunction, Lun, Sender<FunctionResponse>),
+    SendTargets(Sender<Bytes>),
+    Ping(Sender<Duration>),
+}
+
+/// Where the answer to a request under way goes.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Command(Sender<Completion>),
+    Manage(Sender<FunctionResponse>),
+    SendTargets(Sender<Bytes>),
+    Ping(Sender<Duration>),
+}
+
+impl Request {
+    /// The request's name in the standard.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Command(command, _) => command.cdb.operation_name(),
+            Self::Manage(..) => "task management",
+            Self::SendTargets(_) => "SendTargets",
+            Self::Ping(_) => "NOP-Out",
+        }
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Command(_, answer) => answer.is_closed(),
+            Self::Manage(_, _, answer) => answer.is_closed(),
+            Self::SendTargets(answer) => answer.is_closed(),
+            Self::Ping(answer) => answer.is_closed(),
+        }
+    }
+
+    /// Hands the request to the session.
+    pub(crate) fn start(
+        self,
+        session: &mut iscsi_session::Session,
+        now: std::time::Instant,
+    ) -> (Result<Itt, SubmitError>, Answer) {
+        match self {
+            Self::Command(command, answer) => {
+                (session.submit(command, now), Answer::Command(answer))
+            }
+            Self::Manage(function, lun, answer) => {
+                (session.manage(function, lun, None, now), Answer::Manage(answer))
+            }
+            Self::SendTargets(answer) => (session.send_targets(now), Answer::SendTargets(answer)),
+            Self::Ping(answer) => (session.ping(now), Answer::Ping(answer)),
+        }
+    }
+}
+
+/// How the session ended a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Command(Result<Completion, TaskError>),
+    Manage(Result<FunctionResponse, TaskError>),
+    SendTargets(Result<Bytes, TaskError>),
+    Ping(Result<Duration, TaskError>),
+}
+
+impl Outcome {
+    /// Whether the session is gone and the target may carry the command out all the same.
+    pub(crate) const fn is_unsettled(&self) -> bool {
+        matches!(self, Self::Command(Err(TaskError::Session { sent: true, .. })))
+    }
+}
+
+impl Answer {
+    /// Gives the caller the outcome. One of another kind than was asked for does not come about;
+    /// the caller would see the end of the session.
+    pub(crate) fn give(self, outcome: Outcome, explain: impl FnOnce(TaskError) -> Error) {
+        match (self, outcome) {
+            (Self::Command(answer), Outcome::Command(result)) => {
+                drop(answer.send(result.map_err(explain)));
+            }
+            (Self::Manage(answer), Outcome::Manage(result)) => {
+                drop(answer.send(result.map_err(explain)));
+            }
+            // These two execute nothing, whether or not they came through.
+            (Self::SendTargets(answer), Outcome::SendTargets(result)) => {
+                drop(answer.send(result.map_err(|why| explain(why).as_not_executed())));
+            }
+            (Self::Ping(answer), Outcome::Ping(result)) => {
+                drop(answer.send(result.map_err(|why| explain(why).as_not_executed())));
+            }
+            (_, _) => {}
+        }
+    }
+
+    pub(crate) fn fail(self, error: Error) {
+        // A caller that no longer listens is no concern of the driver.
+        match self {
+            Self::Command(answer) => drop(answer.send(Err(error))),
+            Self::Manage(answer) => drop(answer.send(Err(error))),
+            Self::SendTargets(answer) => drop(answer.send(Err(error))),
+            Self::Ping(answer) => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+/// The answer to come. Dropping it gives the request up: not yet on the wire it disappears,
+/// otherwise it is aborted in the background.
+#[derive(Debug)]
+pub(crate) struct Waiter<T> {
+    id: RequestId,
+    answer: oneshot::Receiver<Result<T, Error>>,
+    driver: mpsc::UnboundedSender<Message>,
+    shared: Arc<Shared>,
+    answered: bool,
+}
+
+impl<T> Waiter<T> {
+    /// Sends a request to the driver.
+    pub(crate) fn start(
+        driver: &mpsc::UnboundedSender<Message>,
+        shared: &Arc<Shared>,
+        holds: Holds,
+        request: impl FnOnce(Sender<T>) -> Request,
+    ) -> Self {
+        let (sender, answer) = oneshot::channel();
+        let id = shared.next_id();
+        let submission = Submission { id, request: request(sender), holds };
+        // When the driver is gone, the answer's sender goes with the message, and that is seen.
+        drop(driver.send(Message::Submit(Box::new(submission))));
+        Self { id, answer, driver: driver.clone(), shared: Arc::clone(shared), answered: false }
+    }
+}
+
+impl<T> Future for Waiter<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        self.answered = true;
+        Poll::Ready(answer.unwrap_or_else(|_| Err(self.shared.reason_of_end())))
+    }
+}
+
+impl<T> Drop for Waiter<T> {
+    fn drop(&mut self) {
+        if !self.answered {
+            drop(self.driver.send(Message::Cancel(self.id)));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What the handles of a session and its driver share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{IscsiName, Isid, TargetAddress, Tsih};
+use iscsi_session::{Negotiated, Notice, Reopening, Stats};
+use tokio::sync::{broadcast, watch};
+
+use crate::driver::connection_count::Connections;
+use crate::driver::measure::reading::Facts;
+use crate::error::Error;
+use crate::options::Options;
+use crate::state::budget::Budget;
+use crate::state::range_locks::Unsettled;
+use crate::state::unit_state::UnitState;
+use crate::url::Url;
+
+/// How many notices a slow listener may be behind before it misses some.
+const NOTICES: usize = 64;
+
+/// Names a request between a handle and the driver.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct RequestId(pub(crate) u64);
+
+/// Where a session is in its life.
+#[derive(Clone, Debug)]
+pub(crate) enum Life {
+    LoggingIn,
+    LoggedIn,
+    Ended(Result<(), Error>),
+}
+
+/// What the first login has brought about.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) negotiated: Negotiated,
+    pub(crate) portal: TargetAddress,
+    /// Zero where the target gives its sessions no handle.
+    pub(crate) tsih: Tsih,
+}
+
+/// Where the next login begins: the first portals of this one, as far as the target has moved from
+/// them for good (RFC 7143 §11.13.5).
+#[derive(Debug, Default)]
+struct Home {
+    moved_to: Option<TargetAddress>,
+    /// A redirection for the time being: what comes behind it moves that portal only.
+    is_left: bool,
+}
+
+/// The common ground of all handles of a session and its driver.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) budget: Budget,
+    pub(crate) target: Option<IscsiName>,
+    pub(crate) isid: Isid,
+    /// The unit that the URL names.
+    pub(crate) lun: Option<Lun>,
+    /// The unit serial number to insist on for that unit.
+    pub(crate) serial_number: Option<String>,
+    /// The most bytes of one command of a disk.
+    pub(crate) max_transfer: usize,
+    /// How long a disk puts up with what may pass.
+    pub(crate) patience: Duration,
+    pub(crate) life: watch::Sender<Life>,
+    pub(crate) notices: broadcast::Sender<Notice>,
+    pub(crate) terms: OnceLock<Terms>,
+    /// With what times it may be opened anew, once it has ended.
+    pub(crate) reopening: OnceLock<Reopening>,
+    pub(crate) unsettled: Unsettled,
+    /// Commands that were sent again.
+    pub(crate) retries: AtomicU64,
+    home: Mutex<Home>,
+    stats: Mutex<Stats>,
+    connections: Mutex<Connections>,
+    facts: Mutex<Option<Arc<Facts>>>,
+    units: Mutex<HashMap<Lun, Arc<UnitState>>>,
+    ids: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        budget: Budget,
+        url: &Url,
+        isid: Isid,
+        options: &Options,
+        connections: u16,
+    ) -> Self {
+        Self {
+            budget,
+            target: url.target.clone(),
+            isid,
+            lun: url.lun,
+            serial_number: url.serial_number.clone(),
+            max_transfer: options.max_transfer,
+            patience: url.parameters.patience.map_or(options.patience, seconds),
+            life: watch::Sender::new(Life::LoggingIn),
+            notices: broadcast::Sender::new(NOTICES),
+            terms: OnceLock::new(),
+            reopening: OnceLock::new(),
+            unsettled: Unsettled::default(),
+            retries: AtomicU64::new(0),
+            home: Mutex::default(),
+            stats: Mutex::default(),
+            connections: Mutex::new(Connections::wanted(connections)),
+            facts: Mutex::default(),
+            units: Mutex::default(),
+            ids: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn next_id(&self) -> RequestId {
+        RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        *lock(&self.stats)
+    }
+
+    pub(crate) fn set_stats(&self, stats: Stats) {
+        *lock(&self.stats) = stats;
+    }
+
+    /// Looks at the connections, or notes what became of them.
+    pub(crate) fn with_connections<R>(&self, look: impl FnOnce(&mut Connections) -> R) -> R {
+        look(&mut lock(&self.connections))
+    }
+
+    /// The first login was redirected.
+    pub(crate) fn redirected(&self, address: &TargetAddress, is_permanent: bool) {
+        if !matches!(*self.life.borrow(), Life::LoggingIn) {
+            return;
+        }
+        let mut home = lock(&self.home);
+        home.is_left |= !is_permanent;
+        if !home.is_left {
+            home.moved_to = Some(address.clone());
+        }
+    }
+
+    /// Where the target says that its portal has moved for good.
+    pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
+        lock(&self.home).moved_to.clone()
+    }
+
+    /// What the tuner has decided; `None` before the end of the login.
+    pub(crate) fn facts(&self) -> Option<Arc<Facts>> {
+        lock(&self.facts).clone()
+    }
+
+    pub(crate) fn set_facts(&self, facts: Arc<Facts>) {
+        *lock(&self.facts) = Some(facts);
+    }
+
+    /// What is known of a unit; the same for all its handles.
+    pub(crate) fn unit(&self, lun: Lun) -> Arc<UnitState> {
+        Arc::clone(lock(&self.units).entry(lun).or_default())
+    }
+
+    /// The same for a unit of which something is known already.
+    pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
+        let state = Arc::new(state);
+        lock(&self.units).insert(lun, Arc::clone(&state));
+        state
+    }
+
+    /// Why a request gets no answer any more.
+    pub(crate) fn reason_of_end(&self) -> Error {
+        match &*self.life.borrow() {
+            Life::Ended(Err(error)) => error.clone(),
+            Life::LoggingIn | Life::LoggedIn | Life::Ended(Ok(())) => Error::Closed,
+        }
+    }
+
+    /// Waits for the end of the login.
+    pub(crate) async fn logged_in(&self) -> Result<(), Error> {
+        let mut life = self.life.subscribe();
+        let settled = life.wait_for(|life| !matches!(life, Life::LoggingIn)).await;
+        match settled.as_deref() {
+            Ok(Life::Ended(Err(error))) => Err(error.clone()),
+            Ok(Life::LoggedIn) => Ok(()),
+            Ok(Life::Ended(Ok(())) | Life::LoggingIn) | Err(_) => Err(Error::Closed),
+        }
+    }
+
+    /// Waits for the end of the session.
+    pub(crate) async fn ended(&self) -> Result<(), Error> {
+        let mut life = self.life.subscribe();
+        let ended = life.wait_for(|life| matches!(life, Life::Ended(_))).await;
+        match ended.as_deref() {
+            Ok(Life::Ended(result)) => result.clone(),
+            Ok(Life::LoggingIn | Life::LoggedIn) | Err(_) => Err(Error::Closed),
+        }
+    }
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,39 @@
+//! Why no TCP connection came about.
+
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+/// Why no TCP connection came about.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The host's name has no address.
+    #[error("the host {host:?} is not known ({reason}); check its spelling and the name service")]
+    HostUnknown {
+        /// The name.
+        host: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The host is there, but nothing listens.
+    #[error("nothing listens at {address}; check the port, and that the target is running")]
+    Refused {
+        /// The address and port.
+        address: SocketAddr,
+    },
+    /// No answer.
+    #[error("no connection to {portal} in time; check the address, the route and the firewall")]
+    TimedOut {
+        /// The portal, `host:port`.
+        portal: String,
+    },
+    /// Anything else.
+    #[error("cannot connect to {address}: {reason}; check the address and the route")]
+    Failed {
+        /// The address and port.
+        address: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+}

@@ -1,0 +1,382 @@
+//! A disk: byte-addressed, of any alignment.
+
+mod join;
+pub(crate) mod open;
+mod pages;
+pub(crate) mod stream;
+mod zeros;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::UnmapList;
+use iscsi_session::Payload;
+
+use crate::error::Error;
+use crate::handles::disk::join::try_join_all;
+use crate::state::range_locks::RangeGuard;
+use crate::unit::logical_unit::LogicalUnit;
+
+use crate::multipath::dispatch::Paths;
+use crate::multipath::path::Path;
+use crate::multipath::report::Report;
+use crate::multipath::schedule::Room;
+use crate::multipath::spread::Spread;
+use crate::session::Session;
+use crate::state::profile::Profile;
+use crate::unit::transfer::{Expected, Transfer};
+
+/// A logical unit as an array of bytes.
+///
+/// Requests of any offset and length are split by the limits of the unit (VPD page B0) and of
+/// [`Options::max_transfer`](crate::Options::max_transfer), and the parts run at once. A write that
+/// begins or ends within a block reads that block first and writes it back with the new bytes in
+/// it. Writes that touch the same block run one after the other, in the order of their first poll
+/// that finds the range free; a write that was dropped counts until the target has finished with
+/// it.
+///
+/// Clones are the same disk. What is tried again, and how often, is in the table in the
+/// [crate documentation](crate).
+#[derive(Clone, Debug)]
+pub struct Disk {
+    unit: LogicalUnit,
+    paths: Paths,
+    report: Arc<Report>,
+    profile: Arc<Profile>,
+    /// Bytes of one command, a whole number of blocks.
+    max_transfer: usize,
+}
+
+impl Disk {
+    pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
+        let max_transfer = profile.longest_transfer(unit.session().max_transfer());
+        let report = Arc::new(Report::default());
+        report.settle_for_one("a disk of one session");
+        let (path, session) = (Path::new(unit.clone(), 0), unit.session());
+        let (budget, patience) = (session.budget().clone(), session.patience());
+        let paths = Paths::new(path, Room::UNLIMITED, budget, patience, Arc::clone(&report));
+        Self { unit, paths, report, profile, max_transfer }
+    }
+
+    /// The same disk over further paths.
+    pub(crate) fn over(self, paths: Paths, report: Arc<Report>) -> Self {
+        Self { paths, report, ..self }
+    }
+
+    pub(crate) fn with_report(self, report: Arc<Report>) -> Self {
+        Self { report, ..self }
+    }
+
+    /// The logical unit that this is, through its first session.
+    pub const fn unit(&self) -> &LogicalUnit {
+        &self.unit
+    }
+
+    /// What the unit says of itself.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The capacity, bytes.
+    pub fn capacity(&self) -> u64 {
+        self.profile.capacity.bytes()
+    }
+
+    /// The length of a logical block, bytes: what is aligned to it is read and written directly.
+    pub fn block_size(&self) -> u32 {
+        self.profile.capacity.block_size
+    }
+
+    /// The most bytes of one command; longer requests are split.
+    pub const fn max_transfer(&self) -> usize {
+        self.max_transfer
+    }
+
+    /// The same disk with other bytes for one command: rounded down to whole blocks, at least one
+    /// block, and at most what the unit takes.
+    #[must_use]
+    pub fn with_max_transfer(mut self, bytes: usize) -> Self {
+        self.max_transfer = self.profile.longest_transfer(bytes);
+        self
+    }
+
+    /// Whether the unit refuses writes.
+    pub fn is_write_protected(&self) -> bool {
+        self.profile.write_protected
+    }
+
+    /// Reads `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
+    pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(Bytes::new()) };
+        let head = distance(blocks.start, offset);
+        let data = self.read_blocks(&blocks).await?.freeze();
+        Ok(data.slice(head..head + len))
+    }
+
+    /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
+    /// The bytes land there from the socket if offset and length are whole blocks, otherwise they
+    /// are copied. The buffer is lost when the read fails.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
+    pub async fn read_into(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+        let Some(blocks) = self.blocks_around(offset, buffer.len())? else { return Ok(buffer) };
+        if blocks == (offset..offset + buffer.len() as u64) {
+            return self.fill(offset, buffer).await;
+        }
+        let data = self.read_at(offset, buffer.len()).await?;
+        buffer.copy_from_slice(&data);
+        Ok(buffer)
+    }
+
+    /// Writes data from `offset` on: `Bytes`, or a list of them, of any lengths. The pages are
+    /// shared, not copied.
+    ///
+    /// When it returns, the unit has the data, maybe in a cache that a power failure empties: see
+    /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::WriteProtected`], or as [`LogicalUnit::write`].
+    pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
+        let data = data.into();
+        self.check_writable()?;
+        let Some(blocks) = self.blocks_around(offset, data.len())? else { return Ok(()) };
+        let extent = Arc::new(self.take(blocks.clone()).await);
+        let end = offset + data.len() as u64;
+        let data = if blocks == (offset..end) {
+            data
+        } else {
+            let head = self.edge(blocks.start..offset, blocks.start);
+            let tail = self.edge(end..blocks.end, blocks.end - u64::from(self.block_size()));
+            let (head, tail) = tokio::try_join!(head, tail)?;
+            pages::enclose(head, &data, tail)
+        };
+        self.write_blocks(blocks.start, &data, &extent).await
+    }
+
+    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE): every write that had ended
+    /// when this was called, whichever session it went over.
+    ///
+    /// # Errors
+    /// As [`LogicalUnit::flush`].
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.paths.flush().await
+    }
+
+    /// The sessions that carry data now, the first one first.
+    pub fn sessions(&self) -> Vec<Session> {
+        self.paths.open().iter().map(|(_, path)| path.unit.session().clone()).collect()
+    }
+
+    /// Over how many sessions the disk is spread, and why.
+    pub fn spread(&self) -> Spread {
+        self.report.get()
+    }
+
+    /// How many commands were sent again, over all its sessions, those that are gone too.
+    pub fn retries(&self) -> u64 {
+        self.paths.retries()
+    }
+
+    /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within
+    /// what the options allow to be under way.
+    pub fn queue_depth(&self, io_size: usize) -> usize {
+        let open = self.paths.open();
+        let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth_for(io_size));
+        let depth: u32 = depths.sum();
+        self.unit.session().most_of(io_size).min(depth as usize).max(1)
+    }
+
+    /// Ends all sessions of the disk in order (RFC 7143 §11.14): no request is taken any more,
+    /// those under way are finished.
+    ///
+    /// # Errors
+    /// Why a session ended, if not by this logout.
+    pub async fn logout(&self) -> Result<(), Error> {
+        let sessions = self.sessions();
+        self.paths.end(&Error::Closed);
+        try_join_all(sessions.iter().map(Session::logout)).await.map(drop)
+    }
+
+    /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
+    /// stay as they are. What the blocks read as afterwards is told by
+    /// [`Capacity::unmapped_reads_zeros`](crate::Capacity).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
+    /// [`Error::WriteProtected`], or as [`LogicalUnit::unmap`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_writable()?;
+        self.check_range(offset, len)?;
+        let most = u64::from(self.profile.limits.maximum_unmap_lba_count);
+        if most == 0 || !self.profile.provisioning.is_some_and(|page| page.unmap) {
+            return Err(Error::Unsupported("UNMAP"));
+        }
+        let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
+        let extent = Arc::new(self.take(blocks.clone()).await);
+        let runs = runs(self.lbas(&blocks), most).map(|(lba, blocks)| {
+            let extent = Arc::clone(&extent);
+            async move {
+                let mut list = UnmapList::new();
+                let why = |why| Error::Format { command: "UNMAP", why };
+                list.push(lba, blocks).map_err(why)?;
+                let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
+                self.modify(transfer.within(&extent)).await
+            }
+        });
+        try_join_all(runs).await.map(drop)
+    }
+
+    /// Reads whole blocks.
+    async fn read_blocks(&self, blocks: &Range<u64>) -> Result<BytesMut, Error> {
+        let len = distance(blocks.start, blocks.end);
+        if len > self.max_transfer {
+            return self.fill(blocks.start, BytesMut::zeroed(len)).await;
+        }
+        let count = self.lba(len as u64);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.read(Transfer::read(&self.profile.capacity, self.lba(blocks.start), count)).await
+    }
+
+    /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
+    async fn fill(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+        let mut parts = Vec::with_capacity(buffer.len().div_ceil(self.max_transfer));
+        let mut lba = self.lba(offset);
+        while !buffer.is_empty() {
+            let part = buffer.split_to(self.max_transfer.min(buffer.len()));
+            let len = part.len() as u64;
+            parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)));
+            lba += self.lba(len);
+        }
+        let mut whole = BytesMut::new();
+        for part in try_join_all(parts).await? {
+            whole.unsplit(part);
+        }
+        Ok(whole)
+    }
+
+    /// Writes whole blocks, in parts.
+    async fn write_blocks(
+        &self,
+        offset: u64,
+        data: &Payload,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<(), Error> {
+        let mut lba = self.lba(offset);
+        let parts = pages::split(data, self.longest_write()).into_iter().map(|part| {
+            let at = lba;
+            lba += self.lba(part.len() as u64);
+            async move {
+                let transfer = Transfer::write(&self.profile.capacity, at, part)?;
+                self.modify(transfer.within(extent)).await
+            }
+        });
+        try_join_all(parts).await.map(drop)
+    }
+
+    /// Over many slow sessions a write is shared out, so that none keeps it for long.
+    fn longest_write(&self) -> usize {
+        let grain = usize::try_from(self.paths.grain()).unwrap_or(usize::MAX);
+        self.profile.longest_transfer(grain).min(self.max_transfer)
+    }
+
+    /// The bytes of a range within one block, which begins at `block`.
+    async fn edge(&self, range: Range<u64>, block: u64) -> Result<Bytes, Error> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let transfer = Transfer::read(&self.profile.capacity, self.lba(block), 1);
+        let data = self.read(transfer).await?.freeze();
+        Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
+    }
+
+    /// Sends a command whose whole buffer must be filled.
+    async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
+        let transfer = transfer?;
+        let expected = Expected::of(&transfer);
+        expected.all_read(self.paths.execute(transfer).await?)
+    }
+
+    /// Sends a command that changes blocks; all its data must be taken.
+    async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
+        let expected = Expected::of(&transfer);
+        expected.all_written(&self.paths.execute(transfer).await?)
+    }
+
+    async fn take(&self, range: Range<u64>) -> RangeGuard {
+        self.unit.state().range_locks.take(range).await
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.profile.write_protected {
+            return Err(Error::WriteProtected(self.unit.lun()));
+        }
+        Ok(())
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let capacity = self.capacity();
+        match offset.checked_add(len) {
+            Some(end) if end <= capacity => Ok(()),
+            Some(_) | None => Err(Error::OutOfRange { offset, len, capacity }),
+        }
+    }
+
+    /// The smallest range of whole blocks around a range of bytes; `None` if that is empty.
+    fn blocks_around(&self, offset: u64, len: usize) -> Result<Option<Range<u64>>, Error> {
+        self.check_range(offset, len as u64)?;
+        let block = u64::from(self.block_size());
+        let end = (offset + len as u64).next_multiple_of(block);
+        Ok((len > 0).then_some(offset - offset % block..end))
+    }
+
+    /// The largest range of whole blocks within a range of bytes; `None` if there is none.
+    fn blocks_within(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let block = u64::from(self.block_size());
+        let end = offset + len;
+        let blocks = offset.next_multiple_of(block)..end - end % block;
+        (!blocks.is_empty()).then_some(blocks)
+    }
+
+    /// The block address of a multiple of the block size, or a number of whole blocks.
+    fn lba(&self, bytes: u64) -> u64 {
+        bytes / u64::from(self.block_size())
+    }
+
+    fn lbas(&self, bytes: &Range<u64>) -> Range<u64> {
+        self.lba(bytes.start)..self.lba(bytes.end)
+    }
+}
+
+/// The distance of two offsets within one request, which memory can hold.
+fn distance(from: u64, to: u64) -> usize {
+    usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
+}
+
+/// Cuts a range of blocks into runs of at most `most`.
+fn runs(blocks: Range<u64>, most: u64) -> impl Iterator<Item = (u64, u32)> {
+    let most = most.clamp(1, u32::MAX.into());
+    let mut lba = blocks.start;
+    std::iter::from_fn(move || {
+        let count = u32::try_from(most.min(blocks.end.saturating_sub(lba))).ok()?;
+        let run = (lba, count);
+        lba += u64::from(count);
+        (count > 0).then_some(run)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_cover_the_range_once() {
+        assert_eq!(runs(5..12, 3).collect::<Vec<_>>(), [(5, 3), (8, 3), (11, 1)]);
+        assert_eq!(runs(5..5, 3).count(), 0);
+        assert_eq!(runs(0..1 << 33, u64::MAX).map(|(_, n)| u64::from(n)).sum::<u64>(), 1 << 33);
+    }
+}

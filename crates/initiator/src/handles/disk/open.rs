@@ -1,0 +1,205 @@
+//! How a disk comes about from its URL: the first session as fast as can be, the others beside it.
+//!
+//! ```text
+//!  round trips    1         2         3          4          5
+//!  first session  connect ─ log in ─ questions ─ (rest) ──► data
+//!  the others                └─ connect ─ log in ─ which unit? ──► data
+//! ```
+//! The questions take two round trips where the target opens its command window with its first
+//! answer only.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use iscsi_pdu::scsi::Lun;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::error::Error;
+use crate::handles::disk::Disk;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::identity::Identity;
+use crate::multipath::path::Path;
+use crate::multipath::reopen::{Opener, Wanted};
+use crate::multipath::report::Report;
+use crate::multipath::schedule::Room;
+use crate::multipath::supervisor::{Event, Supervisor, SupervisorConfig};
+use crate::options::sessions::Sessions;
+use crate::session::Session;
+use crate::session::node::Node;
+use crate::state::budget::Budget;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::url::Url;
+
+/// A portal has so long to answer before the next is tried as well (RFC 8305 §5).
+const HEAD_START: Duration = Duration::from_millis(250);
+/// Who wants several sessions waits so long for them beside the first, and so many round trips.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE_TRIPS: u32 = 20;
+
+impl Session {
+    /// The disk that the URL names.
+    ///
+    /// # Errors
+    /// [`Error::NoUnitNamed`], [`Error::SerialNumber`], or as [`LogicalUnit::disk`].
+    pub async fn disk(&self) -> Result<Disk, Error> {
+        let lun = self.named_lun().ok_or(Error::NoUnitNamed)?;
+        let disk = match self.logical_unit(lun).disk().await {
+            Err(Error::NoSuchUnit(_)) => self.disk_as_reported(lun).await?,
+            result => result?,
+        };
+        if let Some(expected) = self.expected_serial_number() {
+            let found = disk.profile().serial_number.clone().unwrap_or_default();
+            if found != expected {
+                return Err(Error::SerialNumber { expected: expected.to_owned(), found });
+            }
+        }
+        Ok(disk)
+    }
+
+    /// The disk of a number above 255 at a target that does not use flat space addressing there:
+    /// its own list of units says how it wants to be asked.
+    async fn disk_as_reported(&self, lun: Lun) -> Result<Disk, Error> {
+        let other = lun.number().filter(|number| *number > 255).and_then(Lun::on_bus);
+        match other {
+            Some(other) if self.report_luns().await?.contains(&other) => {
+                self.logical_unit(other).disk().await
+            }
+            Some(_) | None => Err(Error::NoSuchUnit(lun)),
+        }
+    }
+}
+
+impl LogicalUnit {
+    /// The unit as a byte-addressed disk.
+    ///
+    /// # Errors
+    /// As [`profile`](Self::profile).
+    pub async fn disk(&self) -> Result<Disk, Error> {
+        Ok(Disk::new(self.clone(), self.profile().await?))
+    }
+}
+
+/// Opens the disk of a URL that names a unit.
+pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
+    if url.lun.is_none() {
+        return Err(Error::NoUnitNamed);
+    }
+    let budget = node.options().budget();
+    let mut portals = vec![url.portal.clone()];
+    portals.extend(url.portals.iter().cloned());
+    let report = Arc::new(Report::default());
+    let (session, portal) = first_session(node, &url, &portals, &budget, &report).await?;
+    let sessions = node.options().sessions;
+    let next_portal = AtomicUsize::new(portal);
+    let node = node.clone();
+    let moved = Mutex::default();
+    let opener = Opener { node, url, portals, moved, budget, next_portal, report };
+    opener.remember(portal, &session);
+    spread_out(session, portal, Arc::new(opener), sessions).await
+}
+
+/// Logs in at the first portal that answers, and notes those before it.
+async fn first_session(
+    node: &Node,
+    url: &Url,
+    portals: &[TargetAddress],
+    budget: &Budget,
+    report: &Report,
+) -> Result<(Session, usize), Error> {
+    let mut logins = JoinSet::new();
+    for (at, portal) in portals.iter().enumerate() {
+        let mut url = url.clone();
+        url.portal = portal.clone();
+        let (node, budget) = (node.clone(), budget.clone());
+        let turn = u32::try_from(at).unwrap_or(u32::MAX);
+        logins.spawn(async move {
+            sleep(HEAD_START.saturating_mul(turn)).await;
+            let login = async {
+                let session = node.start_at(&url, None, &budget)?;
+                session.log_in().await?;
+                Ok(session)
+            };
+            (at, login.await)
+        });
+    }
+    let mut failures = BTreeMap::new();
+    while let Some(login) = logins.join_next().await {
+        match login {
+            Ok((at, Ok(session))) => {
+                for (before, portal) in portals.iter().enumerate().take(at) {
+                    report.pass_over(portal, failures.get(&before));
+                }
+                return Ok((session, at));
+            }
+            Ok((at, Err(error))) => {
+                failures.insert(at, error);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(failures.into_values().next().unwrap_or(Error::Closed))
+}
+
+/// Further sessions log in while the unit says what it is.
+async fn spread_out(
+    session: Session,
+    portal: usize,
+    opener: Arc<Opener>,
+    sessions: Sessions,
+) -> Result<Disk, Error> {
+    let (count, reason) = first_number(&session, sessions);
+    if !session.is_reinstated_by_login() {
+        opener.report.no_tsih();
+    }
+    let (tell, wanted) = watch::channel(None);
+    let mut opening = JoinSet::new();
+    for _ in 1..count {
+        let (opener, wanted) = (Arc::clone(&opener), wanted.clone());
+        opening.spawn(async move { Event::New(opener.open(wanted).await) });
+    }
+    let disk = session.disk().await?;
+    let identity = match Identity::of(disk.unit(), disk.profile()) {
+        Ok(identity) => identity,
+        Err(reason) => {
+            tracing::warn!("{reason}");
+            opener.report.settle_for_one(reason);
+            return Ok(disk.with_report(Arc::clone(&opener.report)));
+        }
+    };
+    if let Identity::Place(..) = identity {
+        opener.report.note(
+            "the unit has no name of its own; its target, portal group and LUN stand for it"
+                .to_owned(),
+        );
+    }
+    tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
+    let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
+    let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
+    let first = Path::new(disk.unit().clone(), portal);
+    let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
+    let (patience, report) = (session.patience(), Arc::clone(&opener.report));
+    let paths = Paths::new(first, room, opener.budget.clone(), patience, Arc::clone(&report));
+    let config = SupervisorConfig { opener, wanted, sessions, reason, opening };
+    let mut supervisor = Supervisor::new(&paths, config);
+    if waits {
+        supervisor.settle(&paths, PATIENCE + round_trip * PATIENCE_TRIPS).await?;
+    }
+    tokio::spawn(supervisor.run());
+    Ok(disk.over(paths, report))
+}
+
+/// How many sessions to begin with, and why.
+fn first_number(session: &Session, sessions: Sessions) -> (u32, String) {
+    match (sessions, session.plan()) {
+        (Sessions::Fixed(count), _) => (count.max(1), "as asked for".to_owned()),
+        (Sessions::Auto { most }, Some(plan)) => {
+            (plan.connections.value.clamp(1, most.max(1)), plan.connections.reason)
+        }
+        (Sessions::Auto { .. }, None) => (1, "nothing is known of the link yet".to_owned()),
+    }
+}

@@ -1,0 +1,301 @@
+//! A disk as a stream of bytes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, SeekFrom};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
+
+use crate::error::Error;
+use crate::handles::disk::Disk;
+
+/// Bytes of one request; requests end at multiples of it.
+const CHUNK: usize = 256 * 1024;
+/// Requests under way in one direction: as many as the tuner wants, and never fewer or more.
+const LEAST_WINDOW: usize = 16;
+const MOST_WINDOW: usize = 256;
+
+type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// A [`Disk`] as a stream: [`AsyncRead`] reads ahead, [`AsyncWrite`] writes behind.
+///
+/// An error of a write shows at a later call. `flush` and `shutdown` wait for all writes and then
+/// flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
+/// capacity; writing beyond it is an error. Dropping the stream gives up what is not written yet.
+pub struct DiskStream {
+    disk: Disk,
+    position: u64,
+    ahead: ReadAhead,
+    behind: WriteBehind,
+    flush: Option<Request<()>>,
+}
+
+impl Disk {
+    /// A stream over the disk, from `offset` on: [`AsyncRead`](tokio::io::AsyncRead),
+    /// [`AsyncWrite`](tokio::io::AsyncWrite) and [`AsyncSeek`](tokio::io::AsyncSeek).
+    pub fn stream(&self, offset: u64) -> DiskStream {
+        DiskStream::new(self.clone(), offset)
+    }
+}
+
+impl DiskStream {
+    pub(crate) fn new(disk: Disk, position: u64) -> Self {
+        Self {
+            disk,
+            position,
+            ahead: ReadAhead::default(),
+            behind: WriteBehind::default(),
+            flush: None,
+        }
+    }
+
+    /// Where the next byte is read or written.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The disk that this is a stream of.
+    pub const fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    fn target_of(&self, seek: SeekFrom) -> Option<u64> {
+        match seek {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(distance) => self.disk.capacity().checked_add_signed(distance),
+            SeekFrom::Current(distance) => self.position.checked_add_signed(distance),
+        }
+    }
+}
+
+impl fmt::Debug for DiskStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskStream")
+            .field("disk", &self.disk)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes read before they are asked for.
+#[derive(Default)]
+struct ReadAhead {
+    current: Bytes,
+    requests: VecDeque<Slot>,
+    /// Where the next request begins.
+    next: u64,
+}
+
+enum Slot {
+    Reading(Request<Bytes>),
+    Done(Result<Bytes, Error>),
+}
+
+impl ReadAhead {
+    /// The next bytes at `position`; empty at the end of the disk.
+    fn poll(
+        &mut self,
+        disk: &Disk,
+        position: u64,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<&mut Bytes, Error>> {
+        if !self.current.is_empty() {
+            return Poll::Ready(Ok(&mut self.current));
+        }
+        if self.requests.is_empty() {
+            self.next = position;
+        }
+        self.extend(disk);
+        self.requests.iter_mut().for_each(|slot| slot.poll(context));
+        match self.requests.pop_front() {
+            None => Poll::Ready(Ok(&mut self.current)),
+            Some(Slot::Done(result)) => {
+                self.current = result?;
+                Poll::Ready(Ok(&mut self.current))
+            }
+            Some(reading @ Slot::Reading(_)) => {
+                self.requests.push_front(reading);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn extend(&mut self, disk: &Disk) {
+        let window = window(disk);
+        while self.requests.len() < window && self.next < disk.capacity() {
+            let len = to_boundary(self.next).min(disk.capacity() - self.next);
+            let (disk, offset) = (disk.clone(), self.next);
+            let count = usize::try_from(len).unwrap_or(CHUNK);
+            let request = Box::pin(async move { disk.read_at(offset, count).await });
+            self.requests.push_back(Slot::Reading(request));
+            self.next += len;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.current.clear();
+        self.requests.clear();
+    }
+}
+
+impl Slot {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        if let Self::Reading(request) = self
+            && let Poll::Ready(result) = request.as_mut().poll(context)
+        {
+            *self = Self::Done(result);
+        }
+    }
+}
+
+/// Bytes taken from the caller and not written yet.
+#[derive(Default)]
+struct WriteBehind {
+    buffer: BytesMut,
+    /// Where the buffer's bytes belong.
+    start: u64,
+    requests: Vec<Request<()>>,
+}
+
+impl WriteBehind {
+    /// Takes as many bytes as fit the present request.
+    fn push(&mut self, position: u64, bytes: &[u8], disk: &Disk) -> usize {
+        if self.buffer.is_empty() {
+            self.start = position;
+            self.buffer.reserve(CHUNK);
+        }
+        let room = usize::try_from(to_boundary(position)).unwrap_or(CHUNK);
+        let count = bytes.len().min(room);
+        self.buffer.extend_from_slice(bytes.get(..count).unwrap_or(bytes));
+        if count == room {
+            self.send(disk);
+        }
+        count
+    }
+
+    fn send(&mut self, disk: &Disk) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let (disk, offset) = (disk.clone(), self.start);
+        let data = self.buffer.split().freeze();
+        self.requests.push(Box::pin(async move { disk.write_at(offset, data).await }));
+    }
+
+    /// Waits until fewer than `limit` requests are under way.
+    fn poll_below(&mut self, limit: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut result = Ok(());
+        self.requests.retain_mut(|request| match request.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(ended) => {
+                result = std::mem::replace(&mut result, Ok(())).and(ended);
+                false
+            }
+        });
+        result?;
+        if self.requests.len() < limit { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Sends what is there and waits for all of it.
+    fn poll_settled(&mut self, disk: &Disk, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.send(disk);
+        self.poll_below(1, context)
+    }
+}
+
+/// How many requests fill the link.
+fn window(disk: &Disk) -> usize {
+    disk.queue_depth(CHUNK).clamp(LEAST_WINDOW, MOST_WINDOW)
+}
+
+/// Bytes from here to the next multiple of a chunk; never 0.
+const fn to_boundary(position: u64) -> u64 {
+    CHUNK as u64 - position % CHUNK as u64
+}
+
+impl AsyncRead for DiskStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.behind.poll_settled(&this.disk, context))?;
+        let bytes = ready!(this.ahead.poll(&this.disk, this.position, context))?;
+        let count = bytes.len().min(into.remaining());
+        into.put_slice(bytes.get(..count).unwrap_or_default());
+        bytes.advance(count);
+        this.position += count as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for DiskStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        this.ahead.clear();
+        this.flush = None;
+        ready!(this.behind.poll_below(window(&this.disk), context))?;
+        let capacity = this.disk.capacity();
+        let left = usize::try_from(capacity.saturating_sub(this.position)).unwrap_or(usize::MAX);
+        if left == 0 && !bytes.is_empty() {
+            let (offset, len) = (this.position, bytes.len() as u64);
+            let error = Error::OutOfRange { offset, len, capacity };
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::StorageFull, error)));
+        }
+        let bytes = bytes.get(..left).unwrap_or(bytes);
+        let count = this.behind.push(this.position, bytes, &this.disk);
+        this.position += count as u64;
+        // A request that has just been sent starts at its first poll.
+        if let Poll::Ready(result) = this.behind.poll_below(usize::MAX, context) {
+            result?;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.behind.poll_settled(&this.disk, context))?;
+        let flush = this.flush.get_or_insert_with(|| {
+            let disk = this.disk.clone();
+            Box::pin(async move { disk.flush().await })
+        });
+        let result = ready!(flush.as_mut().poll(context));
+        this.flush = None;
+        Poll::Ready(result.map_err(Into::into))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+impl AsyncSeek for DiskStream {
+    fn start_seek(mut self: Pin<&mut Self>, seek: SeekFrom) -> io::Result<()> {
+        let this = &mut *self;
+        let Some(position) = this.target_of(seek) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a seek before the first byte",
+            ));
+        };
+        this.behind.send(&this.disk);
+        this.ahead.clear();
+        this.position = position;
+        Ok(())
+    }
+
+    fn poll_complete(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        let this = &mut *self;
+        // Writes that overlap later ones must be over before those begin.
+        ready!(this.behind.poll_settled(&this.disk, context))?;
+        Poll::Ready(Ok(this.position))
+    }
+}

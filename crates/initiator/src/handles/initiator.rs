@@ -1,0 +1,121 @@
+//! The initiator: a name, and the sessions opened under it.
+
+use iscsi_pdu::IscsiName;
+use iscsi_session::{DiscoveredTarget, SessionKind, decode_send_targets};
+
+use crate::error::Error;
+use crate::handles::disk::Disk;
+use crate::handles::disk::open;
+use crate::name::default_name;
+use crate::options::Options;
+use crate::session::Session;
+use crate::session::node::Node;
+use crate::url::Url;
+
+/// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
+///
+/// Clones are the same initiator: all its sessions share the random part of their ISIDs, and each
+/// has a qualifier of its own, so that no session takes another one's place.
+#[derive(Clone, Debug)]
+pub struct Initiator(Node);
+
+impl Initiator {
+    /// An initiator of that name with the default [`Options`].
+    ///
+    /// # Errors
+    /// When the name is not an iSCSI name (RFC 7143 §4.2.7).
+    pub fn new(name: &str) -> Result<Self, Error> {
+        Self::with_options(name, Options::default())
+    }
+
+    /// An initiator under this host's [default name](default_name).
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn with_default_name(options: Options) -> Result<Self, Error> {
+        Self::build(default_name()?, options)
+    }
+
+    /// An initiator of that name.
+    ///
+    /// # Errors
+    /// When the name is not an iSCSI name (RFC 7143 §4.2.7), or the system gives no random bytes.
+    pub fn with_options(name: &str, options: Options) -> Result<Self, Error> {
+        Self::build(IscsiName::parse(name)?, options)
+    }
+
+    fn build(name: IscsiName, options: Options) -> Result<Self, Error> {
+        Ok(Self(Node::new(name, options)?))
+    }
+
+    /// The initiator's name.
+    pub fn name(&self) -> &IscsiName {
+        self.0.name()
+    }
+
+    /// What the initiator asks of its sessions.
+    pub fn options(&self) -> &Options {
+        self.0.options()
+    }
+
+    /// Logs in to the target of a URL, given as text or as a [`Url`]. If it names a logical unit,
+    /// the questions that [`Session::disk`] needs answered are sent right behind the login.
+    ///
+    /// Dropping the future gives the login up.
+    ///
+    /// # Errors
+    /// [`Error::Url`], [`Error::Connect`], [`Error::Login`], or [`Error::Session`] when the target
+    /// breaks the protocol or stays silent.
+    pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        let url = self.0.complete(url.try_into()?);
+        let session = self.0.start_at(&url, None, &self.0.options().budget())?;
+        session.log_in().await?;
+        Ok(session)
+    }
+
+    /// Opens the disk that a URL names, over as many sessions as [`Options::sessions`] says. It is
+    /// there as soon as the first session has logged in and the unit has said what it is; further
+    /// sessions log in meanwhile, and join when they have been found to lead to the same unit.
+    ///
+    /// With [`Sessions::Fixed`](crate::Sessions) or several portals in the URL it waits a little for
+    /// the others, too. One that is refused is no error: [`Disk::spread`] tells.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect) and [`Session::disk`]; [`Error::DifferentUnits`] when the
+    /// portals lead to different units.
+    pub async fn disk<U>(&self, url: U) -> Result<Disk, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        open::open(&self.0, self.0.complete(url.try_into()?)).await
+    }
+
+    /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a
+    /// unit in the URL do not matter. A target that is listed without an address is reached at
+    /// that same portal.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn discover<U>(&self, url: U) -> Result<Vec<DiscoveredTarget>, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        let mut url = self.0.complete(url.try_into()?);
+        (url.target, url.lun) = (None, None);
+        let budget = self.0.options().budget();
+        let session = self.0.start(&url, SessionKind::Discovery, self.0.next_isid(), budget)?;
+        session.log_in().await?;
+        let text = session.send_targets_text().await?;
+        // The answer counts, also when the target closes the connection without a goodbye.
+        if let Err(error) = session.logout().await {
+            tracing::debug!(%error, "the logout after discovery failed");
+        }
+        Ok(decode_send_targets(&text)?)
+    }
+}

@@ -1,0 +1,35 @@
+//! Several sessions with one unit as one way to it.
+//!
+//! ```text
+//!   requests ──► queue ──► schedule ──► path 0: session, unit
+//!                  ▲           │   └──► path 1: session, unit
+//!                  └───────────┘
+//!        what a path could not finish, when it is gone
+//! ```
+//! A request takes a path when its turn comes and a path has room, not when it is made. All that
+//! comes this way may be carried out twice without harm, so what was under way on a session that
+//! ends goes to the others; and a request that is late on one is sent over another as well when
+//! that has nothing else to do, or when it is stuck: the first answer counts.
+
+mod back_off;
+pub(crate) mod carrier;
+pub(crate) mod dispatch;
+mod duplicate;
+mod execute;
+mod flush;
+pub(crate) mod identity;
+mod life;
+pub(crate) mod path;
+mod path_set;
+mod progress;
+mod queue;
+mod reinstatement;
+pub(crate) mod reopen;
+pub(crate) mod report;
+pub(crate) mod schedule;
+pub(crate) mod spread;
+pub(crate) mod supervisor;
+#[cfg(test)]
+mod tests;
+mod together;
+mod trials;

@@ -1,0 +1,29 @@
+//! What brings a transfer to the unit.
+
+use crate::error::Error;
+use crate::unit::transfer::Transfer;
+
+/// One way to the unit: a unit through one session, or in tests a simulated link.
+pub(crate) trait Carrier: Clone + Send + Sync + 'static {
+    /// How a transfer ends.
+    type Answer: Send + 'static;
+
+    /// Somebody reopens lost paths: what this one leaves behind when it is lost counts until
+    /// [`settle`](Self::settle).
+    fn keep_unsettled(&self);
+
+    /// Nothing that it left behind can happen any more, or matters.
+    fn settle(&self);
+
+    /// One more command is sent again.
+    fn count_retry(&self);
+
+    /// How many commands it has sent again.
+    fn retries(&self) -> u64;
+
+    /// Carries a transfer out, once or, where the unit asks for it, again.
+    fn carry(
+        self,
+        transfer: Transfer,
+    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send + 'static;
+}

@@ -1,0 +1,458 @@
+//! Which request takes which path, and when.
+//!
+//! Invariant: a request that waits takes a path as soon as one has room for it, whatever it is that has
+//! made the room: an answer, a path that joins, or one that is given more to hold.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::error::Error;
+use crate::multipath::carrier::Carrier;
+use crate::multipath::path::Path;
+use crate::multipath::path_set::PathSet;
+use crate::multipath::progress::{Meter, Progress};
+use crate::multipath::queue::Queue;
+use crate::multipath::report::Report;
+use crate::multipath::schedule::{PathId, Room, Schedule, Ticket, Wish};
+use crate::state::budget::{Budget, Permit};
+
+/// The paths to one unit. Clones are the same paths.
+pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
+
+/// The paths, as their supervisor knows them: they end with the last disk.
+pub(crate) struct WeakPaths<C: Carrier = Path>(Weak<Shared<C>>);
+
+struct Shared<C: Carrier> {
+    state: Mutex<State<C>>,
+    /// What all paths may have under way together.
+    budget: Budget,
+    /// For the supervisor: a path was lost, all of it has ended, or there is work after a rest.
+    attention: Arc<Notify>,
+    /// A path that is closed has nothing under way any more, or is needed again.
+    drained: Notify,
+    /// How long what may pass is put up with.
+    patience: Duration,
+    report: Arc<Report>,
+}
+
+/// What the lock guards.
+pub(super) struct State<C: Carrier> {
+    pub(super) paths: PathSet<C>,
+    pub(super) schedule: Schedule,
+    pub(super) queue: Queue<Grant<C>>,
+    meter: Meter,
+    /// Why nothing goes any more.
+    end: Option<Error>,
+    /// The supervisor sleeps until there is work.
+    is_unattended: bool,
+}
+
+/// A request's place on a path. Dropped, it lets the next one have it.
+pub(super) struct Grant<C: Carrier> {
+    paths: Paths<C>,
+    carrier: C,
+    path: PathId,
+    begun: Instant,
+    ticket: Option<Ticket>,
+}
+
+impl<C: Carrier> Clone for Paths<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Carrier> fmt::Debug for Paths<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paths")
+            .field("open", &self.lock().paths.open().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Carrier> WeakPaths<C> {
+    pub(crate) fn upgrade(&self) -> Option<Paths<C>> {
+        self.0.upgrade().map(Paths)
+    }
+}
+
+impl<C: Carrier> Paths<C> {
+    /// A single path, with so much patience for what may pass.
+    pub(crate) fn new(
+        carrier: C,
+        room: Room,
+        budget: Budget,
+        patience: Duration,
+        report: Arc<Report>,
+    ) -> Self {
+        let paths = Self(Arc::new(Shared {
+            state: Mutex::new(State {
+                paths: PathSet::default(),
+                schedule: Schedule::default(),
+                queue: Queue::default(),
+                meter: Meter::default(),
+                end: None,
+                is_unattended: false,
+            }),
+            budget,
+            attention: Arc::default(),
+            drained: Notify::new(),
+            patience,
+            report,
+        }));
+        paths.add(carrier, room);
+        paths
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPaths<C> {
+        WeakPaths(Arc::downgrade(&self.0))
+    }
+
+    /// Adds a path; what waits may take it at once.
+    pub(crate) fn add(&self, carrier: C, room: Room) -> PathId {
+        let mut state = self.lock();
+        let id = state.paths.add(carrier);
+        state.schedule.add(id, room);
+        self.dispatch(&mut state, now());
+        id
+    }
+
+    pub(crate) fn set_room(&self, id: PathId, room: Room) {
+        let mut state = self.lock();
+        state.schedule.set_room(id, room);
+        self.dispatch(&mut state, now());
+    }
+
+    /// The paths that take requests, the oldest first.
+    pub(crate) fn working(&self) -> Vec<PathId> {
+        let state = self.lock();
+        let ids = state.paths.open().iter().map(|(id, _)| *id);
+        ids.filter(|id| !state.schedule.is_closing(*id)).collect()
+    }
+
+    /// The paths that are open.
+    pub(crate) fn open(&self) -> Vec<(PathId, C)> {
+        self.lock().paths.open().to_vec()
+    }
+
+    /// Somebody reopens lost paths from now on: without any, requests wait for the next.
+    pub(crate) fn supervise(&self) {
+        self.lock().paths.supervise();
+    }
+
+    /// The paths that were set aside since the last call, each with the reason.
+    pub(crate) fn take_useless(&self) -> Vec<(PathId, Error)> {
+        self.lock().paths.take_useless()
+    }
+
+    /// The path takes nothing more.
+    pub(crate) fn close(&self, id: PathId) {
+        self.lock().schedule.close(id);
+    }
+
+    /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
+    /// `None` if it is needed again, or was lost.
+    pub(crate) async fn remove(&self, id: PathId) -> Option<C> {
+        loop {
+            let drained = self.0.drained.notified();
+            {
+                let mut state = self.lock();
+                if !state.schedule.is_closing(id) {
+                    return None;
+                }
+                if state.schedule.under_way(id) == 0 {
+                    state.schedule.remove(id);
+                    return state.paths.remove(id);
+                }
+            }
+            drained.await;
+        }
+    }
+
+    /// The paths that were lost since the last call, each with the reason.
+    pub(crate) fn take_lost(&self) -> Vec<(C, Error)> {
+        self.lock().paths.take_lost()
+    }
+
+    /// Tells when a path is lost, when all of it has ended, and when there is work after a rest.
+    pub(crate) fn attention(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.attention)
+    }
+
+    /// How many commands were sent again, over all paths that there are and were.
+    pub(crate) fn retries(&self) -> u64 {
+        self.lock().paths.retries()
+    }
+
+    /// Nobody looks until the next request calls for [`attention`](Self::attention).
+    pub(crate) fn leave_unattended(&self) {
+        self.lock().is_unattended = true;
+    }
+
+    /// Whether nothing goes any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().end.is_some()
+    }
+
+    /// What was moved so far.
+    pub(crate) fn progress(&self) -> Progress {
+        let mut state = self.lock();
+        let State { paths, schedule, meter, .. } = &mut *state;
+        meter.look(paths.open().iter().all(|(id, _)| schedule.under_way(*id) > 0))
+    }
+
+    /// Nothing goes any more; what waits fails.
+    pub(crate) fn end(&self, why: &Error) {
+        let mut state = self.lock();
+        state.end.get_or_insert_with(|| why.as_not_executed());
+        state.queue.clear();
+        state.paths.end();
+        self.0.attention.notify_one();
+    }
+
+    /// Whether there is no other path that a request could go over.
+    pub(super) fn is_alone(&self) -> bool {
+        self.lock().paths.open().len() < 2
+    }
+
+    /// How long a request had better be, bytes.
+    pub(crate) fn grain(&self) -> u64 {
+        self.lock().schedule.grain()
+    }
+
+    /// How long what may pass is put up with.
+    pub(super) fn patience(&self) -> Duration {
+        self.0.patience
+    }
+
+    pub(super) fn report(&self) -> &Arc<Report> {
+        &self.0.report
+    }
+
+    /// Waits for the share of a request of so many bytes in what may be under way.
+    pub(super) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
+        self.0.budget.reserve(bytes).await
+    }
+
+    /// The same, if it is to be had at once.
+    pub(super) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
+        self.0.budget.try_reserve(bytes)
+    }
+
+    /// Waits for a path with room.
+    pub(super) async fn grant(&self, len: usize, wish: Wish) -> Result<Grant<C>, Error> {
+        let granted = {
+            let mut state = self.lock_open()?;
+            let granted = state.queue.push_back(len as u64, wish);
+            self.dispatch(&mut state, now());
+            granted
+        };
+        granted.await.map_err(|_| self.reason_of_end())
+    }
+
+    /// Gives the place on a path back for one on any path; who has waited before is the first.
+    pub(super) async fn grant_again(
+        &self,
+        grant: Grant<C>,
+        len: usize,
+        wish: Wish,
+    ) -> Result<Grant<C>, Error> {
+        let granted = {
+            let mut state = self.lock_open()?;
+            grant.give_up(&mut state.schedule);
+            let granted = state.queue.push_front(len as u64, wish);
+            self.dispatch(&mut state, now());
+            granted
+        };
+        granted.await.map_err(|_| self.reason_of_end())
+    }
+
+    /// The path for a request that is late on `avoid`, if another one has nothing to do and no
+    /// request waits.
+    pub(super) fn grant_idle(&self, avoid: PathId, len: usize) -> Option<Grant<C>> {
+        let (mut state, now) = (self.lock(), now());
+        if !state.queue.is_empty() {
+            return None;
+        }
+        let idle = state.schedule.idle(avoid, now)?;
+        let wish = Wish { avoid: Some(avoid), is_alone: false };
+        self.take(&mut state, idle, len as u64, wish, now)
+    }
+
+    fn grant_now(
+        &self,
+        state: &mut State<C>,
+        len: u64,
+        wish: Wish,
+        now: Instant,
+    ) -> Option<Grant<C>> {
+        let id = state.schedule.pick(len, wish, now)?;
+        self.take(state, id, len, wish, now)
+    }
+
+    fn take(
+        &self,
+        state: &mut State<C>,
+        id: PathId,
+        len: u64,
+        wish: Wish,
+        now: Instant,
+    ) -> Option<Grant<C>> {
+        let carrier = state.paths.get(id)?.clone();
+        let is_crowded = !state.queue.is_empty();
+        let ticket = state.schedule.begin(id, len, wish, is_crowded, now)?;
+        if std::mem::take(&mut state.is_unattended) {
+            self.0.attention.notify_one();
+        }
+        Some(Grant { paths: self.clone(), carrier, path: id, begun: now, ticket: Some(ticket) })
+    }
+
+    /// Gives paths to those that wait, in their order. One that only must not use the path which is
+    /// free, or must be alone on one, does not hold up the others.
+    fn dispatch(&self, state: &mut State<C>, now: Instant) {
+        state.schedule.spare(false);
+        let mut at = 0;
+        while let Some(waiting) = state.queue.take(at) {
+            if waiting.is_abandoned() {
+                continue;
+            }
+            let Wish { avoid, is_alone } = waiting.wish;
+            let Some(grant) = self.grant_now(state, waiting.len, waiting.wish, now) else {
+                state.queue.put_back(at, waiting);
+                if is_alone {
+                    state.schedule.spare(true);
+                } else if avoid.is_none() {
+                    return;
+                }
+                at += 1;
+                continue;
+            };
+            if let Err(grant) = waiting.grant(grant) {
+                // Its drop would want the lock.
+                grant.give_up(&mut state.schedule);
+            }
+        }
+    }
+
+    /// A path is gone. Says whether there is another, or one may come.
+    pub(crate) fn lose(&self, id: PathId, error: &Error) -> bool {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return false;
+        }
+        let is_plain = !state.schedule.is_alone(id);
+        if state.paths.lose(id, is_plain, error) {
+            tracing::debug!(path = id.0, %error, "a session is lost");
+            state.schedule.remove(id);
+            // One that was to be removed has to do until there is another.
+            state.schedule.reopen_if_none_is_left();
+            self.0.drained.notify_waiters();
+            self.0.attention.notify_one();
+        }
+        if state.paths.open().is_empty() && !state.paths.is_supervised() {
+            tracing::debug!(%error, "no session is left");
+            state.end = Some(error.as_not_executed());
+            state.queue.clear();
+            return false;
+        }
+        self.dispatch(&mut state, now());
+        true
+    }
+
+    /// A path is not served by the unit: others take its requests. Says whether there are any.
+    pub(super) fn set_aside(&self, id: PathId, error: &Error) -> bool {
+        let mut state = self.lock();
+        if state.schedule.is_last(id) {
+            return false;
+        }
+        if !state.schedule.is_closing(id) {
+            tracing::debug!(path = id.0, %error, "a session is of no use");
+            state.schedule.close(id);
+            state.paths.set_aside(id, error);
+            self.0.attention.notify_one();
+        }
+        true
+    }
+
+    fn reason_of_end(&self) -> Error {
+        self.lock().end.clone().unwrap_or(Error::Closed)
+    }
+
+    /// A request has left a path.
+    fn released(&self, state: &mut State<C>, id: PathId, now: Instant) {
+        self.dispatch(state, now);
+        if state.schedule.is_closing(id) && state.schedule.under_way(id) == 0 {
+            self.0.drained.notify_waiters();
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, unless nothing goes any more.
+    fn lock_open(&self) -> Result<MutexGuard<'_, State<C>>, Error> {
+        let state = self.lock();
+        state.end.clone().map_or(Ok(state), Err)
+    }
+}
+
+impl<C: Carrier> Grant<C> {
+    /// Which path it is.
+    pub(super) const fn id(&self) -> PathId {
+        self.path
+    }
+
+    /// What goes over the path.
+    pub(super) const fn carrier(&self) -> &C {
+        &self.carrier
+    }
+
+    /// When it was granted.
+    pub(super) const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Gives the place back; dropping the grant does the same, and lets the next one have it.
+    pub(super) fn give_up(mut self, schedule: &mut Schedule) {
+        if let Some(ticket) = self.ticket.take() {
+            schedule.give_up(&ticket);
+        }
+    }
+
+    /// The request has been answered: so many bytes were moved.
+    pub(super) fn answered(mut self, len: u64) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let (mut state, now) = (self.paths.lock(), now());
+        state.schedule.end(&ticket, now);
+        state.meter.answered(len);
+        self.paths.released(&mut state, self.path, now);
+        let is_idle = state.schedule.under_way(self.path) == 0;
+        state.meter.note_idle(is_idle);
+    }
+}
+
+impl<C: Carrier> Drop for Grant<C> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let mut state = self.paths.lock();
+            state.schedule.give_up(&ticket);
+            self.paths.released(&mut state, self.path, now());
+        }
+    }
+}
+
+impl<C: Carrier> Drop for Shared<C> {
+    /// Whoever looks after the paths may sleep, and need not any more.
+    fn drop(&mut self) {
+        self.attention.notify_one();
+    }
+}
+
+/// The clock of the runtime, so that tests can turn it.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

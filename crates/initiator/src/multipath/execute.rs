@@ -1,0 +1,67 @@
+//! One request: over the path that it was granted, and over others when that one is lost, or leads to
+//! a unit that does not take it now.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::trials::Trials;
+use crate::unit::transfer::Transfer;
+
+impl<C: Carrier> Paths<C> {
+    /// Executes a transfer over whichever path can take it, and over another one if that is lost on
+    /// the way. Invariant: a second execution of it changes nothing that the first did not.
+    ///
+    /// It waits for its share of the budget first, then for a path: so it takes whichever has room when
+    /// it can go, and no path's time runs while it waits.
+    ///
+    /// # Errors
+    /// The error of the last try that may have been executed, if there was one, or else the last error.
+    /// But what the unit answers for good to the last try stands, whatever became of those before.
+    pub(crate) async fn execute(&self, transfer: Transfer) -> Result<C::Answer, Error> {
+        let len = transfer.len();
+        let mut transfer = transfer.within_budget(Arc::new(self.reserve(len).await?));
+        let mut trials = Trials::new(self, transfer.name(), transfer.blocks());
+        let mut grant = self.grant(len, trials.wish()).await?;
+        loop {
+            let spare = transfer.again();
+            let (failed, error) = match self.attempt(grant, transfer, trials.wish()).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            grant = self.once_more(&mut trials, failed, error, len).await?;
+            transfer = spare;
+        }
+    }
+
+    /// The place for the next try, when its time has come.
+    async fn once_more(
+        &self,
+        trials: &mut Trials<'_, C>,
+        failed: Grant<C>,
+        error: Error,
+        len: usize,
+    ) -> Result<Grant<C>, Error> {
+        let path = failed.id();
+        if let Some(limit) = trials.endurance(&error) {
+            // It keeps its place, so that no other request is refused there in its stead.
+            self.lock().schedule.hold_up(path, now());
+            trials.pause(error, limit).await?;
+            failed.carrier().count_retry();
+            let again = self.grant_again(failed, len, trials.wish()).await;
+            return again.map_err(|end| trials.end(end));
+        }
+        if error.is_of_path() && self.set_aside(path, &error) {
+            drop(failed);
+        } else if error.is_of_session() || error.is_of_connection() {
+            let was_alone = trials.wish().is_alone;
+            let goes_on = error.is_of_connection() || self.lose(path, &error);
+            drop(failed);
+            trials.lost(error, was_alone, goes_on)?;
+        } else {
+            return Err(error);
+        }
+        self.grant(len, trials.wish()).await.map_err(|end| trials.end(end))
+    }
+}

@@ -1,0 +1,73 @@
+//! A flush over several sessions.
+
+use crate::error::Error;
+use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::path::Path;
+use crate::multipath::schedule::PathId;
+use crate::multipath::schedule::Wish;
+use crate::multipath::trials::Trials;
+use crate::unit::retry::Patience;
+
+impl Paths<Path> {
+    /// Flushes what was written over all sessions: one of them does it for all, the least busy of
+    /// those that would be told of a reset since the oldest write.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        let mut trials = Trials::new(self, "SYNCHRONIZE CACHE", None);
+        loop {
+            let wish = trials.wish();
+            // What may itself be what ends sessions gets one of its own, whichever that is.
+            let alone = if wish.is_alone {
+                Some(self.grant(0, wish).await.map_err(|end| trials.end(end))?)
+            } else {
+                None
+            };
+            // Without a path this waits for the next, or says why there is none.
+            let there = alone
+                .as_ref()
+                .map(|grant| (grant.id(), grant.carrier().clone()))
+                .or_else(|| self.witness());
+            let Some((id, path)) = there else {
+                let next = self.grant(0, Wish::default()).await;
+                drop(next.map_err(|end| trials.end(end))?);
+                continue;
+            };
+            let Err(error) = path.unit.flush_with(Patience::of_a_path()).await else {
+                return Ok(());
+            };
+            if let Some(limit) = trials.endurance(&error) {
+                self.lock().schedule.hold_up(id, now());
+                trials.pause(error, limit).await?;
+                path.unit.session().count_retry();
+            } else if error.is_of_path() && self.set_aside(id, &error) {
+                drop(alone);
+            } else if error.is_of_session() || error.is_of_connection() {
+                let goes_on = error.is_of_connection() || self.lose(id, &error);
+                drop(alone);
+                trials.lost(error, wish.is_alone, goes_on)?;
+            } else {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Who had better flush for all: somebody who can vouch for all that was written; of those one
+    /// whose requests the unit takes, and of those the least busy.
+    fn witness(&self) -> Option<(PathId, Path)> {
+        let (state, now) = (self.lock(), now());
+        let rank = |(id, path): &&(PathId, Path)| {
+            let unflushed = &path.unit.state().unflushed;
+            (
+                state.schedule.is_closing(*id) || state.schedule.is_alone(*id),
+                !unflushed.is_witness(),
+                unflushed.was_told(),
+                state.schedule.is_held_up(*id, now),
+                unflushed.last_told(),
+                state.schedule.under_way(*id),
+            )
+        };
+        state.paths.open().iter().min_by_key(rank).cloned()
+    }
+}

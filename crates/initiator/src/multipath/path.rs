@@ -1,0 +1,67 @@
+//! One path: a unit through one session.
+
+use iscsi_session::Completion;
+
+use crate::error::Error;
+use crate::multipath::carrier::Carrier;
+use crate::multipath::life::Life;
+use crate::multipath::schedule::Room;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::retry::Patience;
+use crate::unit::transfer::Transfer;
+
+/// A unit through one session: an I_T_L nexus, in the words of SAM.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) unit: LogicalUnit,
+    /// Which of the portals it goes to.
+    pub(crate) portal: usize,
+    pub(crate) life: Life,
+}
+
+/// The window of a target that has not said.
+const USUAL_WINDOW: u32 = 64;
+
+impl Path {
+    /// A path that begins its life.
+    pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
+        Self { unit, portal, life: Life::begin() }
+    }
+
+    /// What the session may have under way, by its plan.
+    pub(crate) fn room(&self) -> Room {
+        let session = self.unit.session();
+        let Some(plan) = session.plan() else { return Room::UNLIMITED };
+        let writes = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
+        let reads = plan.read_size.value.saturating_mul(plan.read_depth.value.into());
+        let each = writes.max(reads);
+        Room {
+            bytes: each.saturating_mul(session.connections().open.max(1).into()),
+            requests: plan.terms.window.unwrap_or(USUAL_WINDOW),
+        }
+    }
+}
+
+impl Carrier for Path {
+    type Answer = Completion;
+
+    fn keep_unsettled(&self) {
+        self.unit.session().keep_unsettled();
+    }
+
+    fn settle(&self) {
+        self.unit.session().settle();
+    }
+
+    fn count_retry(&self) {
+        self.unit.session().count_retry();
+    }
+
+    fn retries(&self) -> u64 {
+        self.unit.session().retries()
+    }
+
+    async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
+        self.unit.execute_with(transfer, Patience::of_a_path()).await
+    }
+}

@@ -1,0 +1,112 @@
+//! The paths that there are, those that were lost, and those that are of no use.
+
+use crate::error::Error;
+use crate::multipath::carrier::Carrier;
+use crate::multipath::schedule::PathId;
+
+/// The paths of one disk.
+#[derive(Debug)]
+pub(super) struct PathSet<C> {
+    open: Vec<(PathId, C)>,
+    next: u32,
+    /// Lost since the supervisor last asked, each with the reason.
+    lost: Vec<(C, Error)>,
+    /// Lead to the unit and are not served there: since the supervisor last asked, each with the
+    /// reason.
+    useless: Vec<(PathId, Error)>,
+    /// Somebody reopens lost paths.
+    is_supervised: bool,
+    /// Commands that were sent again over paths that are gone.
+    retries_of_gone: u64,
+    /// Sessions that were lost while no request was alone there to see whether it ends them.
+    plain_losses: u64,
+}
+
+impl<C: Carrier> PathSet<C> {
+    pub(super) fn add(&mut self, carrier: C) -> PathId {
+        let id = PathId(self.next);
+        self.next = self.next.wrapping_add(1);
+        if self.is_supervised {
+            carrier.keep_unsettled();
+        }
+        self.open.push((id, carrier));
+        id
+    }
+
+    /// Somebody reopens lost paths from now on.
+    pub(super) fn supervise(&mut self) {
+        self.is_supervised = true;
+        self.open.iter().for_each(|(_, carrier)| carrier.keep_unsettled());
+    }
+
+    pub(super) const fn is_supervised(&self) -> bool {
+        self.is_supervised
+    }
+
+    pub(super) fn open(&self) -> &[(PathId, C)] {
+        &self.open
+    }
+
+    pub(super) fn get(&self, id: PathId) -> Option<&C> {
+        self.open.iter().find(|(path, _)| *path == id).map(|(_, carrier)| carrier)
+    }
+
+    /// Takes a path out; what it has counted stays counted.
+    pub(super) fn remove(&mut self, id: PathId) -> Option<C> {
+        let at = self.open.iter().position(|(path, _)| *path == id)?;
+        let (_, carrier) = self.open.remove(at);
+        self.retries_of_gone += carrier.retries();
+        Some(carrier)
+    }
+
+    /// A path was lost; `is_plain` if no request was alone there. Says whether it was there.
+    pub(super) fn lose(&mut self, id: PathId, is_plain: bool, error: &Error) -> bool {
+        let Some(carrier) = self.remove(id) else { return false };
+        self.plain_losses += u64::from(is_plain);
+        self.lost.push((carrier, error.clone()));
+        true
+    }
+
+    pub(super) const fn plain_losses(&self) -> u64 {
+        self.plain_losses
+    }
+
+    pub(super) fn set_aside(&mut self, id: PathId, error: &Error) {
+        self.useless.push((id, error.clone()));
+    }
+
+    pub(super) fn take_lost(&mut self) -> Vec<(C, Error)> {
+        std::mem::take(&mut self.lost)
+    }
+
+    pub(super) fn take_useless(&mut self) -> Vec<(PathId, Error)> {
+        std::mem::take(&mut self.useless)
+    }
+
+    /// Nobody reopens anything any more, so what was left behind does not matter.
+    pub(super) fn end(&mut self) {
+        self.is_supervised = false;
+        self.open.iter().for_each(|(_, carrier)| carrier.settle());
+        self.lost.drain(..).for_each(|(carrier, _)| carrier.settle());
+    }
+
+    /// How many commands were sent again, over all paths that there are and were.
+    pub(super) fn retries(&self) -> u64 {
+        let open = self.open.iter().map(|(_, carrier)| carrier.retries());
+        self.retries_of_gone + open.sum::<u64>()
+    }
+}
+
+impl<C> Default for PathSet<C> {
+    fn default() -> Self {
+        Self {
+            open: Vec::new(),
+            next: 0,
+            lost: Vec::new(),
+            useless: Vec::new(),
+            is_supervised: false,
+            retries_of_gone: 0,
+            plain_losses: 0,
+        }
+    }
+}

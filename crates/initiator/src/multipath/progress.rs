@@ -1,0 +1,37 @@
+//! What the paths have moved, and whether they had work all the time.
+
+/// What the paths have moved, and what they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Bytes answered so far.
+    pub(crate) moved: u64,
+    /// Whether every path had something to do ever since the last look.
+    pub(crate) is_busy: bool,
+}
+
+/// Counts it.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    moved: u64,
+    /// Some path had nothing to do since the last look.
+    was_idle: bool,
+}
+
+impl Meter {
+    /// A request of so many bytes was answered.
+    pub(super) const fn answered(&mut self, len: u64) {
+        self.moved += len;
+    }
+
+    /// A path may have been left without work.
+    pub(super) const fn note_idle(&mut self, is_idle: bool) {
+        self.was_idle |= is_idle;
+    }
+
+    /// What there is to tell since the last look; `has_work` says whether every path has something
+    /// to do now.
+    pub(super) fn look(&mut self, has_work: bool) -> Progress {
+        let was_idle = std::mem::take(&mut self.was_idle);
+        Progress { moved: self.moved, is_busy: !was_idle && has_work }
+    }
+}

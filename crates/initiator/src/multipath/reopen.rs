@@ -1,0 +1,249 @@
+//! How a disk gets further sessions, and lost ones back.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_pdu::{Isid, TargetAddress};
+use iscsi_session::{SessionError, Timer};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::error::Error;
+use crate::multipath::back_off::BackOff;
+use crate::multipath::identity::{Doubt, Identity};
+use crate::multipath::path::Path;
+use crate::multipath::report::Report;
+use crate::session::Session;
+use crate::session::node::{Node, SystemEntropy};
+use crate::state::budget::Budget;
+use crate::state::capacity::Capacity;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::url::{Url, portal_name};
+
+/// Opens sessions with the unit of a disk.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub(crate) node: Node,
+    pub(crate) url: Url,
+    /// The portals that lead to the unit, the one of the first session among them.
+    pub(crate) portals: Vec<TargetAddress>,
+    /// Where those are now that the target has moved for good.
+    pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
+    /// What all sessions may have under way together.
+    pub(crate) budget: Budget,
+    pub(crate) next_portal: AtomicUsize,
+    pub(crate) report: Arc<Report>,
+}
+
+/// What a further session must lead to.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) identity: Identity,
+    /// The unit through the first session: what is known of it, and what is being written.
+    pub(crate) like: LogicalUnit,
+}
+
+/// The same, once the first session has found it out: meanwhile others log in.
+pub(crate) type Awaited = watch::Receiver<Option<Wanted>>;
+
+impl Opener {
+    /// One more session, on the portal whose turn it is, or on another one where that does not
+    /// answer, or nothing tells whether it leads to the unit.
+    pub(crate) async fn open(&self, wanted: Awaited) -> Result<Path, Error> {
+        let count = self.portals.len().max(1);
+        let first = self.next_portal.fetch_add(1, Ordering::Relaxed);
+        for turn in 1..count {
+            let portal = (first + turn) % count;
+            match self.open_at(portal, wanted.clone()).await {
+                Err(error @ (Error::Connect(_) | Error::UnprovenUnit { .. })) => {
+                    if let Some(portal) = self.portals.get(portal) {
+                        self.report.pass_over(portal, Some(&error));
+                    }
+                }
+                result => return result,
+            }
+        }
+        self.open_at(first % count, wanted).await
+    }
+
+    async fn open_at(&self, portal: usize, wanted: Awaited) -> Result<Path, Error> {
+        let session = self.log_in(portal, None).await?;
+        let wanted = known(wanted).await?;
+        let state = wanted.like.state().shared_with_another_session();
+        let unit = session.adopt_unit(wanted.like.lun(), state);
+        let found = wanted.identity.ask(&unit).await?;
+        self.check(portal, &wanted, found)?;
+        Ok(Path::new(unit, portal))
+    }
+
+    /// Logs in where the target has moved from a portal for good, or at the portal itself, if it has
+    /// not or is not to be had there any more: it may have moved on, or back.
+    async fn log_in(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
+        let has_moved = self.moved().contains_key(&portal);
+        let result = self.log_in_once(portal, isid).await;
+        if result.is_ok() || !has_moved {
+            return result;
+        }
+        self.moved().remove(&portal);
+        self.log_in_once(portal, isid).await
+    }
+
+    async fn log_in_once(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
+        let session = self.node.start_at(&self.url_at(portal), isid, &self.budget)?;
+        session.logged_in().await?;
+        self.remember(portal, &session);
+        Ok(session)
+    }
+
+    /// Further logins begin where the target has moved for good (RFC 7143 §11.13.5).
+    pub(crate) fn remember(&self, portal: usize, session: &Session) {
+        if let Some(address) = session.moved_to() {
+            self.moved().insert(portal, address);
+        }
+    }
+
+    /// Opens a lost session anew, under its old name: at the login the target ends what was left of
+    /// it (RFC 7143 §6.3.5). The unit is asked everything again, before anything is written.
+    pub(crate) async fn reopen(
+        &self,
+        lost: &Path,
+        why: &Error,
+        wanted: Awaited,
+    ) -> Result<Path, Error> {
+        let wanted = known(wanted).await?;
+        let patience = lost.unit.session().patience();
+        let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
+        let begun = Instant::now();
+        let (pause, next_life) = lost.life.end();
+        // Why it ended is told before all of what that means is known.
+        drop(lost.unit.session().closed().await);
+        let time2wait = lost.unit.session().time2wait();
+        if time2wait > patience {
+            sleep(patience).await;
+            return Err(why.clone());
+        }
+        let mut back_off = BackOff::new(SystemEntropy);
+        sleep(back_off.first(time2wait.max(pause))).await;
+        loop {
+            let error = match self.try_reopen(lost, &wanted).await {
+                Err(error) if !is_final(&error) => error,
+                result => return result.map(|path| Path { life: next_life(), ..path }),
+            };
+            wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
+            let pause = back_off.next();
+            if begun.elapsed().saturating_add(pause) > patience {
+                return Err(error);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    async fn try_reopen(&self, lost: &Path, wanted: &Wanted) -> Result<Path, Error> {
+        let Path { unit: old, portal, .. } = lost;
+        let session = self.log_in(*portal, Some(old.session().isid())).await?;
+        let unit = session.logical_unit(old.lun());
+        let profile = unit.profile().await?;
+        self.check(*portal, wanted, wanted.identity.recognize(&unit, &profile))?;
+        check_size(&wanted.like.profile().await?.capacity, &profile.capacity)?;
+        let state = old.state().shared_with_another_session();
+        Ok(Path::new(session.adopt_unit(old.lun(), state), *portal))
+    }
+
+    fn check(&self, portal: usize, wanted: &Wanted, found: Result<(), Doubt>) -> Result<(), Error> {
+        found.map_err(|doubt| {
+            let (portal, expected) = (self.portal_name(portal), wanted.identity.to_string());
+            match doubt {
+                Doubt::Other(found) => Error::DifferentUnits { portal, expected, found },
+                Doubt::Unproven(why) => Error::UnprovenUnit { portal, expected, why },
+            }
+        })
+    }
+
+    fn url_at(&self, portal: usize) -> Url {
+        let mut url = self.url.clone();
+        let moved = self.moved();
+        if let Some(portal) = moved.get(&portal).or_else(|| self.portals.get(portal)) {
+            url.portal = portal.clone();
+        }
+        url
+    }
+
+    fn moved(&self) -> MutexGuard<'_, BTreeMap<usize, TargetAddress>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn portal_name(&self, portal: usize) -> String {
+        portal_name(self.portals.get(portal).unwrap_or(&self.url.portal))
+    }
+}
+
+/// Blocks of another size would lie elsewhere, also where they are as many bytes.
+fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
+    if now.block_size != before.block_size {
+        return Err(Error::BlockSizeChanged { before: before.block_size, now: now.block_size });
+    }
+    let (before, now) = (before.bytes(), now.bytes());
+    if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
+}
+
+async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
+    let known = wanted.wait_for(Option::is_some).await;
+    known.ok().and_then(|wanted| wanted.clone()).ok_or(Error::Closed)
+}
+
+/// Whether another try is of no use; whatever else is wrong may pass, also a unit that does not say its
+/// name.
+fn is_final(error: &Error) -> bool {
+    let is_another_unit = matches!(
+        error,
+        Error::DifferentUnits { .. }
+            | Error::CapacityChanged { .. }
+            | Error::BlockSizeChanged { .. }
+    );
+    is_another_unit || error.is_initiators_at_login()
+}
+
+/// Whether what keeps a further session from being opened may pass by itself; a target that refuses
+/// it for good goes on to.
+pub(super) fn may_pass(error: &Error) -> bool {
+    if let Error::Session(failure) = error {
+        let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
+        return is_silent || matches!(failure.cause, SessionError::Transport(_));
+    }
+    matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. }) || error.is_targets_at_login()
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::LoginStatus;
+    use iscsi_session::LoginError;
+
+    use super::*;
+    use crate::error::LoginFailure;
+
+    /// RFC 7143 §11.13.5: what a lost session is tried again for costs no further session for good.
+    #[test]
+    fn what_may_pass_for_one_may_pass_for_a_further_one() {
+        let refused = |class, detail| {
+            Error::Login(Box::new(LoginFailure {
+                portal: "192.0.2.1:3260".to_owned(),
+                target: None,
+                initiator: "iqn.2026-01.org.example:host".to_owned(),
+                user: None,
+                cause: LoginError::Status(LoginStatus { class, detail }),
+            }))
+        };
+        let unproven = Error::UnprovenUnit {
+            portal: "192.0.2.1:3260".to_owned(),
+            expected: "serial number 1".to_owned(),
+            why: "the unit there does not say that name".to_owned(),
+        };
+        for error in [refused(3, 1), refused(3, 2), unproven] {
+            assert!(may_pass(&error) && !is_final(&error), "{error}");
+        }
+        for detail in 0..12 {
+            assert!(!may_pass(&refused(2, detail)) && is_final(&refused(2, detail)));
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! The supervisor of the paths of a disk: adds some, removes some, reopens lost ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_tuner::{FlowReading, Flows, Step};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
+
+use crate::driver::measure::reading::Reading;
+use crate::error::Error;
+use crate::multipath::dispatch::{Paths, WeakPaths};
+use crate::multipath::path::Path;
+use crate::multipath::reinstatement::Lost;
+use crate::multipath::reopen::{Awaited, Opener, may_pass};
+use crate::multipath::report::Report;
+use crate::multipath::schedule::{PathId, Room};
+use crate::multipath::together::{Together, Traffic};
+use crate::options::sessions::Sessions;
+
+/// How often one looks how the paths do.
+const LOOK: Duration = Duration::from_millis(250);
+/// After so many looks at which nothing had moved, the next request is waited for.
+const IDLE_LOOKS: u32 = 4;
+
+/// Looks after the paths as long as there is a handle of the disk.
+pub(crate) struct Supervisor {
+    paths: WeakPaths<Path>,
+    attention: Arc<Notify>,
+    opener: Arc<Opener>,
+    wanted: Awaited,
+    sessions: Sessions,
+    flows: Flows,
+    report: Arc<Report>,
+    /// What becomes of the sessions that are being opened, or closed.
+    events: JoinSet<Event>,
+    /// The ends of those that are there: one that nobody asks anything ends unnoticed otherwise.
+    ends: JoinSet<(PathId, Error)>,
+    opening: u32,
+    reopening: u32,
+    /// Why the latest session that is not there, and not on its way, is not.
+    refusal: Option<Error>,
+    looks: Interval,
+    begun: Instant,
+    /// Bytes that had been moved at the last look, and when that was.
+    moved: u64,
+    looked: Instant,
+    /// Looks since then at which nothing more had been.
+    idle_looks: u32,
+    traffic: Traffic,
+}
+
+/// What a supervisor begins with.
+#[derive(Debug)]
+pub(crate) struct SupervisorConfig {
+    pub(crate) opener: Arc<Opener>,
+    pub(crate) wanted: Awaited,
+    pub(crate) sessions: Sessions,
+    /// Why as many sessions are wanted at first as there are and are coming.
+    pub(crate) reason: String,
+    /// The sessions that are being opened already.
+    pub(crate) opening: JoinSet<Event>,
+}
+
+/// What became of a session that was to be opened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A further session.
+    New(Result<Path, Error>),
+    /// A lost session was to be opened anew.
+    Again(Lost, Result<Path, Error>),
+    /// One was logged out in order, or what a lost one had left is past.
+    Gone,
+}
+
+impl Supervisor {
+    /// Takes over the paths, and the sessions that are on their way already.
+    pub(crate) fn new(paths: &Paths<Path>, config: SupervisorConfig) -> Self {
+        let SupervisorConfig { opener, wanted, sessions, reason, opening: events } = config;
+        let report = Arc::clone(&opener.report);
+        paths.supervise();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let opening = u32::try_from(events.len()).unwrap_or_default();
+        let mut supervisor = Self {
+            paths: paths.downgrade(),
+            attention: paths.attention(),
+            opener,
+            wanted,
+            sessions,
+            flows: Flows::new(reason, sessions.most()),
+            report,
+            events,
+            ends: JoinSet::new(),
+            opening,
+            reopening: 0,
+            refusal: None,
+            looks,
+            begun: Instant::now(),
+            moved: 0,
+            looked: Instant::now(),
+            idle_looks: 0,
+            traffic: Traffic::default(),
+        };
+        paths.open().iter().for_each(|(id, path)| supervisor.watch(*id, path));
+        supervisor.tell(paths);
+        supervisor
+    }
+
+    /// Waits so long for the sessions on their way: whoever names portals, or a number, wants them.
+    ///
+    /// # Errors
+    /// When one leads to another unit.
+    pub(crate) async fn settle(
+        &mut self,
+        paths: &Paths<Path>,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        while self.opening > 0
+            && let Ok(Some(event)) = timeout_at(deadline, self.events.join_next()).await
+        {
+            match event {
+                Ok(Event::New(Err(error @ Error::DifferentUnits { .. }))) => return Err(error),
+                Ok(event) => self.handle(paths, event),
+                Err(_) => {}
+            }
+        }
+        self.tell(paths);
+        Ok(())
+    }
+
+    /// Runs until the disk is gone, or logged out.
+    pub(crate) async fn run(mut self) {
+        loop {
+            tokio::select! {
+                _ = self.looks.tick(), if self.idle_looks < IDLE_LOOKS => {}
+                () = self.attention.notified() => self.idle_looks = 0,
+                Some(end) = self.ends.join_next() => {
+                    if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
+                        paths.lose(id, &error);
+                    }
+                }
+                Some(event) = self.events.join_next() => {
+                    if let (Ok(event), Some(paths)) = (event, self.paths.upgrade()) {
+                        self.handle(&paths, event);
+                    }
+                }
+            }
+            let Some(paths) = self.paths.upgrade() else { return };
+            if paths.has_ended() {
+                self.tell(&paths);
+                return;
+            }
+            self.reopen_lost(&paths);
+            self.log_out_useless(&paths);
+            self.look(&paths).await;
+            self.tell(&paths);
+        }
+    }
+
+    fn handle(&mut self, paths: &Paths<Path>, event: Event) {
+        match event {
+            Event::Gone => {}
+            Event::New(result) => {
+                self.opening = self.opening.saturating_sub(1);
+                match result {
+                    Ok(path) => self.join(paths, path),
+                    Err(error) => self.not_opened(paths, error),
+                }
+            }
+            Event::Again(lost, result) => {
+                self.reopening = self.reopening.saturating_sub(1);
+                match result {
+                    Ok(path) => self.reopened(paths, lost, path),
+                    Err(why) => self.not_reopened(paths, lost, why),
+                }
+            }
+        }
+    }
+
+    /// A lost session is back.
+    fn reopened(&mut self, paths: &Paths<Path>, lost: Lost, path: Path) {
+        self.report.with(|spread| spread.reopened += 1);
+        self.join(paths, path);
+        if let Some(lost) = lost.reopened() {
+            self.wait_past(lost);
+        }
+    }
+
+    /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
+    /// where the lost one was.
+    fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
+        self.report.note(format!("a lost session did not come back: {why}"));
+        self.refusal = Some(why.clone());
+        if paths.open().is_empty() && self.reopening == 0 {
+            let (lost, why) = (Box::new(lost.why().clone()), Box::new(why));
+            paths.end(&Error::NotReopened { lost, why });
+        } else {
+            self.wait_past(lost);
+        }
+    }
+
+    fn wait_past(&mut self, lost: Lost) {
+        self.events.spawn(async move {
+            lost.past().await;
+            Event::Gone
+        });
+    }
+
+    fn join(&mut self, paths: &Paths<Path>, path: Path) {
+        let id = paths.add(path.clone(), self.room(&path));
+        self.watch(id, &path);
+    }
+
+    /// A session that has been logged out is no path any more by then.
+    fn watch(&mut self, id: PathId, path: &Path) {
+        let session = path.unit.session().clone();
+        self.ends.spawn(async move { (id, session.closed().await.err().unwrap_or(Error::Closed)) });
+    }
+
+    /// One that will never have company knows its own limits.
+    fn room(&self, path: &Path) -> Room {
+        if self.sessions.most() == 1 { Room::UNLIMITED } else { path.room() }
+    }
+
+    /// A session more is not to be had: what there is has to do.
+    fn not_opened(&mut self, paths: &Paths<Path>, error: Error) {
+        self.report.note(format!("a further session was not opened: {error}"));
+        if !may_pass(&error) {
+            let there = count(&paths.open()) + self.reopening + self.opening;
+            self.flows.cap(there, format!("no further session is to be had: {error}"));
+        }
+        self.refusal = Some(error);
+    }
+
+    fn reopen_lost(&mut self, paths: &Paths<Path>) {
+        for (path, why) in paths.take_lost() {
+            self.report.note(format!("a session was lost: {why}"));
+            let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
+            self.reopening += 1;
+            let lost = Lost::new(path, why);
+            self.events.spawn(async move {
+                let (path, why) = (lost.path().clone(), lost.why().clone());
+                let reopened = async move { opener.reopen(&path, &why, wanted).await };
+                let reopened = async { outcome(reopened).await.unwrap_or(Err(Error::Closed)) };
+                let path = lost.settled_during(reopened).await;
+                Event::Again(lost, path)
+            });
+        }
+    }
+
+    async fn look(&mut self, paths: &Paths<Path>) {
+        let progress = paths.progress();
+        if progress.moved == self.moved {
+            self.idle_looks += 1;
+            if self.idle_looks == IDLE_LOOKS {
+                paths.leave_unattended();
+            }
+            return;
+        }
+        let now = Instant::now();
+        // After hardly any time, hardly anything is known.
+        let time = (now - self.looked).max(LOOK);
+        (self.moved, self.looked, self.idle_looks) = (progress.moved, now, 0);
+        let (mut readings, mut queues) = (Vec::new(), 0);
+        let open = paths.open();
+        self.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
+        for (id, path) in open {
+            paths.set_room(id, self.room(&path));
+            if let Ok(reading) = path.unit.session().reading().await {
+                queues += usize::from(self.traffic.count(id, reading.tcp_info(), time));
+                readings.push(reading);
+            }
+        }
+        self.traffic.fade();
+        Self::spread_word(paths, &readings);
+        let Sessions::Auto { .. } = self.sessions else { return };
+        // While many are on their way, what is measured tells nothing; a straggler holds up nobody.
+        let are_opening = 4 * self.opening > count(&paths.open());
+        if are_opening || self.reopening > 0 || readings.is_empty() {
+            return;
+        }
+        let together = Together::of(&readings);
+        let reading = FlowReading {
+            time: self.begun.elapsed(),
+            bytes: progress.moved,
+            flows: u32::try_from(readings.len()).unwrap_or(u32::MAX),
+            planned: together.planned(readings.first(), &self.opener.node.options().tuning),
+            is_busy: progress.is_busy,
+            has_queue: 2 * queues >= readings.len(),
+            loss: self.traffic.loss(),
+            round_trip: together.round_trip,
+        };
+        match self.flows.observe(&reading) {
+            Step::Stay => {}
+            Step::Add(more) => self.open_more(more),
+            Step::LetGo(fewer) => self.remove(paths, fewer),
+        }
+    }
+
+    /// What one session has learnt of losses holds for all: one of them alone would take longer to
+    /// tell them from a queue that overflows.
+    fn spread_word(paths: &Paths<Path>, readings: &[Reading]) {
+        let acts = |reading: &Reading| reading.plan().congestion_control.value.is_some();
+        let loss = readings
+            .iter()
+            .filter(|reading| acts(reading))
+            .filter_map(|reading| reading.measurement().loss);
+        let loss = loss.fold(0.0, f64::max);
+        if loss <= 0.0 {
+            return;
+        }
+        for (_, path) in paths.open() {
+            let session = path.unit.session();
+            if session.plan().is_some_and(|plan| plan.congestion_control.value.is_none()) {
+                session.hear_of_loss(loss);
+            }
+        }
+    }
+
+    fn open_more(&mut self, more: u32) {
+        tracing::info!(more, reason = self.flows.reason(), "more sessions");
+        for _ in 0..more {
+            let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
+            self.opening += 1;
+            let opened = async move { opener.open(wanted).await };
+            self.events
+                .spawn(async { Event::New(outcome(opened).await.unwrap_or(Err(Error::Closed))) });
+        }
+    }
+
+    /// The youngest go: they are what was added last.
+    fn remove(&mut self, paths: &Paths<Path>, fewer: u32) {
+        tracing::info!(fewer, reason = self.flows.reason(), "fewer sessions");
+        let mut working = paths.working();
+        working.sort_unstable();
+        let kept = working.len().saturating_sub(fewer as usize).max(1);
+        for id in working.into_iter().skip(kept) {
+            paths.close(id);
+            self.release(paths, id);
+        }
+    }
+
+    fn log_out_useless(&mut self, paths: &Paths<Path>) {
+        for (id, error) in paths.take_useless() {
+            self.report.note(format!("a session was of no use: {error}"));
+            self.release(paths, id);
+            self.refusal = Some(error);
+        }
+    }
+
+    /// Logs a session out that was closed, once nothing is under way on it.
+    fn release(&mut self, paths: &Paths<Path>, id: PathId) {
+        let paths = paths.clone();
+        self.events.spawn(async move {
+            if let Some(path) = paths.remove(id).await
+                && let Err(error) = path.unit.session().logout().await
+            {
+                tracing::debug!(%error, "a session that was let go did not log out in order");
+            }
+            Event::Gone
+        });
+    }
+
+    fn tell(&self, paths: &Paths<Path>) {
+        let sessions = count(&paths.open());
+        self.report.with(|spread| {
+            spread.sessions = sessions;
+            spread.peak = spread.peak.max(sessions);
+            spread.reason = self.reason(sessions);
+        });
+    }
+
+    /// Why there are so many sessions; where they are not all there, what has become of the others.
+    fn reason(&self, sessions: u32) -> String {
+        let (opening, reopening) = (self.opening, self.reopening);
+        let mut missing = Vec::new();
+        if opening > 0 {
+            missing.push(format!("{opening} not open yet"));
+        }
+        if reopening > 0 {
+            missing.push(format!("{reopening} lost and not back yet"));
+        }
+        if let Sessions::Fixed(asked) = self.sessions
+            && sessions < asked
+        {
+            let gone = asked.saturating_sub(sessions + opening + reopening);
+            match &self.refusal {
+                _ if gone == 0 => {}
+                Some(error) => missing.push(format!("{gone} not to be had ({error})")),
+                None => missing.push(format!("{gone} lost")),
+            }
+            return format!("{asked} asked for; {}", missing.join(", "));
+        }
+        missing.insert(0, self.flows.reason().to_owned());
+        missing.join("; ")
+    }
+}
+
+/// How a task ends; `None` if it panics, which must not take along what waits for it.
+async fn outcome<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    // The set ends its task when it is dropped.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(task);
+    tasks.join_next().await?.ok()
+}
+
+fn count(paths: &[(PathId, Path)]) -> u32 {
+    u32::try_from(paths.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that panics still ends, and none outlives whoever waits for it.
+    #[tokio::test]
+    async fn a_task_that_panics_has_no_outcome() {
+        assert_eq!(outcome(async { 7 }).await, Some(7));
+        assert_eq!(outcome(async { assert_eq!(1, 2) }).await, None);
+        let (alive, ended) = tokio::sync::oneshot::channel::<()>();
+        let endless = outcome(async move {
+            std::future::pending::<()>().await;
+            drop(alive);
+        });
+        assert!(timeout_at(Instant::now(), endless).await.is_err());
+        assert!(ended.await.is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! What several sessions over one link show of it together.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use iscsi_tuner::{Bandwidth, Measurement, TcpInfo, Tuning, plan};
+
+use crate::driver::measure::reading::Reading;
+use crate::multipath::schedule::PathId;
+
+/// Segments of all paths, of the last few seconds: those that went either way, and those that were
+/// lost.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    seen: HashMap<PathId, TcpInfo>,
+    moved: f64,
+    lost: f64,
+}
+
+impl Traffic {
+    /// Half of what was counted is forgotten in three and a half seconds.
+    const FADE: f64 = 0.95;
+
+    /// Takes in a reading of a path, so long after the one before. Says whether a queue stands before
+    /// its link.
+    pub(super) fn count(&mut self, id: PathId, info: &TcpInfo, time: Duration) -> bool {
+        let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
+        let Some(before) = self.seen.insert(id, *info) else { return sends_queue };
+        let since = |count: fn(&TcpInfo) -> Option<u32>| {
+            Some(f64::from(count(info)?.wrapping_sub(count(&before)?)))
+        };
+        let sent = since(|info| info.data_segments_sent);
+        let again = since(|info| info.segments_retransmitted);
+        let arrived = since(|info| info.data_segments_received);
+        let missed = info.lost_before_arrival_since(&before, time);
+        for (moved, lost) in [sent.zip(again), arrived.zip(missed)].into_iter().flatten() {
+            self.moved += moved;
+            self.lost += lost;
+        }
+        sends_queue || info.has_queue_of_arrivals(&before, time)
+    }
+
+    /// Forgets the readings of paths that are gone.
+    pub(super) fn keep(&mut self, is_open: impl Fn(PathId) -> bool) {
+        self.seen.retain(|id, _| is_open(*id));
+    }
+
+    /// Makes what was counted less by a look's worth.
+    pub(super) fn fade(&mut self) {
+        self.moved *= Self::FADE;
+        self.lost *= Self::FADE;
+    }
+
+    /// The share of segments that were lost, 0 to 1.
+    pub(super) fn loss(&self) -> f64 {
+        if self.moved < 1.0 { 0.0 } else { (self.lost / self.moved).min(1.0) }
+    }
+}
+
+/// What is known of the link by all sessions.
+#[derive(Debug)]
+pub(super) struct Together {
+    measurement: Measurement,
+    pub(super) round_trip: Duration,
+}
+
+impl Together {
+    pub(super) fn of(readings: &[Reading]) -> Self {
+        let each = || readings.iter().map(Reading::measurement);
+        let mut measurement = each().next().copied().unwrap_or_default();
+        // Each sees its share of the link.
+        measurement.bandwidth = each()
+            .map(|measurement| measurement.bandwidth.map(Bandwidth::bits_per_second))
+            .sum::<Option<u64>>()
+            .and_then(|sum| Bandwidth::from_bits_per_second(sum).ok());
+        // What to do against loss shows in the total.
+        measurement.loss = None;
+        measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
+        let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();
+        Self { measurement, round_trip }
+    }
+
+    /// How many connections the link needs, by all that is known by now.
+    pub(super) fn planned(&self, reading: Option<&Reading>, tuning: &Tuning) -> u32 {
+        reading.map_or(1, |reading| {
+            plan(&self.measurement, reading.limits(), tuning).connections.value
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Duration = Duration::from_millis(250);
+
+    fn reading(sent: u32, again: u32, arrived: u32, disordered: u32) -> TcpInfo {
+        TcpInfo {
+            smoothed_rtt: Some(Duration::from_millis(100)),
+            min_rtt: Some(Duration::from_millis(100)),
+            data_segments_sent: Some(sent),
+            segments_retransmitted: Some(again),
+            data_segments_received: Some(arrived),
+            segments_out_of_order: Some(disordered),
+            bytes_received: Some(u64::from(arrived) * 1448),
+            ..TcpInfo::default()
+        }
+    }
+
+    #[test]
+    fn losses_count_on_either_way_and_over_all_paths() {
+        let mut traffic = Traffic::default();
+        for id in [1, 2] {
+            traffic.count(PathId(id), &reading(100, 5, 0, 0), LOOK);
+        }
+        assert!(traffic.loss() < f64::EPSILON, "nothing is known of the time before");
+        traffic.count(PathId(1), &reading(600, 10, 0, 0), LOOK);
+        assert!((traffic.loss() - 0.01).abs() < 1e-9);
+        // Two hundred in a round trip: a hundred behind a gap are one.
+        traffic.count(PathId(2), &reading(100, 5, 500, 500), LOOK);
+        assert!((traffic.loss() - 0.01).abs() < 1e-9);
+        for _ in 0..100 {
+            traffic.fade();
+        }
+        traffic.count(PathId(1), &reading(2600, 10, 0, 0), LOOK);
+        assert!(traffic.loss() < 1e-4);
+    }
+
+    #[test]
+    fn what_arrives_queues_as_well() {
+        let mut traffic = Traffic::default();
+        let queued = |arrived| TcpInfo {
+            receive_rtt: Some(Duration::from_millis(150)),
+            ..reading(0, 0, arrived, 0)
+        };
+        assert!(!traffic.count(PathId(0), &queued(0), LOOK));
+        assert!(traffic.count(PathId(0), &queued(500), LOOK));
+        assert!(!traffic.count(PathId(0), &reading(0, 0, 1000, 0), LOOK));
+    }
+
+    #[test]
+    fn paths_that_are_gone_are_forgotten() {
+        let mut traffic = Traffic::default();
+        for id in 0..3 {
+            traffic.count(PathId(id), &reading(0, 0, 0, 0), LOOK);
+        }
+        traffic.keep(|id| id == PathId(1));
+        assert_eq!(traffic.seen.keys().collect::<Vec<_>>(), [&PathId(1)]);
+    }
+}

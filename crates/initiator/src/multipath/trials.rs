@@ -1,0 +1,214 @@
+//! What a request has been through, and whether it is worth another try.
+//!
+//! What a unit does not take now is tried again as long as patience lasts. What was under way on a
+//! session that ended goes to the next one, however often that happens, unless it is the request
+//! itself that ends sessions. Of many that were under way the guilty one is not known; so whoever was
+//! there a few times in a row is sent with nothing else on its session. Who then ends several in a
+//! row is guilty, if sessions do not end without him too: on a line that drops by itself it takes
+//! more to prove it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Error, of_blocks};
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::report::Wait;
+use crate::multipath::schedule::Wish;
+use crate::unit::retry::{Pauses, answer_of, endurance};
+
+/// Who was under way on so many sessions in a row that ended is suspected.
+const SUSPECT: u32 = 3;
+/// Who has ended so many alone is guilty.
+const GUILTY: u32 = 5;
+/// So many more for each session that has ended meanwhile without a suspect alone on it, up to a limit.
+const DOUBT: u32 = 3;
+const MOST_DOUBT: u32 = 15;
+/// More losses than this in a row are never worth another try.
+const MOST_LOSSES: u32 = 100;
+
+/// What one request has been through.
+pub(super) struct Trials<'a, C: Carrier> {
+    paths: &'a Paths<C>,
+    command: &'static str,
+    blocks: Option<Range<u64>>,
+    /// The last error after which it may have been executed.
+    executed: Option<Error>,
+    /// The unit did not take it.
+    held: Option<Held>,
+    /// Sessions that were lost under it, whether or not it had been sent.
+    losses: u32,
+    suspicion: Suspicion,
+    /// People are told of the suspicion.
+    wait: Option<Wait>,
+}
+
+struct Held {
+    since: Instant,
+    /// The limit that counts now, and since when it does.
+    limit: Duration,
+    limit_since: Instant,
+    pauses: Pauses,
+    wait: Wait,
+}
+
+/// Whether a request is what ends the sessions that it is sent over.
+#[derive(Debug, Default)]
+struct Suspicion {
+    /// Sessions that it had been sent over.
+    losses: u32,
+    /// Those where nothing else was under way.
+    alone: u32,
+    /// Sessions that had been lost without a suspect alone on them, before it was.
+    plain_losses: u64,
+}
+
+impl<'a, C: Carrier> Trials<'a, C> {
+    pub(super) fn new(
+        paths: &'a Paths<C>,
+        command: &'static str,
+        blocks: Option<Range<u64>>,
+    ) -> Self {
+        Self {
+            paths,
+            command,
+            blocks,
+            executed: None,
+            held: None,
+            losses: 0,
+            suspicion: Suspicion::default(),
+            wait: None,
+        }
+    }
+
+    /// What the request asks of its path.
+    pub(super) const fn wish(&self) -> Wish {
+        Wish { avoid: None, is_alone: self.suspicion.losses >= SUSPECT }
+    }
+
+    /// For how long it is sent again after such an end.
+    pub(super) fn endurance(&self, error: &Error) -> Option<Duration> {
+        endurance(error, self.paths.patience())
+    }
+
+    /// The unit does not take the request now: waits until it is worth another try.
+    ///
+    /// # Errors
+    /// The same error, when that has gone on for so long; that of an earlier try, if it may have been
+    /// executed.
+    pub(super) async fn pause(&mut self, error: Error, limit: Duration) -> Result<(), Error> {
+        if error.may_have_executed() {
+            self.executed = Some(error.clone());
+        } else {
+            // It has been answered, so it need not end sessions.
+            (self.suspicion, self.wait) = (Suspicion::default(), None);
+        }
+        let now = Instant::now();
+        let answers = format!("the unit answers {}", answer_of(&error));
+        let wait = || self.paths.report().wait(answers.clone(), Some(limit));
+        let held = self.held.get_or_insert_with(|| Held {
+            since: now,
+            limit,
+            limit_since: now,
+            pauses: Pauses::default(),
+            wait: wait(),
+        });
+        if held.limit != limit {
+            (held.limit, held.limit_since, held.wait) = (limit, now, wait());
+        }
+        let pause = held.pauses.next();
+        let is_over = |since: Instant, limit| (now - since).saturating_add(pause) > limit;
+        if is_over(held.limit_since, limit) || is_over(held.since, self.paths.patience()) {
+            return Err(self.executed.take().unwrap_or(error));
+        }
+        held.wait.say(answers);
+        sleep(pause).await;
+        Ok(())
+    }
+
+    /// A session was lost under the request, or a connection.
+    ///
+    /// # Errors
+    /// When there is no use in another try.
+    pub(super) fn lost(
+        &mut self,
+        error: Error,
+        was_alone: bool,
+        goes_on: bool,
+    ) -> Result<(), Error> {
+        self.losses += 1;
+        // Over the next session the unit may take it at once.
+        self.held = None;
+        if error.may_have_executed() {
+            let plain_losses = self.paths.lock().paths.plain_losses();
+            self.suspicion.add(was_alone, plain_losses);
+            if self.suspicion.is_proven(plain_losses) {
+                return Err(Error::EndsSessions {
+                    command: self.command,
+                    blocks: self.blocks.clone(),
+                    times: self.suspicion.alone,
+                    cause: Box::new(error),
+                });
+            }
+            self.tell(&error);
+            self.executed = Some(error.clone());
+        }
+        if goes_on && self.losses < MOST_LOSSES {
+            return Ok(());
+        }
+        Err(self.executed.take().unwrap_or(error))
+    }
+
+    /// Tells people of a suspicion: the same of all who are under it, until one was alone on a session.
+    fn tell(&mut self, error: &Error) {
+        let report = &self.paths.report();
+        let Suspicion { losses, alone, .. } = self.suspicion;
+        if alone == 0 {
+            if losses >= SUSPECT {
+                let text = "requests that were under way on several sessions in a row that were \
+                            lost are sent alone";
+                self.wait = Some(report.wait(text.to_owned(), None));
+            }
+            return;
+        }
+        let (command, blocks) = (self.command, of_blocks(self.blocks.as_ref()));
+        let sessions = if alone == 1 { "session that was" } else { "sessions that were" };
+        let text = format!("{command}{blocks} was alone on {alone} {sessions} lost: {error}");
+        if alone == 1 {
+            report.note(text.clone());
+        }
+        match &self.wait {
+            Some(wait) => wait.say(text),
+            None => self.wait = Some(report.wait(text, None)),
+        }
+    }
+
+    /// The error for the request, when nothing goes any more.
+    pub(super) fn end(&mut self, end: Error) -> Error {
+        match self.executed.take() {
+            Some(lost) => end.after_loss(lost),
+            None => end,
+        }
+    }
+}
+
+impl Suspicion {
+    /// One more session was lost; so many had been without a suspect alone on them.
+    const fn add(&mut self, was_alone: bool, plain_losses: u64) {
+        self.losses += 1;
+        if was_alone {
+            if self.alone == 0 {
+                self.plain_losses = plain_losses;
+            }
+            self.alone += 1;
+        }
+    }
+
+    fn is_proven(&self, plain_losses: u64) -> bool {
+        let others = u32::try_from(plain_losses.saturating_sub(self.plain_losses));
+        let doubt = DOUBT.saturating_mul(others.unwrap_or(MOST_DOUBT)).min(MOST_DOUBT);
+        self.alone >= GUILTY + doubt
+    }
+}

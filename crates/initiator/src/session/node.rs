@@ -1,0 +1,162 @@
+//! The iSCSI node behind an initiator: its name, and the sessions started under it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use iscsi_pdu::{IscsiName, Isid};
+use iscsi_session::{Chap, Config, Entropy, IssuedChallenges, SessionKind};
+
+use crate::driver::measure::tuner::planned_offer;
+use crate::error::Error;
+use crate::options::Options;
+use crate::session::Session;
+use crate::state::budget::Budget;
+use crate::url::{Url, UrlError};
+
+/// An iSCSI initiator node (RFC 7143 §4.1): what its sessions have in common. Clones are the same
+/// node.
+#[derive(Clone, Debug)]
+pub(crate) struct Node(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: IscsiName,
+    options: Options,
+    isid: [u8; 3],
+    qualifier: AtomicU16,
+    challenges: IssuedChallenges,
+}
+
+impl Node {
+    /// A node of that name.
+    pub(crate) fn new(name: IscsiName, options: Options) -> Result<Self, Error> {
+        let mut drawn = [0; 3];
+        getrandom::fill(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
+        let isid = options.isid.unwrap_or(drawn);
+        Ok(Self(Arc::new(Inner {
+            name,
+            options,
+            isid,
+            qualifier: AtomicU16::new(0),
+            challenges: IssuedChallenges::default(),
+        })))
+    }
+
+    pub(crate) fn name(&self) -> &IscsiName {
+        &self.0.name
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// A URL with what the environment adds to it, where that counts.
+    pub(crate) fn complete(&self, url: Url) -> Url {
+        if !self.0.options.use_environment {
+            return url;
+        }
+        url.with_environment(|name| std::env::var(name).ok())
+    }
+
+    /// A session with the target of a URL: under a name of its own, or under that of one that was
+    /// lost.
+    pub(crate) fn start_at(
+        &self,
+        url: &Url,
+        isid: Option<Isid>,
+        budget: &Budget,
+    ) -> Result<Session, Error> {
+        let Some(target_name) = url.target.clone() else {
+            return Err(UrlError::PortalOnly.into());
+        };
+        let isid = isid.unwrap_or_else(|| self.next_isid());
+        self.start(url, SessionKind::Normal { target_name }, isid, budget.clone())
+    }
+
+    /// Starts a session of any kind.
+    pub(crate) fn start(
+        &self,
+        url: &Url,
+        kind: SessionKind,
+        isid: Isid,
+        budget: Budget,
+    ) -> Result<Session, Error> {
+        let config = self.config(url, kind, isid)?;
+        let options = &self.0.options;
+        let mut socket = options.socket.clone();
+        if options.use_environment {
+            socket = socket.with_environment(|name| std::env::var(name).ok());
+        }
+        Ok(Session::start(url, config, SystemEntropy, options, socket, budget))
+    }
+
+    /// The next ISID: each is given once.
+    pub(crate) fn next_isid(&self) -> Isid {
+        Isid::random(self.0.isid, self.0.qualifier.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
+        let Inner { name, options, challenges, .. } = &*self.0;
+        let mut config = Config::new(name.clone(), isid, kind);
+        config.offer = planned_offer(&options.offer, &options.tuning);
+        let connections = options.connections_of(&config.kind);
+        config.offer.max_connections = config.offer.max_connections.max(connections);
+        config.timeouts = options.timeouts.clone();
+        url.parameters.apply(&mut config.offer, &mut config.timeouts);
+        config.chap = self.chap(url)?;
+        config.max_tasks = options.tasks();
+        config.issued_challenges = challenges.clone();
+        Ok(config)
+    }
+
+    /// The URL's credentials, or else the initiator's own.
+    fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
+        let mut chap = url.chap()?.or_else(|| self.0.options.chap.clone());
+        if let (Some(chap), Some(algorithm)) = (&mut chap, url.parameters.chap_algorithm) {
+            chap.algorithms = vec![algorithm];
+        }
+        Ok(chap)
+    }
+}
+
+/// The system's random bytes.
+#[derive(Debug)]
+pub(crate) struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        // The system gave random bytes when the initiator was made. A challenge that can be
+        // guessed would be worse than a wait.
+        while let Err(error) = getrandom::fill(bytes) {
+            tracing::error!(%error, "the system gives no random bytes");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn isids(options: Options) -> [Isid; 2] {
+        let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+        let node = Node::new(name, options).unwrap();
+        let url = Url::parse("iscsi://127.0.0.1").unwrap();
+        [(); 2].map(|()| {
+            let isid = node.next_isid();
+            node.config(&url, SessionKind::Discovery, isid).unwrap().isid
+        })
+    }
+
+    /// ISI-01, ISI-02, ISI-03: each session has an ISID of its own, of the random type, and a fixed
+    /// one is the same after a restart.
+    #[test]
+    fn isi_02_each_session_has_its_own_isid() {
+        let options = Options { isid: Some([1, 2, 3]), ..Options::default() };
+        let fixed = isids(options.clone());
+        assert_eq!(fixed.map(Isid::to_bytes), [[0x80, 1, 2, 3, 0, 0], [0x80, 1, 2, 3, 0, 1]]);
+        assert_eq!(isids(options), fixed);
+        let [first, second] = isids(Options::default());
+        assert_ne!(first, second);
+    }
+}

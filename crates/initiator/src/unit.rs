@@ -1,0 +1,7 @@
+//! Logical units through one session: what they are, and commands for them.
+
+pub(crate) mod inventory;
+pub(crate) mod logical_unit;
+pub(crate) mod probe;
+pub(crate) mod retry;
+pub(crate) mod transfer;

@@ -1,0 +1,67 @@
+//! The logical units of a session's target (SPC-4 §6.33, REPORT LUNS).
+
+use iscsi_pdu::scsi::Lun;
+
+use crate::error::Error;
+use crate::session::Session;
+use crate::state::unit_state::UnitState;
+use crate::unit::logical_unit::LogicalUnit;
+
+/// Room for the numbers of 1023 logical units; a longer list is asked for again.
+const LUN_LIST: u32 = 8192;
+/// Room for more numbers than there are with one level of addressing.
+const LONGEST_LUN_LIST: u32 = 1 << 20;
+
+impl Session {
+    /// Waits for the end of the login; meanwhile the questions to the unit that the URL names
+    /// queue up behind it.
+    pub(crate) async fn log_in(&self) -> Result<(), Error> {
+        let Some(unit) = self.named_lun().map(|lun| self.logical_unit(lun)) else {
+            return self.logged_in().await;
+        };
+        // What comes of it is kept with the unit, or asked again by whoever wants to know.
+        let mut probe = Box::pin(async move { drop(unit.profile().await) });
+        tokio::select! {
+            biased;
+            () = &mut probe => self.logged_in().await,
+            result = self.logged_in() => {
+                if result.is_ok() {
+                    tokio::spawn(probe);
+                }
+                result
+            }
+        }
+    }
+
+    /// A logical unit of which something is known already.
+    pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> LogicalUnit {
+        LogicalUnit::new(self.clone(), lun, self.adopt_unit_state(lun, state))
+    }
+
+    /// A logical unit of the target. Nothing is asked yet, so it need not exist.
+    pub fn logical_unit(&self, lun: Lun) -> LogicalUnit {
+        LogicalUnit::new(self.clone(), lun, self.unit_state(lun))
+    }
+
+    /// The numbers of the target's logical units (SPC-4, REPORT LUNS).
+    ///
+    /// # Errors
+    /// As any command; see [`LogicalUnit::execute`].
+    pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
+        // A target without unit 0 may answer at the well known unit alone.
+        match self.report_luns_at(Lun::ZERO).await {
+            Err(Error::CheckCondition { .. }) => self.report_luns_at(Lun::REPORT_LUNS).await,
+            result => result,
+        }
+    }
+
+    async fn report_luns_at(&self, lun: Lun) -> Result<Vec<Lun>, Error> {
+        let unit = self.logical_unit(lun);
+        let list = unit.report_luns(LUN_LIST).await?;
+        if !list.is_truncated() {
+            return Ok(list.luns);
+        }
+        let length = list.allocation_length().min(LONGEST_LUN_LIST);
+        Ok(unit.report_luns(length).await?.luns)
+    }
+}

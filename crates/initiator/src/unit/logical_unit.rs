@@ -1,0 +1,353 @@
+//! A logical unit: block-addressed, in the words of SCSI.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_pdu::scsi::vpd::page_len;
+use iscsi_pdu::scsi::{
+    AdditionalSense, Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10,
+    ReadCapacity16, ReportLuns, Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
+};
+use iscsi_pdu::{FunctionResponse, TaskFunction};
+use iscsi_session::{Command, Completion, Payload};
+use tokio::time::sleep;
+
+use crate::completion::{attention_of, outcome, sense_of, tolerate};
+use crate::error::Error;
+use crate::session::Session;
+use crate::state::unit_state::UnitState;
+use crate::unit::retry::{Patience, Verdict};
+use crate::unit::transfer::{Expected, Transfer};
+
+/// What is asked for of a page of vital product data at first, bytes.
+const PAGE_START: u16 = u8::MAX as u16;
+
+/// A logical unit of the session's target: any command may be sent, and the common ones have
+/// methods. Addresses and lengths are in logical blocks.
+///
+/// The methods try again what passes by itself, as the table in the [crate documentation](crate)
+/// says; [`execute`](Self::execute) does not. Dropping a future gives its command up. Unlike those
+/// of a [`Disk`], writes to the same block are not kept in order.
+#[derive(Clone, Debug)]
+pub struct LogicalUnit {
+    session: Session,
+    lun: Lun,
+    state: Arc<UnitState>,
+}
+
+impl LogicalUnit {
+    pub(crate) const fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
+        Self { session, lun, state }
+    }
+
+    /// The session that the unit is reached through.
+    pub const fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The unit's number.
+    pub const fn lun(&self) -> Lun {
+        self.lun
+    }
+
+    /// A command for this unit, to be given data or a buffer and then
+    /// [executed](Self::execute).
+    pub const fn command(&self, cdb: Cdb) -> Command {
+        Command::new(self.lun, cdb)
+    }
+
+    /// Sends a command once.
+    ///
+    /// # Errors
+    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
+    /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    pub async fn execute(&self, mut command: Command) -> Result<Completion, Error> {
+        command.lun = self.lun;
+        let name = command.cdb.operation_name();
+        let written = command.write.as_ref().map_or(0, Payload::len);
+        let read = command.read.as_ref().map_or(0, BytesMut::len);
+        let permit = Arc::new(self.session.reserve(written + read).await?);
+        let begun = self.state.unflushed.begin();
+        let completion = self.session.perform(command, permit, None, &self.state).await?;
+        let is_refused = attention_of(&completion).is_some();
+        if written > 0 && !is_refused {
+            self.state.unflushed.wrote(begun);
+        }
+        outcome(name, completion)
+    }
+
+    /// Whether the unit takes commands (TEST UNIT READY).
+    ///
+    /// # Errors
+    /// The sense data says why not; otherwise as [`execute`](Self::execute).
+    pub async fn test_unit_ready(&self) -> Result<(), Error> {
+        self.query(Cdb::test_unit_ready(), 0).await.map(drop)
+    }
+
+    /// What the unit has to tell (REQUEST SENSE).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn request_sense(&self) -> Result<Sense, Error> {
+        const LEN: u8 = 252;
+        self.ask(Cdb::request_sense(false, LEN), LEN.into(), Sense::decode).await
+    }
+
+    /// What kind of device it is (INQUIRY).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn inquiry(&self) -> Result<StandardInquiry, Error> {
+        const LEN: u16 = 96;
+        self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
+    }
+
+    /// A page of vital product data, as it came (INQUIRY); see [`iscsi_pdu::scsi::vpd`]. A page of
+    /// more than 255 bytes takes two questions; where the unit refuses the second, these are its first
+    /// 255 bytes.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn vital_product_data(&self, page: u8) -> Result<Bytes, Error> {
+        let start = self.start_of_page(page).await?;
+        self.rest_of_page(page, start).await
+    }
+
+    /// The first bytes of a page of vital product data. Before SPC-3 the allocation length of
+    /// INQUIRY was one byte, and a unit that looks at no more takes 256 for nothing.
+    pub(crate) async fn start_of_page(&self, page: u8) -> Result<Bytes, Error> {
+        Ok(self.query(Cdb::inquiry_vpd(page, PAGE_START), PAGE_START.into()).await?.freeze())
+    }
+
+    /// The whole of a page that begins with `start`, as far as the unit tells it.
+    pub(crate) async fn rest_of_page(&self, page: u8, start: Bytes) -> Result<Bytes, Error> {
+        let len = page_len(&start, page).unwrap_or_default();
+        if len <= PAGE_START.into() {
+            return Ok(start);
+        }
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        let whole = tolerate(self.query(Cdb::inquiry_vpd(page, len), len.into()).await)?;
+        let longer = whole.filter(|whole| whole.len() > start.len());
+        Ok(longer.map_or(start, BytesMut::freeze))
+    }
+
+    /// Capacity of units of up to 2^32 - 1 blocks (READ CAPACITY (10)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn read_capacity_10(&self) -> Result<ReadCapacity10, Error> {
+        self.ask(Cdb::read_capacity_10(), ReadCapacity10::LEN, ReadCapacity10::decode).await
+    }
+
+    /// Capacity and provisioning (READ CAPACITY (16)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn read_capacity_16(&self) -> Result<ReadCapacity16, Error> {
+        const LEN: u32 = 32;
+        self.ask(Cdb::read_capacity_16(LEN), LEN as usize, ReadCapacity16::decode).await
+    }
+
+    pub(crate) async fn report_luns(&self, length: u32) -> Result<ReportLuns, Error> {
+        self.ask(Cdb::report_luns(0, length), length as usize, ReportLuns::decode).await
+    }
+
+    /// The current values of a mode page, 0 to 3Eh, or with 3Fh of all (MODE SENSE (10)).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn mode_sense(&self, page: u8) -> Result<ModeParameters, Error> {
+        const LEN: u16 = 4096;
+        self.ask(Cdb::mode_sense_10(page, LEN), LEN.into(), ModeParameters::decode_10).await
+    }
+
+    /// Which blocks from `lba` on are mapped; as much as the unit tells at once (GET LBA STATUS).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn get_lba_status(&self, lba: u64) -> Result<LbaStatus, Error> {
+        /// Room for 2047 extents.
+        const LEN: u32 = 32 * 1024 - 8;
+        self.ask(Cdb::get_lba_status(lba, LEN), LEN as usize, LbaStatus::decode).await
+    }
+
+    /// Reads `blocks` from `lba` on (READ (16), or (10) from units that know no other).
+    ///
+    /// # Errors
+    /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Error::Length`] when the
+    /// unit moves fewer bytes, [`Error::OutOfRange`] beyond what the unit's commands can address.
+    pub async fn read(&self, lba: u64, blocks: u32) -> Result<BytesMut, Error> {
+        let capacity = &self.profile().await?.capacity;
+        self.read_all(Transfer::read(capacity, lba, blocks)?).await
+    }
+
+    /// Reads whole blocks from `lba` on into a buffer, which comes back filled. The buffer's
+    /// length says how many. It is lost when the read fails.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Error::NotWholeBlocks`] when the buffer ends within a block.
+    pub async fn read_into(&self, lba: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
+        let capacity = &self.profile().await?.capacity;
+        self.read_all(Transfer::read_into(capacity, lba, buffer)?).await
+    }
+
+    /// Sends a command whose whole buffer must be filled.
+    async fn read_all(&self, transfer: Transfer) -> Result<BytesMut, Error> {
+        let expected = Expected::of(&transfer);
+        expected.all_read(self.execute_with_retry(transfer).await?)
+    }
+
+    /// Writes whole blocks from `lba` on (WRITE (16), or (10) to units that know no other).
+    ///
+    /// # Errors
+    /// As [`read_into`](Self::read_into).
+    pub async fn write(&self, lba: u64, data: impl Into<Payload>) -> Result<(), Error> {
+        let capacity = &self.profile().await?.capacity;
+        self.modify(Transfer::write(capacity, lba, data.into())?).await
+    }
+
+    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
+    /// the command and reports no volatile cache has nothing to bring.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when the unit was reset
+    /// between a write and this flush. It is told once, to all who flush at that time.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.flush_with(Patience::of_a_unit()).await
+    }
+
+    pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
+        let profile = self.profile().await?;
+        let cdb = profile.capacity.flush_command();
+        let flush = self.state.unflushed.begin_flush().await;
+        match self.execute_with(Transfer::query(cdb, 0), patience).await {
+            Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
+                tracing::debug!(lun = %self.lun, "the unit has no cache to flush");
+            }
+            result => drop(result?),
+        }
+        let has_cache = profile.write_cache != Some(false);
+        if flush.ended(has_cache) { Ok(()) } else { Err(Error::UnflushedWritesLost) }
+    }
+
+    /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn unmap(&self, list: &UnmapList) -> Result<(), Error> {
+        self.modify(Transfer::unmap(list)).await
+    }
+
+    /// Writes one block of data to `blocks` addresses from `lba` on (WRITE SAME (16), or (10) to
+    /// units that know no other).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn write_same(
+        &self,
+        lba: u64,
+        blocks: u32,
+        block: impl Into<Payload>,
+        flags: WriteSameFlags,
+    ) -> Result<(), Error> {
+        self.modify(Transfer::write_same(lba, blocks, block.into(), flags)).await
+    }
+
+    /// Resets the unit: all its tasks, of all initiators, are aborted (LOGICAL UNIT RESET).
+    ///
+    /// # Errors
+    /// When the session ends first. A refusal is a [`FunctionResponse`].
+    pub async fn reset(&self) -> Result<FunctionResponse, Error> {
+        self.session.manage(TaskFunction::LogicalUnitReset, self.lun).await
+    }
+
+    /// Sends a command that reads up to `len` bytes.
+    pub(crate) async fn query(&self, cdb: Cdb, len: usize) -> Result<BytesMut, Error> {
+        Ok(self.execute_with_retry(Transfer::query(cdb, len)).await?.data)
+    }
+
+    /// The same, and makes sense of the answer.
+    async fn ask<T>(
+        &self,
+        cdb: Cdb,
+        len: usize,
+        decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
+    ) -> Result<T, Error> {
+        let command = cdb.operation_name();
+        let data = self.query(cdb, len).await?;
+        decode(&data).map_err(|why| Error::Format { command, why })
+    }
+
+    /// Sends a command that changes blocks; all its data must be taken.
+    async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
+        let expected = Expected::of(&transfer);
+        expected.all_written(&self.execute_with_retry(transfer).await?)
+    }
+
+    /// Sends a command until it ends in a way that counts.
+    async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
+        self.execute_with(transfer, Patience::of_a_unit()).await
+    }
+
+    pub(crate) async fn execute_with(
+        &self,
+        mut transfer: Transfer,
+        mut patience: Patience,
+    ) -> Result<Completion, Error> {
+        let unknown_forms = &self.state.unknown_forms;
+        if unknown_forms.contains(transfer.operation_code()) {
+            transfer.shorten();
+        }
+        let permit = match transfer.permit() {
+            Some(permit) => permit,
+            None => Arc::new(self.session.reserve(transfer.len()).await?),
+        };
+        loop {
+            let permit = Arc::clone(&permit);
+            let command = transfer.command(self.lun);
+            let begun = self.state.unflushed.begin();
+            let extent = transfer.extent();
+            let completion = self.session.perform(command, permit, extent, &self.state).await?;
+            let sense = sense_of(&completion);
+            match patience.judge(completion.status, sense.as_ref()) {
+                Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
+                    unknown_forms.add(transfer.operation_code());
+                    if !transfer.shorten() {
+                        return outcome(transfer.name(), completion);
+                    }
+                    tracing::debug!(try = transfer.name(), "the unit does not know the longer form");
+                    transfer.restore(completion.data);
+                }
+                Verdict::Final => {
+                    let completion = outcome(transfer.name(), completion)?;
+                    if transfer.writes() {
+                        self.state.unflushed.wrote(begun);
+                    } else if transfer.is_told_of_resets() {
+                        self.state.unflushed.took(begun);
+                    }
+                    return Ok(completion);
+                }
+                Verdict::Again(pause) => {
+                    self.session.count_retry();
+                    transfer.restore(completion.data);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn state(&self) -> &UnitState {
+        &self.state
+    }
+}
+
+/// Whether the unit does not know the command.
+fn is_unknown(sense: &Sense) -> bool {
+    let code = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
+    !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
+}
+
+/// Whether the unit does not know the command, or a field of it.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
+}

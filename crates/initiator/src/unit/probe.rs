@@ -1,0 +1,201 @@
+//! The questions a disk is asked first: all at once, so that they cost one round trip.
+
+use std::sync::Arc;
+
+use iscsi_pdu::scsi::vpd::{
+    BlockDeviceCharacteristics, BlockLimits, DeviceIdentification, LogicalBlockProvisioning,
+    SupportedPages, UnitSerialNumber,
+};
+use iscsi_pdu::scsi::{
+    AdditionalSense, Cdb, DeviceType, FormatError, ModeParameters, ReadCapacity10, ReadCapacity16,
+    StandardInquiry,
+};
+
+use crate::completion::tolerate;
+use crate::error::Error;
+use crate::state::capacity::Capacity;
+use crate::state::profile::Profile;
+use crate::unit::logical_unit::LogicalUnit;
+
+/// Room for mode pages: as much as MODE SENSE (6) can say.
+const MODE_LEN: u8 = 252;
+/// All mode pages.
+const ALL_PAGES: u8 = 0x3f;
+
+impl LogicalUnit {
+    /// Identity, capacity and limits; asked for once and then remembered. All questions go out
+    /// together, so the first call takes one round trip.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUnit`], [`Error::NotABlockDevice`], or as [`execute`](Self::execute).
+    pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
+        let ask = async || probe(self).await.map(Arc::new);
+        self.state().profile.get_or_try_init(ask).await.cloned()
+    }
+}
+
+/// Asks a unit for its profile.
+async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
+    // TEST UNIT READY goes first: it takes the attention conditions upon itself.
+    let ready = unit.query(Cdb::test_unit_ready(), 0);
+    let (ready, inquiry, pages, capacity, mode) =
+        tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
+    let inquiry = inquiry?;
+    tolerate(ready)?;
+    let pages = pages?;
+    let mode = mode?;
+    Ok(Profile {
+        vendor: inquiry.vendor,
+        product: inquiry.product,
+        revision: inquiry.revision,
+        serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
+        designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),
+        capacity: capacity?,
+        limits: pages.limits.unwrap_or_default(),
+        characteristics: pages.characteristics,
+        provisioning: pages.provisioning,
+        write_protected: mode.as_ref().is_some_and(|mode| mode.write_protected),
+        force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
+        write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
+    })
+}
+
+/// What stands behind the number: a disk, or an error that says what else.
+async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+    let inquiry = match unit.inquiry().await {
+        Err(Error::CheckCondition { sense, .. })
+            if sense.additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED =>
+        {
+            return Err(Error::NoSuchUnit(unit.lun()));
+        }
+        result => result?,
+    };
+    if !inquiry.is_present() {
+        return Err(Error::NoSuchUnit(unit.lun()));
+    }
+    let device_type = inquiry.device_type;
+    if device_type != DeviceType::DIRECT_ACCESS_BLOCK {
+        return Err(Error::NotABlockDevice { lun: unit.lun(), device_type });
+    }
+    Ok(inquiry)
+}
+
+/// The vital product data that a disk may have.
+#[derive(Debug)]
+struct Pages {
+    serial: Option<UnitSerialNumber>,
+    identification: Option<DeviceIdentification>,
+    limits: Option<BlockLimits>,
+    characteristics: Option<BlockDeviceCharacteristics>,
+    provisioning: Option<LogicalBlockProvisioning>,
+}
+
+impl Pages {
+    async fn ask(unit: &LogicalUnit) -> Result<Self, Error> {
+        let ask = |page| unit.vital_product_data(page);
+        let (list, serial, identification, limits, characteristics, provisioning) = tokio::join!(
+            ask(SupportedPages::PAGE),
+            ask(UnitSerialNumber::PAGE),
+            identification(unit),
+            ask(BlockLimits::PAGE),
+            ask(BlockDeviceCharacteristics::PAGE),
+            ask(LogicalBlockProvisioning::PAGE),
+        );
+        let list = decode(list, SupportedPages::decode)?;
+        // Some units answer for pages that they do not have; the list decides, if there is one.
+        let has = |page| list.as_ref().is_none_or(|list| list.contains(page));
+        Ok(Self {
+            serial: decode(serial, UnitSerialNumber::decode)?
+                .filter(|_| has(UnitSerialNumber::PAGE)),
+            identification: identification?.filter(|_| has(DeviceIdentification::PAGE)),
+            limits: decode(limits, BlockLimits::decode)?.filter(|_| has(BlockLimits::PAGE)),
+            characteristics: decode(characteristics, BlockDeviceCharacteristics::decode)?
+                .filter(|_| has(BlockDeviceCharacteristics::PAGE)),
+            provisioning: decode(provisioning, LogicalBlockProvisioning::decode)?
+                .filter(|_| has(LogicalBlockProvisioning::PAGE)),
+        })
+    }
+}
+
+/// The names of the unit (VPD page 83). A long page is asked for again only if its beginning does not
+/// tell the best of them.
+pub(crate) async fn identification(
+    unit: &LogicalUnit,
+) -> Result<Option<DeviceIdentification>, Error> {
+    const PAGE: u8 = DeviceIdentification::PAGE;
+    let Some(start) = tolerate(unit.start_of_page(PAGE).await)? else { return Ok(None) };
+    let page = DeviceIdentification::decode(&start).ok();
+    if page.as_ref().is_some_and(DeviceIdentification::has_registered_name) {
+        return Ok(page);
+    }
+    let whole = unit.rest_of_page(PAGE, start).await?;
+    Ok(DeviceIdentification::decode(&whole).ok())
+}
+
+/// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
+async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
+    let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
+    better_of(long, short)
+}
+
+/// The capacity that a unit tells. A unit with more blocks than the short answer can count has none
+/// without the long one: a part of it must not pass for the whole.
+fn better_of(
+    long: Result<ReadCapacity16, Error>,
+    short: Result<ReadCapacity10, Error>,
+) -> Result<Capacity, Error> {
+    match long {
+        Ok(long) => Ok(long.into()),
+        Err(
+            error @ (Error::CheckCondition { .. } | Error::Status { .. } | Error::Format { .. }),
+        ) => Capacity::counted_by(short?).ok_or(error),
+        Err(error) => Err(error),
+    }
+}
+
+async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
+    let data = unit.query(Cdb::mode_sense_6(ALL_PAGES, MODE_LEN), MODE_LEN.into()).await;
+    decode(data, ModeParameters::decode_6)
+}
+
+/// The answer to a question that a unit need not know: `None` if it refuses or makes no sense.
+fn decode<T, D: AsRef<[u8]>>(
+    answer: Result<D, Error>,
+    decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
+) -> Result<Option<T>, Error> {
+    Ok(tolerate(answer)?.and_then(|data| decode(data.as_ref()).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::{Sense, Status};
+
+    use super::*;
+
+    /// SBC-3: 0xffffffff blocks say that READ CAPACITY (16) must be asked.
+    #[test]
+    fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
+        let refusals = || {
+            let sense = |bytes: &[u8]| Box::new(Sense::decode(bytes).unwrap());
+            let unknown = sense(&[0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0]);
+            let command = "READ CAPACITY (16)";
+            let why = ReadCapacity16::decode(&[0; 32]).unwrap_err();
+            [
+                Error::Status { command, status: Status::BUSY },
+                Error::CheckCondition { command, sense: unknown },
+                Error::Format { command, why },
+            ]
+        };
+        let short = |last: [u8; 4]| ReadCapacity10::decode(&[last, [0, 0, 2, 0]].concat()).unwrap();
+        for refusal in refusals() {
+            let text = refusal.to_string();
+            let error = better_of(Err(refusal), Ok(short([0xff; 4]))).unwrap_err();
+            assert_eq!(error.to_string(), text);
+        }
+        for refusal in refusals() {
+            let capacity = better_of(Err(refusal), Ok(short([0xff, 0xff, 0xff, 0xfe]))).unwrap();
+            assert_eq!((capacity.blocks, capacity.block_size), (0xffff_ffff, 512));
+        }
+        assert!(matches!(better_of(Err(Error::Closed), Ok(short([0; 4]))), Err(Error::Closed)));
+    }
+}

@@ -1,0 +1,229 @@
+//! A command and its data, as often as it must be sent.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use iscsi_pdu::Residual;
+use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
+use iscsi_session::{Command, Completion, Payload};
+
+use crate::error::Error;
+use crate::state::budget::Permit;
+use crate::state::capacity::Capacity;
+use crate::state::range_locks::RangeGuard;
+
+/// A command with the data it writes or the room it reads into.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    cdb: Cdb,
+    write: Option<Payload>,
+    /// Bytes to read; 0 for none.
+    read_len: usize,
+    /// The buffer for them; made when the command's turn comes if there is none yet.
+    buffer: Option<BytesMut>,
+    /// The blocks that it is about, if they are in a row.
+    blocks: Option<Range<u64>>,
+    extent: Option<Arc<RangeGuard>>,
+    /// Its share of what may be under way, if it was taken already.
+    permit: Option<Arc<Permit>>,
+    /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
+    /// parameter list it tells nothing that the status does not.
+    moves_blocks: bool,
+}
+
+impl Transfer {
+    /// A question whose answer has up to `len` bytes.
+    pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
+        Self {
+            cdb,
+            write: None,
+            read_len: len,
+            buffer: None,
+            blocks: None,
+            extent: None,
+            permit: None,
+            moves_blocks: true,
+        }
+    }
+
+    /// READ of so many blocks.
+    pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
+        let cdb = capacity.read_command(lba, blocks)?;
+        Ok(Self::query(cdb, capacity.bytes_of(blocks)).of_blocks(lba, blocks))
+    }
+
+    /// READ of as many blocks as the buffer has room for.
+    pub(crate) fn read_into(
+        capacity: &Capacity,
+        lba: u64,
+        buffer: BytesMut,
+    ) -> Result<Self, Error> {
+        let blocks = capacity.blocks_of(buffer.len())?;
+        let cdb = capacity.read_command(lba, blocks)?;
+        let len = buffer.len();
+        Ok(Self { buffer: Some(buffer), ..Self::query(cdb, len) }.of_blocks(lba, blocks))
+    }
+
+    /// WRITE of whole blocks.
+    pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
+        let blocks = capacity.blocks_of(data.len())?;
+        let cdb = capacity.write_command(lba, blocks)?;
+        Ok(Self::changing(cdb, data).of_blocks(lba, blocks))
+    }
+
+    /// UNMAP.
+    pub(crate) fn unmap(list: &UnmapList) -> Self {
+        let cdb = Cdb::unmap(list.parameter_list_length());
+        Self { moves_blocks: false, ..Self::changing(cdb, list.encode().into()) }
+    }
+
+    /// WRITE SAME of one block.
+    pub(crate) fn write_same(lba: u64, blocks: u32, block: Payload, flags: WriteSameFlags) -> Self {
+        Self::changing(Cdb::write_same_16(lba, blocks, flags), block).of_blocks(lba, blocks)
+    }
+
+    const fn changing(cdb: Cdb, data: Payload) -> Self {
+        Self {
+            cdb,
+            write: Some(data),
+            read_len: 0,
+            buffer: None,
+            blocks: None,
+            extent: None,
+            permit: None,
+            moves_blocks: true,
+        }
+    }
+
+    /// Which blocks it is about, for people.
+    pub(crate) fn of_blocks(mut self, lba: u64, blocks: u32) -> Self {
+        self.blocks = Some(lba..lba.saturating_add(blocks.into()));
+        self
+    }
+
+    pub(crate) fn blocks(&self) -> Option<Range<u64>> {
+        self.blocks.clone()
+    }
+
+    /// The range that the command keeps taken until the session has finished with it.
+    pub(crate) fn within(mut self, extent: &Arc<RangeGuard>) -> Self {
+        self.extent = Some(Arc::clone(extent));
+        self
+    }
+
+    pub(crate) fn extent(&self) -> Option<Arc<RangeGuard>> {
+        self.extent.clone()
+    }
+
+    /// The share of what may be under way that it keeps taken until the session has finished with it.
+    pub(crate) fn within_budget(mut self, permit: Arc<Permit>) -> Self {
+        self.permit = Some(permit);
+        self
+    }
+
+    pub(crate) fn permit(&self) -> Option<Arc<Permit>> {
+        self.permit.clone()
+    }
+
+    /// The command's name in the standard.
+    pub(crate) fn name(&self) -> &'static str {
+        self.cdb.operation_name()
+    }
+
+    /// The operation code, by which a unit knows the form of the command or not.
+    pub(crate) fn operation_code(&self) -> u8 {
+        self.cdb.operation_code()
+    }
+
+    /// Takes the form of ten bytes for a command of sixteen, if there is one that says the same.
+    pub(crate) fn shorten(&mut self) -> bool {
+        let short = self.cdb.in_10_bytes();
+        let is_shorter = short.is_some();
+        self.cdb = short.unwrap_or_else(|| self.cdb.clone());
+        is_shorter
+    }
+
+    /// Bytes to be moved.
+    pub(crate) fn len(&self) -> usize {
+        self.write.as_ref().map_or(self.read_len, Payload::len)
+    }
+
+    /// Whether the command changes the unit.
+    pub(crate) const fn writes(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// Whether a unit that was reset would have told so instead of a good end.
+    pub(crate) fn is_told_of_resets(&self) -> bool {
+        !self.cdb.ignores_unit_attention()
+    }
+
+    /// The same transfer, for another path: what it reads goes into a buffer of its own.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            cdb: self.cdb.clone(),
+            write: self.write.clone(),
+            read_len: self.read_len,
+            buffer: None,
+            blocks: self.blocks.clone(),
+            extent: self.extent.clone(),
+            permit: self.permit.clone(),
+            moves_blocks: self.moves_blocks,
+        }
+    }
+
+    /// The command for one try.
+    pub(crate) fn command(&mut self, lun: Lun) -> Command {
+        let mut command = Command::new(lun, self.cdb.clone());
+        command.write = self.write.clone();
+        if self.read_len > 0 {
+            let fresh = || BytesMut::zeroed(self.read_len);
+            command.read = Some(self.buffer.take().unwrap_or_else(fresh));
+        }
+        command
+    }
+
+    /// Takes the buffer back for another try; the unit may have filled less than all of it.
+    pub(crate) fn restore(&mut self, mut buffer: BytesMut) {
+        buffer.resize(self.read_len, 0);
+        self.buffer = Some(buffer);
+    }
+}
+
+/// What a command must have moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    command: &'static str,
+    len: usize,
+    moves_blocks: bool,
+}
+
+impl Expected {
+    pub(crate) fn of(transfer: &Transfer) -> Self {
+        let (command, len) = (transfer.name(), transfer.len());
+        Self { command, len, moves_blocks: transfer.moves_blocks }
+    }
+
+    /// The data of a read whose whole buffer must be filled.
+    pub(crate) fn all_read(self, completion: Completion) -> Result<BytesMut, Error> {
+        let data = completion.data;
+        if data.len() == self.len { Ok(data) } else { Err(self.but_moved(data.len())) }
+    }
+
+    /// All data of a write must have been taken.
+    pub(crate) fn all_written(self, completion: &Completion) -> Result<(), Error> {
+        match completion.residual {
+            _ if !self.moves_blocks => Ok(()),
+            Residual::None => Ok(()),
+            Residual::Underflow(left) => {
+                Err(self.but_moved(self.len.saturating_sub(left as usize)))
+            }
+            Residual::Overflow(more) => Err(self.but_moved(self.len.saturating_add(more as usize))),
+        }
+    }
+
+    const fn but_moved(self, moved: usize) -> Error {
+        Error::Length { command: self.command, expected: self.len, moved }
+    }
+}
