@@ -1,0 +1,126 @@
+//! Checks that the house stands: no circle between the files of a crate, no arrow up between crates or layers.
+//!
+//! An arrow is a name that a file uses and another one defines, by `use` or by a path in the code. It is followed through
+//! re-exports to the file that defines; a re-export from below is none unless its own file uses the name. A module may
+//! call what it has its children for, by `child::name`; a `use child::Name` is an arrow. Methods have no paths, so a call
+//! of one shows only by the type that was imported. What is compiled for tests only does not count.
+//!
+//! `--draw` prints each crate as floors: a file stands one above the highest that it uses.
+
+mod check;
+mod graph;
+mod modules;
+mod rules;
+mod source;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
+
+use crate::check::Crate;
+use crate::modules::{Modules, Texts};
+
+fn main() -> ExitCode {
+    let draw = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => false,
+        [word] if word == "--draw" => true,
+        _ => {
+            let _ = writeln!(io::stderr(), "usage: house [--draw]");
+            return ExitCode::from(2);
+        }
+    };
+    match check(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").as_path(), draw) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "house: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Looks at every crate below the project's folder; whether all is well.
+fn check(project: &Path, draw: bool) -> Result<bool, Box<dyn std::error::Error>> {
+    let mut out = io::stdout().lock();
+    let mut well = true;
+    for folder in members(&fs::read_to_string(project.join("Cargo.toml"))?) {
+        let texts = texts(&project.join(&folder))?;
+        for root in roots(&texts) {
+            let modules =
+                Modules::read(&texts, &root).map_err(|error| format!("{folder}: {error}"))?;
+            let house = Crate::new(&folder, &root, &modules);
+            if draw {
+                house.draw(&texts, &mut out)?;
+            }
+            for complaint in house.complaints() {
+                well = false;
+                writeln!(out, "{complaint}")?;
+            }
+        }
+    }
+    Ok(well)
+}
+
+/// The folders of the workspace's members.
+fn members(manifest: &str) -> Vec<String> {
+    let list = manifest.split_once("members = [").and_then(|(_, rest)| rest.split_once(']'));
+    let list = list.map_or("", |(list, _)| list);
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Every Rust file below a crate's folder, its path from there with slashes.
+fn texts(folder: &Path) -> io::Result<Texts> {
+    let mut texts = BTreeMap::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        for entry in fs::read_dir(folder.join(&below))? {
+            let entry = entry?;
+            let path = below.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                texts
+                    .insert(path.to_string_lossy().into_owned(), fs::read_to_string(entry.path())?);
+            }
+        }
+    }
+    Ok(texts)
+}
+
+/// The files that a compiler begins with: libraries, programs and benches, but neither tests nor examples.
+fn roots(texts: &Texts) -> Vec<String> {
+    let is_root = |file: &&String| match file.split('/').collect::<Vec<_>>().as_slice() {
+        ["lib.rs"] | ["src", "lib.rs" | "main.rs"] | ["benches", _, "main.rs"] => true,
+        ["benches", file] => file.ends_with(".rs"),
+        _ => false,
+    };
+    texts.keys().filter(is_root).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read_from_the_manifest() {
+        assert_eq!(
+            members("[workspace]\nmembers = [\n  \"a/b\",\n  \"c\",\n]\nexclude = [\"d\"]"),
+            ["a/b", "c"]
+        );
+    }
+
+    #[test]
+    fn roots_are_told_from_modules() {
+        let files = [
+            "src/lib.rs",
+            "src/main.rs",
+            "src/disk/lib.rs",
+            "tests/cli/main.rs",
+            "benches/wan/main.rs",
+        ];
+        let texts = files.map(|file| (file.to_owned(), String::new())).into();
+        assert_eq!(roots(&texts), ["benches/wan/main.rs", "src/lib.rs", "src/main.rs"]);
+    }
+}

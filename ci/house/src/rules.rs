@@ -1,0 +1,73 @@
+//! Which crate may use which, and the layers of the initiator.
+
+/// Each library with the libraries that its sources may use.
+pub(crate) const CRATES: &[(&str, &[&str])] = &[
+    ("crates/pdu", &[]),
+    ("crates/session", &["crates/pdu"]),
+    ("crates/tuner", &[]),
+    ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner"]),
+    ("crates/testkit", &["crates/pdu"]),
+];
+
+/// A crate whose files are in layers.
+pub(crate) const LAYERED: &str = "crates/initiator";
+
+/// The layers from the top down: a name, and the files and folders (with a slash at the end) in it. The longest entry that
+/// fits a file counts. A layer may use itself and what is below it.
+pub(crate) const LAYERS: &[(&str, &[&str])] = &[
+    ("crate root", &["lib.rs"]),
+    ("handles", &["initiator.rs", "disk.rs", "disk/", "stream.rs"]),
+    ("multipath", &["paths.rs", "paths/", "spread.rs"]),
+    (
+        "session handle and logical unit",
+        &["session.rs", "logical_unit.rs", "probe.rs", "retry.rs", "unit_state.rs", "transfer.rs"],
+    ),
+    ("driver", &["driver.rs", "driver/", "shared.rs", "request.rs", "tuner.rs", "pace.rs"]),
+    ("foundation", &[""]),
+];
+
+/// The library that the first segment of a path names.
+pub(crate) fn library(name: &str) -> Option<&'static str> {
+    let short = name.strip_prefix("iscsi_")?;
+    CRATES.iter().map(|(folder, _)| *folder).find(|folder| folder.ends_with(&format!("/{short}")))
+}
+
+/// The libraries that the sources in `folder` may use; `None` for a program, which may use all.
+pub(crate) fn may_use(folder: &str) -> Option<&'static [&'static str]> {
+    CRATES.iter().find(|(of, _)| *of == folder).map(|(_, below)| *below)
+}
+
+/// The layer of a file, counted from the top.
+pub(crate) fn layer(layers: &[(&str, &[&str])], file: &str) -> Option<usize> {
+    let fits = |entry: &str| {
+        file == entry || (entry.is_empty() || entry.ends_with('/')) && file.starts_with(entry)
+    };
+    layers
+        .iter()
+        .enumerate()
+        .flat_map(|(at, (_, entries))| entries.iter().map(move |entry| (at, *entry)))
+        .filter(|(_, entry)| fits(entry))
+        .max_by_key(|(_, entry)| entry.len())
+        .map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_entry_decides_the_layer() {
+        let layers: &[(&str, &[&str])] =
+            &[("handles", &["disk/"]), ("multipath", &["paths/", "disk/report.rs"])];
+        assert_eq!(layer(layers, "disk/open.rs"), Some(0));
+        assert_eq!(layer(layers, "disk/report.rs"), Some(1));
+        assert_eq!(layer(layers, "url.rs"), None);
+        assert_eq!(layer(&[("rest", &[""])], "url.rs"), Some(0));
+    }
+
+    #[test]
+    fn a_crate_is_known_by_its_name_in_paths() {
+        assert_eq!(library("iscsi_pdu"), Some("crates/pdu"));
+        assert_eq!(library("bytes"), None);
+    }
+}
