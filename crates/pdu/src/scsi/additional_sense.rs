@@ -57,8 +57,8 @@ impl AdditionalSense {
     }
 
     /// Both codes in hexadecimal, as the standard writes them: `11/00`.
-    pub(super) fn codes(self) -> impl fmt::Display {
-        fmt::from_fn(move |f| write!(f, "{:02X}/{:02X}", self.asc, self.ascq))
+    pub(super) fn codes(self) -> String {
+        format!("{:02X}/{:02X}", self.asc, self.ascq)
     }
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for AdditionalSense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => write!(f, "{name} ({})", self.codes()),
-            None => self.codes().fmt(f),
+            None => f.write_str(&self.codes()),
         }
     }
 }

@@ -67,10 +67,15 @@ impl Tags {
 
     /// The initiator acknowledged what came before `exp_stat_sn`; the tags that become free.
     pub(super) fn acknowledge(&mut self, connection: ConnId, exp_stat_sn: u32) -> Vec<u32> {
-        let free = |tag: &Tag| {
+        let is_free = |tag: &Tag| {
             tag.ended.is_some_and(|(on, at)| on == connection && before(at, exp_stat_sn))
         };
-        self.0.extract_if(.., |_, tag| free(tag)).map(|(itt, _)| itt).collect()
+        let ended = self.0.iter().filter(|(_, tag)| is_free(tag));
+        let free: Vec<u32> = ended.map(|(itt, _)| *itt).collect();
+        for itt in &free {
+            self.0.remove(itt);
+        }
+        free
     }
 
     /// A command that was refused does not count.
@@ -80,7 +85,9 @@ impl Tags {
 
     /// Forgets the tags of a connection that is gone; the numbers that their requests used up.
     pub(super) fn forget_connection(&mut self, connection: ConnId) -> Vec<u32> {
-        let gone = self.0.extract_if(.., |_, tag| tag.connection == connection);
-        gone.filter(|(_, tag)| !tag.immediate).map(|(_, tag)| tag.cmd_sn).collect()
+        let gone = self.0.values().filter(|tag| tag.connection == connection);
+        let numbers = gone.filter(|tag| !tag.immediate).map(|tag| tag.cmd_sn).collect();
+        self.0.retain(|_, tag| tag.connection != connection);
+        numbers
     }
 }

@@ -83,8 +83,12 @@ impl Target {
 
     fn abort_where(&mut self, id: ConnId, affected: impl Fn(u64) -> bool) {
         let Some(session) = self.session_of(id) else { return };
-        let ended = session.tasks.extract_if(.., |_, task| affected(task.lun));
-        for tag in ended.map(|(tag, _)| tag).collect::<Vec<_>>() {
+        let ended = session.tasks.iter().filter(|(_, task)| affected(task.lun));
+        let ended: Vec<u32> = ended.map(|(tag, _)| *tag).collect();
+        for tag in &ended {
+            session.tasks.remove(tag);
+        }
+        for tag in ended {
             self.forget(tag);
         }
     }

@@ -183,15 +183,17 @@ impl Designator {
     }
 
     /// The bytes as text if they are text, otherwise in hexadecimal.
-    fn value(&self) -> impl fmt::Display {
-        fmt::from_fn(|f| match self.code_set {
-            CodeSet::Ascii => f.write_str(&text_of(&self.bytes)),
+    fn value(&self) -> String {
+        match self.code_set {
+            CodeSet::Ascii => text_of(&self.bytes),
             CodeSet::Utf8 => {
                 let text = String::from_utf8_lossy(&self.bytes);
-                write!(f, "{}", text.trim_matches(['\0', ' ']).escape_debug())
+                text.trim_matches(['\0', ' ']).escape_debug().to_string()
             }
-            CodeSet::Binary | CodeSet::Reserved(_) => write_hex(f, &self.bytes),
-        })
+            CodeSet::Binary | CodeSet::Reserved(_) => {
+                self.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+        }
     }
 
     /// A number that ends the four bytes of a port or group designator.
@@ -220,7 +222,7 @@ impl fmt::Display for Designator {
             DesignatorType::Naa => write!(f, "naa.{}", self.value()),
             DesignatorType::Eui64 => write!(f, "eui.{}", self.value()),
             DesignatorType::T10VendorId => write!(f, "t10.{}", self.value()),
-            DesignatorType::ScsiNameString if self.is_text() => self.value().fmt(f),
+            DesignatorType::ScsiNameString if self.is_text() => f.write_str(&self.value()),
             DesignatorType::ScsiNameString => write!(f, "name.{}", self.value()),
             DesignatorType::Uuid => self.write_uuid(f),
             DesignatorType::VendorSpecific => write!(f, "vendor.{}", self.value()),
@@ -232,10 +234,6 @@ impl fmt::Display for Designator {
             DesignatorType::Reserved(code) => write!(f, "type {code}: {}", self.value()),
         }
     }
-}
-
-fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 impl Association {
