@@ -1,4 +1,5 @@
 //! A userspace iSCSI initiator on tokio (RFC 7143): no kernel module, no daemon, no privileges.
+//! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
 //!
 //! ```no_run
 //! use bytes::Bytes;
@@ -105,6 +106,11 @@
 //! the target has given it up.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
+);
+
 mod completion;
 mod driver;
 mod error;
@@ -142,6 +148,11 @@ pub use iscsi_session::{
     SubmitError, TargetCredentials, TaskError, Timeouts, Timer, TransportError,
 };
 pub use iscsi_tuner as tuning;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests {

@@ -81,3 +81,8 @@ pub use task_management::{
     FunctionResponse, TaskFunction, TaskManagementRequest, TaskManagementResponse,
 };
 pub use text::{TextRequest, TextResponse};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -80,3 +80,8 @@ pub use task::payload::Payload;
 pub use timer::Timer;
 pub use transmit::Transmit;
 pub use waiting::Waiting;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! A sans-IO iSCSI target and what tests need around it. Not published.
+//! A sans-IO iSCSI target and what tests need around it.
 //!
 //! Everything here has its own encoder and decoder: the crates under test are checked against a second
 //! reading of RFC 7143, not against themselves.
@@ -49,3 +49,8 @@ pub mod scsi;
 pub mod serve;
 pub mod target;
 pub mod text;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,8 +10,15 @@
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
 //! | the total of several, while they run | [`Flows`]: whether there should be more of them, or fewer |
 //!
+//! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
+//!
 //! Nothing here knows a protocol above TCP: transfers are commands that move bytes, some of them
 //! unasked, the rest when the peer asks for it.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "iscsi-tuner works on Linux only: it needs TCP_INFO and socket options of its kernel"
+);
 
 mod apply;
 mod bandwidth;
@@ -42,3 +49,8 @@ pub use rtt::Rtt;
 pub use tcp_info::TcpInfo;
 pub use transfers::Terms;
 pub use tuning::{Policy, Sends, Tuning, UnknownPolicy};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
