@@ -5,89 +5,27 @@
 //! limits, `WR` write data, `TMF` task management, `NOP` pings, `LGO` logout, `SNK` SNACK, `DSC`
 //! discovery, `DIG` digests and padding, `ERR` and `LAY` the layout of a PDU.
 
+mod burst;
+mod connection;
 mod format;
 mod login;
 mod negotiation;
 mod requests;
 mod session;
 mod tags;
+mod violation;
 mod write;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use crate::convert::before;
+use crate::conn_id::ConnId;
 use crate::frame::FrameError;
-use crate::opcode::Opcode;
 use crate::pdu::Pdu;
-use crate::target::ConnId;
-use login::LoginWatch;
+use connection::Watch;
 use session::SessionWatch;
-use write::{Ask, Burst};
+use violation::Breaches;
 
-/// A breach of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The rule.
-    pub rule: &'static str,
-    /// Where it happened.
-    pub connection: ConnId,
-    /// What happened.
-    pub text: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} on connection {}: {}", self.rule, self.connection.0, self.text)
-    }
-}
-
-/// What one PDU did wrong.
-type Faults = Vec<(&'static str, String)>;
-
-/// Notes a breach unless `good`.
-fn demand(faults: &mut Faults, good: bool, rule: &'static str, text: impl FnOnce() -> String) {
-    if !good {
-        faults.push((rule, text()));
-    }
-}
-
-/// One connection as the observer sees it.
-#[derive(Debug)]
-struct Watch {
-    login: Option<Box<LoginWatch>>,
-    session: Option<usize>,
-    cid: u16,
-    /// The target's `MaxRecvDataSegmentLength`.
-    segment: u32,
-    next_stat_sn: Option<u32>,
-    acknowledged: Option<u32>,
-    last_cmd_sn: Option<u32>,
-    logged_out: bool,
-    text: Option<requests::TextWatch>,
-    pings: Vec<(u32, u64)>,
-    asks: BTreeMap<u32, Ask>,
-    bursts: Vec<Burst>,
-}
-
-impl Default for Watch {
-    fn default() -> Self {
-        Self {
-            login: Some(Box::default()),
-            session: None,
-            cid: 0,
-            segment: 8192,
-            next_stat_sn: None,
-            acknowledged: None,
-            last_cmd_sn: None,
-            logged_out: false,
-            text: None,
-            pings: Vec::new(),
-            asks: BTreeMap::new(),
-            bursts: Vec::new(),
-        }
-    }
-}
+pub use violation::Violation;
 
 /// The observer of all connections of a target.
 #[derive(Debug, Default)]
@@ -122,16 +60,16 @@ impl Checker {
         if self.blind {
             return;
         }
-        let mut faults = Faults::new();
+        let mut breaches = Breaches::new();
         let watch = self.watches.entry(id).or_default();
-        format::check(&mut faults, pdu, watch.segment);
-        watch.check_exp_stat_sn(&mut faults, pdu);
+        format::check(&mut breaches, pdu, watch.segment);
+        watch.check_exp_stat_sn(&mut breaches, pdu);
         if let Some(login) = &mut watch.login {
-            login.request(&mut faults, pdu);
+            login.request(&mut breaches, pdu);
         } else if let Some(session) = watch.session.and_then(|at| self.sessions.get_mut(at)) {
-            session.request(id, watch, &mut faults, pdu);
+            session.request(id, watch, &mut breaches, pdu);
         }
-        let found = faults.into_iter();
+        let found = breaches.into_iter();
         self.violations.extend(found.map(|(rule, text)| Violation { rule, connection: id, text }));
     }
 
@@ -173,40 +111,12 @@ impl Checker {
         watch.segment = outcome.segment;
         watch.cid = outcome.cid;
         watch.login = None;
-        let known = self.sessions.iter().position(|session| outcome.joins(session));
+        let known = self.sessions.iter().position(|session| session.is_joined_by(&outcome));
         let at = known.unwrap_or(self.sessions.len());
         watch.session = Some(at);
         match self.sessions.get_mut(at) {
             Some(session) => session.join(pdu),
             None => self.sessions.push(SessionWatch::new(&outcome, pdu)),
-        }
-    }
-}
-
-impl Watch {
-    /// `ExpStatSN` never goes back, and never beyond what the target sent.
-    fn check_exp_stat_sn(&mut self, faults: &mut Faults, pdu: &Pdu) {
-        let given = pdu.exp_stat_sn();
-        let Some(next) = self.next_stat_sn else { return };
-        let beyond = before(next, given);
-        let back = self.acknowledged.is_some_and(|old| before(given, old));
-        demand(faults, !beyond, "SEQ-13", || format!("ExpStatSN {given} is beyond {next}"));
-        demand(faults, !back, "SEQ-13", || format!("ExpStatSN goes back to {given}"));
-        let lockstep = self.login.is_none() || given == next;
-        demand(faults, lockstep, "SEQ-13", || format!("login: ExpStatSN {given}, not {next}"));
-        if !beyond && !back {
-            self.acknowledged = Some(given);
-        }
-    }
-
-    fn learn_stat_sn(&mut self, pdu: &Pdu) {
-        let failed_login = pdu.is(Opcode::LoginResponse) && pdu.login_status() >= 0x100;
-        if !crate::target::uses_stat_sn(pdu) || failed_login {
-            return;
-        }
-        let next = pdu.stat_sn().wrapping_add(1);
-        if self.next_stat_sn.is_none_or(|known| before(known, next)) {
-            self.next_stat_sn = Some(next);
         }
     }
 }

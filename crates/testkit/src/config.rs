@@ -12,9 +12,7 @@ use crate::scsi::{LunForm, Unit};
 
 pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
-pub use shapes::{
-    DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect, UnitShape,
-};
+pub use shapes::{DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect};
 
 /// The whole behaviour of a [`Target`](crate::target::Target).
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Lengths between the widths of the wire and of memory.
+//! Numbers between the widths of the wire and of memory.
 
 /// A length as the 32 bits the wire has for it; what does not fit is clamped.
 pub(crate) fn len32(length: usize) -> u32 {
@@ -25,4 +25,14 @@ pub(crate) fn low16(value: u32) -> u16 {
 pub(crate) fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
     distance != 0 && distance < 1 << 31
+}
+
+/// Up to eight bytes from the front of `bytes`, big-endian.
+pub(crate) fn be(bytes: &[u8], width: usize) -> u64 {
+    bytes.iter().take(width).fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+/// Four bytes, big-endian.
+pub(crate) fn be32(bytes: &[u8]) -> u32 {
+    clamp32(be(bytes, 4))
 }

@@ -34,6 +34,7 @@
 
 pub mod checker;
 pub mod config;
+mod conn_id;
 mod convert;
 pub mod crc32c;
 pub mod disk;

@@ -221,6 +221,17 @@ impl Pdu {
         self.flag(0x20)
     }
 
+    /// Whether this PDU of the target uses up a `StatSN` (RFC 7143 §4.2.2.2).
+    #[must_use]
+    pub fn uses_stat_sn(&self) -> bool {
+        match self.opcode() {
+            Some(Opcode::R2t) | None => false,
+            Some(Opcode::NopIn) => self.itt() != NO_TAG,
+            Some(Opcode::DataIn) => self.has_status(),
+            Some(opcode) => !opcode.is_from_initiator(),
+        }
+    }
+
     /// S of Data-In: it carries the status of the command.
     #[must_use]
     pub const fn has_status(&self) -> bool {

@@ -26,11 +26,11 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use crate::checker::{Checker, Violation};
+use crate::conn_id::ConnId;
 use crate::frame::Framing;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 use crate::pdus::{Numbers, Template, login_response};
-use crate::target::ConnId;
 
 /// Longest data segment the script takes.
 const SEGMENT_LIMIT: usize = 1 << 24;
@@ -159,7 +159,7 @@ impl Script {
     /// them with [`Script::send_bytes`].
     pub fn frame(&mut self, template: impl Into<Template>) -> (Pdu, BytesMut) {
         let pdu = template.into().build(self.numbers);
-        if crate::target::uses_stat_sn(&pdu) {
+        if pdu.uses_stat_sn() {
             self.numbers.stat_sn = pdu.stat_sn().wrapping_add(1);
         }
         self.checker.from_target(self.connection, &pdu);

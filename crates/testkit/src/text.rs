@@ -66,6 +66,24 @@ fn pair(line: &[u8]) -> Result<(String, String), TextError> {
     }
 }
 
+/// "Yes" or "No".
+pub(crate) fn boolean(value: &str) -> Option<bool> {
+    match value {
+        "Yes" => Some(true),
+        "No" => Some(false),
+        _ => None,
+    }
+}
+
+/// A decimal or hexadecimal number.
+pub(crate) fn number(value: &str) -> Option<u32> {
+    let hex = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X"));
+    match hex {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => value.parse().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Pairs;

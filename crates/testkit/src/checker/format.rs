@@ -1,6 +1,6 @@
 //! Rules that need no memory: reserved fields and lengths (RFC 7143 §11).
 
-use super::{Faults, demand};
+use super::violation::{Breaches, demand};
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 
@@ -17,36 +17,36 @@ struct Reserved {
 }
 
 /// Checks a PDU of the initiator by itself.
-pub(super) fn check(faults: &mut Faults, pdu: &Pdu, segment: u32) {
+pub(super) fn check(breaches: &mut Breaches, pdu: &Pdu, segment: u32) {
     let length = pdu.data.len();
-    demand(faults, length <= segment as usize, "KEY-13", || {
+    demand(breaches, length <= segment as usize, "KEY-13", || {
         format!("{length} bytes of data exceed the target's {segment}: {pdu:?}")
     });
-    demand(faults, pdu.pad == 0, "DIG-06", || format!("padding is not zero: {pdu:?}"));
+    demand(breaches, pdu.pad == 0, "DIG-06", || format!("padding is not zero: {pdu:?}"));
     let opcode = pdu.opcode().filter(|opcode| opcode.is_from_initiator());
     let Some(opcode) = opcode else {
-        return faults.push(("ERR-14", format!("no operation of an initiator: {pdu:?}")));
+        return breaches.push(("ERR-14", format!("no operation of an initiator: {pdu:?}")));
     };
-    check_reserved(faults, pdu, &reserved(opcode));
+    check_reserved(breaches, pdu, &reserved(opcode));
     let bare =
         matches!(opcode, Opcode::TaskManagementRequest | Opcode::LogoutRequest | Opcode::Snack);
     let has_ahs = !pdu.ahs.is_empty();
-    demand(faults, !bare || length == 0, "ERR-02", || format!("data in {pdu:?}"));
-    demand(faults, !has_ahs || opcode == Opcode::ScsiCommand, "LAY-03", || {
+    demand(breaches, !bare || length == 0, "ERR-02", || format!("data in {pdu:?}"));
+    demand(breaches, !has_ahs || opcode == Opcode::ScsiCommand, "LAY-03", || {
         format!("additional header in {pdu:?}")
     });
 }
 
-fn check_reserved(faults: &mut Faults, pdu: &Pdu, reserved: &Reserved) {
+fn check_reserved(breaches: &mut Breaches, pdu: &Pdu, reserved: &Reserved) {
     let [first, second, ..] = pdu.header;
     let clean = first & reserved.first == 0 && second & reserved.second == 0;
-    demand(faults, clean, "ERR-02", || format!("reserved bits are set in {pdu:?}"));
-    demand(faults, second & reserved.fixed == reserved.fixed, "LAY-01", || {
+    demand(breaches, clean, "ERR-02", || format!("reserved bits are set in {pdu:?}"));
+    demand(breaches, second & reserved.fixed == reserved.fixed, "LAY-01", || {
         format!("byte 1 lacks a bit that is always set in {pdu:?}")
     });
     for &(start, end) in reserved.bytes {
         let zero = pdu.header[start..end].iter().all(|byte| *byte == 0);
-        demand(faults, zero, "ERR-02", || {
+        demand(breaches, zero, "ERR-02", || {
             format!("reserved bytes {start} to {end} are not zero in {pdu:?}")
         });
     }

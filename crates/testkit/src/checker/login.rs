@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::negotiation::{Negotiation, Side, Values};
-use super::session::SessionWatch;
-use super::{Faults, demand};
+use super::violation::{Breaches, demand};
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 use crate::text::Pairs;
@@ -49,28 +48,22 @@ pub(super) struct LoginOutcome {
     pub(super) cmd_sn: u32,
     pub(super) discovery: bool,
     pub(super) values: Values,
-    added: bool,
-}
-
-impl LoginOutcome {
-    /// Whether the connection was added to this session.
-    pub(super) fn joins(&self, session: &SessionWatch) -> bool {
-        self.added && session.isid == self.isid && session.tsih == self.tsih
-    }
+    /// Whether the connection joins a session that is already there.
+    pub(super) added: bool,
 }
 
 impl LoginWatch {
-    pub(super) fn request(&mut self, faults: &mut Faults, pdu: &Pdu) {
+    pub(super) fn request(&mut self, breaches: &mut Breaches, pdu: &Pdu) {
         if !pdu.is(Opcode::LoginRequest) {
-            return faults.push(("LOG-01", format!("in the login phase: {pdu:?}")));
+            return breaches.push(("LOG-01", format!("in the login phase: {pdu:?}")));
         }
-        demand(faults, !self.awaiting, "LOG-02", || format!("a second login request: {pdu:?}"));
-        demand(faults, pdu.immediate(), "LOG-03", || format!("I is not set: {pdu:?}"));
-        demand(faults, pdu.u16_at(2) == 0, "LOG-04", || format!("version is not 0: {pdu:?}"));
-        demand(faults, pdu.isid() >> 46 != 3, "ISI-01", || format!("ISID of type 11: {pdu:?}"));
-        self.check_constant(faults, pdu);
-        self.check_stages(faults, pdu);
-        self.check_text(faults, pdu);
+        demand(breaches, !self.awaiting, "LOG-02", || format!("a second login request: {pdu:?}"));
+        demand(breaches, pdu.immediate(), "LOG-03", || format!("I is not set: {pdu:?}"));
+        demand(breaches, pdu.u16_at(2) == 0, "LOG-04", || format!("version is not 0: {pdu:?}"));
+        demand(breaches, pdu.isid() >> 46 != 3, "ISI-01", || format!("ISID of type 11: {pdu:?}"));
+        self.check_constant(breaches, pdu);
+        self.check_stages(breaches, pdu);
+        self.check_text(breaches, pdu);
         self.awaiting = true;
         if self.first.is_none() {
             self.first = Some(pdu.clone());
@@ -78,33 +71,33 @@ impl LoginWatch {
     }
 
     /// What is the same in all requests of a login.
-    fn check_constant(&self, faults: &mut Faults, pdu: &Pdu) {
+    fn check_constant(&self, breaches: &mut Breaches, pdu: &Pdu) {
         let Some(first) = &self.first else { return };
         let same = first.itt() == pdu.itt()
             && first.isid() == pdu.isid()
             && first.tsih() == pdu.tsih()
             && first.cid() == pdu.cid();
-        demand(faults, same, "LOG-03", || format!("ITT, ISID, TSIH or CID changed: {pdu:?}"));
+        demand(breaches, same, "LOG-03", || format!("ITT, ISID, TSIH or CID changed: {pdu:?}"));
         let number = first.cmd_sn() == pdu.cmd_sn();
-        demand(faults, number, "SEQ-01", || format!("CmdSN changed: {pdu:?}"));
+        demand(breaches, number, "SEQ-01", || format!("CmdSN changed: {pdu:?}"));
     }
 
-    fn check_stages(&mut self, faults: &mut Faults, pdu: &Pdu) {
+    fn check_stages(&mut self, breaches: &mut Breaches, pdu: &Pdu) {
         let (csg, nsg) = (pdu.csg(), pdu.nsg());
         let legal = csg < 2 && if pdu.is_final() { nsg > csg && nsg != 2 } else { nsg == 0 };
-        demand(faults, legal, "LOG-07", || format!("stages {csg} to {nsg}: {pdu:?}"));
+        demand(breaches, legal, "LOG-07", || format!("stages {csg} to {nsg}: {pdu:?}"));
         let follows = self.stage.is_none_or(|stage| stage == csg);
-        demand(faults, follows, "LOG-07", || {
+        demand(breaches, follows, "LOG-07", || {
             format!("stage {csg} is not the current one: {pdu:?}")
         });
-        demand(faults, !(pdu.is_final() && pdu.continues()), "LOG-08", || {
+        demand(breaches, !(pdu.is_final() && pdu.continues()), "LOG-08", || {
             format!("T and C at once: {pdu:?}")
         });
         self.stage = Some(csg);
     }
 
-    fn check_text(&mut self, faults: &mut Faults, pdu: &Pdu) {
-        demand(faults, !self.split_answer || pdu.data.is_empty(), "LOG-11", || {
+    fn check_text(&mut self, breaches: &mut Breaches, pdu: &Pdu) {
+        demand(breaches, !self.split_answer || pdu.data.is_empty(), "LOG-11", || {
             format!("text in answer to C: {pdu:?}")
         });
         self.request_text.extend_from_slice(&pdu.data);
@@ -112,35 +105,35 @@ impl LoginWatch {
             return;
         }
         match Pairs::split(&std::mem::take(&mut self.request_text)) {
-            Ok(pairs) => self.check_pairs(faults, pdu, &pairs),
-            Err(error) => faults.push(("TXT-01", error.to_string())),
+            Ok(pairs) => self.check_pairs(breaches, pdu, &pairs),
+            Err(error) => breaches.push(("TXT-01", error.to_string())),
         }
     }
 
-    fn check_pairs(&mut self, faults: &mut Faults, pdu: &Pdu, pairs: &Pairs) {
+    fn check_pairs(&mut self, breaches: &mut Breaches, pdu: &Pdu, pairs: &Pairs) {
         if self.said.is_empty() && !self.split_answer {
-            self.check_names(faults, pairs);
+            self.check_names(breaches, pairs);
         }
         for (key, value) in &pairs.0 {
             let fresh = self.said.insert(key.clone());
-            demand(faults, fresh, "LOG-05", || format!("{key} is said twice"));
+            demand(breaches, fresh, "LOG-05", || format!("{key} is said twice"));
             let answer = self.target_said.contains(key) || value == "NotUnderstood";
             let fits = pdu.csg() != 0 || answer || SECURITY_KEYS.contains(&key.as_str());
-            demand(faults, fits, "LOG-22", || format!("{key} in the security stage"));
-            demand(faults, is_key(key), "TXT-03", || format!("{key:?} is no key"));
+            demand(breaches, fits, "LOG-22", || format!("{key} in the security stage"));
+            demand(breaches, is_key(key), "TXT-03", || format!("{key:?} is no key"));
             let method = key == "AuthMethod" && pdu.csg() == 1;
-            demand(faults, !method, "LOG-22", || "AuthMethod in the operational stage".into());
+            demand(breaches, !method, "LOG-22", || "AuthMethod in the operational stage".into());
             self.negotiation.said(Side::Initiator, key, value);
         }
     }
 
     /// Names come first, and only once.
-    fn check_names(&mut self, faults: &mut Faults, pairs: &Pairs) {
+    fn check_names(&mut self, breaches: &mut Breaches, pairs: &Pairs) {
         self.discovery = pairs.get("SessionType") == Some("Discovery");
         let named = pairs.get("InitiatorName").is_some();
-        demand(faults, named, "LOG-05", || "no InitiatorName in the first request".into());
+        demand(breaches, named, "LOG-05", || "no InitiatorName in the first request".into());
         let aimed = self.discovery || pairs.get("TargetName").is_some();
-        demand(faults, aimed, "LOG-05", || "no TargetName in the first request".into());
+        demand(breaches, aimed, "LOG-05", || "no TargetName in the first request".into());
     }
 
     /// Learns from a response; the outcome, when it ends the login well.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::target::{boolean, number};
+use crate::text::{boolean, number};
 
 /// Who said it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,27 +1,10 @@
 //! Rules of task management, text, logout and pings (RFC 7143 §11.5, §11.10, §11.14, §11.18).
 
+use super::connection::{TextWatch, Watch};
 use super::session::SessionWatch;
-use super::{Faults, Watch, demand};
+use super::violation::{Breaches, demand};
+use crate::conn_id::ConnId;
 use crate::pdu::{NO_TAG, Pdu};
-use crate::target::ConnId;
-
-/// A text exchange under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TextWatch {
-    itt: u32,
-    immediate: bool,
-    /// Whether the target still has to answer.
-    awaiting: bool,
-    ttt: u32,
-    lun: u64,
-}
-
-impl TextWatch {
-    /// Whether a request belongs to this exchange.
-    pub(super) fn goes_on(&self, pdu: &Pdu) -> bool {
-        pdu.is(crate::opcode::Opcode::TextRequest) && pdu.itt() == self.itt
-    }
-}
 
 const ABORT_TASK: u8 = 1;
 const TARGET_WARM_RESET: u8 = 6;
@@ -29,57 +12,65 @@ const TARGET_COLD_RESET: u8 = 7;
 const TASK_REASSIGN: u8 = 8;
 
 impl SessionWatch {
-    pub(super) fn management(&self, id: ConnId, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    pub(super) fn management(
+        &self,
+        id: ConnId,
+        watch: &mut Watch,
+        breaches: &mut Breaches,
+        pdu: &Pdu,
+    ) {
         let function = pdu.function();
         let whole = matches!(function, TARGET_WARM_RESET | TARGET_COLD_RESET);
-        demand(faults, !whole || pdu.lun() == 0, "TMF-01", || format!("LUN is set: {pdu:?}"));
+        demand(breaches, !whole || pdu.lun() == 0, "TMF-01", || format!("LUN is set: {pdu:?}"));
         let named = matches!(function, ABORT_TASK | TASK_REASSIGN);
         let tag = pdu.referenced_tag();
-        demand(faults, named != (tag == NO_TAG), "TMF-02", || format!("referenced tag: {pdu:?}"));
+        demand(breaches, named != (tag == NO_TAG), "TMF-02", || format!("referenced tag: {pdu:?}"));
         if function == ABORT_TASK {
-            self.abort(id, watch, faults, pdu);
+            self.abort(id, watch, breaches, pdu);
         } else {
             let zero = pdu.ref_cmd_sn() == 0;
-            demand(faults, zero, "TMF-03", || format!("RefCmdSN is set: {pdu:?}"));
+            demand(breaches, zero, "TMF-03", || format!("RefCmdSN is set: {pdu:?}"));
         }
         let data_sn = function == TASK_REASSIGN || pdu.exp_data_sn() == 0;
-        demand(faults, data_sn, "ERR-02", || format!("ExpDataSN is set: {pdu:?}"));
+        demand(breaches, data_sn, "ERR-02", || format!("ExpDataSN is set: {pdu:?}"));
     }
 
-    fn abort(&self, id: ConnId, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    fn abort(&self, id: ConnId, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         for burst in watch.bursts.iter_mut().filter(|burst| burst.itt == pdu.referenced_tag()) {
             burst.abandoned = true;
         }
         let Some(task) = self.tags.get(pdu.referenced_tag()) else { return };
-        demand(faults, task.connection == id, "TMF-04", || {
+        demand(breaches, task.connection == id, "TMF-04", || {
             format!("the task is on connection {}: {pdu:?}", task.connection.0)
         });
-        demand(faults, task.lun == pdu.lun(), "TMF-01", || {
+        demand(breaches, task.lun == pdu.lun(), "TMF-01", || {
             format!("the task has LUN {:#x}: {pdu:?}", task.lun)
         });
         let expected = if task.immediate { pdu.cmd_sn() } else { task.cmd_sn };
-        demand(faults, pdu.ref_cmd_sn() == expected, "TMF-03", || {
+        demand(breaches, pdu.ref_cmd_sn() == expected, "TMF-03", || {
             format!("RefCmdSN should be {expected}: {pdu:?}")
         });
     }
 
-    pub(super) fn text(&self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
-        demand(faults, !(pdu.is_final() && pdu.continues()), "TXT-09", || {
+    pub(super) fn text(&self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
+        demand(breaches, !(pdu.is_final() && pdu.continues()), "TXT-09", || {
             format!("F and C at once: {pdu:?}")
         });
         let known = watch.text.take();
         match known.filter(|text| text.goes_on(pdu)) {
             Some(text) => {
-                demand(faults, !text.awaiting, "TXT-20", || format!("before the answer: {pdu:?}"));
-                demand(faults, text.immediate == pdu.immediate(), "TXT-21", || {
+                demand(breaches, !text.awaiting, "TXT-20", || {
+                    format!("before the answer: {pdu:?}")
+                });
+                demand(breaches, text.immediate == pdu.immediate(), "TXT-21", || {
                     format!("I changed: {pdu:?}")
                 });
                 let copied = pdu.ttt() == text.ttt && pdu.lun() == text.lun;
-                demand(faults, copied, "TXT-22", || format!("TTT or LUN not copied: {pdu:?}"));
+                demand(breaches, copied, "TXT-22", || format!("TTT or LUN not copied: {pdu:?}"));
             }
             None => {
-                demand(faults, known.is_none(), "TXT-20", || format!("a second text: {pdu:?}"));
-                demand(faults, pdu.ttt() == NO_TAG, "TXT-22", || format!("TTT is set: {pdu:?}"));
+                demand(breaches, known.is_none(), "TXT-20", || format!("a second text: {pdu:?}"));
+                demand(breaches, pdu.ttt() == NO_TAG, "TXT-22", || format!("TTT is set: {pdu:?}"));
             }
         }
         watch.text = Some(TextWatch {
@@ -91,13 +82,13 @@ impl SessionWatch {
         });
     }
 
-    pub(super) fn logout(&mut self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    pub(super) fn logout(&mut self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let (reason, cid) = (pdu.function(), pdu.cid());
-        demand(faults, reason <= 2, "LGO-02", || format!("reason {reason}: {pdu:?}"));
-        demand(faults, reason != 0 || cid == 0, "LGO-02", || format!("CID is set: {pdu:?}"));
-        demand(faults, !self.discovery || reason == 0, "LGO-09", || format!("{pdu:?}"));
+        demand(breaches, reason <= 2, "LGO-02", || format!("reason {reason}: {pdu:?}"));
+        demand(breaches, reason != 0 || cid == 0, "LGO-02", || format!("CID is set: {pdu:?}"));
+        demand(breaches, !self.discovery || reason == 0, "LGO-09", || format!("{pdu:?}"));
         let own = reason != 1 || cid == watch.cid || self.joined;
-        demand(faults, own, "LGO-02", || format!("not the CID of the connection: {pdu:?}"));
+        demand(breaches, own, "LGO-02", || format!("not the CID of the connection: {pdu:?}"));
         self.closing |= reason == 0;
         if reason == 1 {
             self.asks_to_close(pdu.itt(), cid);
@@ -105,37 +96,21 @@ impl SessionWatch {
         watch.logged_out |= reason == 1 && cid == watch.cid;
     }
 
-    pub(super) fn nop_out(&self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    pub(super) fn nop_out(&self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let (itt, ttt, lun) = (pdu.itt(), pdu.ttt(), pdu.lun());
         if itt != NO_TAG {
-            demand(faults, ttt == NO_TAG, "NOP-03", || format!("a ping with TTT: {pdu:?}"));
-            return demand(faults, lun == 0, "NOP-03", || format!("a ping with LUN: {pdu:?}"));
+            demand(breaches, ttt == NO_TAG, "NOP-03", || format!("a ping with TTT: {pdu:?}"));
+            return demand(breaches, lun == 0, "NOP-03", || format!("a ping with LUN: {pdu:?}"));
         }
         let bare = pdu.immediate() && pdu.data.is_empty();
-        demand(faults, bare, "NOP-01", || format!("I is not set, or there are data: {pdu:?}"));
+        demand(breaches, bare, "NOP-01", || format!("I is not set, or there are data: {pdu:?}"));
         if ttt == NO_TAG {
             return;
         }
         let known = watch.pings.iter().position(|ping| *ping == (ttt, lun));
         match known {
             Some(at) => drop(watch.pings.remove(at)),
-            None => faults.push(("NOP-01", format!("answers no ping: {pdu:?}"))),
+            None => breaches.push(("NOP-01", format!("answers no ping: {pdu:?}"))),
         }
-    }
-}
-
-impl Watch {
-    /// Learns from a text response; whether the exchange is over.
-    pub(super) fn learn_text(&mut self, pdu: &Pdu) -> bool {
-        if pdu.is_final() {
-            self.text = None;
-            return true;
-        }
-        if let Some(text) = &mut self.text {
-            text.awaiting = false;
-            text.ttt = pdu.ttt();
-            text.lun = pdu.lun();
-        }
-        false
     }
 }

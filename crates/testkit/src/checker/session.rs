@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::burst::R2tBurst;
+use super::connection::Watch;
 use super::login::LoginOutcome;
 use super::negotiation::Values;
 use super::tags::{Tag, Tags};
-use super::write::Ask;
-use super::{Faults, Watch, demand};
+use super::violation::{Breaches, demand};
+use crate::conn_id::ConnId;
 use crate::convert::before;
 use crate::opcode::Opcode;
 use crate::pdu::{NO_TAG, Pdu};
-use crate::target::ConnId;
 
 /// A session as the observer sees it.
 #[derive(Debug)]
@@ -57,6 +58,11 @@ impl SessionWatch {
         }
     }
 
+    /// Whether a login added its connection to this session.
+    pub(super) fn is_joined_by(&self, login: &LoginOutcome) -> bool {
+        login.added && self.isid == login.isid && self.tsih == login.tsih
+    }
+
     /// Sees the final login response of a further connection.
     pub(super) fn join(&mut self, response: &Pdu) {
         self.joined = true;
@@ -79,73 +85,73 @@ impl SessionWatch {
         &mut self,
         id: ConnId,
         watch: &mut Watch,
-        faults: &mut Faults,
+        breaches: &mut Breaches,
         pdu: &Pdu,
     ) {
         for itt in self.tags.acknowledge(id, pdu.exp_stat_sn()) {
-            watch.asks.retain(|_, ask| ask.itt != itt);
+            watch.r2t_bursts.retain(|_, burst| burst.itt != itt);
             watch.bursts.retain(|burst| burst.itt != itt);
         }
         match pdu.opcode() {
-            Some(Opcode::DataOut) => return self.data_out(watch, faults, pdu),
-            Some(Opcode::Snack) => return self.snack(faults, pdu),
+            Some(Opcode::DataOut) => return self.data_out(watch, breaches, pdu),
+            Some(Opcode::Snack) => return self.snack(breaches, pdu),
             Some(Opcode::LoginRequest) => {
-                return faults.push(("ERR-10", format!("login in full feature phase: {pdu:?}")));
+                return breaches.push(("ERR-10", format!("login in full feature phase: {pdu:?}")));
             }
             _ => {}
         }
-        self.check_logged_out(watch, faults, pdu);
-        self.check_number(watch, faults, pdu);
+        self.check_logged_out(watch, breaches, pdu);
+        self.check_number(watch, breaches, pdu);
         match pdu.opcode() {
-            Some(Opcode::ScsiCommand) => self.command(watch, faults, pdu),
-            Some(Opcode::TaskManagementRequest) => self.management(id, watch, faults, pdu),
-            Some(Opcode::TextRequest) => self.text(watch, faults, pdu),
-            Some(Opcode::LogoutRequest) => self.logout(watch, faults, pdu),
-            Some(Opcode::NopOut) => self.nop_out(watch, faults, pdu),
+            Some(Opcode::ScsiCommand) => self.command(watch, breaches, pdu),
+            Some(Opcode::TaskManagementRequest) => self.management(id, watch, breaches, pdu),
+            Some(Opcode::TextRequest) => self.text(watch, breaches, pdu),
+            Some(Opcode::LogoutRequest) => self.logout(watch, breaches, pdu),
+            Some(Opcode::NopOut) => self.nop_out(watch, breaches, pdu),
             _ => {}
         }
-        self.begin_tag(id, watch, faults, pdu);
+        self.begin_tag(id, watch, breaches, pdu);
     }
 
-    fn check_logged_out(&self, watch: &Watch, faults: &mut Faults, pdu: &Pdu) {
+    fn check_logged_out(&self, watch: &Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let reply = pdu.is(Opcode::NopOut) && pdu.itt() == NO_TAG;
         let late = watch.logged_out || self.closing;
-        demand(faults, !late || reply, "LGO-01", || format!("after the logout: {pdu:?}"));
+        demand(breaches, !late || reply, "LGO-01", || format!("after the logout: {pdu:?}"));
         let fits = !self.discovery || pdu.is(Opcode::TextRequest) || pdu.is(Opcode::LogoutRequest);
-        demand(faults, fits || reply, "DSC-01", || format!("in a discovery session: {pdu:?}"));
+        demand(breaches, fits || reply, "DSC-01", || format!("in a discovery session: {pdu:?}"));
     }
 
     /// `CmdSN`: in order, without gaps, within the window; immediate requests do not count.
-    fn check_number(&mut self, watch: &mut Watch, faults: &mut Faults, pdu: &Pdu) {
+    fn check_number(&mut self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let (cmd_sn, next) = (pdu.cmd_sn(), self.next_cmd_sn);
         if pdu.immediate() {
             let current = self.joined || cmd_sn == next;
-            return demand(faults, current, "SEQ-03", || {
+            return demand(breaches, current, "SEQ-03", || {
                 format!("immediate with CmdSN {cmd_sn}, the next is {next}: {pdu:?}")
             });
         }
         let open = !before(self.max_cmd_sn, cmd_sn);
         let max = self.max_cmd_sn;
-        demand(faults, open, "SEQ-06", || format!("CmdSN {cmd_sn} is beyond MaxCmdSN {max}"));
+        demand(breaches, open, "SEQ-06", || format!("CmdSN {cmd_sn} is beyond MaxCmdSN {max}"));
         if self.refused.remove(&cmd_sn) {
             return;
         }
         let rising = watch.last_cmd_sn.is_none_or(|last| before(last, cmd_sn));
-        demand(faults, rising || self.cleaned, "SEQ-04", || {
+        demand(breaches, rising || self.cleaned, "SEQ-04", || {
             format!("CmdSN {cmd_sn} is not above the last one")
         });
         if rising {
             watch.last_cmd_sn = Some(cmd_sn);
         }
-        self.take_number(faults, cmd_sn);
+        self.take_number(breaches, cmd_sn);
     }
 
-    fn take_number(&mut self, faults: &mut Faults, cmd_sn: u32) {
+    fn take_number(&mut self, breaches: &mut Breaches, cmd_sn: u32) {
         let next = self.next_cmd_sn;
         let used = before(cmd_sn, next) || self.ahead.contains(&cmd_sn);
-        demand(faults, !used, "SEQ-02", || format!("CmdSN {cmd_sn} was used before"));
+        demand(breaches, !used, "SEQ-02", || format!("CmdSN {cmd_sn} was used before"));
         let gapless = self.joined || used || cmd_sn == next;
-        demand(faults, gapless, "SEQ-02", || format!("CmdSN {cmd_sn} follows {next} unused"));
+        demand(breaches, gapless, "SEQ-02", || format!("CmdSN {cmd_sn} follows {next} unused"));
         if used {
             return;
         }
@@ -158,20 +164,20 @@ impl SessionWatch {
         }
     }
 
-    fn begin_tag(&mut self, id: ConnId, watch: &Watch, faults: &mut Faults, pdu: &Pdu) {
+    fn begin_tag(&mut self, id: ConnId, watch: &Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let itt = pdu.itt();
         if itt == NO_TAG {
             let reply = pdu.is(Opcode::NopOut);
-            return demand(faults, reply, "SEQ-21", || format!("the reserved tag: {pdu:?}"));
+            return demand(breaches, reply, "SEQ-21", || format!("the reserved tag: {pdu:?}"));
         }
         let goes_on = watch.text.as_ref().is_some_and(|text| text.goes_on(pdu));
         let fresh = self.tags.begin(itt, Tag::new(id, pdu));
-        demand(faults, fresh || goes_on, "SEQ-21", || format!("tag {itt:#x} is in use: {pdu:?}"));
+        demand(breaches, fresh || goes_on, "SEQ-21", || format!("tag {itt:#x} is in use: {pdu:?}"));
     }
 
-    fn snack(&self, faults: &mut Faults, pdu: &Pdu) {
+    fn snack(&self, breaches: &mut Breaches, pdu: &Pdu) {
         let level = self.values.error_recovery;
-        demand(faults, level > 0, "SNK-01", || format!("SNACK at level 0: {pdu:?}"));
+        demand(breaches, level > 0, "SNK-01", || format!("SNACK at level 0: {pdu:?}"));
     }
 
     /// Learns from a PDU of the target.
@@ -180,7 +186,7 @@ impl SessionWatch {
         let (itt, stat_sn) = (pdu.itt(), pdu.stat_sn());
         match pdu.opcode() {
             Some(Opcode::R2t) => {
-                watch.asks.insert(pdu.ttt(), Ask::new(pdu));
+                watch.r2t_bursts.insert(pdu.ttt(), R2tBurst::new(pdu));
             }
             Some(Opcode::NopIn) if itt == NO_TAG && pdu.ttt() != NO_TAG => {
                 watch.pings.push((pdu.ttt(), pdu.lun()));

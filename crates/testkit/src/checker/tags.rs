@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::conn_id::ConnId;
 use crate::convert::before;
-use crate::target::ConnId;
+use crate::opcode::Opcode;
+use crate::pdu::Pdu;
 
 /// A tag in use.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +22,7 @@ pub(super) struct Tag {
 }
 
 impl Tag {
-    pub(super) fn new(connection: ConnId, pdu: &crate::pdu::Pdu) -> Self {
-        use crate::opcode::Opcode;
+    pub(super) fn new(connection: ConnId, pdu: &Pdu) -> Self {
         let management = pdu.is(Opcode::TaskManagementRequest);
         Self {
             connection,

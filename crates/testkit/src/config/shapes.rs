@@ -71,26 +71,6 @@ pub struct DataInShape {
     pub no_residual: bool,
 }
 
-/// What sets a logical unit apart from others.
-#[derive(Clone, Debug, Default)]
-pub struct UnitShape {
-    /// Operation codes that the unit does not know.
-    pub refused: Vec<u8>,
-    /// Vital product data pages that it has, and refuses.
-    pub refused_pages: Vec<u8>,
-    /// The designators of VPD page 83h in place of the NAA one.
-    pub designators: Option<Vec<u8>>,
-    /// Whether the allocation length of INQUIRY is taken from its last byte alone (SPC-2).
-    pub one_byte_allocation: bool,
-    /// Byte 5 of VPD page B2h in place of the one of a thin unit.
-    pub provisioning: Option<u8>,
-    /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, in place of those of a thin
-    /// unit.
-    pub capacity_provisioning: Option<u8>,
-    /// Whether UNMAP ends with a residual of its whole parameter list, as tgt has it.
-    pub unmap_residual: bool,
-}
-
 /// How a login goes (RFC 7143 §6.3).
 #[derive(Clone, Debug, Default)]
 pub struct LoginShape {

@@ -1,7 +1,10 @@
 //! READ CAPACITY and what shares an operation code with it (SBC-3 §5.12, §5.13).
 
-use super::{Sense, Unit, Work, answer, be32, provisioning};
-use crate::convert::clamp32;
+use super::provisioning;
+use super::sense::Sense;
+use super::unit::Unit;
+use super::work::{Work, answer};
+use crate::convert::{be32, clamp32};
 
 const READ_CAPACITY_16: u8 = 0x10;
 const GET_LBA_STATUS: u8 = 0x12;

@@ -1,6 +1,10 @@
 //! INQUIRY: who the unit is (SPC-4 §6.6).
 
-use super::{Sense, Unit, Work, answer, be, vital};
+use super::sense::Sense;
+use super::unit::Unit;
+use super::vital;
+use super::work::{Work, answer};
+use crate::convert::be;
 
 /// Qualifier and type of a LUN behind which there is nothing.
 const ABSENT: u8 = 0x7f;

@@ -1,7 +1,11 @@
 //! MODE SENSE: write protection, the caching page and the control page (SPC-4 §6.11, §6.12, §7.5.7,
 //! SBC-3 §6.4.5).
 
-use super::{Sense, Unit, Work, answer, be, operation};
+use super::operation;
+use super::sense::Sense;
+use super::unit::Unit;
+use super::work::{Work, answer};
+use crate::convert::be;
 
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;

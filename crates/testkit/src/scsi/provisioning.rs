@@ -1,8 +1,11 @@
 //! UNMAP, WRITE SAME and GET LBA STATUS (SBC-3 §5.4, §5.28, §5.42).
 
+use super::operation;
+use super::sense::Sense;
 use super::transfer::{PROTECT, Range, refuse_flags, refuse_if_protected};
-use super::{Sense, Sink, Unit, Work, answer, be, be32, operation};
-use crate::convert::clamp32;
+use super::unit::Unit;
+use super::work::{Sink, Work, answer};
+use crate::convert::{be, be32, clamp32};
 
 /// Byte 1 of UNMAP: anchor instead of deallocating. The unit anchors nothing (ANC_SUP is clear).
 const UNMAP_ANCHOR: u8 = 0x01;

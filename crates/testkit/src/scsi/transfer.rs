@@ -1,6 +1,10 @@
 //! READ, WRITE and SYNCHRONIZE CACHE with 10 and 16 bytes (SBC-3 §5).
 
-use super::{Sense, Sink, Source, Unit, Work, be, operation};
+use super::operation;
+use super::sense::Sense;
+use super::unit::Unit;
+use super::work::{Sink, Source, Work};
+use crate::convert::be;
 
 /// RDPROTECT or WRPROTECT in byte 1: the unit has no protection information (SBC-3 §4.22.2).
 pub(super) const PROTECT: u8 = 0xe0;

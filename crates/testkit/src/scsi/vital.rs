@@ -1,6 +1,7 @@
 //! Vital product data: identity and limits of the unit (SPC-4 §7.8, SBC-3 §6.5).
 
-use super::{Sense, Unit};
+use super::sense::Sense;
+use super::unit::Unit;
 use crate::convert::{len32, low16};
 
 /// The pages the unit has.

@@ -2,26 +2,10 @@
 
 use md5::Digest as _;
 
-use super::Target;
-use super::login::Refusal;
+use super::login::state::{Progress, Refusal};
+use super::node::Target;
 use crate::config::{Chap, ChapIdentity, Encoding, Reflection};
 use crate::text::Pairs;
-
-/// How far an authentication is.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Progress {
-    /// CHAP is not chosen.
-    #[default]
-    Idle,
-    /// CHAP is chosen; the initiator lists its algorithms next.
-    Chosen,
-    /// The initiator must answer the challenge.
-    Challenged {
-        algorithm: u8,
-        challenge: Vec<u8>,
-    },
-    Done,
-}
 
 impl Target {
     /// One step of the exchange; the pairs to answer with.

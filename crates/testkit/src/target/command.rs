@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 
-use super::connection::{ConnId, Outgoing};
+use super::connection::Outgoing;
+use super::node::{CommandRecord, Target};
 use super::read::ReadTransfer;
 use super::task::{Outcome, Task};
 use super::write::WriteTransfer;
-use super::{CommandRecord, Target};
+use crate::conn_id::ConnId;
 use crate::convert::clamp32;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;

@@ -2,18 +2,13 @@
 
 use std::collections::VecDeque;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
-use super::login::Login;
+use super::login::state::Login;
 use super::read::ReadTransfer;
 use super::tally::Tally;
-use super::text::TextExchange;
 use crate::frame::Framing;
 use crate::pdu::Pdu;
-
-/// A connection, in the order of acceptance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub usize);
 
 /// How far a connection is (RFC 7143 §8.1.2).
 #[derive(Debug)]
@@ -39,6 +34,14 @@ impl Outgoing {
             Self::Read(read) => read.itt(),
         }
     }
+}
+
+/// A text exchange under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextExchange {
+    pub(crate) request: Vec<u8>,
+    /// What is left of the answer, once there is one.
+    pub(crate) answer: Option<Bytes>,
 }
 
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Faults at their moment.
 
-use super::connection::ConnId;
+use super::node::Target;
+use super::send;
 use super::tally::Tally;
-use super::{Target, send};
+use crate::conn_id::ConnId;
 use crate::fault::{Effect, Fault, Trigger};
 use crate::pdu::Pdu;
 

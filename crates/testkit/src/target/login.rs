@@ -1,55 +1,23 @@
 //! The login phase (RFC 7143 §6.3, §11.12, §11.13).
 
-use std::collections::BTreeSet;
+pub(super) mod state;
 
 use bytes::Bytes;
 
-use super::Target;
-use super::chap::Progress;
-use super::connection::{ConnId, Outgoing, Phase};
-use super::params::{Params, Response, respond};
+use super::connection::{Outgoing, Phase};
+use super::node::Target;
+use super::params::{Response, respond};
 use super::session::{Nexus, Session};
 use crate::config::{Answer, Stage};
+use crate::conn_id::ConnId;
 use crate::frame::Framing;
 use crate::opcode::Opcode;
 use crate::pdu::{CONTINUE, FINAL, Pdu};
 use crate::text::Pairs;
+use state::{Login, Progress, Refusal};
 
 const SECURITY: u8 = 0;
 const FULL_FEATURE: u8 = 3;
-
-/// A login under way.
-#[derive(Debug, Default)]
-pub(crate) struct Login {
-    nexus: Nexus,
-    discovery: bool,
-    params: Params,
-    request: Vec<u8>,
-    /// What is left of the answer to the last request.
-    answer: Option<Bytes>,
-    progress: Progress,
-    identified: bool,
-    declared: bool,
-    originated: BTreeSet<String>,
-    visited: [bool; 4],
-    rounds: u32,
-    redirected: Option<String>,
-}
-
-/// Status-Class and Status-Detail of a failed login (RFC 7143 §11.13.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) u8, pub(crate) u8);
-
-impl Refusal {
-    pub(crate) const INITIATOR_ERROR: Self = Self(2, 0);
-    pub(crate) const AUTHENTICATION: Self = Self(2, 1);
-    const NOT_FOUND: Self = Self(2, 3);
-    const VERSION: Self = Self(2, 5);
-    const TOO_MANY: Self = Self(2, 6);
-    const MISSING: Self = Self(2, 7);
-    const NO_SESSION: Self = Self(2, 0x0a);
-    const INVALID: Self = Self(2, 0x0b);
-}
 
 impl Target {
     /// One login request.

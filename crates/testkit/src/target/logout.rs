@@ -1,7 +1,8 @@
 //! Logout (RFC 7143 §11.14, §11.15).
 
-use super::Target;
-use super::connection::{ConnId, Outgoing};
+use super::connection::Outgoing;
+use super::node::Target;
+use crate::conn_id::ConnId;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 

@@ -1,7 +1,8 @@
 //! Task management (RFC 7143 §11.5, §11.6).
 
-use super::Target;
-use super::connection::{ConnId, Outgoing};
+use super::connection::Outgoing;
+use super::node::Target;
+use crate::conn_id::ConnId;
 use crate::convert::before;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;

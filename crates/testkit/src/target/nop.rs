@@ -1,7 +1,8 @@
 //! Pings, in both directions (RFC 7143 §11.18, §11.19).
 
-use super::Target;
-use super::connection::{ConnId, Outgoing, Phase};
+use super::connection::{Outgoing, Phase};
+use super::node::Target;
+use crate::conn_id::ConnId;
 use crate::opcode::Opcode;
 use crate::pdu::{NO_TAG, Pdu};
 

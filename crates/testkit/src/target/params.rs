@@ -1,6 +1,7 @@
 //! What was negotiated, and how the target answers each key (RFC 7143 §13).
 
 use crate::config::{DigestPolicy, Keys};
+use crate::text::{boolean, number};
 
 /// The values in force; those of RFC 7143 §13 before any negotiation.
 #[derive(Clone, Debug)]
@@ -59,24 +60,6 @@ impl Params {
 fn set<T>(slot: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *slot = value;
-    }
-}
-
-/// "Yes" or "No".
-pub(crate) fn boolean(value: &str) -> Option<bool> {
-    match value {
-        "Yes" => Some(true),
-        "No" => Some(false),
-        _ => None,
-    }
-}
-
-/// A decimal or hexadecimal number.
-pub(crate) fn number(value: &str) -> Option<u32> {
-    let hex = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X"));
-    match hex {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => value.parse().ok(),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
-use super::Target;
-use super::connection::{ConnId, Outgoing, Phase};
+use super::connection::{Outgoing, Phase};
+use super::node::Target;
+use crate::conn_id::ConnId;
 use crate::fault::Effect;
 use crate::frame::Framing;
 use crate::opcode::Opcode;
-use crate::pdu::{NO_TAG, Pdu};
+use crate::pdu::Pdu;
 
 /// Bytes after which one call of [`Target::transmit`] stops.
 const BATCH: usize = 256 * 1024;
@@ -88,7 +89,7 @@ impl Target {
         if !pdu.is(Opcode::DataIn) || pdu.has_status() {
             pdu.set_u32(24, connection.stat_sn);
         }
-        if uses_stat_sn(pdu) {
+        if pdu.uses_stat_sn() {
             connection.stat_sn = connection.stat_sn.wrapping_add(1);
         }
     }
@@ -202,15 +203,5 @@ pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
         | Effect::Before(_)
         | Effect::Behind(_)
         | Effect::SkipStatSn(_) => {}
-    }
-}
-
-/// Whether a PDU of the target uses up a `StatSN` (RFC 7143 §4.2.2.2).
-pub(crate) fn uses_stat_sn(pdu: &Pdu) -> bool {
-    match pdu.opcode() {
-        Some(Opcode::R2t) | None => false,
-        Some(Opcode::NopIn) => pdu.itt() != NO_TAG,
-        Some(Opcode::DataIn) => pdu.has_status(),
-        Some(opcode) => !opcode.is_from_initiator(),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::connection::ConnId;
 use super::params::Params;
 use super::task::Task;
+use crate::conn_id::ConnId;
 use crate::convert::{before, len32};
 use crate::pdu::{NO_TAG, Pdu};
 

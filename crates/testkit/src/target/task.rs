@@ -1,7 +1,7 @@
 //! A SCSI command from its arrival to its status.
 
-use super::connection::ConnId;
 use super::write::WriteTransfer;
+use crate::conn_id::ConnId;
 use crate::pdu::Pdu;
 use crate::scsi::{Sense, status};
 

@@ -1,22 +1,13 @@
 //! Text requests in full feature phase: SendTargets and late declarations (RFC 7143 §11.10).
 
-use bytes::Bytes;
-
-use super::Target;
-use super::connection::{ConnId, Outgoing};
+use super::connection::{Outgoing, TextExchange};
+use super::node::Target;
 use super::params::{Response, respond};
 use crate::config::{Answer, Portal};
+use crate::conn_id::ConnId;
 use crate::opcode::Opcode;
 use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
-use crate::text::Pairs;
-
-/// A text exchange under way.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TextExchange {
-    request: Vec<u8>,
-    /// What is left of the answer, once there is one.
-    answer: Option<Bytes>,
-}
+use crate::text::{Pairs, number};
 
 impl Target {
     /// Lists the target itself under `address` (host:port), unless [`Discovery`](crate::config::Discovery) says what to list.
@@ -59,7 +50,7 @@ impl Target {
             (Some(Answer::Omit), _) => {}
             (Some(Answer::Literal(value)), _) => answer.push(key, value),
             (None, Response::Declared) if key == "MaxRecvDataSegmentLength" => {
-                if let Some(segment) = super::params::number(value) {
+                if let Some(segment) = number(value) {
                     self.connections[id.0].segment = segment;
                 }
             }

@@ -1,0 +1,38 @@
+//! Write data that must come: announced by a command, or asked for by an R2T (RFC 7143 §11.7, §11.8).
+
+use crate::pdu::Pdu;
+
+/// A range that an R2T asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct R2tBurst {
+    pub(super) itt: u32,
+    pub(super) offset: u32,
+    pub(super) length: u32,
+    pub(super) data_sn: u32,
+    /// Place among the R2Ts of the task.
+    pub(super) number: u32,
+}
+
+impl R2tBurst {
+    pub(super) fn new(r2t: &Pdu) -> Self {
+        Self {
+            number: r2t.data_sn(),
+            itt: r2t.itt(),
+            offset: r2t.buffer_offset(),
+            length: r2t.desired_length(),
+            data_sn: 0,
+        }
+    }
+}
+
+/// Unsolicited data that a command announced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    pub(super) itt: u32,
+    pub(super) offset: u32,
+    /// Where it has to end.
+    pub(super) end: u32,
+    pub(super) data_sn: u32,
+    /// Whether the task is being aborted: the data need not come any more.
+    pub(super) abandoned: bool,
+}

@@ -1,0 +1,37 @@
+//! Breaches of rules, as they are noted.
+
+use std::fmt;
+
+use crate::conn_id::ConnId;
+
+/// A breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule.
+    pub rule: &'static str,
+    /// Where it happened.
+    pub connection: ConnId,
+    /// What happened.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} on connection {}: {}", self.rule, self.connection.0, self.text)
+    }
+}
+
+/// What one PDU did wrong: rules and explanations.
+pub(super) type Breaches = Vec<(&'static str, String)>;
+
+/// Notes a breach unless `good`.
+pub(super) fn demand(
+    breaches: &mut Breaches,
+    good: bool,
+    rule: &'static str,
+    text: impl FnOnce() -> String,
+) {
+    if !good {
+        breaches.push((rule, text()));
+    }
+}

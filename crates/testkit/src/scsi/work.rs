@@ -1,0 +1,80 @@
+//! What a command moves, and between where.
+
+use bytes::Bytes;
+
+use crate::convert::index;
+use crate::disk::RamDisk;
+
+/// What a command moves.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Nothing; its status is GOOD.
+    Done,
+    /// Data to the initiator.
+    Send(Source),
+    /// Data from the initiator, this many bytes by the CDB.
+    Take(Sink, u64),
+}
+
+/// Where read data come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Bytes(Bytes),
+    Disk { disk: RamDisk, offset: u64, length: u64 },
+}
+
+/// Where write data go.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    Disk { disk: RamDisk, offset: u64 },
+    Parameters(Vec<u8>),
+    Discard,
+}
+
+impl Source {
+    /// How many bytes there are.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Disk { length, .. } => *length,
+        }
+    }
+
+    /// A piece of the data.
+    pub(crate) fn read(&self, from: u32, length: u32) -> Bytes {
+        let (start, end) = (from as usize, from as usize + length as usize);
+        match self {
+            Self::Bytes(bytes) => bytes.slice(start.min(bytes.len())..end.min(bytes.len())),
+            Self::Disk { disk, offset, .. } => disk.read(offset + u64::from(from), length as usize),
+        }
+    }
+}
+
+impl Sink {
+    /// Takes a piece of the data.
+    pub(crate) fn write(&mut self, at: u32, data: &[u8]) {
+        match self {
+            Self::Disk { disk, offset } => disk.write(*offset + u64::from(at), data),
+            Self::Parameters(bytes) => {
+                let end = at as usize + data.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[at as usize..end].copy_from_slice(data);
+            }
+            Self::Discard => {}
+        }
+    }
+
+    /// The parameter list that came, empty for a disk.
+    pub(crate) fn parameters(&self) -> &[u8] {
+        match self {
+            Self::Parameters(bytes) => bytes,
+            Self::Disk { .. } | Self::Discard => &[],
+        }
+    }
+}
+
+/// Read data cut at the allocation length of the CDB.
+pub(super) fn answer(mut data: Vec<u8>, allocation: u64) -> Work {
+    data.truncate(index(allocation));
+    Work::Send(Source::Bytes(Bytes::from(data)))
+}

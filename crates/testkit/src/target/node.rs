@@ -1,0 +1,307 @@
+//! The target node: its connections, its sessions, and what a test may ask of it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+
+use super::connection::{Connection, Outgoing, Phase};
+use super::session::Session;
+use super::tally::Tally;
+use super::task::Outcome;
+use crate::checker::{Checker, Violation};
+use crate::config::TargetConfig;
+use crate::conn_id::ConnId;
+use crate::disk::RamDisk;
+use crate::frame::FrameError;
+use crate::opcode::Opcode;
+use crate::pdu::{NO_TAG, Pdu};
+
+/// A command as the target saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandRecord {
+    /// The connection it came on.
+    pub connection: ConnId,
+    /// The LUN field.
+    pub lun: u64,
+    /// Initiator task tag.
+    pub itt: u32,
+    /// `CmdSN`.
+    pub cmd_sn: u32,
+    /// Command descriptor block.
+    pub cdb: [u8; 16],
+    /// Expected data transfer length in bytes.
+    pub edtl: u32,
+}
+
+/// A target with its sessions and connections.
+#[derive(Debug)]
+pub struct Target {
+    pub(super) config: TargetConfig,
+    pub(super) connections: Vec<Connection>,
+    pub(super) sessions: BTreeMap<u16, Session>,
+    pub(super) next_tsih: u16,
+    pub(super) checker: Checker,
+    pub(super) commands: Vec<CommandRecord>,
+    pub(super) received: Vec<(ConnId, Pdu)>,
+    pub(super) sent_tally: Tally,
+    pub(super) received_tally: Tally,
+    pub(super) outcomes: VecDeque<Outcome>,
+    pub(super) holding: bool,
+    pub(super) held: Vec<(ConnId, Outgoing)>,
+    pub(super) since_ping: u32,
+    pub(super) refused: u32,
+    pub(super) seen_challenge: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// A target without connections.
+    #[must_use]
+    pub fn new(config: TargetConfig) -> Self {
+        Self {
+            next_tsih: config.first_tsih.max(1),
+            config,
+            connections: Vec::new(),
+            sessions: BTreeMap::new(),
+            checker: Checker::default(),
+            commands: Vec::new(),
+            received: Vec::new(),
+            sent_tally: Tally::default(),
+            received_tally: Tally::default(),
+            outcomes: VecDeque::new(),
+            holding: false,
+            held: Vec::new(),
+            since_ping: 0,
+            refused: 0,
+            seen_challenge: None,
+        }
+    }
+
+    /// A new TCP connection.
+    pub fn accept(&mut self) -> ConnId {
+        self.connections.push(Connection::new(self.config.first_stat_sn));
+        ConnId(self.connections.len() - 1)
+    }
+
+    /// Takes bytes of the initiator, cut anywhere.
+    pub fn receive(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let mut stream = std::mem::take(&mut connection.inbox);
+        stream.extend_from_slice(bytes);
+        self.receive_from(id, &mut stream);
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.inbox = stream;
+        }
+    }
+
+    /// Takes the complete PDUs off the front of `stream`; the rest stays for the next time. Their
+    /// data are not copied on the way.
+    pub fn receive_from(&mut self, id: ConnId, stream: &mut BytesMut) {
+        let mut rest = stream.len();
+        while let Some(pdu) = self.next_pdu(id, stream) {
+            self.connections[id.0].received.bytes += (rest - stream.len()) as u64;
+            rest = stream.len();
+            self.cut_after_received(id, 0);
+            self.handle(id, pdu);
+        }
+        self.cut_after_received(id, stream.len());
+    }
+
+    /// The TCP connection is gone, by the initiator or by the network.
+    pub fn disconnected(&mut self, id: ConnId) {
+        self.close(id);
+    }
+
+    /// Whether the target has closed the connection; what it sent last has been transmitted.
+    #[must_use]
+    pub fn is_closed(&self, id: ConnId) -> bool {
+        let connection = self.connections.get(id.0);
+        connection.is_none_or(|connection| connection.is_closed() && connection.outbox.is_empty())
+    }
+
+    /// Whether there is nothing to transmit and nothing to close.
+    #[must_use]
+    pub fn is_idle(&self, id: ConnId) -> bool {
+        self.connections.get(id.0).is_none_or(|connection| {
+            let silent = connection.queue.is_empty() && connection.outbox.is_empty();
+            silent && matches!(connection.phase, Phase::Login(_) | Phase::FullFeature)
+        })
+    }
+
+    /// What the initiators did against the standard.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        self.checker.violations()
+    }
+
+    /// Pings of [`Target::ping`] that the initiator has not answered: transfer tag and LUN.
+    #[must_use]
+    pub fn unanswered_pings(&self, id: ConnId) -> &[(u32, u64)] {
+        self.checker.unanswered_pings(id)
+    }
+
+    /// The SCSI commands in the order in which they were started.
+    #[must_use]
+    pub fn commands(&self) -> &[CommandRecord] {
+        &self.commands
+    }
+
+    /// The PDUs of the initiators, when the configuration says to record them.
+    #[must_use]
+    pub fn received(&self) -> &[(ConnId, Pdu)] {
+        &self.received
+    }
+
+    /// The disk behind a unit number.
+    #[must_use]
+    pub fn disk(&self, number: u16) -> Option<RamDisk> {
+        self.config.units.get(&number).map(|unit| unit.disk.clone())
+    }
+
+    /// The configuration, to be changed between logins.
+    pub fn config_mut(&mut self) -> &mut TargetConfig {
+        &mut self.config
+    }
+
+    /// How many connections were ever accepted.
+    #[must_use]
+    pub fn accepted(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// How many sessions are in full feature phase.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How many SCSI commands are under way.
+    #[must_use]
+    pub fn active_tasks(&self) -> usize {
+        self.sessions.values().map(|session| session.tasks.len()).sum()
+    }
+
+    /// Ends the next SCSI command with this outcome instead of serving it; several calls queue up.
+    pub fn end_next_with(&mut self, outcome: Outcome) {
+        self.outcomes.push_back(outcome);
+    }
+
+    /// Keeps read data and SCSI responses back until [`Target::release`].
+    pub fn hold(&mut self) {
+        self.holding = true;
+    }
+
+    /// Sends what was held back.
+    pub fn release(&mut self) {
+        self.holding = false;
+        for (id, outgoing) in std::mem::take(&mut self.held) {
+            self.enqueue(id, outgoing);
+        }
+    }
+
+    /// Changes the command window of every session. `MaxCmdSN` never goes back.
+    pub fn set_window(&mut self, window: u32) {
+        self.config.window = window;
+        self.sessions.values_mut().for_each(|session| session.window = window);
+    }
+
+    /// Sends a PDU as it stands, but for `StatSN`, `ExpCmdSN` and `MaxCmdSN`.
+    pub fn inject(&mut self, id: ConnId, pdu: Pdu) {
+        self.enqueue(id, Outgoing::Pdu(pdu));
+    }
+
+    /// Closes a connection without a word.
+    pub fn drop_connection(&mut self, id: ConnId) {
+        self.close(id);
+    }
+
+    fn next_pdu(&mut self, id: ConnId, stream: &mut BytesMut) -> Option<Pdu> {
+        let connection = self.connections.get(id.0)?;
+        if connection.is_closed() {
+            stream.clear();
+            return None;
+        }
+        match connection.framing.take(stream, self.segment_limit()) {
+            Ok(pdu) => pdu,
+            Err(error) => self.broken_frame(id, &error),
+        }
+    }
+
+    /// More than the target's own limit is read, so that the checker can complain about it.
+    fn segment_limit(&self) -> usize {
+        let declared = self.config.keys.max_recv_data_segment_length.unwrap_or(8192);
+        (declared as usize).max(8192) * 2
+    }
+
+    fn broken_frame(&mut self, id: ConnId, error: &FrameError) -> Option<Pdu> {
+        self.checker.frame_error(id, error);
+        self.close(id);
+        None
+    }
+
+    fn handle(&mut self, id: ConnId, pdu: Pdu) {
+        if self.connections[id.0].is_closed() {
+            return;
+        }
+        let Some(pdu) = self.receiving_faults(id, pdu) else { return };
+        self.checker.from_initiator(id, &pdu);
+        if self.config.record {
+            self.received.push((id, pdu.clone()));
+        }
+        match &self.connections[id.0].phase {
+            Phase::Login(_) => self.login(id, &pdu),
+            Phase::FullFeature => self.full_feature(id, pdu),
+            Phase::Closing | Phase::Closed => {}
+        }
+    }
+
+    fn full_feature(&mut self, id: ConnId, pdu: Pdu) {
+        match pdu.opcode() {
+            Some(Opcode::DataOut) => self.data_out(id, &pdu),
+            Some(
+                Opcode::ScsiCommand
+                | Opcode::TaskManagementRequest
+                | Opcode::TextRequest
+                | Opcode::LogoutRequest
+                | Opcode::NopOut,
+            ) => self.arrive(id, pdu),
+            Some(Opcode::Snack) => self.reject(id, &pdu, 0x03),
+            _ => self.reject(id, &pdu, 0x04),
+        }
+    }
+
+    /// Closes a connection and ends what was under way on it (RFC 7143 §6.3.5, level 0).
+    pub(super) fn close(&mut self, id: ConnId) {
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let tsih = connection.session;
+        connection.cut();
+        self.held.retain(|(held, _)| *held != id);
+        self.checker.closed(id);
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
+        session.forget_connection(id);
+        if session.connections.is_empty() {
+            self.sessions.remove(&tsih);
+        }
+    }
+
+    pub(super) fn session_of(&mut self, id: ConnId) -> Option<&mut Session> {
+        let tsih = self.connections.get(id.0)?.session;
+        self.sessions.get_mut(&tsih)
+    }
+
+    pub(super) fn enqueue(&mut self, id: ConnId, outgoing: Outgoing) {
+        if let Some(connection) = self.connections.get_mut(id.0)
+            && !connection.is_closed()
+        {
+            connection.queue.push_back(outgoing);
+        }
+    }
+
+    /// Refuses a PDU (RFC 7143 §11.17).
+    pub(super) fn reject(&mut self, id: ConnId, pdu: &Pdu, reason: u8) {
+        let mut reject = Pdu::new(Opcode::Reject);
+        reject.set(2, &[reason]);
+        reject.set_u32(16, NO_TAG);
+        reject.data = Bytes::copy_from_slice(&pdu.header);
+        self.enqueue(id, Outgoing::Pdu(reject));
+    }
+}
