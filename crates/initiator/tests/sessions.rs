@@ -148,11 +148,9 @@ where
 async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     let rig = Rig::start(512, BLOCKS, |config| {
         config.keys.default_time2wait = 0;
-        config.faults.push(Fault {
-            connection: Some(1),
-            trigger: Trigger::Receiving(Some(Opcode::ScsiCommand), 9),
-            effect: Effect::Close,
-        });
+        config
+            .faults
+            .push(Fault::receiving(Opcode::ScsiCommand, 9, Effect::Close).on_connection(1));
     })
     .await;
     let disk = open(&rig, fixed(3), "").await.unwrap();
@@ -287,11 +285,8 @@ async fn when_all_are_lost_requests_wait_for_the_first_to_come_back() {
     rig.server.with(|target| {
         target.release();
         for fault in 0..2 {
-            target.config_mut().faults.push(Fault {
-                connection: Some(fault),
-                trigger: Trigger::Receiving(None, 0),
-                effect: Effect::Close,
-            });
+            let close = Fault::new(Trigger::Receiving(None, 0), Effect::Close);
+            target.config_mut().faults.push(close.on_connection(fault));
         }
     });
     let results = soon(writes).await.unwrap();
@@ -303,11 +298,9 @@ async fn when_all_are_lost_requests_wait_for_the_first_to_come_back() {
 async fn a_target_that_takes_one_session_gets_one() {
     let rig = Rig::start(512, BLOCKS, |config| {
         for connection in 1..64 {
-            config.faults.push(Fault {
-                connection: Some(connection),
-                trigger: Trigger::Sending(Some(Opcode::LoginResponse), 0),
-                effect: Effect::SetByte { at: 36, value: 3 },
-            });
+            let refusal = Effect::SetByte { at: 36, value: 3 };
+            let fault = Fault::sending(Opcode::LoginResponse, 0, refusal);
+            config.faults.push(fault.on_connection(connection));
         }
     })
     .await;
@@ -406,7 +399,7 @@ async fn a_session_that_ends_unasked_comes_back() {
 async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, fixed(2), "").await.unwrap();
-    let standby = Sense { key: 0x02, asc: 0x04, ascq: 0x0b };
+    let standby = Sense::new(0x02, 0x04, 0x0b);
     rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
     assert!(write_all(&disk, 13).await.iter().all(Result::is_ok));
     assert_holds(&rig, 13);
@@ -427,7 +420,7 @@ async fn a_flush_goes_over_a_port_that_serves_the_unit() {
     let disk = open(&rig, fixed(2), "").await.unwrap();
     assert!(write_all(&disk, 15).await.iter().all(Result::is_ok));
     let refuse_next = |ascq| {
-        let sense = Sense { key: 0x02, asc: 0x04, ascq };
+        let sense = Sense::new(0x02, 0x04, ascq);
         rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
     };
     refuse_next(0x0a);

@@ -1,12 +1,33 @@
-//! Faults: what goes wrong once, and when.
+//! Faults: what goes wrong, when, and how often.
+//!
+//! ```
+//! use std::time::Duration;
+//! use iscsi_testkit::fault::Fault;
+//! use iscsi_testkit::scsi::{Access, Sense};
+//!
+//! // Blocks 100 to 107 of unit 0 cannot be read.
+//! let bad = Fault::medium_error(100..108).on_unit(0);
+//! // The first three commands that reach block 7 are told to come again.
+//! let busy = Fault::busy(7..=7, 3);
+//! // Every UNMAP is answered two seconds late.
+//! let slow = Fault::delay(.., Duration::from_secs(2)).on_access(Access::Unmap);
+//! // The next write anywhere fails, and no later one.
+//! let full = Fault::sense(.., Sense::new(7, 0x27, 7)).on_access(Access::Write).times(1);
+//! ```
+
+use std::ops::{Bound, RangeBounds};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
+use crate::scsi::{Access, Sense, status};
 
-/// Something that goes wrong once.
+/// Something that goes wrong: at a PDU or a byte of a connection, or with a command that reaches
+/// certain blocks of a unit.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Fault {
     /// The connection, counted from 0 in the order of [`accept`](crate::target::Target::accept);
     /// `None` is any.
@@ -15,10 +36,14 @@ pub struct Fault {
     pub trigger: Trigger,
     /// What happens.
     pub effect: Effect,
+    /// How many commands it still meets; `None` is all of them. A fault of a PDU or of a byte
+    /// happens once, whatever this says.
+    pub times: Option<u32>,
 }
 
 /// When a fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Trigger {
     /// A PDU of the target is about to be sent: the one with this number, from 0, among those with
     /// this operation code (`None`: among all).
@@ -30,12 +55,29 @@ pub enum Trigger {
     /// The initiator has sent more than this many bytes; what goes beyond is lost. Only for
     /// [`Effect::Close`].
     ReceivedBytes(u64),
+    /// A SCSI command reaches certain blocks.
+    Command(Blocks),
+}
+
+/// Blocks, and the commands that reach them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Blocks {
+    /// The unit; `None` is any.
+    pub unit: Option<u16>,
+    /// What a command does with the blocks; `None` is anything.
+    pub access: Option<Access>,
+    /// The first block.
+    pub first: u64,
+    /// The last block.
+    pub last: u64,
 }
 
 /// What happens at the trigger.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Effect {
-    /// The connection is closed, and the PDU is lost.
+    /// The connection is closed, and the PDU is lost; a command is not executed.
     Close,
     /// The PDU is lost; its `StatSN` stays used.
     Swallow,
@@ -74,31 +116,146 @@ pub enum Effect {
     Behind(u32),
     /// From this PDU on `StatSN` is larger by so many. Sending only.
     SkipStatSn(u32),
+    /// The command is not executed and ends with CHECK CONDITION. The INFORMATION field holds the
+    /// first block that the command reaches of those that are bad, unless the sense data name
+    /// one. Commands only.
+    Sense(Sense),
+    /// The command is not executed and ends with this SCSI status. Commands only.
+    Status(u8),
+    /// The command is executed; its read data and its status come so much later. Commands only.
+    /// The clock is that of [`Target::advance`](crate::target::Target::advance).
+    Delay(Duration),
+    /// The first byte of the first block is inverted on its way from or to the disk, and the
+    /// command ends with GOOD. Commands that read or write only.
+    InvertByte,
+}
+
+impl Blocks {
+    /// Blocks of any unit, and commands of any kind.
+    #[must_use]
+    pub fn of(range: impl RangeBounds<u64>) -> Self {
+        let first = match range.start_bound() {
+            Bound::Included(first) => *first,
+            Bound::Excluded(before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let last = match range.end_bound() {
+            Bound::Included(last) => *last,
+            Bound::Excluded(end) => end.saturating_sub(1),
+            Bound::Unbounded => u64::MAX,
+        };
+        Self { unit: None, access: None, first, last }
+    }
 }
 
 impl Fault {
+    /// A fault on any connection, each time a command triggers it.
+    #[must_use]
+    pub const fn new(trigger: Trigger, effect: Effect) -> Self {
+        Self { connection: None, trigger, effect, times: None }
+    }
+
+    /// Commands that reach one of these blocks meet `effect`.
+    #[must_use]
+    pub fn on_blocks(range: impl RangeBounds<u64>, effect: Effect) -> Self {
+        Self::new(Trigger::Command(Blocks::of(range)), effect)
+    }
+
+    /// Blocks that cannot be read: UNRECOVERED READ ERROR.
+    #[must_use]
+    pub fn medium_error(range: impl RangeBounds<u64>) -> Self {
+        Self::sense(range, Sense::READ_ERROR).on_access(Access::Read)
+    }
+
+    /// Blocks that cannot be written: WRITE ERROR.
+    #[must_use]
+    pub fn write_error(range: impl RangeBounds<u64>) -> Self {
+        Self::sense(range, Sense::WRITE_ERROR).on_access(Access::Write)
+    }
+
+    /// Commands that reach these blocks end with CHECK CONDITION.
+    #[must_use]
+    pub fn sense(range: impl RangeBounds<u64>, sense: Sense) -> Self {
+        Self::on_blocks(range, Effect::Sense(sense))
+    }
+
+    /// So many commands that reach these blocks end with BUSY.
+    #[must_use]
+    pub fn busy(range: impl RangeBounds<u64>, times: u32) -> Self {
+        Self::on_blocks(range, Effect::Status(status::BUSY)).times(times)
+    }
+
+    /// So many commands that reach these blocks end with TASK SET FULL.
+    #[must_use]
+    pub fn task_set_full(range: impl RangeBounds<u64>, times: u32) -> Self {
+        Self::on_blocks(range, Effect::Status(status::TASK_SET_FULL)).times(times)
+    }
+
+    /// Commands that reach these blocks are answered so much later.
+    #[must_use]
+    pub fn delay(range: impl RangeBounds<u64>, delay: Duration) -> Self {
+        Self::on_blocks(range, Effect::Delay(delay))
+    }
+
+    /// The connection breaks when a command reaches one of these blocks.
+    #[must_use]
+    pub fn drop_connection(range: impl RangeBounds<u64>) -> Self {
+        Self::on_blocks(range, Effect::Close)
+    }
+
+    /// One byte of what is read from, or written to, these blocks is wrong, and nobody is told.
+    #[must_use]
+    pub fn wrong_byte(range: impl RangeBounds<u64>) -> Self {
+        Self::on_blocks(range, Effect::InvertByte)
+    }
+
+    /// The same fault for one unit only.
+    #[must_use]
+    pub const fn on_unit(mut self, number: u16) -> Self {
+        if let Trigger::Command(blocks) = &mut self.trigger {
+            blocks.unit = Some(number);
+        }
+        self
+    }
+
+    /// The same fault for one kind of command only.
+    #[must_use]
+    pub const fn on_access(mut self, access: Access) -> Self {
+        if let Trigger::Command(blocks) = &mut self.trigger {
+            blocks.access = Some(access);
+        }
+        self
+    }
+
+    /// The same fault for the next so many commands only.
+    #[must_use]
+    pub const fn times(mut self, times: u32) -> Self {
+        self.times = Some(times);
+        self
+    }
+
     /// A fault at the n-th PDU (from 0) of the target with this operation code, on any connection.
     #[must_use]
     pub const fn sending(opcode: Opcode, nth: u32, effect: Effect) -> Self {
-        Self { connection: None, trigger: Trigger::Sending(Some(opcode), nth), effect }
+        Self::new(Trigger::Sending(Some(opcode), nth), effect)
     }
 
     /// A fault at the n-th PDU (from 0) of the initiator with this operation code, on any connection.
     #[must_use]
     pub const fn receiving(opcode: Opcode, nth: u32, effect: Effect) -> Self {
-        Self { connection: None, trigger: Trigger::Receiving(Some(opcode), nth), effect }
+        Self::new(Trigger::Receiving(Some(opcode), nth), effect)
     }
 
     /// A connection that breaks after the target has sent so many bytes.
     #[must_use]
     pub const fn cut_after_sent(bytes: u64) -> Self {
-        Self { connection: None, trigger: Trigger::SentBytes(bytes), effect: Effect::Close }
+        Self::new(Trigger::SentBytes(bytes), Effect::Close)
     }
 
     /// A connection that breaks when the initiator sends more than so many bytes.
     #[must_use]
     pub const fn cut_after_received(bytes: u64) -> Self {
-        Self { connection: None, trigger: Trigger::ReceivedBytes(bytes), effect: Effect::Close }
+        Self::new(Trigger::ReceivedBytes(bytes), Effect::Close)
     }
 
     /// The same fault on one connection only, counted from 0.

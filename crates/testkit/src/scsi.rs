@@ -1,5 +1,6 @@
 //! The SCSI side of the target: logical units, and how they serve a command.
 
+mod access;
 mod capacity;
 mod inquiry;
 mod lun;
@@ -16,8 +17,10 @@ mod work;
 use crate::convert::{be32, len32};
 use work::answer;
 
+pub(crate) use access::accessed;
 pub(crate) use work::{Sink, Source, Work};
 
+pub use access::Access;
 pub use lun::LunForm;
 pub use sense::Sense;
 pub use unit::{Unit, UnitShape};

@@ -134,8 +134,14 @@ async fn drive(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver
     shared.wakers().insert(id, Arc::clone(&waker));
     // Small PDUs wait for nobody; a socket that refuses this works all the same.
     drop(stream.set_nodelay(true));
-    let mut line =
-        Line { id, stream, inbox: BytesMut::new(), outbox: VecDeque::new(), ended: false };
+    let mut line = Line {
+        id,
+        stream,
+        inbox: BytesMut::new(),
+        outbox: VecDeque::new(),
+        ended: false,
+        deadline: None,
+    };
     while line.fill(&shared) {
         let moved = tokio::select! {
             moved = line.step(&shared) => moved,
@@ -159,19 +165,24 @@ struct Line {
     outbox: VecDeque<(Instant, Bytes)>,
     /// Whether the initiator will send no more.
     ended: bool,
+    /// When the target has more to say.
+    deadline: Option<Instant>,
 }
 
 impl Line {
     /// Takes what the target has to say; `false` once the connection is over.
     fn fill(&mut self, shared: &Shared) -> bool {
+        self.deadline = None;
         if !self.outbox.is_empty() && shared.delay.is_zero() {
             return true;
         }
         let mut target = shared.target();
+        target.advance(Instant::now().into_std());
         let bytes = target.transmit(self.id);
         if !bytes.is_empty() {
             self.outbox.push_back((Instant::now() + shared.delay, bytes));
         }
+        self.deadline = target.deadline(self.id).map(Instant::from_std);
         !self.outbox.is_empty() || !self.ended && !target.is_closed(self.id)
     }
 
@@ -186,9 +197,9 @@ impl Line {
             (true, false) => None,
         };
         let timer = async {
-            match due {
-                Some(due) if !late => sleep_until(due).await,
-                _ => std::future::pending().await,
+            match due.filter(|_| !late).into_iter().chain(self.deadline).min() {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
             }
         };
         let ready = tokio::select! {

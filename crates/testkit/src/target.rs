@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! accept ──► ConnId        receive(id, bytes) ──► transmit(id) until it is empty
+//! advance(now) ──► deadline(id)      where a fault delays answers
 //!                          is_closed(id) ──► close the stream      disconnected(id) when it broke
 //! ```
 //! Every PDU of the initiator, and every PDU of the target, passes the
@@ -10,6 +11,7 @@
 mod chap;
 mod command;
 mod connection;
+mod delay;
 mod faults;
 mod login;
 mod logout;

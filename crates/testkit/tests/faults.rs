@@ -75,11 +75,7 @@ fn connections_break_at_any_byte() {
 fn a_break_on_receipt_loses_what_goes_beyond() {
     let mut rig = Rig::login(config(), &[]);
     let first = rig.target.config_mut();
-    first.faults.push(Fault {
-        connection: None,
-        trigger: Trigger::ReceivedBytes(0),
-        effect: Effect::Close,
-    });
+    first.faults.push(Fault::new(Trigger::ReceivedBytes(0), Effect::Close));
     let read = rig.read(0, 1);
     rig.put(read);
     assert!(rig.target.is_closed(rig.id));

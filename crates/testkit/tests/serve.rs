@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::fault::Fault;
 use iscsi_testkit::frame::Framing;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
@@ -170,6 +171,18 @@ async fn a_change_from_outside_reaches_the_wire() {
     assert_eq!(client.stream.read(&mut [0]).await.unwrap(), 0);
     server.stop().await;
     assert_eq!(client.stream.read(&mut [0]).await.unwrap(), 0);
+}
+
+/// A delayed answer comes by itself: the connection waits for the deadline of the target.
+#[tokio::test]
+async fn a_delayed_answer_comes_without_another_event() {
+    let mut config = config();
+    config.faults.push(Fault::delay(.., Duration::from_millis(1)));
+    let server = Server::start(Target::new(config)).await.unwrap();
+    let mut client = Client::login(&server).await;
+    client.send(&command(0, 0x28, 0xc1, 2)).await;
+    assert!(client.next().await.is(Opcode::DataIn));
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -56,14 +56,10 @@ fn connection_cut_at_every_byte() {
 fn each_pdu_lost_or_repeated() {
     for nth in 0..60 {
         for effect in [Effect::Swallow, Effect::Duplicate, Effect::Close] {
-            let fault = Fault { connection: None, trigger: Trigger::Sending(None, nth), effect };
+            let fault = Fault::new(Trigger::Sending(None, nth), effect);
             disturbed(config(), with_fault(fault), None);
         }
-        let fault = Fault {
-            connection: None,
-            trigger: Trigger::Receiving(None, nth),
-            effect: Effect::Swallow,
-        };
+        let fault = Fault::new(Trigger::Receiving(None, nth), Effect::Swallow);
         disturbed(config(), with_fault(fault), None);
     }
 }

@@ -25,18 +25,22 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(Sink::Parameters(Vec::new()), be(&cdb[7..], 2)))
 }
 
-/// Descriptors of 16 bytes after a header of 8; none is applied unless all are in range.
+/// Zeroes all ranges of the list, or none.
 pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
-    let Some(length) = parameters.get(2..4) else {
-        return if parameters.is_empty() { Ok(()) } else { Err(Sense::PARAMETER_LENGTH) };
-    };
-    let length = usize::try_from(be(length, 2)).unwrap_or(0);
-    let descriptors = parameters.get(8..8 + length).ok_or(Sense::PARAMETER_LENGTH)?;
-    let ranges = descriptors.chunks_exact(16).map(|entry| descriptor(unit, entry));
-    for range in ranges.collect::<Result<Vec<_>, _>>()? {
+    for range in descriptors(unit, parameters)? {
         unit.disk.unmap(range.lba, range.blocks);
     }
     Ok(())
+}
+
+/// The ranges of a list: descriptors of 16 bytes after a header of 8.
+pub(super) fn descriptors(unit: &Unit, parameters: &[u8]) -> Result<Vec<Range>, Sense> {
+    let Some(length) = parameters.get(2..4) else {
+        return if parameters.is_empty() { Ok(Vec::new()) } else { Err(Sense::PARAMETER_LENGTH) };
+    };
+    let length = usize::try_from(be(length, 2)).unwrap_or(0);
+    let entries = parameters.get(8..8 + length).ok_or(Sense::PARAMETER_LENGTH)?;
+    entries.chunks_exact(16).map(|entry| descriptor(unit, entry)).collect()
 }
 
 fn descriptor(unit: &Unit, entry: &[u8]) -> Result<Range, Sense> {

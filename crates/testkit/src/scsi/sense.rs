@@ -1,7 +1,13 @@
 //! Sense data: why a command failed (SPC-4 §4.5).
 
-/// Sense key, additional code and qualifier.
+/// Byte 0 of fixed format: a current error.
+const CURRENT: u8 = 0x70;
+/// Byte 0 of fixed format: the INFORMATION field is valid.
+const VALID: u8 = 0x80;
+
+/// Sense key, additional code and qualifier, and the block they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sense {
     /// Sense key, 0 to 15.
     pub key: u8,
@@ -9,11 +15,18 @@ pub struct Sense {
     pub asc: u8,
     /// Additional sense code qualifier.
     pub ascq: u8,
+    /// The INFORMATION field: of a medium error the first block that is bad (SBC-3 §4.18.1). Above
+    /// ffffffffh it does not fit the fixed format and is left out.
+    pub information: Option<u64>,
 }
 
 impl Sense {
     /// Nothing to report.
     pub const NONE: Self = Self::new(0, 0, 0);
+    /// UNRECOVERED READ ERROR.
+    pub const READ_ERROR: Self = Self::new(3, 0x11, 0);
+    /// WRITE ERROR.
+    pub const WRITE_ERROR: Self = Self::new(3, 0x0c, 0);
     /// INVALID COMMAND OPERATION CODE.
     pub const INVALID_OPCODE: Self = Self::new(5, 0x20, 0);
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
@@ -40,18 +53,29 @@ impl Sense {
     /// Any other condition.
     #[must_use]
     pub const fn new(key: u8, asc: u8, ascq: u8) -> Self {
-        Self { key, asc, ascq }
+        Self { key, asc, ascq, information: None }
+    }
+
+    /// The same condition, about this block.
+    #[must_use]
+    pub const fn at_block(mut self, lba: u64) -> Self {
+        self.information = Some(lba);
+        self
     }
 
     /// The sense data in fixed format, 18 bytes (SPC-4 §4.5.3).
     #[must_use]
     pub const fn fixed(self) -> [u8; 18] {
         let mut sense = [0; 18];
-        sense[0] = 0x70;
+        sense[0] = CURRENT;
         sense[2] = self.key;
         sense[7] = 10;
         sense[12] = self.asc;
         sense[13] = self.ascq;
+        if let Some(lba) = self.information {
+            let [0, 0, 0, 0, a, b, c, d] = lba.to_be_bytes() else { return sense };
+            [sense[0], sense[3], sense[4], sense[5], sense[6]] = [VALID | CURRENT, a, b, c, d];
+        }
         sense
     }
 

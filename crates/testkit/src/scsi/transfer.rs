@@ -51,7 +51,7 @@ pub(super) fn read(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     let range = Range::of(cdb).check(unit)?.check_length(unit)?;
     let size = u64::from(unit.disk.block_size());
     let (offset, length) = (range.lba * size, range.blocks * size);
-    Ok(Work::Send(Source::Disk { disk: unit.disk.clone(), offset, length }))
+    Ok(Work::Send(Source::Disk { disk: unit.disk.clone(), offset, length, inverted: None }))
 }
 
 pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
@@ -59,7 +59,7 @@ pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     let range = Range::of(cdb).check(unit)?.check_length(unit)?;
     refuse_if_protected(unit)?;
     let size = u64::from(unit.disk.block_size());
-    let sink = Sink::Disk { disk: unit.disk.clone(), offset: range.lba * size };
+    let sink = Sink::Disk { disk: unit.disk.clone(), offset: range.lba * size, inverted: None };
     Ok(Work::Take(sink, range.blocks * size))
 }
 

@@ -20,15 +20,41 @@ pub(crate) enum Work {
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Bytes(Bytes),
-    Disk { disk: RamDisk, offset: u64, length: u64 },
+    /// `inverted` is the offset of a byte that arrives wrong.
+    Disk {
+        disk: RamDisk,
+        offset: u64,
+        length: u64,
+        inverted: Option<u64>,
+    },
 }
 
 /// Where write data go.
 #[derive(Debug)]
 pub(crate) enum Sink {
-    Disk { disk: RamDisk, offset: u64 },
+    /// `inverted` is the offset of a byte that lands wrong.
+    Disk {
+        disk: RamDisk,
+        offset: u64,
+        inverted: Option<u64>,
+    },
     Parameters(Vec<u8>),
     Discard,
+}
+
+impl Work {
+    /// The same, with the first byte of this block wrong.
+    pub(crate) fn with_inverted(mut self, block: Option<u64>) -> Self {
+        if let (
+            Some(block),
+            Self::Send(Source::Disk { disk, offset, inverted, .. })
+            | Self::Take(Sink::Disk { disk, offset, inverted }, _),
+        ) = (block, &mut self)
+        {
+            *inverted = (block * u64::from(disk.block_size())).checked_sub(*offset);
+        }
+        self
+    }
 }
 
 impl Source {
@@ -45,7 +71,13 @@ impl Source {
         let (start, end) = (from as usize, from as usize + length as usize);
         match self {
             Self::Bytes(bytes) => bytes.slice(start.min(bytes.len())..end.min(bytes.len())),
-            Self::Disk { disk, offset, .. } => disk.read(offset + u64::from(from), length as usize),
+            Self::Disk { disk, offset, inverted, .. } => {
+                let data = disk.read(offset + u64::from(from), length as usize);
+                let Some(wrong) = place_of(*inverted, from, data.len()) else { return data };
+                let mut data = data.to_vec();
+                data[wrong] = !data[wrong];
+                data.into()
+            }
         }
     }
 }
@@ -54,7 +86,13 @@ impl Sink {
     /// Takes a piece of the data.
     pub(crate) fn write(&mut self, at: u32, data: &[u8]) {
         match self {
-            Self::Disk { disk, offset } => disk.write(*offset + u64::from(at), data),
+            Self::Disk { disk, offset, inverted } => {
+                let start = *offset + u64::from(at);
+                disk.write(start, data);
+                if let Some(wrong) = place_of(*inverted, at, data.len()) {
+                    disk.write(start + wrong as u64, &[!data[wrong]]);
+                }
+            }
             Self::Parameters(bytes) => {
                 let end = at as usize + data.len();
                 bytes.resize(bytes.len().max(end), 0);
@@ -77,4 +115,10 @@ impl Sink {
 pub(super) fn answer(mut data: Vec<u8>, allocation: u64) -> Work {
     data.truncate(index(allocation));
     Work::Send(Source::Bytes(Bytes::from(data)))
+}
+
+/// Where in a piece of `length` bytes from `start` the byte at `offset` lies.
+fn place_of(offset: Option<u64>, start: u32, length: usize) -> Option<usize> {
+    let place = index(offset?.checked_sub(u64::from(start))?);
+    (place < length).then_some(place)
 }

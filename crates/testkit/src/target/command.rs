@@ -1,8 +1,10 @@
 //! Commands: their order, their start, their data and their status (RFC 7143 §4.2.2.1, §11.3).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
-use super::connection::Outgoing;
+use super::connection::{Delayed, Outgoing};
 use super::node::{CommandRecord, Target};
 use super::read::ReadTransfer;
 use super::task::{Outcome, Task};
@@ -57,8 +59,12 @@ impl Target {
             cdb: pdu.cdb(),
             edtl: pdu.edtl(),
         });
-        let task = Task::new(id, pdu);
-        match self.begin(id, pdu) {
+        let mut task = Task::new(id, pdu);
+        let begun = self.begin(&mut task);
+        if self.connections[id.0].is_closed() {
+            return;
+        }
+        match begun {
             Ok(Work::Send(source)) if pdu.reads() => self.start_read(task, source),
             Ok(Work::Take(sink, length)) if pdu.writes() => {
                 self.start_write(task, pdu, sink, length)
@@ -76,13 +82,14 @@ impl Target {
         self.count_for_ping(id);
     }
 
-    fn begin(&mut self, id: ConnId, pdu: &Pdu) -> Result<Work, Outcome> {
+    fn begin(&mut self, task: &mut Task) -> Result<Work, Outcome> {
         if let Some(outcome) = self.outcomes.pop_front() {
             return Err(outcome);
         }
-        let cdb = pdu.cdb();
-        let number = self.config.lun_form.decode(pdu.lun());
+        let (id, lun, cdb) = (task.connection, task.lun, task.cdb);
+        let number = self.config.lun_form.decode(lun);
         self.meet_attention(id, number, cdb[0]).map_err(Outcome::check)?;
+        let inverted = self.meet_faults(task)?;
         if cdb[0] == operation::REPORT_LUNS {
             return Ok(scsi::report_luns(
                 self.config.units.keys().copied(),
@@ -91,8 +98,20 @@ impl Target {
             ));
         }
         let unit = number.and_then(|number| self.config.units.get(&number));
-        unit.map_or_else(|| scsi::begin_absent(cdb), |unit| scsi::begin(unit, cdb))
-            .map_err(Outcome::check)
+        let work = unit.map_or_else(|| scsi::begin_absent(cdb), |unit| scsi::begin(unit, cdb));
+        let work = work.map_err(Outcome::check)?;
+        Ok(work.with_inverted(inverted))
+    }
+
+    /// Lets the faults of its blocks have a command before it is executed; the block that is to have
+    /// a wrong byte.
+    fn meet_faults(&mut self, task: &mut Task) -> Result<Option<u64>, Outcome> {
+        let met = self.command_faults(task.connection, task.lun, task.cdb, &[]);
+        task.delay = met.delay;
+        if met.breaks {
+            self.close(task.connection);
+        }
+        met.failure.map_or(Ok(met.inverted), Err)
     }
 
     /// Reports a pending unit attention, once (SAM-5 §5.14).
@@ -219,23 +238,46 @@ impl Target {
         let Some(session) = self.session_of(id) else { return };
         let Some(task) = session.tasks.get_mut(&itt) else { return };
         let Some(write) = task.write.take_if(|write| write.is_complete()) else { return };
-        let sense = write.failure;
         let (lun, cdb, good) = (task.lun, task.cdb, task.outcome == Outcome::GOOD);
-        let unit =
-            self.config.lun_form.decode(lun).and_then(|number| self.config.units.get(&number));
-        let finished = match (sense, unit) {
-            (Some(sense), _) => Err(sense),
-            (None, Some(unit)) if good => scsi::finish(unit, cdb, write.sink.parameters()),
-            (None, _) => Ok(()),
+        let finished = match write.failure {
+            Some(sense) => Err(Outcome::check(sense)),
+            None if good => self.finish(id, itt, lun, cdb, write.sink.parameters()),
+            None => Ok(()),
         };
         self.end_write(id, itt, finished, write.r2t_count());
     }
 
-    fn end_write(&mut self, id: ConnId, itt: u32, finished: Result<(), Sense>, r2ts: u32) {
-        if let (Err(sense), Some(session)) = (finished, self.session_of(id))
+    /// Executes a command whose parameter list has come.
+    fn finish(
+        &mut self,
+        id: ConnId,
+        itt: u32,
+        lun: u64,
+        cdb: [u8; 16],
+        parameters: &[u8],
+    ) -> Result<(), Outcome> {
+        // Of all others the blocks were known, and counted, at the start.
+        if cdb[0] == operation::UNMAP {
+            let met = self.command_faults(id, lun, cdb, parameters);
+            if let Some(task) = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt)) {
+                task.delay = met.delay;
+            }
+            if met.breaks {
+                self.close(id);
+                return Ok(());
+            }
+            met.failure.map_or(Ok(()), Err)?;
+        }
+        let number = self.config.lun_form.decode(lun);
+        let unit = number.and_then(|number| self.config.units.get(&number));
+        unit.map_or(Ok(()), |unit| scsi::finish(unit, cdb, parameters)).map_err(Outcome::check)
+    }
+
+    fn end_write(&mut self, id: ConnId, itt: u32, finished: Result<(), Outcome>, r2ts: u32) {
+        if let (Err(outcome), Some(session)) = (finished, self.session_of(id))
             && let Some(task) = session.tasks.get_mut(&itt)
         {
-            task.outcome = Outcome::check(sense);
+            task.outcome = outcome;
         }
         self.respond(id, itt, r2ts);
     }
@@ -303,10 +345,15 @@ impl Target {
     }
 
     fn enqueue_or_hold(&mut self, id: ConnId, outgoing: Outgoing) {
+        let itt = outgoing.itt();
+        let task = self.session_of(id).and_then(|session| session.tasks.get(&itt));
+        let delay = task.map_or(Duration::ZERO, |task| task.delay);
         if self.holding {
             self.held.push((id, outgoing));
-        } else {
+        } else if delay.is_zero() {
             self.enqueue(id, outgoing);
+        } else {
+            self.delayed.push(Delayed::new(id, outgoing, delay));
         }
     }
 }

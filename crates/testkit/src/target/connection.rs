@@ -1,12 +1,14 @@
 //! One TCP connection of the target.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
 use super::login::state::Login;
 use super::read::ReadTransfer;
 use super::tally::Tally;
+use crate::conn_id::ConnId;
 use crate::frame::Framing;
 use crate::pdu::Pdu;
 
@@ -33,6 +35,22 @@ impl Outgoing {
             Self::Pdu(pdu) => pdu.itt(),
             Self::Read(read) => read.itt(),
         }
+    }
+}
+
+/// An answer that waits.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    pub(crate) connection: ConnId,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) delay: Duration,
+    /// When it goes out; unknown until the caller tells the time.
+    pub(crate) due: Option<Instant>,
+}
+
+impl Delayed {
+    pub(crate) const fn new(connection: ConnId, outgoing: Outgoing, delay: Duration) -> Self {
+        Self { connection, outgoing, delay, due: None }
     }
 }
 

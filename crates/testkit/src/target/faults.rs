@@ -1,16 +1,68 @@
 //! Faults at their moment.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use super::node::Target;
 use super::send;
 use super::tally::Tally;
+use super::task::Outcome;
 use crate::conn_id::ConnId;
-use crate::fault::{Effect, Fault, Trigger};
+use crate::fault::{Blocks, Effect, Fault, Trigger};
 use crate::pdu::Pdu;
+use crate::scsi;
 
 /// What a fault counts: its connection, when it names one, else all of them.
 struct Scope<'a> {
     sent: &'a Tally,
     received: &'a Tally,
+}
+
+/// What the faults of blocks do to one command.
+#[derive(Debug, Default)]
+pub(super) struct CommandFaults {
+    /// How it ends instead of being executed.
+    pub(super) failure: Option<Outcome>,
+    /// How late it is answered.
+    pub(super) delay: Duration,
+    /// The block of which the first byte is wrong.
+    pub(super) inverted: Option<u64>,
+    /// Whether its connection breaks.
+    pub(super) breaks: bool,
+}
+
+impl CommandFaults {
+    /// Adds an effect at a block; whether it ends the command.
+    fn add(&mut self, effect: &Effect, block: u64) -> bool {
+        match effect {
+            Effect::Sense(sense) => {
+                let named = sense.information.unwrap_or(block);
+                self.failure = Some(Outcome::check(sense.at_block(named)));
+            }
+            Effect::Status(status) => self.failure = Some(Outcome::status(*status)),
+            Effect::Close => self.breaks = true,
+            Effect::Delay(delay) => self.delay += *delay,
+            Effect::InvertByte => self.inverted = Some(block),
+            Effect::Swallow
+            | Effect::Duplicate
+            | Effect::CorruptHeaderDigest
+            | Effect::CorruptDataDigest
+            | Effect::Before(_)
+            | Effect::SetByte { .. }
+            | Effect::SetWord { .. }
+            | Effect::AddWord { .. }
+            | Effect::SetData(_)
+            | Effect::Behind(_)
+            | Effect::SkipStatSn(_) => {}
+        }
+        self.failure.is_some() || self.breaks
+    }
+}
+
+/// The first block of a range that is among those of a fault.
+fn first_of(blocks: Blocks, range: &Range<u64>) -> Option<u64> {
+    let first = range.start.max(blocks.first);
+    (first < range.end && first <= blocks.last).then_some(first)
 }
 
 impl Target {
@@ -19,9 +71,9 @@ impl Target {
         let code = pdu.header[0];
         self.connections[id.0].received.count(code);
         self.received_tally.count(code);
-        let faults = self.take_faults(id, |trigger, scope| match trigger {
-            Trigger::Receiving(kind, number) => scope.received.is_at(code, kind, number),
-            Trigger::Sending(..) | Trigger::SentBytes(_) | Trigger::ReceivedBytes(_) => false,
+        let faults = self.take_faults(id, |trigger, scope| {
+            matches!(trigger, Trigger::Receiving(kind, number)
+                if scope.received.is_at(code, kind, number))
         });
         for fault in faults {
             if matches!(fault.effect, Effect::Close) {
@@ -40,9 +92,9 @@ impl Target {
         let code = pdu.header[0];
         self.connections[id.0].sent.count(code);
         self.sent_tally.count(code);
-        self.take_faults(id, |trigger, scope| match trigger {
-            Trigger::Sending(kind, number) => scope.sent.is_at(code, kind, number),
-            Trigger::Receiving(..) | Trigger::SentBytes(_) | Trigger::ReceivedBytes(_) => false,
+        self.take_faults(id, |trigger, scope| {
+            matches!(trigger, Trigger::Sending(kind, number)
+                if scope.sent.is_at(code, kind, number))
         })
     }
 
@@ -50,10 +102,10 @@ impl Target {
     pub(super) fn cut_after_received(&mut self, id: ConnId, partial: usize) {
         let Some(connection) = self.connections.get(id.0) else { return };
         let bytes = connection.received.bytes + partial as u64;
-        let due = self.take_faults(id, |trigger, _| match trigger {
-            Trigger::ReceivedBytes(limit) => bytes > limit,
-            Trigger::Sending(..) | Trigger::Receiving(..) | Trigger::SentBytes(_) => false,
-        });
+        let due = self.take_faults(
+            id,
+            |trigger, _| matches!(trigger, Trigger::ReceivedBytes(limit) if bytes > limit),
+        );
         if !due.is_empty() {
             self.close(id);
         }
@@ -62,14 +114,54 @@ impl Target {
     /// How many bytes too many are sent, when a fault limits them.
     pub(super) fn excess_sent(&mut self, id: ConnId) -> Option<u64> {
         let sent = self.connections[id.0].sent.bytes;
-        let due = self.take_faults(id, |trigger, _| match trigger {
-            Trigger::SentBytes(limit) => sent >= limit,
-            Trigger::Sending(..) | Trigger::Receiving(..) | Trigger::ReceivedBytes(_) => false,
-        });
-        match due.first()?.trigger {
-            Trigger::SentBytes(limit) => Some(sent - limit),
-            Trigger::Sending(..) | Trigger::Receiving(..) | Trigger::ReceivedBytes(_) => None,
+        let due = self.take_faults(
+            id,
+            |trigger, _| matches!(trigger, Trigger::SentBytes(limit) if sent >= limit),
+        );
+        let Trigger::SentBytes(limit) = due.first()?.trigger else { return None };
+        Some(sent - limit)
+    }
+
+    /// Counts a command against the faults of the blocks it reaches, in the order in which they are
+    /// configured, up to the first that ends it.
+    pub(super) fn command_faults(
+        &mut self,
+        id: ConnId,
+        lun: u64,
+        cdb: [u8; 16],
+        parameters: &[u8],
+    ) -> CommandFaults {
+        let mut met = CommandFaults::default();
+        if self.config.faults.is_empty() {
+            return met;
         }
+        let number = self.config.lun_form.decode(lun);
+        let unit = number.and_then(|number| self.config.units.get(&number));
+        let reached = unit.and_then(|unit| scsi::accessed(unit, cdb, parameters));
+        let Some((access, ranges)) = reached else { return met };
+        let meets = |fault: &Fault| match fault.trigger {
+            Trigger::Command(blocks)
+                if fault.connection.is_none_or(|number| number == id.0)
+                    && blocks.unit.is_none_or(|unit| Some(unit) == number)
+                    && blocks.access.is_none_or(|kind| kind == access) =>
+            {
+                ranges.iter().find_map(|range| first_of(blocks, range))
+            }
+            Trigger::Command(_)
+            | Trigger::Sending(..)
+            | Trigger::Receiving(..)
+            | Trigger::SentBytes(_)
+            | Trigger::ReceivedBytes(_) => None,
+        };
+        for fault in &mut self.config.faults {
+            let Some(block) = meets(fault).filter(|_| fault.times != Some(0)) else { continue };
+            fault.times = fault.times.map(|times| times - 1);
+            if met.add(&fault.effect, block) {
+                break;
+            }
+        }
+        self.config.faults.retain(|fault| fault.times != Some(0));
+        met
     }
 
     /// Takes the faults out of the configuration whose moment has come.

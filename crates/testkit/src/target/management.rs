@@ -51,7 +51,8 @@ impl Target {
         let tag = pdu.referenced_tag();
         let Some(session) = self.session_of(id) else { return NO_SUCH_TASK };
         if session.tasks.remove(&tag).is_some() {
-            self.forget(tag);
+            let connections = session.connections.clone();
+            self.forget(&connections, tag);
             return COMPLETE;
         }
         let waiting = session.early_by_tag(tag).is_some();
@@ -89,16 +90,20 @@ impl Target {
         for tag in &ended {
             session.tasks.remove(tag);
         }
+        let connections = session.connections.clone();
         for tag in ended {
-            self.forget(tag);
+            self.forget(&connections, tag);
         }
     }
 
-    /// Takes back everything of a task that has not been sent yet.
-    fn forget(&mut self, tag: u32) {
-        self.held.retain(|(_, outgoing)| outgoing.itt() != tag);
-        for connection in &mut self.connections {
-            connection.queue.retain(|outgoing| outgoing.itt() != tag);
+    /// Takes back everything of a task of a session that has not been sent yet.
+    fn forget(&mut self, connections: &[ConnId], tag: u32) {
+        let keeps =
+            |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);
+        self.held.retain(|(id, outgoing)| keeps(*id, outgoing));
+        self.delayed.retain(|waiting| keeps(waiting.connection, &waiting.outgoing));
+        for id in connections {
+            self.connections[id.0].queue.retain(|outgoing| outgoing.itt() != tag);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use super::connection::{Connection, Outgoing, Phase};
+use super::connection::{Connection, Delayed, Outgoing, Phase};
 use super::session::Session;
 use super::tally::Tally;
 use super::task::Outcome;
@@ -48,6 +48,7 @@ pub struct Target {
     pub(super) outcomes: VecDeque<Outcome>,
     pub(super) holding: bool,
     pub(super) held: Vec<(ConnId, Outgoing)>,
+    pub(super) delayed: Vec<Delayed>,
     pub(super) since_ping: u32,
     pub(super) refused: u32,
     pub(super) seen_challenge: Option<Vec<u8>>,
@@ -70,6 +71,7 @@ impl Target {
             outcomes: VecDeque::new(),
             holding: false,
             held: Vec::new(),
+            delayed: Vec::new(),
             since_ping: 0,
             refused: 0,
             seen_challenge: None,
@@ -157,7 +159,8 @@ impl Target {
         self.config.units.get(&number).map(|unit| unit.disk.clone())
     }
 
-    /// The configuration, to be changed between logins.
+    /// The configuration. Keys and shapes of a login count from the next login on; units and faults at
+    /// once.
     pub fn config_mut(&mut self) -> &mut TargetConfig {
         &mut self.config
     }
@@ -275,6 +278,7 @@ impl Target {
         let tsih = connection.session;
         connection.cut();
         self.held.retain(|(held, _)| *held != id);
+        self.delayed.retain(|waiting| waiting.connection != id);
         self.checker.closed(id);
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         session.forget_connection(id);

@@ -135,6 +135,9 @@ impl Target {
                 edit(pdu, &other);
                 return true;
             }
+            Effect::Sense(_) | Effect::Status(_) | Effect::Delay(_) | Effect::InvertByte => {
+                return true;
+            }
         }
         false
     }
@@ -202,6 +205,10 @@ pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
         | Effect::CorruptDataDigest
         | Effect::Before(_)
         | Effect::Behind(_)
-        | Effect::SkipStatSn(_) => {}
+        | Effect::SkipStatSn(_)
+        | Effect::Sense(_)
+        | Effect::Status(_)
+        | Effect::Delay(_)
+        | Effect::InvertByte => {}
     }
 }

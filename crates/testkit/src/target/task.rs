@@ -1,5 +1,7 @@
 //! A SCSI command from its arrival to its status.
 
+use std::time::Duration;
+
 use super::write::WriteTransfer;
 use crate::conn_id::ConnId;
 use crate::pdu::Pdu;
@@ -17,6 +19,8 @@ pub(crate) struct Task {
     pub(crate) length: u64,
     pub(crate) write: Option<WriteTransfer>,
     pub(crate) outcome: Outcome,
+    /// How late its read data and its status go out.
+    pub(crate) delay: Duration,
 }
 
 impl Task {
@@ -31,6 +35,7 @@ impl Task {
             length: 0,
             write: None,
             outcome: Outcome::GOOD,
+            delay: Duration::ZERO,
         }
     }
 

@@ -1,0 +1,32 @@
+//! Answers that a fault delays. The target has no clock: the caller tells it the time.
+
+use std::time::Instant;
+
+use super::connection::Delayed;
+use super::node::Target;
+use crate::conn_id::ConnId;
+
+impl Target {
+    /// Tells the time, and lets go the delayed answers that are due by now. A delay starts at the
+    /// first call after the command, so call it after each [`Target::receive`], and again at
+    /// [`Target::deadline`]. Without [`Effect::Delay`](crate::fault::Effect::Delay) there is no need
+    /// for it.
+    pub fn advance(&mut self, now: Instant) {
+        for waiting in &mut self.delayed {
+            waiting.due.get_or_insert(now + waiting.delay);
+        }
+        let due = |waiting: &mut Delayed| waiting.due.is_some_and(|due| due <= now);
+        for Delayed { connection, outgoing, .. } in
+            self.delayed.extract_if(.., due).collect::<Vec<_>>()
+        {
+            self.enqueue(connection, outgoing);
+        }
+    }
+
+    /// When the next delayed answer of a connection is due.
+    #[must_use]
+    pub fn deadline(&self, id: ConnId) -> Option<Instant> {
+        let own = self.delayed.iter().filter(|waiting| waiting.connection == id);
+        own.filter_map(|waiting| waiting.due).min()
+    }
+}

@@ -1,0 +1,170 @@
+//! Faults of blocks: which commands they meet, what these answer, and how often.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
+
+mod rig;
+
+use std::time::{Duration, Instant};
+
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+use iscsi_testkit::scsi::{Access, Sense, status};
+use rig::{Rig, config, pattern};
+
+fn rig(faults: Vec<Fault>) -> Rig {
+    let mut config = config();
+    config.faults = faults;
+    Rig::login(config, &[])
+}
+
+/// The status of a read of two blocks.
+fn read(rig: &mut Rig, lba: u8) -> Pdu {
+    let read = rig.read(lba, 2);
+    rig.put(read);
+    rig.next()
+}
+
+/// The end of a write of two blocks, all of it immediate.
+fn write(rig: &mut Rig, lba: u8) -> Pdu {
+    let write = rig.write(lba, 2, &pattern(1024));
+    rig.put(write);
+    rig.next()
+}
+
+/// Sense key, code, qualifier, and the INFORMATION field when it is valid (SPC-4 §4.5.3).
+fn sense(pdu: &Pdu) -> (Sense, Option<u32>) {
+    assert_eq!(pdu.status(), status::CHECK_CONDITION, "{pdu:?}");
+    let fixed = &pdu.data[2..];
+    let information = u32::from_be_bytes(fixed[3..7].try_into().unwrap());
+    assert_eq!(fixed[0] & 0x7f, 0x70);
+    (Sense::new(fixed[2], fixed[12], fixed[13]), (fixed[0] & 0x80 != 0).then_some(information))
+}
+
+#[test]
+fn a_medium_error_names_the_first_bad_block_that_was_reached() {
+    let mut rig = rig(vec![Fault::medium_error(10..12)]);
+    assert_eq!(read(&mut rig, 8).status(), status::GOOD);
+    assert_eq!(sense(&read(&mut rig, 9)), (Sense::READ_ERROR, Some(10)));
+    let bad = read(&mut rig, 11);
+    assert_eq!(sense(&bad), (Sense::READ_ERROR, Some(11)));
+    assert_eq!((bad.residual(), bad.flag(0x02)), (1024, true), "no byte was moved");
+    assert_eq!(read(&mut rig, 12).status(), status::GOOD);
+    assert_eq!(write(&mut rig, 10).status(), status::GOOD);
+    rig.assert_no_violations();
+}
+
+#[test]
+fn a_write_that_fails_changes_nothing() {
+    let mut rig = rig(vec![Fault::write_error(5..=5)]);
+    let answer = write(&mut rig, 4);
+    assert_eq!(sense(&answer), (Sense::WRITE_ERROR, Some(5)));
+    assert!(rig.target.disk(0).unwrap().holds(4 * 512, &[0; 1024]));
+    assert_eq!(read(&mut rig, 5).status(), status::GOOD);
+}
+
+#[test]
+fn a_fault_ends_after_so_many_commands() {
+    let mut rig = rig(vec![Fault::busy(0..4, 2), Fault::task_set_full(0..4, 1)]);
+    let statuses: Vec<_> = (0..4).map(|_| read(&mut rig, 3).status()).collect();
+    assert_eq!(statuses, [status::BUSY, status::BUSY, status::TASK_SET_FULL, status::GOOD]);
+    assert!(rig.target.config_mut().faults.is_empty());
+}
+
+#[test]
+fn a_fault_may_be_meant_for_another_unit_or_access() {
+    let other_unit = Fault::sense(.., Sense::WRITE_PROTECTED).on_unit(1);
+    let unmap = Fault::sense(.., Sense::WRITE_PROTECTED).on_access(Access::Unmap);
+    let flush = Fault::sense(.., Sense::WRITE_ERROR).on_access(Access::SynchronizeCache);
+    let mut rig = rig(vec![other_unit, unmap, flush]);
+    assert_eq!(read(&mut rig, 0).status(), status::GOOD);
+    assert_eq!(write(&mut rig, 0).status(), status::GOOD);
+    let flush = rig.command(0x80, &[0x35], 0, &[]);
+    rig.put(flush);
+    assert_eq!(sense(&rig.next()), (Sense::WRITE_ERROR, Some(0)));
+    assert_eq!(rig.target.disk(0).unwrap().flushes(), 0);
+}
+
+/// The ranges of UNMAP stand in its parameter list; none is deallocated if one is bad.
+#[test]
+fn a_range_of_an_unmap_meets_its_fault() {
+    let mut rig = rig(vec![Fault::sense(20..30, Sense::WRITE_ERROR)]);
+    assert_eq!(write(&mut rig, 0).status(), status::GOOD);
+    let mut list = vec![0, 38, 0, 32, 0, 0, 0, 0];
+    for (lba, blocks) in [(0_u64, 2_u32), (25, 100)] {
+        list.extend(lba.to_be_bytes());
+        list.extend(blocks.to_be_bytes());
+        list.extend([0; 4]);
+    }
+    let unmap = rig.command(0xa0, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40], 40, &list);
+    rig.put(unmap);
+    assert_eq!(sense(&rig.next()), (Sense::WRITE_ERROR, Some(25)));
+    assert!(rig.target.disk(0).unwrap().holds(0, &pattern(1024)));
+}
+
+#[test]
+fn a_connection_breaks_at_a_block() {
+    let mut rig = rig(vec![Fault::drop_connection(7..8)]);
+    assert_eq!(read(&mut rig, 0).status(), status::GOOD);
+    let read = rig.read(6, 2);
+    rig.put(read);
+    assert!(rig.target.is_closed(rig.id));
+    assert_eq!(rig.target.active_tasks(), 0);
+}
+
+#[test]
+fn one_byte_is_wrong_in_either_direction() {
+    let mut rig = rig(vec![Fault::wrong_byte(9..10).times(2)]);
+    assert_eq!(write(&mut rig, 8).status(), status::GOOD);
+    let disk = rig.target.disk(0).unwrap();
+    let mut spoiled = pattern(1024);
+    spoiled[512] = !spoiled[512];
+    assert!(disk.holds(8 * 512, &spoiled), "the first byte of block 9");
+    assert_eq!(read(&mut rig, 8).data, pattern(1024), "and back again");
+    assert_eq!(read(&mut rig, 8).data, spoiled);
+}
+
+/// A delay is a deadline of the caller's clock, and holds back nothing else.
+#[test]
+fn a_delayed_answer_waits_for_its_deadline() {
+    let mut rig = rig(vec![Fault::delay(0..1, Duration::from_secs(30)).times(2)]);
+    let now = Instant::now();
+    let slow = rig.read(0, 1);
+    let (slow_tag, other) = (slow.itt(), rig.write(0, 1, &pattern(512)));
+    rig.put(slow);
+    rig.put(other.clone());
+    rig.target.advance(now);
+    assert!(rig.try_next().is_none());
+    let due = now + Duration::from_secs(30);
+    assert_eq!(rig.target.deadline(rig.id), Some(due));
+    let quick = read(&mut rig, 4);
+    assert_eq!(quick.status(), status::GOOD);
+    rig.target.advance(due - Duration::from_nanos(1));
+    assert!(rig.try_next().is_none());
+    rig.target.advance(due);
+    assert_eq!(rig.target.deadline(rig.id), None);
+    let answers: Vec<_> = rig.drain().iter().map(Pdu::itt).collect();
+    assert_eq!(answers, [slow_tag, other.itt()]);
+    assert_eq!(rig.target.active_tasks(), 0);
+    rig.assert_no_violations();
+}
+
+/// What an abort ends is not answered later.
+#[test]
+fn an_aborted_command_loses_its_delayed_answer() {
+    let mut rig = rig(vec![Fault::delay(.., Duration::from_secs(1))]);
+    let slow = rig.read(0, 1);
+    rig.put(slow.clone());
+    rig.target.advance(Instant::now());
+    let mut abort = Pdu::new(Opcode::TaskManagementRequest);
+    abort.header[0] |= 0x40;
+    abort.header[1] |= 1;
+    abort.set_u32(16, 0x99);
+    abort.set_u32(20, slow.itt());
+    abort.set_u32(24, rig.cmd_sn);
+    abort.set_u32(32, slow.cmd_sn());
+    rig.put(abort);
+    assert_eq!(rig.next().response(), 0);
+    assert_eq!(rig.target.deadline(rig.id), None);
+    rig.assert_no_violations();
+}
