@@ -1,5 +1,6 @@
 //! What a session wants done, and what it has to tell.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -116,4 +117,26 @@ pub enum Notice {
         /// The response code (RFC 7143 §11.15.1).
         response: u8,
     },
+}
+
+/// What was not handed out yet, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs(VecDeque<Output>);
+
+impl Outputs {
+    pub(crate) fn push(&mut self, output: Output) {
+        self.0.push_back(output);
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.push(Output::Notice(notice));
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Output> {
+        self.0.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use iscsi_pdu::{LogoutCode, LogoutResponse};
 
-use crate::Session;
 use crate::error::SessionError;
 use crate::params::Negotiated;
 
@@ -20,21 +19,6 @@ pub struct Reopening {
     pub time2retain: Duration,
 }
 
-impl Session {
-    /// When the session may be opened anew, counted from its end; `None` before that, and for a
-    /// session that never came to full feature phase.
-    pub const fn reopening(&self) -> Option<Reopening> {
-        self.reopening
-    }
-
-    /// Settles the times at the end of the session, unless a logout response has.
-    pub(crate) fn settle_reopening(&mut self, cause: Option<&SessionError>) {
-        let announced = cause.and_then(SessionError::announced_times);
-        let agreed = || self.negotiated().map(Reopening::agreed);
-        self.reopening = self.reopening.or(announced).or_else(agreed);
-    }
-}
-
 impl Reopening {
     const fn new(time2wait: u16, time2retain: u16) -> Self {
         Self {
@@ -43,7 +27,8 @@ impl Reopening {
         }
     }
 
-    const fn agreed(terms: &Negotiated) -> Self {
+    /// The times that the login agreed on.
+    pub(crate) const fn agreed(terms: &Negotiated) -> Self {
         Self::new(terms.default_time2wait, terms.default_time2retain)
     }
 
@@ -59,21 +44,19 @@ impl Reopening {
             _ => None,
         }
     }
-}
 
-impl SessionError {
     /// The times that the target named when it dropped the connection or the session.
-    const fn announced_times(&self) -> Option<Reopening> {
-        match self {
-            Self::DroppedByTarget { time2wait, time2retain } => {
-                Some(Reopening::new(*time2wait, *time2retain))
+    pub(crate) const fn announced(cause: &SessionError) -> Option<Self> {
+        match cause {
+            SessionError::DroppedByTarget { time2wait, time2retain } => {
+                Some(Self::new(*time2wait, *time2retain))
             }
-            Self::Login(_)
-            | Self::Protocol(_)
-            | Self::Transport(_)
-            | Self::TimedOut(_)
-            | Self::LogoutRequested
-            | Self::RedirectLoop => None,
+            SessionError::Login(_)
+            | SessionError::Protocol(_)
+            | SessionError::Transport(_)
+            | SessionError::TimedOut(_)
+            | SessionError::LogoutRequested
+            | SessionError::RedirectLoop => None,
         }
     }
 }

@@ -7,7 +7,6 @@ mod end;
 mod requests;
 mod timeouts;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSliceMut;
 use std::time::Instant;
@@ -16,14 +15,17 @@ use iscsi_pdu::{Cid, CmdSn, Isid, Itt, StatSn, Tsih};
 
 use crate::config::{Config, Entropy};
 use crate::connection::Connection;
-use crate::error::{ProtocolError, SessionError, TransportError};
+use crate::connection::state::ConnectionState;
+use crate::error::{ProtocolError, TransportError};
+use crate::login::logins::Logins;
 use crate::login::{Login, LoginIdentity};
-use crate::output::Output;
+use crate::output::{Output, Outputs};
 use crate::params::Negotiated;
 use crate::receive;
 use crate::reopening::Reopening;
-use crate::state::{ConnectionState, SessionState};
+use crate::state::SessionState;
 use crate::stats::Stats;
+use crate::task::queue::CommandQueue;
 use crate::task::set::{NO_TASK, TaskSet};
 use crate::window::CommandWindow;
 
@@ -35,21 +37,14 @@ const LEADING: Cid = Cid(0);
 /// See the [crate documentation](crate) for the order of calls.
 pub struct Session {
     pub(crate) config: Config,
-    pub(crate) entropy: Box<dyn Entropy>,
     pub(crate) state: SessionState,
-    /// Why the session is being logged out, when the caller did not ask for it.
-    pub(crate) ending: Option<SessionError>,
-    pub(crate) reopening: Option<Reopening>,
-    pub(crate) tsih: Tsih,
+    pub(crate) logins: Logins,
     pub(crate) connections: Vec<Connection>,
     pub(crate) window: CommandWindow,
     pub(crate) tasks: TaskSet,
-    /// Commands that have no CmdSN yet, in the order in which they were handed in.
-    pub(crate) waiting: VecDeque<Itt>,
-    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) commands: CommandQueue,
+    pub(crate) outputs: Outputs,
     pub(crate) stats: Stats,
-    /// The target cannot read a list of CHAP algorithms.
-    pub(crate) single_chap_algorithm: bool,
 }
 
 impl Session {
@@ -58,18 +53,14 @@ impl Session {
     /// `entropy` must be a cryptographic source if CHAP is configured.
     pub fn new(config: Config, entropy: impl Entropy + 'static, now: Instant) -> Self {
         let mut session = Self {
-            entropy: Box::new(entropy),
-            state: SessionState::Free,
-            ending: None,
-            reopening: None,
-            tsih: Tsih::NEW_SESSION,
+            state: SessionState::new(),
+            logins: Logins::new(entropy),
             connections: Vec::new(),
             window: CommandWindow::new(config.first_cmd_sn),
             tasks: TaskSet::new(config.max_tasks),
-            waiting: VecDeque::new(),
-            outputs: VecDeque::new(),
+            commands: CommandQueue::default(),
+            outputs: Outputs::default(),
             stats: Stats::default(),
-            single_chap_algorithm: false,
             config,
         };
         session.connect(LEADING, now);
@@ -79,15 +70,15 @@ impl Session {
     /// The transport connection stands: the login begins.
     pub fn handle_connected(&mut self, cid: Cid, now: Instant) {
         let Some(at) = self.position(cid) else { return };
-        let leading = self.state == SessionState::Free;
+        let leading = self.state.is_free();
         let identity = LoginIdentity {
             cid,
-            tsih: self.tsih,
+            tsih: self.state.tsih(),
             itt: LOGIN_TAG,
             cmd_sn: self.window.current(),
             leading,
             session: if leading { None } else { self.negotiated().cloned() },
-            single_chap_algorithm: self.single_chap_algorithm,
+            single_chap_algorithm: self.logins.uses_single_chap_algorithm(),
         };
         let login = Login::new(&self.config, identity);
         let Some(connection) = self.connections.get_mut(at) else { return };
@@ -159,7 +150,7 @@ impl Session {
     /// The next thing to do or to pass on, oldest first.
     #[must_use = "an output is handed out once"]
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outputs.pop()
     }
 
     /// What was agreed with the target; `None` before full feature phase.
@@ -176,7 +167,13 @@ impl Session {
     /// give none: then no connection can join the session, and the standard's reinstatement of it
     /// (RFC 7143 §6.3.5) cannot be relied on.
     pub const fn tsih(&self) -> Tsih {
-        self.tsih
+        self.state.tsih()
+    }
+
+    /// When the session may be opened anew, counted from its end; `None` before that, and for a
+    /// session that never came to full feature phase.
+    pub const fn reopening(&self) -> Option<Reopening> {
+        self.state.reopening()
     }
 
     /// The initiator's part of the session identifier.
@@ -222,7 +219,7 @@ impl Session {
 
     /// Whether the session has ended; nothing more will come out of it.
     pub fn is_ended(&self) -> bool {
-        self.state == SessionState::Ended && self.outputs.is_empty()
+        self.state.is_ended() && self.outputs.is_empty()
     }
 
     pub(crate) fn position(&self, cid: Cid) -> Option<usize> {
@@ -244,8 +241,7 @@ impl Session {
     /// What follows from an event as a whole: a logout that has waited for the last task.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         self.part_with_leaving(now);
-        let is_closing = self.state == SessionState::Closing && !self.is_logging_out();
-        if is_closing && (self.ending.is_some() || !self.tasks.has_work()) {
+        if self.state.is_logout_due(self.tasks.has_work()) && !self.is_logging_out() {
             self.begin_logout(now);
         }
     }
@@ -262,7 +258,6 @@ impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("isid", &self.config.isid)
-            .field("tsih", &self.tsih)
             .field("state", &self.state)
             .field("tasks", &self.tasks.len())
             .field("stats", &self.stats)

@@ -1,6 +1,6 @@
 //! What a session waits for when it has nothing to send: the first question when it is slow.
 
-use crate::Session;
+use crate::session::Session;
 use crate::task::Task;
 
 /// What a session without bytes to send waits for.
@@ -26,7 +26,7 @@ impl Session {
     pub fn waiting_for(&self) -> Waiting {
         if self.tasks.iter().any(|(_, task)| awaits_r2t(task)) {
             Waiting::R2t
-        } else if self.first_waiting().is_some_and(|task| !self.has_number_for(task)) {
+        } else if self.commands.first(&self.tasks).is_some_and(|task| !self.has_number_for(task)) {
             Waiting::CommandWindow
         } else if self.is_holding_back() {
             Waiting::Pace
@@ -41,16 +41,11 @@ impl Session {
     /// take it.
     #[must_use]
     pub fn is_holding_back(&self) -> bool {
-        let Some(task) = self.first_waiting() else { return false };
+        let Some(task) = self.commands.first(&self.tasks) else { return false };
         let mut takers = self.connections.iter().filter(|c| c.takes_commands()).peekable();
         self.has_number_for(task)
             && takers.peek().is_some()
             && takers.all(|connection| self.is_at_write_limit(connection, task))
-    }
-
-    /// The command whose turn it is.
-    pub(crate) fn first_waiting(&self) -> Option<&Task> {
-        self.waiting.front().and_then(|itt| self.tasks.get(*itt))
     }
 }
 

@@ -3,6 +3,7 @@
 mod early;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
+pub(crate) mod state;
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,10 +14,10 @@ use iscsi_pdu::{Cid, Itt, StatSn, Ttt};
 use crate::error::{ProtocolError, SessionError};
 use crate::login::Login;
 use crate::params::Negotiated;
-use crate::state::ConnectionState;
 use early::Early;
 use inbox::Inbox;
 use outbox::{Digests, Outbox};
+use state::ConnectionState;
 
 /// A StatSN this far from the expected one is no loss or repetition but nonsense.
 const MAX_STAT_SN_DISTANCE: u32 = 1 << 20;

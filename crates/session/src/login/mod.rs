@@ -14,6 +14,7 @@
 pub(crate) mod chap;
 mod chap_exchange;
 mod error;
+pub(crate) mod logins;
 mod negotiate;
 mod parameter;
 mod response;

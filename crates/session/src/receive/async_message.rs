@@ -5,11 +5,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use iscsi_pdu::{AsyncEvent, AsyncMessage, Cid, Itt};
 
-use crate::Session;
 use crate::connection::Urgent;
 use crate::error::{SessionError, TaskError};
-use crate::output::{Notice, Output};
-use crate::state::SessionState;
+use crate::output::Notice;
+use crate::session::Session;
 use crate::task::{Task, TaskKind};
 
 impl Session {
@@ -52,21 +51,19 @@ impl Session {
             | AsyncEvent::Other(_) => Bytes::new(),
         };
         let notice = Notice::AsyncMessage { lun: message.lun, event: message.event, sense };
-        self.outputs.push_back(Output::Notice(notice));
+        self.outputs.notice(notice);
     }
 
     /// The logout goes out at once: it does not wait for tasks, nor for the command window.
     pub(super) fn logout_requested(&mut self, now: Instant) {
-        if self.state == SessionState::Ended || self.ending.is_some() {
+        if !self.state.close_for(SessionError::LogoutRequested) {
             return;
         }
-        self.state = SessionState::Closing;
-        self.ending = Some(SessionError::LogoutRequested);
         let text = |(itt, task): (Itt, &Task)| {
             (!task.is_sent() && matches!(task.kind, TaskKind::Text(_))).then_some(itt)
         };
         let text: Vec<_> = self.tasks.iter().filter_map(text).collect();
-        for itt in std::mem::take(&mut self.waiting).into_iter().chain(text) {
+        for itt in self.commands.take_all().into_iter().chain(text) {
             let why = TaskError::Session { cause: SessionError::LogoutRequested, sent: false };
             self.end_task(itt, why);
         }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use iscsi_pdu::{Cid, DataIn, Residual, TargetPdu};
 
 use super::Received;
-use crate::Session;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
+use crate::session::Session;
 use crate::task::scsi::{Conclusion, ScsiTask};
 
 impl Session {
@@ -46,7 +46,7 @@ impl Session {
             exp_data_sn,
             withdrawn,
         });
-        self.outputs.push_back(Output::Completed { itt: data_in.itt, result });
+        self.outputs.push(Output::Completed { itt: data_in.itt, result });
         Ok(())
     }
 

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use iscsi_pdu::{Cid, LoginResponse};
 
-use crate::Session;
 use crate::connection::outbox::Digests;
+use crate::connection::state::ConnectionState;
 use crate::error::{ProtocolError, SessionError};
 use crate::login::{LoggedIn, Login, Progress, Redirect};
 use crate::output::{Notice, Output};
-use crate::state::{ConnectionState, SessionState};
+use crate::session::Session;
 use crate::window::CommandWindow;
 
 impl Session {
@@ -47,8 +47,8 @@ impl Session {
     /// Starts the login over, with MD5 alone; it happens once in a session.
     pub(crate) fn try_single_algorithm(&mut self, cid: Cid) {
         let Some(at) = self.position(cid) else { return };
-        self.single_chap_algorithm = true;
-        self.outputs.push_back(Output::Notice(Notice::SingleChapAlgorithm));
+        self.logins.use_single_chap_algorithm();
+        self.outputs.notice(Notice::SingleChapAlgorithm);
         self.connect_again(at, None);
     }
 
@@ -64,14 +64,13 @@ impl Session {
         };
         connection.agreed = Some(outcome.negotiated);
         connection.login_deadline = None;
-        if self.state == SessionState::Free {
-            self.state = SessionState::LoggedIn;
-            self.tsih = outcome.tsih;
+        if self.state.is_free() {
+            self.state.logged_in(outcome.tsih);
             self.window.begin(outcome.exp_cmd_sn, outcome.max_cmd_sn);
         } else {
             self.window.update(outcome.exp_cmd_sn, outcome.max_cmd_sn);
         }
-        self.outputs.push_back(Output::LoggedIn { cid });
+        self.outputs.push(Output::LoggedIn { cid });
     }
 
     fn redirected(&mut self, at: usize, redirect: Redirect) -> Result<(), SessionError> {
@@ -82,7 +81,7 @@ impl Session {
         connection.redirects += 1;
         let Redirect { address, permanent } = redirect;
         let notice = Notice::Redirected { address: address.clone(), permanent };
-        self.outputs.push_back(Output::Notice(notice));
+        self.outputs.notice(notice);
         self.connect_again(at, Some(address));
         Ok(())
     }
@@ -92,10 +91,10 @@ impl Session {
         let Some(connection) = self.connections.get_mut(at) else { return };
         connection.connect_again();
         let cid = connection.cid;
-        if self.state == SessionState::Free {
+        if self.state.is_free() {
             self.window = CommandWindow::new(self.config.first_cmd_sn);
         }
-        self.outputs.push_back(Output::Disconnect { cid, abortive: false });
-        self.outputs.push_back(Output::Connect { cid, address });
+        self.outputs.push(Output::Disconnect { cid, abortive: false });
+        self.outputs.push(Output::Connect { cid, address });
     }
 }

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use iscsi_pdu::{Cid, LogoutCode, LogoutResponse};
 
-use crate::Session;
 use crate::error::SessionError;
-use crate::output::{Notice, Output};
+use crate::output::Notice;
 use crate::reopening::Reopening;
+use crate::session::Session;
 use crate::task::{Logout, TaskKind};
 
 impl Session {
@@ -34,9 +34,9 @@ impl Session {
     fn session_logged_out(&mut self, response: &LogoutResponse) {
         if response.response != LogoutCode::SUCCESS {
             let notice = Notice::LogoutFailed { response: response.response.0 };
-            self.outputs.push_back(Output::Notice(notice));
+            self.outputs.notice(notice);
         }
-        self.reopening = Reopening::after_logout(response);
+        self.state.set_reopening(Reopening::after_logout(response));
         self.logged_out();
     }
 }

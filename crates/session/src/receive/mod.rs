@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Itt, StatSn, TargetPdu};
 
-use crate::Session;
 use crate::error::{ProtocolError, SessionError};
-use crate::output::{Notice, Output};
+use crate::output::Notice;
+use crate::session::Session;
 use crate::task::{Task, TaskKind};
 
 pub(crate) use crate::connection::inbox::Received;
@@ -138,7 +138,7 @@ impl Session {
         if let Some(connection) = self.connection_mut(cid)
             && !std::mem::replace(&mut connection.repeats_stat_sn, true)
         {
-            self.outputs.push_back(Output::Notice(Notice::RepeatedStatSn { cid }));
+            self.outputs.notice(Notice::RepeatedStatSn { cid });
         }
         Ok(true)
     }

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use iscsi_pdu::{Cid, Itt, NopIn};
 
-use crate::Session;
 use crate::connection::Urgent;
 use crate::error::{ProtocolError, SessionError};
 use crate::output::Output;
+use crate::session::Session;
 use crate::task::TaskKind;
 
 impl Session {
@@ -51,7 +51,7 @@ impl Session {
             && !ping.internal
         {
             let sent_at = ping.sent_at.unwrap_or(now);
-            self.outputs.push_back(Output::Ponged { itt, result: Ok(now.duration_since(sent_at)) });
+            self.outputs.push(Output::Ponged { itt, result: Ok(now.duration_since(sent_at)) });
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use iscsi_pdu::{Cid, R2t};
 
-use crate::Session;
 use crate::error::{ProtocolError, SessionError};
+use crate::session::Session;
 use crate::task::write::Accepted;
 
 impl Session {

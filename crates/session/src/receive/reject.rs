@@ -5,9 +5,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use iscsi_pdu::{Cid, Header, InitiatorPdu, Itt, Reject, RejectReason, rejected_header};
 
-use crate::Session;
 use crate::error::{SessionError, TaskError};
-use crate::output::{Notice, Output};
+use crate::output::Notice;
+use crate::session::Session;
 use crate::task::{Logout, Management, TaskKind};
 
 impl Session {
@@ -31,7 +31,7 @@ impl Session {
         match itt.filter(|itt| self.tasks.get(*itt).is_some()) {
             Some(itt) => self.request_rejected(cid, itt, why, now)?,
             // Rejected data is sent again only if the target asks; the task's status follows.
-            None => self.outputs.push_back(Output::Notice(Notice::Rejected { reason })),
+            None => self.outputs.notice(Notice::Rejected { reason }),
         }
         if reason == RejectReason::WAITING_FOR_LOGOUT {
             self.logout_requested(now);

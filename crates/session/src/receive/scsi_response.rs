@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse, sense_of};
 
-use crate::Session;
 use crate::error::{ProtocolError, SessionError, TaskError};
 use crate::output::Output;
+use crate::session::Session;
 use crate::task::TaskKind;
 use crate::task::scsi::{Conclusion, ScsiTask};
 
@@ -37,7 +37,7 @@ impl Session {
         } else {
             Err(TaskError::TargetFailure(response.response))
         };
-        self.outputs.push_back(Output::Completed { itt: response.itt, result });
+        self.outputs.push(Output::Completed { itt: response.itt, result });
         Ok(())
     }
 

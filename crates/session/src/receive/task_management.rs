@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, FunctionResponse, Itt, TaskFunction, TaskManagementResponse};
 
-use crate::Session;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
+use crate::session::Session;
 use crate::task::{Management, Task, TaskKind};
 
 impl Session {
@@ -34,7 +34,7 @@ impl Session {
             self.function_failed(&management, now)?;
         }
         if !management.internal {
-            self.outputs.push_back(Output::Managed { itt: response.itt, result: Ok(code) });
+            self.outputs.push(Output::Managed { itt: response.itt, result: Ok(code) });
         }
         Ok(())
     }

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use iscsi_pdu::{Cid, TextResponse};
 
-use crate::Session;
 use crate::connection::Urgent;
 use crate::error::{ProtocolError, SessionError};
 use crate::output::Output;
+use crate::session::Session;
 use crate::task::TaskKind;
 use crate::task::text::TextStep;
 
@@ -38,7 +38,7 @@ impl Session {
                 self.tasks.remove(itt);
                 self.stats.tasks_ended += 1;
                 if !internal {
-                    self.outputs.push_back(Output::Discovered { itt, result: Ok(answer) });
+                    self.outputs.push(Output::Discovered { itt, result: Ok(answer) });
                 }
             }
         }

@@ -15,10 +15,10 @@ use iscsi_pdu::{Cid, CmdSn, Itt, LogoutCode, LogoutResponse};
 
 use super::Session;
 use crate::connection::Urgent;
+use crate::connection::state::ConnectionState;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
 use crate::reopening::Reopening;
-use crate::state::{ConnectionState, SessionState};
 use crate::task::{Logout, Task, TaskKind};
 
 impl Session {
@@ -37,9 +37,7 @@ impl Session {
         let Some(connection) = self.connection(cid) else { return };
         match connection.state {
             ConnectionState::CleanupWait => {}
-            ConnectionState::XptWait | ConnectionState::InLogin
-                if self.state != SessionState::Free =>
-            {
+            ConnectionState::XptWait | ConnectionState::InLogin if !self.state.is_free() => {
                 self.give_up_login(cid, why);
             }
             ConnectionState::LoggedIn if self.has_another_than(cid) => {
@@ -65,8 +63,8 @@ impl Session {
     }
 
     fn report_lost(&mut self, cid: Cid, why: SessionError) {
-        self.outputs.push_back(Output::Disconnect { cid, abortive: true });
-        self.outputs.push_back(Output::ConnectionLost { cid, why });
+        self.outputs.push(Output::Disconnect { cid, abortive: true });
+        self.outputs.push(Output::ConnectionLost { cid, why });
     }
 
     /// The target may not have noticed, and may still be working on what came over the connection:
@@ -147,13 +145,13 @@ impl Session {
         match self.connection(cid).map(|connection| connection.state) {
             Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),
             Some(ConnectionState::CleanupWait) => {
-                self.reopening = Reopening::after_logout(response);
+                self.state.set_reopening(Reopening::after_logout(response));
                 self.cleanup_failed(cid);
             }
             Some(_) => {
                 if !gone {
                     let notice = Notice::LogoutFailed { response: code.0 };
-                    self.outputs.push_back(Output::Notice(notice));
+                    self.outputs.notice(notice);
                 }
                 self.let_go(cid);
             }
@@ -205,7 +203,7 @@ impl Session {
             Some(scsi) if uncounted && scsi.aborting.is_none() => {
                 scsi.start_over();
                 self.tasks.unassign(itt);
-                self.waiting.push_front(itt);
+                self.commands.push_first(itt);
             }
             scsi => {
                 let lun = scsi.as_ref().map_or(Lun::ZERO, |scsi| scsi.lun);

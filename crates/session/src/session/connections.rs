@@ -5,10 +5,10 @@ use std::time::Instant;
 use iscsi_pdu::{Cid, Itt, Tsih};
 
 use super::Session;
+use crate::connection::state::ConnectionState;
 use crate::connection::{Connection, Urgent};
 use crate::error::SubmitError;
 use crate::output::Output;
-use crate::state::{ConnectionState, SessionState};
 use crate::task::{Logout, Task, TaskKind};
 
 impl Session {
@@ -21,10 +21,10 @@ impl Session {
     /// reached. A connection that failed counts until the target has cleaned it up.
     pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
         let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));
-        if self.state != SessionState::LoggedIn {
+        if !self.state.is_logged_in() {
             return Err(SubmitError::Closed);
         }
-        if self.tsih == Tsih::NEW_SESSION {
+        if self.state.tsih() == Tsih::NEW_SESSION {
             return Err(SubmitError::NoTsih);
         }
         if self.connection(cid).is_some() || self.connections.len() >= limit {
@@ -41,7 +41,7 @@ impl Session {
     /// When the session is not logged in, has no such connection, or no other one in full feature
     /// phase that stays.
     pub fn drop_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
-        if self.state != SessionState::LoggedIn {
+        if !self.state.is_logged_in() {
             return Err(SubmitError::Closed);
         }
         if !self.has_another_than(cid) {
@@ -60,7 +60,7 @@ impl Session {
         let mut connection = Connection::new(cid, now);
         connection.login_deadline = Some(now + self.config.timeouts.login);
         self.connections.push(connection);
-        self.outputs.push_back(Output::Connect { cid, address: None });
+        self.outputs.push(Output::Connect { cid, address: None });
     }
 
     /// Closes a connection that has no task but, perhaps, its logout.
@@ -71,7 +71,7 @@ impl Session {
             self.tasks.remove_aborted(logout);
         }
         connection.urgent.into_iter().for_each(|urgent| self.divert(urgent));
-        self.outputs.push_back(Output::Disconnect { cid, abortive: false });
+        self.outputs.push(Output::Disconnect { cid, abortive: false });
     }
 
     /// Logs the connections out that the caller wants to let go of and that have become idle.

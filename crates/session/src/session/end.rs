@@ -4,9 +4,10 @@ use iscsi_pdu::Itt;
 
 use super::Session;
 use crate::connection::Connection;
+use crate::connection::state::ConnectionState;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
-use crate::state::{ConnectionState, SessionState};
+use crate::reopening::Reopening;
 use crate::task::{Task, TaskKind};
 
 impl Session {
@@ -46,37 +47,34 @@ impl Session {
             | TaskKind::Ping(_)
             | TaskKind::Logout(_) => return,
         };
-        self.outputs.push_back(output);
+        self.outputs.push(output);
     }
 
     /// Ends the session because something went wrong; its connections are reset, so that nothing
     /// still buffered reaches the target.
     pub(crate) fn fail(&mut self, cause: SessionError) {
-        // A target that asked for a logout may not wait for it: what it asked for is the cause.
-        let ending = self.ending.take().filter(|_| matches!(cause, SessionError::Transport(_)));
-        let cause = ending.unwrap_or(cause);
+        let cause = self.state.cause_of_failure(cause);
         tracing::debug!(%cause, "the session fails");
         self.finish(Err(cause), true);
     }
 
     /// Ends the session after a logout, whatever came of it.
     pub(crate) fn logged_out(&mut self) {
-        let result = self.ending.take().map_or(Ok(()), Err);
+        let result = self.state.result_of_logout();
         self.finish(result, false);
     }
 
     fn finish(&mut self, result: Result<(), SessionError>, abortive: bool) {
-        if self.state == SessionState::Ended {
+        let cause = result.as_ref().err();
+        let agreed = self.negotiated().map(Reopening::agreed);
+        if !self.state.end(cause, agreed) {
             return;
         }
-        self.state = SessionState::Ended;
-        self.settle_reopening(result.as_ref().err());
-        self.waiting.clear();
+        self.commands.take_all();
         let open = |c: &Connection| c.state != ConnectionState::CleanupWait;
         let closed = self.connections.drain(..).filter(open);
         let closed = closed.map(|c| Output::Disconnect { cid: c.cid, abortive });
-        self.outputs.extend(closed);
-        let cause = result.as_ref().err();
+        closed.for_each(|closed| self.outputs.push(closed));
         for itt in self.tasks.iter().map(|(itt, _)| itt).collect::<Vec<_>>() {
             let Some(task) = self.tasks.remove(itt) else { continue };
             let why = cause.map_or(TaskError::Closed, |cause| TaskError::Session {
@@ -85,6 +83,6 @@ impl Session {
             });
             self.report(itt, task, why);
         }
-        self.outputs.push_back(Output::Ended(result));
+        self.outputs.push(Output::Ended(result));
     }
 }

@@ -10,7 +10,6 @@ use iscsi_pdu::{CmdSn, IscsiName, Itt, TaskFunction};
 use super::Session;
 use crate::config::SessionKind;
 use crate::error::{SessionError, SubmitError, TaskError};
-use crate::state::SessionState;
 use crate::task::command::Command;
 use crate::task::payload::Payload;
 use crate::task::scsi::ScsiTask;
@@ -121,19 +120,15 @@ impl Session {
     /// Ends the session in order: no new requests; when the last task is done, a logout that
     /// closes the session (RFC 7143 §11.14).
     pub fn logout(&mut self, now: Instant) {
-        match self.state {
-            SessionState::Free => self.logged_out(),
-            SessionState::LoggedIn => self.state = SessionState::Closing,
-            SessionState::Closing | SessionState::Ended => {}
+        if self.state.is_free() {
+            self.logged_out();
         }
+        self.state.close();
         self.follow_up(now);
     }
 
     const fn check_open(&self) -> Result<(), SubmitError> {
-        match self.state {
-            SessionState::Free | SessionState::LoggedIn => Ok(()),
-            SessionState::Closing | SessionState::Ended => Err(SubmitError::Closed),
-        }
+        if self.state.takes_requests() { Ok(()) } else { Err(SubmitError::Closed) }
     }
 
     /// Text requests and logout are all that a discovery session may send (RFC 7143 §4.3).
@@ -158,7 +153,7 @@ impl Session {
         if immediate {
             self.push_urgent(itt);
         } else {
-            self.waiting.push_back(itt);
+            self.commands.push(itt);
         }
         Ok(itt)
     }
@@ -190,7 +185,7 @@ impl Session {
         let lun = scsi.lun;
         if !sent {
             let gap = task.cmd_sn;
-            self.waiting.retain(|queued| *queued != itt);
+            self.commands.withdraw(itt);
             self.end_task(itt, why);
             if let Some(gap) = gap {
                 self.fill_gap(itt, lun, gap, now);

@@ -6,9 +6,9 @@ use iscsi_pdu::{Cid, Itt};
 
 use super::Session;
 use crate::config::SessionKind;
+use crate::connection::state::ConnectionState;
 use crate::connection::{Connection, Urgent};
 use crate::error::{SessionError, TaskError};
-use crate::state::{ConnectionState, SessionState};
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
@@ -67,10 +67,7 @@ impl Session {
     /// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data. A
     /// discovery session may not send any (RFC 7143 §4.3).
     fn nop_timer(&self, connection: &Connection) -> Option<(Instant, Timer)> {
-        let live = connection.is_up()
-            && self.state != SessionState::Ended
-            && self.config.kind != SessionKind::Discovery;
-        if !live {
+        if !connection.is_up() || self.config.kind == SessionKind::Discovery {
             return None;
         }
         let timeouts = &self.config.timeouts;

@@ -2,6 +2,7 @@
 
 pub(crate) mod command;
 pub(crate) mod payload;
+pub(crate) mod queue;
 mod ranges;
 pub(crate) mod read;
 pub(crate) mod scsi;

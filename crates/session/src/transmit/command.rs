@@ -3,9 +3,9 @@
 use iscsi_pdu::{CmdSn, Itt, ScsiCommand, StatSn};
 
 use super::in_first_burst;
-use crate::Session;
 use crate::connection::Connection;
 use crate::params::Negotiated;
+use crate::session::Session;
 use crate::task::Task;
 use crate::task::payload::{Payload, PayloadSlice};
 use crate::task::scsi::ScsiTask;
@@ -15,13 +15,12 @@ impl Session {
     pub(super) fn queue_command(&mut self, at: usize) -> bool {
         let Some(connection) = self.connections.get(at) else { return false };
         let cid = connection.cid;
-        let Some(itt) = self.waiting.front().copied() else { return false };
-        let Some(task) = self.tasks.get(itt) else { return self.waiting.pop_front().is_some() };
-        if !self.takes_commands() || !self.has_number_for(task) || !self.has_turn(connection, task)
-        {
+        let Some(task) = self.commands.first(&self.tasks) else { return false };
+        let lets_out = self.state.sends_commands() && self.has_number_for(task);
+        if !lets_out || !self.has_turn(connection, task) {
             return false;
         }
-        self.waiting.pop_front();
+        let Some(itt) = self.commands.pop(&self.tasks) else { return false };
         let known = task.cmd_sn.filter(|_| task.starts_over());
         let cmd_sn = known.unwrap_or_else(|| self.window.take());
         self.tasks.assign(itt, cid, cmd_sn);

@@ -6,8 +6,8 @@ use std::time::Instant;
 use bytes::Buf;
 use iscsi_pdu::{DataOut, Itt};
 
-use crate::Session;
 use crate::params::Negotiated;
+use crate::session::Session;
 use crate::task::set::TaskSet;
 use crate::task::write::{DataOutPart, WriteTransfer};
 

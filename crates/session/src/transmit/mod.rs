@@ -18,10 +18,10 @@ use std::time::Instant;
 use bytes::Buf;
 use iscsi_pdu::{Cid, Header};
 
-use crate::Session;
 use crate::connection::Connection;
 use crate::connection::outbox::Outbox;
-use crate::state::{ConnectionState, SessionState};
+use crate::connection::state::ConnectionState;
+use crate::session::Session;
 use crate::task::payload::PayloadSlice;
 
 /// Bytes for one connection, borrowed from the session: write as many as the socket takes, and
@@ -99,15 +99,6 @@ impl Session {
             return true;
         }
         self.queue_data_out(at, now) || self.queue_command(at)
-    }
-
-    /// Whether new commands may still be put in wire order.
-    fn takes_commands(&self) -> bool {
-        match self.state {
-            SessionState::LoggedIn => true,
-            SessionState::Closing => self.ending.is_none(),
-            SessionState::Free | SessionState::Ended => false,
-        }
     }
 
     fn push(&mut self, at: usize, header: Header, data: PayloadSlice) {

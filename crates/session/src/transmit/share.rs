@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
-use crate::Session;
 use crate::connection::Connection;
+use crate::session::Session;
 
 /// How much longer than another one a connection may be silent, with commands under way, before the
 /// others get what is new.
@@ -52,7 +52,7 @@ impl Session {
 
     /// Whether a connection takes a new command as soon as it is polled.
     fn is_ready(&self, connection: &Connection) -> bool {
-        let first = self.first_waiting();
+        let first = self.commands.first(&self.tasks);
         connection.takes_commands()
             && connection.outbox.is_empty()
             && !self.is_silent(connection)
@@ -71,8 +71,7 @@ impl Session {
 
     /// The load of the commands that the command window lets out now.
     fn load_of_waiting(&self) -> u64 {
-        let tasks = self.waiting.iter().filter_map(|itt| self.tasks.get(*itt));
-        tasks.take(self.window() as usize).map(|task| task.load()).sum()
+        self.commands.load(self.window(), &self.tasks)
     }
 }
 

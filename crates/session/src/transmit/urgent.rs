@@ -7,10 +7,10 @@ use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Itt, LogoutReason, LogoutRequest, NopOut, TaskFunction};
 use iscsi_pdu::{DataSn, TaskManagementRequest, TextRequest, Ttt};
 
-use crate::Session;
 use crate::connection::outbox::whole;
+use crate::connection::state::ConnectionState;
 use crate::connection::{Connection, Urgent};
-use crate::state::ConnectionState;
+use crate::session::Session;
 use crate::task::payload::Payload;
 use crate::task::{Logout, Management, Task, TaskKind};
 

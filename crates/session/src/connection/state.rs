@@ -1,0 +1,32 @@
+//! The states of a connection (RFC 7143 §8.1).
+
+/// A connection, seen from the initiator (RFC 7143 §8.1).
+///
+/// ```text
+///   FREE ──► XPT_WAIT ──► IN_LOGIN ──► LOGGED_IN ──► IN_LOGOUT ──► FREE
+///               │             │            │
+///               └─────────────┴──► FREE    └──► CLEANUP_WAIT ──► FREE
+/// ```
+/// A connection in S1, FREE, does not exist here. What fails in the login phase leaves nothing
+/// behind. What fails later waits for its clean-up over another connection of the session; when there
+/// is none, the session fails with it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ConnectionState {
+    /// S2: the transport connection is being made.
+    XptWait,
+    /// S4: login requests and responses, nothing else.
+    InLogin,
+    /// S5: full feature phase.
+    LoggedIn,
+    /// S6: a logout request is in wire order; nothing follows it.
+    InLogout,
+    /// S8: it has failed, and its tasks wait until the target has given them up.
+    CleanupWait,
+}
+
+impl ConnectionState {
+    /// Whether there is a transport connection that bytes may come from.
+    pub(crate) const fn is_live(self) -> bool {
+        matches!(self, Self::InLogin | Self::LoggedIn | Self::InLogout)
+    }
+}

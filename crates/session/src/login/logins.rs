@@ -1,0 +1,49 @@
+//! What the logins of a session have in common.
+
+use std::fmt;
+
+use bytes::Bytes;
+use iscsi_pdu::LoginRequest;
+
+use super::Login;
+use crate::config::{Config, Entropy};
+
+/// The source of challenges, and what was learnt of the target in earlier logins.
+pub(crate) struct Logins {
+    entropy: Box<dyn Entropy>,
+    /// The target cannot read a list of CHAP algorithms.
+    single_chap_algorithm: bool,
+}
+
+impl Logins {
+    pub(crate) fn new(entropy: impl Entropy + 'static) -> Self {
+        Self { entropy: Box::new(entropy), single_chap_algorithm: false }
+    }
+
+    /// Proposes MD5 alone from now on.
+    pub(crate) const fn use_single_chap_algorithm(&mut self) {
+        self.single_chap_algorithm = true;
+    }
+
+    /// Whether the next login proposes MD5 alone.
+    pub(crate) const fn uses_single_chap_algorithm(&self) -> bool {
+        self.single_chap_algorithm
+    }
+
+    /// The next request of a login with its text, if it is the initiator's turn.
+    pub(crate) fn poll_request(
+        &mut self,
+        login: &mut Login,
+        config: &Config,
+    ) -> Option<(LoginRequest, Bytes)> {
+        login.poll_request(config, &mut *self.entropy)
+    }
+}
+
+impl fmt::Debug for Logins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logins")
+            .field("single_chap_algorithm", &self.single_chap_algorithm)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+//! Commands that wait for their CmdSN.
+
+use std::collections::VecDeque;
+
+use iscsi_pdu::Itt;
+
+use super::Task;
+use super::set::TaskSet;
+
+/// The commands of a session that are not in wire order yet, in the order in which they were handed
+/// in. They belong to no connection. Tags of tasks that have ended meanwhile are passed over.
+#[derive(Debug, Default)]
+pub(crate) struct CommandQueue(VecDeque<Itt>);
+
+impl CommandQueue {
+    pub(crate) fn push(&mut self, itt: Itt) {
+        self.0.push_back(itt);
+    }
+
+    /// Puts a command that starts over before all others.
+    pub(crate) fn push_first(&mut self, itt: Itt) {
+        self.0.push_front(itt);
+    }
+
+    pub(crate) fn withdraw(&mut self, itt: Itt) {
+        self.0.retain(|queued| *queued != itt);
+    }
+
+    /// Takes all out.
+    pub(crate) fn take_all(&mut self) -> VecDeque<Itt> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// The command whose turn it is.
+    pub(crate) fn first<'a>(&self, tasks: &'a TaskSet) -> Option<&'a Task> {
+        self.0.iter().find_map(|itt| tasks.get(*itt))
+    }
+
+    /// Takes out the command whose turn it is.
+    pub(crate) fn pop(&mut self, tasks: &TaskSet) -> Option<Itt> {
+        while let Some(itt) = self.0.pop_front() {
+            if tasks.get(itt).is_some() {
+                return Some(itt);
+            }
+        }
+        None
+    }
+
+    /// What the first `count` commands put on their connections, bytes.
+    pub(crate) fn load(&self, count: u32, tasks: &TaskSet) -> u64 {
+        let queued = self.0.iter().filter_map(|itt| tasks.get(*itt));
+        queued.take(count as usize).map(Task::load).sum()
+    }
+}
