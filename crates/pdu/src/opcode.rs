@@ -66,4 +66,20 @@ impl TargetOpcode {
             _ => return None,
         })
     }
+
+    /// The name of the PDU in RFC 7143 §11.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NopIn => "NOP-In",
+            Self::ScsiResponse => "SCSI Response",
+            Self::TaskManagementResponse => "Task Management Function Response",
+            Self::LoginResponse => "Login Response",
+            Self::TextResponse => "Text Response",
+            Self::DataIn => "SCSI Data-In",
+            Self::LogoutResponse => "Logout Response",
+            Self::R2t => "Ready To Transfer",
+            Self::AsyncMessage => "Asynchronous Message",
+            Self::Reject => "Reject",
+        }
+    }
 }

@@ -34,12 +34,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `session.rs`, `session/` | [`Session`]: the calls above, its life, its connections and their loss |
-//! | `transmit/` | what to send next, one file a kind of PDU |
+//! | `connection/` | one connection: its states, its bytes, its StatSNs, what goes out next on it |
+//! | `transmit/` | each kind of PDU on its way out, one file each |
 //! | `receive/` | what each PDU of the target means, one file each |
 //! | `login/` | the login phase: stages, negotiation, CHAP |
-//! | `task/` | commands in flight and their transfers |
-//! | `connection/` | the bytes of one connection: inbox, outbox |
-//! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states, the time limits |
+//! | `task/` | commands that wait or are in flight, and their transfers |
+//! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, what time limits are for |
 //! | `waiting.rs` | what a session without bytes to send waits for |
 //! | `reopening.rs` | when a session that has ended may be opened anew |
 #![forbid(unsafe_code)]
@@ -66,6 +66,7 @@ mod window;
 pub use config::{
     Chap, Config, DigestOffer, Entropy, Offer, SessionKind, TargetCredentials, Timeouts,
 };
+pub use connection::transmit::Transmit;
 pub use discovery::{DiscoveredTarget, decode_send_targets};
 pub use error::{ProtocolError, SessionError, SubmitError, TaskError, TransportError};
 pub use login::chap::{ChapAlgorithm, IssuedChallenges, Secret, UnknownChapAlgorithm};
@@ -78,7 +79,6 @@ pub use stats::Stats;
 pub use task::command::{Command, Completion};
 pub use task::payload::Payload;
 pub use timer::Timer;
-pub use transmit::Transmit;
 pub use waiting::Waiting;
 
 /// Compiles the examples of the README.

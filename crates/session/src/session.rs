@@ -4,6 +4,7 @@ mod abort;
 mod cleanup;
 mod connections;
 mod end;
+mod management;
 mod requests;
 mod timeouts;
 
@@ -11,17 +12,17 @@ use std::fmt;
 use std::io::IoSliceMut;
 use std::time::Instant;
 
-use iscsi_pdu::{Cid, CmdSn, Isid, Itt, StatSn, Tsih};
+use iscsi_pdu::{Cid, CmdSn, Isid, Itt, Tsih};
 
 use crate::config::{Config, Entropy};
 use crate::connection::Connection;
+use crate::connection::set::ConnectionSet;
 use crate::connection::state::ConnectionState;
-use crate::error::{ProtocolError, TransportError};
+use crate::error::TransportError;
 use crate::login::logins::Logins;
 use crate::login::{Login, LoginIdentity};
 use crate::output::{Output, Outputs};
 use crate::params::Negotiated;
-use crate::receive;
 use crate::reopening::Reopening;
 use crate::state::SessionState;
 use crate::stats::Stats;
@@ -39,7 +40,7 @@ pub struct Session {
     pub(crate) config: Config,
     pub(crate) state: SessionState,
     pub(crate) logins: Logins,
-    pub(crate) connections: Vec<Connection>,
+    pub(crate) connections: ConnectionSet,
     pub(crate) window: CommandWindow,
     pub(crate) tasks: TaskSet,
     pub(crate) commands: CommandQueue,
@@ -55,7 +56,7 @@ impl Session {
         let mut session = Self {
             state: SessionState::new(),
             logins: Logins::new(entropy),
-            connections: Vec::new(),
+            connections: ConnectionSet::default(),
             window: CommandWindow::new(config.first_cmd_sn),
             tasks: TaskSet::new(config.max_tasks),
             commands: CommandQueue::default(),
@@ -69,7 +70,6 @@ impl Session {
 
     /// The transport connection stands: the login begins.
     pub fn handle_connected(&mut self, cid: Cid, now: Instant) {
-        let Some(at) = self.position(cid) else { return };
         let leading = self.state.is_free();
         let identity = LoginIdentity {
             cid,
@@ -80,19 +80,14 @@ impl Session {
             session: if leading { None } else { self.negotiated().cloned() },
             single_chap_algorithm: self.logins.uses_single_chap_algorithm(),
         };
-        let login = Login::new(&self.config, identity);
-        let Some(connection) = self.connections.get_mut(at) else { return };
-        if connection.state != ConnectionState::XptWait {
-            return;
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.transport_connected(Login::new(&self.config, identity), now);
         }
-        connection.state = ConnectionState::InLogin;
-        connection.login = Some(login);
-        connection.last_progress = now;
     }
 
     /// The transport connection could not be made, was closed, or failed.
     pub fn handle_disconnected(&mut self, cid: Cid, why: TransportError, now: Instant) {
-        match self.connection(cid).map(|connection| connection.state) {
+        match self.connections.get(cid).map(Connection::state) {
             // A target may close first once it has seen the logout request.
             Some(ConnectionState::InLogout) if self.is_logging_out() => self.logged_out(),
             Some(ConnectionState::InLogin) if self.may_have_closed_over_list(cid) => {
@@ -107,21 +102,19 @@ impl Session {
     /// Where the next bytes of a connection go: read into the slices in order, then call
     /// [`handle_received`](Self::handle_received). Both are empty when nothing is expected.
     pub fn receive_slices(&mut self, cid: Cid) -> [IoSliceMut<'_>; 2] {
-        let connection = self.connections.iter_mut().find(|connection| connection.cid == cid);
-        match connection.filter(|connection| connection.state.is_live()) {
-            Some(connection) => connection.inbox.slices(&mut self.tasks),
+        match self.connections.get_mut(cid) {
+            Some(connection) => connection.receive_slices(&mut self.tasks),
             None => [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])],
         }
     }
 
     /// `count` bytes were read into the slices that [`receive_slices`](Self::receive_slices) gave.
     pub fn handle_received(&mut self, cid: Cid, count: usize, now: Instant) {
-        if let Some(connection) = self.connection_mut(cid) {
-            connection.inbox.filled(count);
-            connection.last_progress = now;
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.bytes_received(count, now);
         }
-        loop {
-            let result = match self.next_received(cid) {
+        while let Some(connection) = self.connections.get_mut(cid) {
+            let result = match connection.next_received(&mut self.tasks) {
                 Ok(Some(received)) => {
                     self.stats.pdus_received += 1;
                     self.receive(cid, received, now)
@@ -136,17 +129,6 @@ impl Session {
         self.follow_up(now);
     }
 
-    fn next_received(&mut self, cid: Cid) -> Result<Option<receive::Received>, ProtocolError> {
-        let connection = self.connections.iter_mut().find(|connection| connection.cid == cid);
-        let Some(connection) = connection.filter(|connection| connection.state.is_live()) else {
-            return Ok(None);
-        };
-        let Connection { inbox, agreed, digests, .. } = connection;
-        inbox.next(&mut self.tasks, *digests, |pdu, len, tasks| {
-            receive::admit::place(pdu, len, cid, tasks, agreed.as_ref())
-        })
-    }
-
     /// The next thing to do or to pass on, oldest first.
     #[must_use = "an output is handed out once"]
     pub fn poll_output(&mut self) -> Option<Output> {
@@ -155,12 +137,12 @@ impl Session {
 
     /// What was agreed with the target; `None` before full feature phase.
     pub fn negotiated(&self) -> Option<&Negotiated> {
-        self.connections.iter().find_map(|connection| connection.agreed.as_ref())
+        self.connections.agreed()
     }
 
     /// What was agreed for one connection; digests and segment lengths may differ between them.
     pub fn negotiated_on(&self, cid: Cid) -> Option<&Negotiated> {
-        self.connection(cid)?.agreed.as_ref()
+        self.connections.get(cid)?.agreed()
     }
 
     /// The handle the target gave the session; zero before the end of the first login. Some targets
@@ -207,8 +189,8 @@ impl Session {
     /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3
     /// seconds), so on a slow link not all that the command window takes should be under way.
     pub fn limit_writes(&mut self, cid: Cid, bytes: u64) {
-        if let Some(connection) = self.connection_mut(cid) {
-            connection.write_limit = bytes;
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.transmitter.limit_writes(bytes);
         }
     }
 
@@ -220,22 +202,6 @@ impl Session {
     /// Whether the session has ended; nothing more will come out of it.
     pub fn is_ended(&self) -> bool {
         self.state.is_ended() && self.outputs.is_empty()
-    }
-
-    pub(crate) fn position(&self, cid: Cid) -> Option<usize> {
-        self.connections.iter().position(|connection| connection.cid == cid)
-    }
-
-    pub(crate) fn connection(&self, cid: Cid) -> Option<&Connection> {
-        self.connections.iter().find(|connection| connection.cid == cid)
-    }
-
-    pub(crate) fn connection_mut(&mut self, cid: Cid) -> Option<&mut Connection> {
-        self.connections.iter_mut().find(|connection| connection.cid == cid)
-    }
-
-    pub(crate) fn exp_stat_sn(&self, at: usize) -> Option<StatSn> {
-        self.connections.get(at).map(|connection| connection.exp_stat_sn)
     }
 
     /// What follows from an event as a whole: a logout that has waited for the last task.

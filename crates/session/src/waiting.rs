@@ -24,9 +24,10 @@ impl Session {
     /// any connection. Pings and the like do not count.
     #[must_use]
     pub fn waiting_for(&self) -> Waiting {
-        if self.tasks.iter().any(|(_, task)| awaits_r2t(task)) {
+        let first = self.commands.first(&self.tasks);
+        if self.tasks.iter().any(|(_, task)| needs_r2t(task)) {
             Waiting::R2t
-        } else if self.commands.first(&self.tasks).is_some_and(|task| !self.has_number_for(task)) {
+        } else if first.is_some_and(|(_, task)| !self.window.lets_out(task)) {
             Waiting::CommandWindow
         } else if self.is_holding_back() {
             Waiting::Pace
@@ -41,15 +42,15 @@ impl Session {
     /// take it.
     #[must_use]
     pub fn is_holding_back(&self) -> bool {
-        let Some(task) = self.commands.first(&self.tasks) else { return false };
+        let Some((_, task)) = self.commands.first(&self.tasks) else { return false };
         let mut takers = self.connections.iter().filter(|c| c.takes_commands()).peekable();
-        self.has_number_for(task)
+        self.window.lets_out(task)
             && takers.peek().is_some()
-            && takers.all(|connection| self.is_at_write_limit(connection, task))
+            && takers.all(|connection| connection.is_at_write_limit(task, &self.tasks))
     }
 }
 
-fn awaits_r2t(task: &Task) -> bool {
-    let write = task.as_scsi().filter(|_| task.is_sent()).and_then(|scsi| scsi.write.as_ref());
-    write.is_some_and(|write| !write.owes_data() && write.contiguous() < write.len())
+fn needs_r2t(task: &Task) -> bool {
+    let write = task.write().filter(|_| task.is_sent());
+    write.is_some_and(|write| !write.has_data_due() && write.contiguous() < write.len())
 }

@@ -2,6 +2,8 @@
 
 use iscsi_pdu::CmdSn;
 
+use crate::task::Task;
+
 /// Which CmdSN comes next, and up to which one the target accepts commands.
 ///
 /// Invariant: `max_cmd_sn` and `exp_cmd_sn` never go back.
@@ -39,8 +41,13 @@ impl CommandWindow {
     }
 
     /// Whether a non-immediate command may be sent now.
-    pub(crate) const fn is_open(&self) -> bool {
+    const fn is_open(&self) -> bool {
         !self.cmd_sn.is_after(self.max_cmd_sn)
+    }
+
+    /// Whether a command may be sent now. One that starts over has its number.
+    pub(crate) const fn lets_out(&self, task: &Task) -> bool {
+        task.starts_over() || self.is_open()
     }
 
     /// Uses up the current CmdSN for a non-immediate command.

@@ -1,136 +1,153 @@
 //! One TCP connection of a session.
 
-mod early;
+mod admit;
 pub(crate) mod inbox;
+mod liveness;
 pub(crate) mod outbox;
+pub(crate) mod set;
+mod stat_sn;
 pub(crate) mod state;
+pub(crate) mod transmit;
+pub(crate) mod transmitter;
 
-use std::collections::VecDeque;
+use std::io::IoSliceMut;
 use std::time::Instant;
 
-use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{Cid, Itt, StatSn, Ttt};
+use iscsi_pdu::{Bhs, Cid, Header, Itt};
 
+use crate::config::Timeouts;
 use crate::error::{ProtocolError, SessionError};
-use crate::login::Login;
+use crate::login::{LoggedIn, Login};
 use crate::params::Negotiated;
-use early::Early;
-use inbox::Inbox;
+use crate::task::Task;
+use crate::task::payload::PayloadSlice;
+use crate::task::set::TaskSet;
+use crate::timer::Timer;
+use inbox::{Inbox, Received};
+use liveness::Liveness;
 use outbox::{Digests, Outbox};
+use stat_sn::StatSnOrder;
 use state::ConnectionState;
-
-/// A StatSN this far from the expected one is no loss or repetition but nonsense.
-const MAX_STAT_SN_DISTANCE: u32 = 1 << 20;
-
-/// How much may wait to be sent at once when the target asks for more. It is more than can come
-/// before there was a chance to answer.
-const MOST_URGENT: usize = 1 << 16;
+use transmit::Transmit;
+use transmitter::{Next, Transmitter};
 
 /// A connection, its place in the protocol, and its bytes on the way in and out.
+///
+/// Invariant: in [`InLogin`](ConnectionState::InLogin) it has a login; in
+/// [`LoggedIn`](ConnectionState::LoggedIn) and [`InLogout`](ConnectionState::InLogout) the parameters
+/// that were agreed; in [`CleanupWait`](ConnectionState::CleanupWait) the reason for its failure.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) cid: Cid,
-    pub(crate) state: ConnectionState,
-    pub(crate) login: Option<Login>,
-    /// What was agreed; present from full feature phase on.
-    pub(crate) agreed: Option<Negotiated>,
-    pub(crate) exp_stat_sn: StatSn,
-    /// What came before its turn.
-    pub(crate) early: Early,
-    /// Whether the target has given a StatSN to more than one PDU.
-    pub(crate) repeats_stat_sn: bool,
-    pub(crate) digests: Digests,
-    pub(crate) inbox: Inbox,
-    pub(crate) outbox: Outbox,
-    /// What goes out before anything else and uses no CmdSN up.
-    pub(crate) urgent: VecDeque<Urgent>,
-    /// Task management requests that were too many at once, until one of the others is answered.
-    pub(crate) deferred: VecDeque<Itt>,
-    /// Writes whose first burst is not complete, in the order of their commands.
-    pub(crate) unsolicited: VecDeque<Itt>,
-    /// One entry for each R2T that is served, in the order in which they came.
-    pub(crate) solicited: VecDeque<Itt>,
-    /// Whether new commands have their turn after the Data-Out that was just queued.
-    pub(crate) commands_first: bool,
-    /// When bytes last moved in either direction.
-    pub(crate) last_progress: Instant,
-    /// The session's own NOP-Out that has not been answered.
-    pub(crate) ping: Option<Itt>,
+    cid: Cid,
+    state: ConnectionState,
     /// When connect and login must be over.
-    pub(crate) login_deadline: Option<Instant>,
+    login_deadline: Option<Instant>,
     /// How often the login was redirected.
-    pub(crate) redirects: u8,
-    /// How much write data the target may have to wait for at once on this connection, bytes.
-    pub(crate) write_limit: u64,
-    /// The load up to which it takes new commands at the moment, bytes.
-    pub(crate) share: u64,
+    redirects: u8,
+    login: Option<Login>,
+    agreed: Option<Negotiated>,
+    failure: Option<SessionError>,
     /// Whether the caller wants to let go of it: it takes no new command.
-    pub(crate) leaving: bool,
-    /// Why it failed; present in CLEANUP_WAIT.
-    pub(crate) failure: Option<SessionError>,
+    leaving: bool,
+    inbox: Inbox,
+    outbox: Outbox,
+    pub(crate) stat_sn: StatSnOrder,
+    pub(crate) liveness: Liveness,
+    pub(crate) transmitter: Transmitter,
 }
 
-/// A PDU that does not wait for the command window.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Urgent {
-    /// The first PDU of an immediate task.
-    Task(Itt),
-    /// The answer to a NOP-In of the target.
-    PingReply { ttt: Ttt, lun: Lun },
-    /// A NOP-Out that asks for no answer and acknowledges what has come.
-    Acknowledgement { lun: Lun },
-}
-
+/// What happens to a connection (RFC 7143 §8.1).
 impl Connection {
-    pub(crate) fn new(cid: Cid, now: Instant) -> Self {
+    /// A connection whose transport connection is being made.
+    pub(crate) fn new(cid: Cid, login_deadline: Option<Instant>, now: Instant) -> Self {
         Self {
             cid,
             state: ConnectionState::XptWait,
+            login_deadline,
+            redirects: 0,
             login: None,
             agreed: None,
-            exp_stat_sn: StatSn::default(),
-            early: Early::default(),
-            repeats_stat_sn: false,
-            digests: Digests::default(),
+            failure: None,
+            leaving: false,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
-            urgent: VecDeque::new(),
-            deferred: VecDeque::new(),
-            unsolicited: VecDeque::new(),
-            solicited: VecDeque::new(),
-            commands_first: true,
-            last_progress: now,
-            ping: None,
-            login_deadline: None,
-            redirects: 0,
-            write_limit: u64::MAX,
-            share: u64::MAX,
-            leaving: false,
-            failure: None,
+            stat_sn: StatSnOrder::default(),
+            liveness: Liveness::new(now),
+            transmitter: Transmitter::default(),
         }
     }
 
-    /// Starts over with a fresh transport connection, within the time that is left.
-    pub(crate) fn connect_again(&mut self) {
+    /// The transport connection stands, unless it did before: the login begins.
+    pub(crate) fn transport_connected(&mut self, login: Login, now: Instant) {
+        if self.state != ConnectionState::XptWait {
+            return;
+        }
+        self.state = ConnectionState::InLogin;
+        self.login = Some(login);
+        self.liveness.moved(now);
+    }
+
+    /// The target sends the login elsewhere.
+    ///
+    /// # Errors
+    /// When it has done so `limit` times.
+    pub(crate) const fn redirected(&mut self, limit: u8) -> Result<(), SessionError> {
+        if self.redirects >= limit {
+            return Err(SessionError::RedirectLoop);
+        }
+        self.redirects += 1;
+        Ok(())
+    }
+
+    /// The login starts over with a fresh transport connection, within the time that is left.
+    pub(crate) fn login_restarted(&mut self) {
         *self = Self {
-            urgent: std::mem::take(&mut self.urgent),
-            login_deadline: self.login_deadline,
             redirects: self.redirects,
-            write_limit: self.write_limit,
-            ..Self::new(self.cid, self.last_progress)
+            transmitter: self.transmitter.restarted(),
+            ..Self::new(self.cid, self.login_deadline, self.liveness.last_progress())
         };
     }
 
-    /// Forgets the bytes on their way in and out, and what was to follow them. What it had to send
-    /// at once is handed back.
-    pub(crate) fn fail(&mut self, why: SessionError) -> VecDeque<Urgent> {
-        let urgent = std::mem::take(&mut self.urgent);
+    /// The login is complete: full feature phase.
+    pub(crate) fn logged_in(&mut self, outcome: LoggedIn) {
+        self.state = ConnectionState::LoggedIn;
+        self.login = None;
+        self.login_deadline = None;
+        self.stat_sn.begin(outcome.exp_stat_sn);
+        self.agreed = Some(outcome.negotiated);
+    }
+
+    /// The caller wants to let go of it.
+    pub(crate) const fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// A logout that closes it is in wire order: it sends nothing any more.
+    pub(crate) fn logout_sent(&mut self) {
+        if self.is_up() {
+            self.state = ConnectionState::InLogout;
+        }
+    }
+
+    /// It has failed in full feature phase. The bytes on their way in and out are forgotten, and all
+    /// that was to follow them but urgent PDUs.
+    pub(crate) fn failed(&mut self, why: SessionError) {
         *self = Self {
             state: ConnectionState::CleanupWait,
             failure: Some(why),
-            ..Self::new(self.cid, self.last_progress)
+            ..Self::new(self.cid, None, self.liveness.last_progress())
         };
-        urgent
+    }
+}
+
+/// Where a connection stands.
+impl Connection {
+    pub(crate) const fn cid(&self) -> Cid {
+        self.cid
+    }
+
+    pub(crate) const fn state(&self) -> ConnectionState {
+        self.state
     }
 
     /// Whether it can carry requests.
@@ -143,48 +160,129 @@ impl Connection {
         self.is_up() && !self.leaving
     }
 
+    /// Whether the caller wants to let go of it.
+    pub(crate) const fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
     pub(crate) const fn is_logging_in(&self) -> bool {
         matches!(self.state, ConnectionState::XptWait | ConnectionState::InLogin)
     }
 
-    /// Counts the StatSN of a PDU that uses one up; `false` for one that was counted before.
-    pub(crate) fn take_stat_sn(&mut self, found: StatSn) -> Result<bool, ProtocolError> {
-        let expected = self.exp_stat_sn;
-        if found == expected {
-            self.exp_stat_sn = found.next();
-            return Ok(true);
-        }
-        let distance = found.distance_from(expected);
-        if distance < 0 && distance.unsigned_abs() <= MAX_STAT_SN_DISTANCE {
-            return Ok(false);
-        }
-        Err(ProtocolError::StatSn { expected, found })
+    /// Whether it has failed in full feature phase and is not cleaned up.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.state == ConnectionState::CleanupWait
     }
 
-    /// Takes the StatSN of a NOP-In that uses none up but names the next one.
-    pub(crate) fn show_stat_sn(&mut self, next: StatSn, now: Instant) -> Result<(), ProtocolError> {
-        let expected = self.exp_stat_sn;
-        if next.is_after(expected) { self.early.show(expected, next, now) } else { Ok(()) }
+    /// Why it failed; present until it is cleaned up.
+    pub(crate) const fn failure(&self) -> Option<&SessionError> {
+        self.failure.as_ref()
     }
 
-    /// Queues what the target has to be told on its own demand. One that asks again and again, and
-    /// does not take the answers, is not waited for.
-    pub(crate) fn reply(&mut self, reply: Urgent) -> Result<(), ProtocolError> {
-        if self.urgent.len() >= MOST_URGENT {
-            return Err(ProtocolError::Unread { limit: MOST_URGENT });
+    pub(crate) const fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    pub(crate) const fn login_mut(&mut self) -> Option<&mut Login> {
+        self.login.as_mut()
+    }
+
+    /// When connect and login must be over.
+    pub(crate) const fn login_deadline(&self) -> Option<Instant> {
+        self.login_deadline
+    }
+
+    /// What was agreed; present in full feature phase.
+    pub(crate) const fn agreed(&self) -> Option<&Negotiated> {
+        self.agreed.as_ref()
+    }
+
+    /// When silence has lasted long enough to ask for a sign of life, or to do without.
+    pub(crate) fn nop_timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
+        if self.is_up() { self.liveness.timer(timeouts) } else { None }
+    }
+
+    /// Whether the socket has taken all that was put in wire order.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Whether a command is a write that has to wait for others of the connection to end.
+    pub(crate) fn is_at_write_limit(&self, task: &Task, tasks: &TaskSet) -> bool {
+        let load = tasks.load_of(self.cid);
+        let agreed = self.agreed.as_ref();
+        agreed.is_some_and(|agreed| self.transmitter.is_at_write_limit(task, load, agreed))
+    }
+
+    fn digests(&self) -> Digests {
+        self.agreed.as_ref().map_or_else(Digests::default, |agreed| Digests {
+            header: agreed.header_digest,
+            data: agreed.data_digest,
+        })
+    }
+}
+
+/// The bytes of a connection, and the PDUs they make up.
+impl Connection {
+    /// Where the next bytes go; both slices are empty when none are expected.
+    pub(crate) fn receive_slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
+        if self.state.is_live() {
+            self.inbox.slices(tasks)
+        } else {
+            [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])]
         }
-        self.urgent.push_back(reply);
-        Ok(())
+    }
+
+    /// Bytes were read into the slices.
+    pub(crate) fn bytes_received(&mut self, count: usize, now: Instant) {
+        self.inbox.filled(count);
+        self.liveness.moved(now);
+    }
+
+    /// The next complete PDU.
+    pub(crate) fn next_received(
+        &mut self,
+        tasks: &mut TaskSet,
+    ) -> Result<Option<Received>, ProtocolError> {
+        if !self.state.is_live() {
+            return Ok(None);
+        }
+        let (cid, digests, agreed) = (self.cid, self.digests(), self.agreed.as_ref());
+        self.inbox
+            .next(tasks, digests, |pdu, len, tasks| admit::place(pdu, len, cid, tasks, agreed))
+    }
+
+    /// What goes out next in full feature phase, unless enough waits for the socket. `command` is the
+    /// one whose turn it is in the session, if it may be sent now.
+    pub(crate) fn next(&mut self, command: Option<Itt>, tasks: &mut TaskSet) -> Option<Next> {
+        let command = command.filter(|_| self.takes_commands());
+        let agreed = self.agreed.as_ref().filter(|_| !self.outbox.is_full())?;
+        self.transmitter.next(self.cid, command, agreed, tasks)
+    }
+
+    /// Puts a PDU in wire order.
+    pub(crate) fn push(&mut self, header: Header, data: PayloadSlice) {
+        let digests = self.digests();
+        self.outbox.push(header, data, digests);
+    }
+
+    /// Puts a Data-Out in wire order, which can be taken back while the socket has taken none of it.
+    pub(crate) fn push_data_out(&mut self, itt: Itt, bhs: Bhs, data: PayloadSlice) {
+        let digests = self.digests();
+        self.outbox.push_data_out(itt, bhs, data, digests);
+    }
+
+    /// The bytes for the socket; `None` when there are none.
+    pub(crate) fn transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let has_bytes = self.state.is_live() && !self.outbox.is_empty();
+        has_bytes.then(|| Transmit::new(&mut self.outbox, &mut self.liveness, now))
     }
 
     /// Forgets what a task still had to send here; says whether data was taken back from the
     /// outbox.
     pub(crate) fn forget(&mut self, itt: Itt) -> bool {
-        self.unsolicited.retain(|queued| *queued != itt);
-        self.solicited.retain(|queued| *queued != itt);
-        self.urgent.retain(|queued| *queued != Urgent::Task(itt));
-        self.deferred.retain(|queued| *queued != itt);
-        self.ping = self.ping.filter(|ping| *ping != itt);
+        self.transmitter.forget(itt);
+        self.liveness.forget(itt);
         self.outbox.withdraw_data_of(itt)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use iscsi_pdu::{AsyncEvent, AsyncMessage, Cid, Itt};
 
-use crate::connection::Urgent;
+use crate::connection::transmitter::Urgent;
 use crate::error::{SessionError, TaskError};
 use crate::output::Notice;
 use crate::session::Session;
@@ -81,8 +81,8 @@ impl Session {
         for itt in ended {
             self.end_given_up(itt, TaskError::Aborted);
         }
-        if let Some(connection) = self.connection_mut(cid) {
-            connection.reply(Urgent::Acknowledgement { lun: message.lun })?;
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.transmitter.reply(Urgent::Acknowledgement { lun: message.lun })?;
         }
         Ok(())
     }

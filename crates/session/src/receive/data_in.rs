@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, DataIn, Residual, TargetPdu};
+use iscsi_pdu::{Cid, DataIn, Residual, TargetOpcode, TargetPdu};
 
-use super::Received;
+use crate::connection::inbox::Received;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
 use crate::session::Session;
@@ -33,7 +33,8 @@ impl Session {
         if !self.take_answer(cid, data_in.itt, status.stat_sn)? {
             return Ok(());
         }
-        let Some((task, withdrawn)) = self.conclude_scsi(cid, data_in.itt, "SCSI Data-In")? else {
+        let Some((task, withdrawn)) = self.conclude_scsi(cid, data_in.itt, TargetOpcode::DataIn)?
+        else {
             return Ok(());
         };
         let exp_data_sn = task.next_data_sn();

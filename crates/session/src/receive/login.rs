@@ -1,10 +1,9 @@
 //! Login Responses (RFC 7143 §11.13).
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, LoginResponse};
+use iscsi_pdu::{Cid, LoginResponse, TargetOpcode};
 
-use crate::connection::outbox::Digests;
-use crate::connection::state::ConnectionState;
+use crate::connection::Connection;
 use crate::error::{ProtocolError, SessionError};
 use crate::login::{LoggedIn, Login, Progress, Redirect};
 use crate::output::{Notice, Output};
@@ -18,17 +17,19 @@ impl Session {
         response: &LoginResponse,
         text: &Bytes,
     ) -> Result<(), SessionError> {
-        let Some(at) = self.position(cid) else { return Ok(()) };
-        let Some(login) = self.connections.get_mut(at).and_then(|c| c.login.as_mut()) else {
-            return Err(ProtocolError::Unexpected { pdu: "Login Response" }.into());
+        let Some(connection) = self.connections.get_mut(cid) else { return Ok(()) };
+        let Some(login) = connection.login_mut() else {
+            return Err(
+                ProtocolError::Unexpected { pdu: TargetOpcode::LoginResponse.name() }.into()
+            );
         };
         match login.handle_response(&self.config, response, text) {
             Ok(Progress::Pending) => Ok(()),
             Ok(Progress::FullFeature(outcome)) => {
-                self.logged_in(at, *outcome);
+                self.logged_in(cid, *outcome);
                 Ok(())
             }
-            Ok(Progress::Redirected(redirect)) => self.redirected(at, redirect),
+            Ok(Progress::Redirected(redirect)) => self.redirected(cid, redirect),
             Err(error) if login.may_retry_with_single_algorithm(&error) => {
                 self.try_single_algorithm(cid);
                 Ok(())
@@ -40,57 +41,43 @@ impl Session {
     /// Whether a target that closes the connection of a login now may not have understood the list of
     /// CHAP algorithms.
     pub(crate) fn may_have_closed_over_list(&self, cid: Cid) -> bool {
-        let login = self.connection(cid).and_then(|connection| connection.login.as_ref());
+        let login = self.connections.get(cid).and_then(Connection::login);
         login.is_some_and(Login::may_retry_after_close)
     }
 
     /// Starts the login over, with MD5 alone; it happens once in a session.
     pub(crate) fn try_single_algorithm(&mut self, cid: Cid) {
-        let Some(at) = self.position(cid) else { return };
         self.logins.use_single_chap_algorithm();
         self.outputs.notice(Notice::SingleChapAlgorithm);
-        self.connect_again(at, None);
+        self.connect_again(cid, None);
     }
 
-    fn logged_in(&mut self, at: usize, outcome: LoggedIn) {
-        let Some(connection) = self.connections.get_mut(at) else { return };
-        let cid = connection.cid;
-        connection.login = None;
-        connection.state = ConnectionState::LoggedIn;
-        connection.exp_stat_sn = outcome.exp_stat_sn;
-        connection.digests = Digests {
-            header: outcome.negotiated.header_digest,
-            data: outcome.negotiated.data_digest,
-        };
-        connection.agreed = Some(outcome.negotiated);
-        connection.login_deadline = None;
+    fn logged_in(&mut self, cid: Cid, outcome: LoggedIn) {
+        let Some(connection) = self.connections.get_mut(cid) else { return };
         if self.state.is_free() {
             self.state.logged_in(outcome.tsih);
             self.window.begin(outcome.exp_cmd_sn, outcome.max_cmd_sn);
         } else {
             self.window.update(outcome.exp_cmd_sn, outcome.max_cmd_sn);
         }
+        connection.logged_in(outcome);
         self.outputs.push(Output::LoggedIn { cid });
     }
 
-    fn redirected(&mut self, at: usize, redirect: Redirect) -> Result<(), SessionError> {
-        let Some(connection) = self.connections.get_mut(at) else { return Ok(()) };
-        if connection.redirects >= self.config.max_redirects {
-            return Err(SessionError::RedirectLoop);
-        }
-        connection.redirects += 1;
+    fn redirected(&mut self, cid: Cid, redirect: Redirect) -> Result<(), SessionError> {
+        let Some(connection) = self.connections.get_mut(cid) else { return Ok(()) };
+        connection.redirected(self.config.max_redirects)?;
         let Redirect { address, permanent } = redirect;
         let notice = Notice::Redirected { address: address.clone(), permanent };
         self.outputs.notice(notice);
-        self.connect_again(at, Some(address));
+        self.connect_again(cid, Some(address));
         Ok(())
     }
 
     /// Starts a login over on a fresh transport connection.
-    fn connect_again(&mut self, at: usize, address: Option<iscsi_pdu::TargetAddress>) {
-        let Some(connection) = self.connections.get_mut(at) else { return };
-        connection.connect_again();
-        let cid = connection.cid;
+    fn connect_again(&mut self, cid: Cid, address: Option<iscsi_pdu::TargetAddress>) {
+        let Some(connection) = self.connections.get_mut(cid) else { return };
+        connection.login_restarted();
         if self.state.is_free() {
             self.window = CommandWindow::new(self.config.first_cmd_sn);
         }

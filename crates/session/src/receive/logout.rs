@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use iscsi_pdu::{Cid, LogoutCode, LogoutResponse};
+use iscsi_pdu::{Cid, LogoutCode, LogoutResponse, TargetOpcode};
 
 use crate::error::SessionError;
 use crate::output::Notice;
@@ -21,7 +21,7 @@ impl Session {
             return Ok(());
         }
         let is_logout = |kind: &TaskKind| matches!(kind, TaskKind::Logout(_));
-        let task = self.take_task(cid, response.itt, "Logout Response", is_logout)?;
+        let task = self.take_task(cid, response.itt, TargetOpcode::LogoutResponse, is_logout)?;
         match task.map(|task| task.kind) {
             Some(TaskKind::Logout(Logout::Connection(closed))) => {
                 self.connection_logged_out(closed, response, now);

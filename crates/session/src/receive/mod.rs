@@ -1,7 +1,6 @@
 //! What each PDU of the target means: one small file each, and the one place that tells them
 //! apart.
 
-pub(crate) mod admit;
 mod async_message;
 mod data_in;
 mod login;
@@ -15,14 +14,13 @@ mod text;
 
 use std::time::Instant;
 
-use iscsi_pdu::{Cid, CmdSn, Itt, StatSn, TargetPdu};
+use iscsi_pdu::{Cid, CmdSn, Itt, StatSn, TargetOpcode, TargetPdu};
 
+use crate::connection::inbox::Received;
 use crate::error::{ProtocolError, SessionError};
 use crate::output::Notice;
 use crate::session::Session;
 use crate::task::{Task, TaskKind};
-
-pub(crate) use crate::connection::inbox::Received;
 
 impl Session {
     /// Takes a complete PDU: the window and the data at once, the rest when its StatSN has its turn.
@@ -39,10 +37,10 @@ impl Session {
             return self.receive_damaged(cid, &received.pdu, now);
         }
         self.count_data(&received);
-        let Some(connection) = self.connection_mut(cid) else { return Ok(()) };
-        let expected = connection.exp_stat_sn;
+        let Some(connection) = self.connections.get_mut(cid) else { return Ok(()) };
+        let expected = connection.stat_sn.expected();
         if let Some(found) = used_stat_sn(&received.pdu).filter(|found| found.is_after(expected)) {
-            return Ok(connection.early.keep(expected, found, received, now)?);
+            return Ok(connection.stat_sn.keep(found, received, now)?);
         }
         self.act_on(cid, received, now)?;
         self.act_on_early(cid, expected, now)
@@ -50,13 +48,9 @@ impl Session {
 
     /// Acts on what came before its turn and has it now, if ExpStatSN has moved on from `before`.
     fn act_on_early(&mut self, cid: Cid, before: StatSn, now: Instant) -> Result<(), SessionError> {
-        while let Some(connection) = self.connection_mut(cid)
-            && connection.exp_stat_sn != before
+        while let Some(connection) = self.connections.get_mut(cid)
+            && let Some(received) = connection.stat_sn.next_kept(before, now)
         {
-            let Some(received) = connection.early.take(connection.exp_stat_sn) else {
-                connection.early.moved(connection.exp_stat_sn, now);
-                break;
-            };
             self.act_on(cid, received, now)?;
         }
         Ok(())
@@ -104,14 +98,16 @@ impl Session {
             | TargetPdu::LogoutResponse(_)
             | TargetPdu::R2t(_)
             | TargetPdu::AsyncMessage(_)
-            | TargetPdu::Reject(_) => Err(ProtocolError::DataDigest { pdu: name_of(pdu) }.into()),
+            | TargetPdu::Reject(_) => {
+                Err(ProtocolError::DataDigest { pdu: pdu.opcode().name() }.into())
+            }
         }
     }
 
     /// Counts a StatSN that this PDU uses up; `false` if the PDU was seen before.
     fn take_stat_sn(&mut self, cid: Cid, found: StatSn) -> Result<bool, SessionError> {
-        match self.connection_mut(cid) {
-            Some(connection) => Ok(connection.take_stat_sn(found)?),
+        match self.connections.get_mut(cid) {
+            Some(connection) => Ok(connection.stat_sn.take(found)?),
             None => Ok(false),
         }
     }
@@ -131,12 +127,12 @@ impl Session {
             | TaskKind::Ping(_)
             | TaskKind::Logout(_) => true,
         };
-        let task = self.tasks.get(itt).filter(|task| task.allegiance == Some(cid));
+        let task = self.tasks.get(itt).filter(|task| task.allegiance() == Some(cid));
         if !task.is_some_and(waits) {
             return Ok(false);
         }
-        if let Some(connection) = self.connection_mut(cid)
-            && !std::mem::replace(&mut connection.repeats_stat_sn, true)
+        if let Some(connection) = self.connections.get_mut(cid)
+            && connection.stat_sn.note_repetition()
         {
             self.outputs.notice(Notice::RepeatedStatSn { cid });
         }
@@ -150,16 +146,16 @@ impl Session {
         &mut self,
         cid: Cid,
         itt: Itt,
-        pdu: &'static str,
+        response: TargetOpcode,
         fits: impl Fn(&TaskKind) -> bool,
     ) -> Result<Option<Task>, ProtocolError> {
         match self.tasks.get(itt) {
-            Some(task) if task.allegiance == Some(cid) && fits(&task.kind) => {
+            Some(task) if task.allegiance() == Some(cid) && fits(&task.kind) => {
                 self.stats.tasks_ended += 1;
                 Ok(self.tasks.remove(itt))
             }
             None if self.tasks.was_aborted(itt) => Ok(None),
-            Some(_) | None => Err(ProtocolError::Task { pdu, itt }),
+            Some(_) | None => Err(ProtocolError::Task { pdu: response.name(), itt }),
         }
     }
 }
@@ -194,21 +190,5 @@ fn used_stat_sn(pdu: &TargetPdu) -> Option<StatSn> {
         TargetPdu::Reject(pdu) => Some(pdu.stat_sn),
         // The next one, or one of the login, which counts for itself.
         TargetPdu::R2t(_) | TargetPdu::LoginResponse(_) => None,
-    }
-}
-
-/// The PDU's name in RFC 7143 §11.
-pub(crate) const fn name_of(pdu: &TargetPdu) -> &'static str {
-    match pdu {
-        TargetPdu::NopIn(_) => "NOP-In",
-        TargetPdu::ScsiResponse(_) => "SCSI Response",
-        TargetPdu::TaskManagementResponse(_) => "Task Management Function Response",
-        TargetPdu::LoginResponse(_) => "Login Response",
-        TargetPdu::TextResponse(_) => "Text Response",
-        TargetPdu::DataIn(_) => "SCSI Data-In",
-        TargetPdu::LogoutResponse(_) => "Logout Response",
-        TargetPdu::R2t(_) => "Ready To Transfer",
-        TargetPdu::AsyncMessage(_) => "Asynchronous Message",
-        TargetPdu::Reject(_) => "Reject",
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use iscsi_pdu::{Cid, Itt, NopIn};
+use iscsi_pdu::{Cid, Itt, NopIn, TargetOpcode};
 
-use crate::connection::Urgent;
+use crate::connection::transmitter::Urgent;
 use crate::error::{ProtocolError, SessionError};
 use crate::output::Output;
 use crate::session::Session;
@@ -20,10 +20,10 @@ impl Session {
         if let Some(itt) = nop.itt {
             return self.receive_pong(cid, itt, nop, now);
         }
-        let Some(connection) = self.connection_mut(cid) else { return Ok(()) };
-        connection.show_stat_sn(nop.stat_sn, now)?;
+        let Some(connection) = self.connections.get_mut(cid) else { return Ok(()) };
+        connection.stat_sn.show(nop.stat_sn, now)?;
         if let Some(ttt) = nop.ttt {
-            connection.reply(Urgent::PingReply { ttt, lun: nop.lun })?;
+            connection.transmitter.reply(Urgent::PingReply { ttt, lun: nop.lun })?;
         }
         Ok(())
     }
@@ -37,15 +37,17 @@ impl Session {
     ) -> Result<(), SessionError> {
         if nop.ttt.is_some() {
             // An answer that asks for an answer (RFC 7143 §11.19.1).
-            return Err(ProtocolError::Task { pdu: "NOP-In", itt }.into());
+            return Err(ProtocolError::Task { pdu: TargetOpcode::NopIn.name(), itt }.into());
         }
         if !self.take_answer(cid, itt, nop.stat_sn)? {
             return Ok(());
         }
         let is_ping = |kind: &TaskKind| matches!(kind, TaskKind::Ping(_));
-        let Some(task) = self.take_task(cid, itt, "NOP-In", is_ping)? else { return Ok(()) };
-        if let Some(connection) = self.connection_mut(cid) {
-            connection.ping = connection.ping.filter(|ping| *ping != itt);
+        let Some(task) = self.take_task(cid, itt, TargetOpcode::NopIn, is_ping)? else {
+            return Ok(());
+        };
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.liveness.forget(itt);
         }
         if let TaskKind::Ping(ping) = task.kind
             && !ping.internal

@@ -1,6 +1,6 @@
 //! Ready To Transfer (RFC 7143 §11.8). It carries the next StatSN and uses none up.
 
-use iscsi_pdu::{Cid, R2t};
+use iscsi_pdu::{Cid, R2t, TargetOpcode};
 
 use crate::error::{ProtocolError, SessionError};
 use crate::session::Session;
@@ -13,23 +13,24 @@ impl Session {
         if self.tasks.has_ended(itt) {
             return Ok(());
         }
-        let error = ProtocolError::Task { pdu: "Ready To Transfer", itt };
-        let Some(connection) = self.connections.iter_mut().find(|c| c.cid == cid) else {
+        let error = ProtocolError::Task { pdu: TargetOpcode::R2t.name(), itt };
+        let Some(connection) = self.connections.get_mut(cid) else {
             return Ok(());
         };
-        let Some(task) = self.tasks.get_mut(itt).filter(|task| task.allegiance == Some(cid)) else {
+        let Some(task) = self.tasks.get_mut(itt).filter(|task| task.allegiance() == Some(cid))
+        else {
             return Err(error.into());
         };
         // The tag tells the task; the LUN field repeats what the command said, or is zero from some
         // targets, and nothing depends on it.
         let Some(task) = task.as_scsi_mut() else { return Err(error.into()) };
         let expected = task.next_r2t_sn();
-        let (Some(write), Some(agreed)) = (&mut task.write, &connection.agreed) else {
+        let (Some(write), Some(agreed)) = (&mut task.write, connection.agreed()) else {
             return Err(error.into());
         };
         if write.solicit(r2t, expected, agreed)? == Accepted::Queued {
             if !write.is_held() {
-                connection.solicited.push_back(itt);
+                connection.transmitter.serve_r2ts(itt, 1);
             }
             task.count_sn();
             self.stats.r2ts += 1;

@@ -1,13 +1,14 @@
 //! SCSI Responses (RFC 7143 §11.4).
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse, sense_of};
+use iscsi_pdu::{Cid, Itt, ScsiResponse, ServiceResponse, TargetOpcode, sense_of};
 
 use crate::error::{ProtocolError, SessionError, TaskError};
 use crate::output::Output;
 use crate::session::Session;
 use crate::task::TaskKind;
 use crate::task::scsi::{Conclusion, ScsiTask};
+use crate::task::write::WriteTransfer;
 
 impl Session {
     pub(super) fn receive_scsi_response(
@@ -20,7 +21,8 @@ impl Session {
             return Ok(());
         }
         let completed = response.response == ServiceResponse::COMPLETED_AT_TARGET;
-        let Some((task, withdrawn)) = self.conclude_scsi(cid, response.itt, "SCSI Response")?
+        let Some((task, withdrawn)) =
+            self.conclude_scsi(cid, response.itt, TargetOpcode::ScsiResponse)?
         else {
             return Ok(());
         };
@@ -46,16 +48,12 @@ impl Session {
         &mut self,
         cid: Cid,
         itt: Itt,
-        pdu: &'static str,
+        response: TargetOpcode,
     ) -> Result<Option<(ScsiTask, bool)>, ProtocolError> {
         let is_scsi = |kind: &TaskKind| matches!(kind, TaskKind::Scsi(_));
-        let Some(task) = self.take_task(cid, itt, pdu, is_scsi)? else { return Ok(None) };
-        let owed =
-            task.as_scsi().and_then(|scsi| scsi.write.as_ref()).is_some_and(|w| w.owes_data());
-        let mut withdrawn = owed;
-        for connection in &mut self.connections {
-            withdrawn |= connection.forget(itt);
-        }
+        let Some(task) = self.take_task(cid, itt, response, is_scsi)? else { return Ok(None) };
+        let has_data_due = task.write().is_some_and(WriteTransfer::has_data_due);
+        let withdrawn = self.connections.forget(itt) || has_data_due;
         match task.kind {
             TaskKind::Scsi(scsi) => Ok(Some((*scsi, withdrawn))),
             TaskKind::Management(_)

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use iscsi_pdu::{Cid, CmdSn, FunctionResponse, Itt, TaskFunction, TaskManagementResponse};
+use iscsi_pdu::{
+    Cid, CmdSn, FunctionResponse, Itt, TargetOpcode, TaskFunction, TaskManagementResponse,
+};
 
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
@@ -20,12 +22,12 @@ impl Session {
             return Ok(());
         }
         let is_management = |kind: &TaskKind| matches!(kind, TaskKind::Management(_));
-        let pdu = "Task Management Function Response";
-        let Some(task) = self.take_task(cid, response.itt, pdu, is_management)? else {
+        let opcode = TargetOpcode::TaskManagementResponse;
+        let Some(task) = self.take_task(cid, response.itt, opcode, is_management)? else {
             return Ok(());
         };
         self.send_deferred(cid, now);
-        let issued_at = task.cmd_sn.unwrap_or_default();
+        let issued_at = task.cmd_sn().unwrap_or_default();
         let TaskKind::Management(management) = task.kind else { return Ok(()) };
         let code = response.response;
         if ends_tasks(management.function, code) {
@@ -44,7 +46,7 @@ impl Session {
     fn conclude_managed(&mut self, management: &Management, issued_at: CmdSn) {
         let concerned = |(itt, task): (Itt, &Task)| {
             let scsi = task.as_scsi()?;
-            let before = task.cmd_sn.is_some_and(|sn| sn.is_before(issued_at)) && task.is_sent();
+            let before = task.cmd_sn().is_some_and(|sn| sn.is_before(issued_at)) && task.is_sent();
             let meant = match management.function {
                 TaskFunction::AbortTask => management.referenced == Some(itt),
                 TaskFunction::AbortTaskSet

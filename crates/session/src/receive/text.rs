@@ -1,9 +1,8 @@
 //! Text Responses (RFC 7143 §11.11).
 
 use bytes::Bytes;
-use iscsi_pdu::{Cid, TextResponse};
+use iscsi_pdu::{Cid, TargetOpcode, TextResponse};
 
-use crate::connection::Urgent;
 use crate::error::{ProtocolError, SessionError};
 use crate::output::Output;
 use crate::session::Session;
@@ -21,8 +20,8 @@ impl Session {
             return Ok(());
         }
         let itt = response.itt;
-        let error = ProtocolError::Task { pdu: "Text Response", itt };
-        let task = self.tasks.get_mut(itt).filter(|task| task.allegiance == Some(cid));
+        let error = ProtocolError::Task { pdu: TargetOpcode::TextResponse.name(), itt };
+        let task = self.tasks.get_mut(itt).filter(|task| task.allegiance() == Some(cid));
         let Some(TaskKind::Text(text)) = task.map(|task| &mut task.kind) else {
             return if self.tasks.was_aborted(itt) { Ok(()) } else { Err(error.into()) };
         };
@@ -30,8 +29,8 @@ impl Session {
         match text.answered(response, data)? {
             // The tag stays, and the connection (RFC 7143 §4.2.5.1).
             TextStep::Continue => {
-                if let Some(connection) = self.connection_mut(cid) {
-                    connection.urgent.push_back(Urgent::Task(itt));
+                if let Some(connection) = self.connections.get_mut(cid) {
+                    connection.transmitter.request(itt);
                 }
             }
             TextStep::Done(answer) => {

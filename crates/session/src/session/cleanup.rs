@@ -14,8 +14,9 @@ use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Itt, LogoutCode, LogoutResponse};
 
 use super::Session;
-use crate::connection::Urgent;
+use crate::connection::Connection;
 use crate::connection::state::ConnectionState;
+use crate::connection::transmitter::Urgent;
 use crate::error::{SessionError, TaskError};
 use crate::output::{Notice, Output};
 use crate::reopening::Reopening;
@@ -24,7 +25,7 @@ use crate::task::{Logout, Task, TaskKind};
 impl Session {
     /// Ends what an error on a connection concerns: the connection, or the session.
     pub(crate) fn fail_for(&mut self, cid: Cid, why: SessionError, now: Instant) {
-        let in_login = self.connection(cid).is_some_and(|c| c.is_logging_in());
+        let in_login = self.connections.get(cid).is_some_and(Connection::is_logging_in);
         if in_login || why.is_of_one_connection() {
             self.fail_connection(cid, why, now);
         } else {
@@ -34,13 +35,13 @@ impl Session {
 
     /// Ends a connection, and with it the session if it cannot go on without.
     pub(crate) fn fail_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
-        let Some(connection) = self.connection(cid) else { return };
-        match connection.state {
+        let Some(connection) = self.connections.get(cid) else { return };
+        match connection.state() {
             ConnectionState::CleanupWait => {}
             ConnectionState::XptWait | ConnectionState::InLogin if !self.state.is_free() => {
                 self.give_up_login(cid, why);
             }
-            ConnectionState::LoggedIn if self.has_another_than(cid) => {
+            ConnectionState::LoggedIn if self.connections.has_another_than(cid) => {
                 self.lose_connection(cid, why, now);
             }
             ConnectionState::InLogout if !self.is_logging_out() => self.let_go(cid),
@@ -51,14 +52,9 @@ impl Session {
         }
     }
 
-    /// Whether there is another connection that is up and stays.
-    pub(super) fn has_another_than(&self, cid: Cid) -> bool {
-        self.connections.iter().any(|other| other.cid != cid && other.takes_commands())
-    }
-
     fn give_up_login(&mut self, cid: Cid, why: SessionError) {
         tracing::debug!(%cid, %why, "the login of an added connection fails");
-        self.connections.retain(|connection| connection.cid != cid);
+        self.connections.remove(cid);
         self.report_lost(cid, why);
     }
 
@@ -71,8 +67,9 @@ impl Session {
     /// its tasks are kept until the target has logged it out.
     fn lose_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
         tracing::debug!(%cid, %why, "a connection fails, the session goes on");
-        let Some(connection) = self.connection_mut(cid) else { return };
-        let urgent = connection.fail(why.clone());
+        let Some(connection) = self.connections.get_mut(cid) else { return };
+        let urgent = connection.transmitter.take_urgent();
+        connection.failed(why.clone());
         self.report_lost(cid, why);
         urgent.into_iter().for_each(|urgent| self.divert(urgent));
         self.leave_to_cleanup(cid, now);
@@ -104,7 +101,7 @@ impl Session {
     /// it. Only a logout is, for it does the same any number of times.
     fn leave_to_cleanup(&mut self, cid: Cid, now: Instant) {
         let sent = |(itt, task): (Itt, &Task)| match &task.kind {
-            _ if task.allegiance != Some(cid) => None,
+            _ if task.allegiance() != Some(cid) => None,
             TaskKind::Scsi(_) => None,
             TaskKind::Logout(Logout::Connection(other)) => Some((itt, Some(*other))),
             TaskKind::Management(_)
@@ -142,7 +139,7 @@ impl Session {
     ) {
         let code = response.response;
         let gone = matches!(code, LogoutCode::SUCCESS | LogoutCode::CID_NOT_FOUND);
-        match self.connection(cid).map(|connection| connection.state) {
+        match self.connections.get(cid).map(Connection::state) {
             Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),
             Some(ConnectionState::CleanupWait) => {
                 self.state.set_reopening(Reopening::after_logout(response));
@@ -162,7 +159,7 @@ impl Session {
     /// The logout of a connection came to nothing. What the target does with its tasks nobody can tell
     /// any more, so the session ends, for the reason for which the connection failed.
     pub(crate) fn cleanup_failed(&mut self, cid: Cid) {
-        match self.connection(cid).and_then(|connection| connection.failure.clone()) {
+        match self.connections.get(cid).and_then(Connection::failure).cloned() {
             _ if self.is_logging_out() => self.logged_out(),
             Some(why) => self.fail(why),
             None => self.let_go(cid),
@@ -172,17 +169,16 @@ impl Session {
     /// The target has given up all tasks of a connection that failed. Those that it has counted end;
     /// the others start over, before all new commands and in their old order.
     fn clean_up(&mut self, cid: Cid, now: Instant) {
-        let Some(at) = self.position(cid) else { return };
-        let connection = self.connections.remove(at);
-        let Some(cause) = connection.failure else { return };
-        for urgent in connection.urgent {
+        let Some(mut connection) = self.connections.remove(cid) else { return };
+        let Some(cause) = connection.failure().cloned() else { return };
+        for urgent in connection.transmitter.take_urgent() {
             if let Urgent::Task(itt) = urgent {
                 let why = TaskError::ConnectionLost { cause: cause.clone(), sent: false };
                 self.end_task(itt, why);
             }
         }
         let own = |(itt, task): (Itt, &Task)| {
-            (task.allegiance == Some(cid)).then(|| (task.cmd_sn.unwrap_or_default(), itt))
+            (task.allegiance() == Some(cid)).then(|| (task.cmd_sn().unwrap_or_default(), itt))
         };
         let mut tasks: Vec<_> = self.tasks.iter().filter_map(own).collect();
         let next = self.window.exp_cmd_sn();

@@ -5,8 +5,7 @@ use std::time::Instant;
 use iscsi_pdu::{Cid, Itt, Tsih};
 
 use super::Session;
-use crate::connection::state::ConnectionState;
-use crate::connection::{Connection, Urgent};
+use crate::connection::Connection;
 use crate::error::SubmitError;
 use crate::output::Output;
 use crate::task::{Logout, Task, TaskKind};
@@ -27,7 +26,7 @@ impl Session {
         if self.state.tsih() == Tsih::NEW_SESSION {
             return Err(SubmitError::NoTsih);
         }
-        if self.connection(cid).is_some() || self.connections.len() >= limit {
+        if self.connections.get(cid).is_some() || self.connections.len() >= limit {
             return Err(SubmitError::Full);
         }
         self.connect(cid, now);
@@ -44,11 +43,11 @@ impl Session {
         if !self.state.is_logged_in() {
             return Err(SubmitError::Closed);
         }
-        if !self.has_another_than(cid) {
+        if !self.connections.has_another_than(cid) {
             return Err(SubmitError::NoConnection);
         }
-        let connection = self.connection_mut(cid).ok_or(SubmitError::NoConnection)?;
-        connection.leaving = true;
+        let connection = self.connections.get_mut(cid).ok_or(SubmitError::NoConnection)?;
+        connection.leave();
         if connection.is_logging_in() {
             self.let_go(cid);
         }
@@ -57,33 +56,30 @@ impl Session {
     }
 
     pub(super) fn connect(&mut self, cid: Cid, now: Instant) {
-        let mut connection = Connection::new(cid, now);
-        connection.login_deadline = Some(now + self.config.timeouts.login);
-        self.connections.push(connection);
+        let deadline = now + self.config.timeouts.login;
+        self.connections.add(Connection::new(cid, Some(deadline), now));
         self.outputs.push(Output::Connect { cid, address: None });
     }
 
     /// Closes a connection that has no task but, perhaps, its logout.
     pub(crate) fn let_go(&mut self, cid: Cid) {
-        let Some(at) = self.position(cid) else { return };
-        let connection = self.connections.remove(at);
+        let Some(mut connection) = self.connections.remove(cid) else { return };
         if let Some(logout) = self.logout_of(Logout::Connection(cid)) {
             self.tasks.remove_aborted(logout);
         }
-        connection.urgent.into_iter().for_each(|urgent| self.divert(urgent));
+        connection.transmitter.take_urgent().into_iter().for_each(|urgent| self.divert(urgent));
         self.outputs.push(Output::Disconnect { cid, abortive: false });
     }
 
     /// Logs the connections out that the caller wants to let go of and that have become idle.
     pub(super) fn part_with_leaving(&mut self, now: Instant) {
-        let idle = |connection: &&Connection| {
-            connection.leaving
+        let is_done = |connection: &Connection| {
+            connection.is_leaving()
                 && connection.is_up()
-                && connection.urgent.is_empty()
-                && self.tasks.load_of(connection.cid).bytes == 0
+                && !connection.transmitter.has_urgent()
+                && self.tasks.load_of(connection.cid()).bytes == 0
         };
-        let leaving: Vec<_> = self.connections.iter().filter(idle).map(|c| c.cid).collect();
-        for cid in leaving {
+        for cid in self.connections.cids(is_done) {
             if let Some(itt) = self.new_logout(Logout::Connection(cid), now) {
                 self.push_urgent_on(cid, itt);
             }
@@ -92,9 +88,9 @@ impl Session {
 
     /// Begins the logout of the session.
     pub(super) fn begin_logout(&mut self, now: Instant) {
-        let late: Vec<_> =
-            self.connections.iter().filter(|c| c.is_logging_in()).map(|c| c.cid).collect();
-        late.into_iter().for_each(|cid| self.let_go(cid));
+        for cid in self.connections.cids(Connection::is_logging_in) {
+            self.let_go(cid);
+        }
         match self.new_logout(Logout::Session, now) {
             Some(itt) if self.connections.iter().any(Connection::is_up) => self.push_urgent(itt),
             Some(_) | None => self.logged_out(),
@@ -102,8 +98,8 @@ impl Session {
     }
 
     pub(super) fn new_logout(&mut self, logout: Logout, now: Instant) -> Option<Itt> {
-        let mut task = Task::new(TaskKind::Logout(logout));
-        task.deadline = Some(now + self.config.timeouts.logout);
+        let deadline = now + self.config.timeouts.logout;
+        let task = Task::new(TaskKind::Logout(logout), Some(deadline));
         self.tasks.insert_beyond_limit(task)
     }
 
@@ -120,7 +116,7 @@ impl Session {
 
     /// Whether a connection has failed in full feature phase and is not cleaned up.
     pub(super) fn is_failed(&self, cid: Cid) -> bool {
-        self.connection(cid).is_some_and(|c| c.state == ConnectionState::CleanupWait)
+        self.connections.get(cid).is_some_and(Connection::is_failed)
     }
 
     /// Queues an immediate request: ABORT TASK where the task is (RFC 7143 §11.5.1), any other one
@@ -134,9 +130,9 @@ impl Session {
 
     /// On a connection that has failed, the request waits for the clean-up and ends with it.
     fn push_urgent_on(&mut self, cid: Cid, itt: Itt) {
-        let Some(connection) = self.connection_mut(cid) else { return };
-        connection.urgent.push_back(Urgent::Task(itt));
-        if connection.state == ConnectionState::CleanupWait {
+        let Some(connection) = self.connections.get_mut(cid) else { return };
+        connection.transmitter.request(itt);
+        if connection.is_failed() {
             self.tasks.set_deadline(itt, None);
         }
     }
@@ -144,17 +140,17 @@ impl Session {
     /// The connection of the task that a task management request refers to.
     fn connection_of_referenced(&self, itt: Itt) -> Option<Cid> {
         let TaskKind::Management(management) = &self.tasks.get(itt)?.kind else { return None };
-        let cid = management.referenced.and_then(|task| self.tasks.get(task)?.allegiance)?;
-        self.connection(cid).map(|connection| connection.cid)
+        let cid = management.referenced.and_then(|task| self.tasks.get(task)?.allegiance())?;
+        self.connections.get(cid).map(Connection::cid)
     }
 
     /// Before the first login, what is asked for waits on the only connection there is.
     fn readiest_connection(&self) -> Option<Cid> {
         let busy = |connection: &&Connection| {
-            let load = self.tasks.load_of(connection.cid).bytes;
-            (!connection.is_up(), connection.leaving, !connection.outbox.is_empty(), load)
+            let load = self.tasks.load_of(connection.cid()).bytes;
+            (!connection.is_up(), connection.is_leaving(), !connection.is_idle(), load)
         };
-        let usable = self.connections.iter().filter(|c| c.state != ConnectionState::CleanupWait);
-        usable.min_by_key(busy).map(|connection| connection.cid)
+        let usable = self.connections.iter().filter(|connection| !connection.is_failed());
+        usable.min_by_key(busy).map(Connection::cid)
     }
 }

@@ -3,8 +3,6 @@
 use iscsi_pdu::Itt;
 
 use super::Session;
-use crate::connection::Connection;
-use crate::connection::state::ConnectionState;
 use crate::error::{SessionError, TaskError};
 use crate::output::Output;
 use crate::reopening::Reopening;
@@ -13,9 +11,7 @@ use crate::task::{Task, TaskKind};
 impl Session {
     /// Ends a task without a response of its own; a late one for it will be dropped.
     pub(crate) fn end_task(&mut self, itt: Itt, why: TaskError) {
-        for connection in &mut self.connections {
-            connection.forget(itt);
-        }
+        self.connections.forget(itt);
         if let Some(task) = self.tasks.remove_aborted(itt) {
             self.report(itt, task, why);
         }
@@ -24,7 +20,7 @@ impl Session {
     /// Ends a task that the target has given up together with others. On a connection that has failed
     /// it waits for the clean-up, which looks whether it leaves a gap in CmdSN.
     pub(crate) fn end_given_up(&mut self, itt: Itt, why: TaskError) {
-        let allegiance = self.tasks.get(itt).and_then(|task| task.allegiance);
+        let allegiance = self.tasks.get(itt).and_then(Task::allegiance);
         if !allegiance.is_some_and(|cid| self.is_failed(cid)) {
             self.end_task(itt, why);
         } else if let Some(scsi) = self.tasks.get_mut(itt).and_then(Task::as_scsi_mut) {
@@ -71,10 +67,9 @@ impl Session {
             return;
         }
         self.commands.take_all();
-        let open = |c: &Connection| c.state != ConnectionState::CleanupWait;
-        let closed = self.connections.drain(..).filter(open);
-        let closed = closed.map(|c| Output::Disconnect { cid: c.cid, abortive });
-        closed.for_each(|closed| self.outputs.push(closed));
+        for connection in self.connections.take_all().iter().filter(|c| !c.is_failed()) {
+            self.outputs.push(Output::Disconnect { cid: connection.cid(), abortive });
+        }
         for itt in self.tasks.iter().map(|(itt, _)| itt).collect::<Vec<_>>() {
             let Some(task) = self.tasks.remove(itt) else { continue };
             let why = cause.map_or(TaskError::Closed, |cause| TaskError::Session {

@@ -4,18 +4,16 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::keys::TextBuilder;
-use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{CmdSn, IscsiName, Itt, TaskFunction};
+use iscsi_pdu::{IscsiName, Itt, TaskFunction};
 
 use super::Session;
 use crate::config::SessionKind;
-use crate::error::{SessionError, SubmitError, TaskError};
+use crate::error::{SubmitError, TaskError};
 use crate::task::command::Command;
 use crate::task::payload::Payload;
 use crate::task::scsi::ScsiTask;
 use crate::task::text::TextTask;
-use crate::task::{Management, Ping, Task, TaskKind};
-use crate::timer::Timer;
+use crate::task::{Ping, Task, TaskKind};
 
 impl Session {
     /// Hands in a SCSI command; also before the login is over. It ends in one
@@ -77,26 +75,6 @@ impl Session {
         self.enlist(kind, self.config.timeouts.command, true, now)
     }
 
-    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is
-    /// only looked at for ABORT TASK. It ends in one [`Output::Managed`](crate::Output::Managed); at
-    /// a response of "function complete" every task it concerns ends as aborted.
-    ///
-    /// # Errors
-    /// When the session is closing, as many tasks are outstanding as configured, or this is a
-    /// discovery session.
-    pub fn manage(
-        &mut self,
-        function: TaskFunction,
-        lun: Lun,
-        referenced: Option<Itt>,
-        now: Instant,
-    ) -> Result<Itt, SubmitError> {
-        self.check_normal()?;
-        let management = self.management(function, lun, referenced, false);
-        let timeout = Some(self.config.timeouts.task_management);
-        self.enlist(TaskKind::Management(management), timeout, true, now)
-    }
-
     /// Sends a NOP-Out that wants an answer. It ends in one
     /// [`Output::Ponged`](crate::Output::Ponged).
     ///
@@ -132,7 +110,7 @@ impl Session {
     }
 
     /// Text requests and logout are all that a discovery session may send (RFC 7143 §4.3).
-    fn check_normal(&self) -> Result<(), SubmitError> {
+    pub(super) fn check_normal(&self) -> Result<(), SubmitError> {
         self.check_open()?;
         match self.config.kind {
             SessionKind::Normal { .. } => Ok(()),
@@ -140,15 +118,14 @@ impl Session {
         }
     }
 
-    fn enlist(
+    pub(super) fn enlist(
         &mut self,
         kind: TaskKind,
         timeout: Option<Duration>,
         immediate: bool,
         now: Instant,
     ) -> Result<Itt, SubmitError> {
-        let mut task = Task::new(kind);
-        task.deadline = timeout.map(|timeout| now + timeout);
+        let task = Task::new(kind, timeout.map(|timeout| now + timeout));
         let itt = self.tasks.insert(task).ok_or(SubmitError::Full)?;
         if immediate {
             self.push_urgent(itt);
@@ -156,22 +133,6 @@ impl Session {
             self.commands.push(itt);
         }
         Ok(itt)
-    }
-
-    fn management(
-        &self,
-        function: TaskFunction,
-        lun: Lun,
-        referenced: Option<Itt>,
-        internal: bool,
-    ) -> Management {
-        let abort = matches!(function, TaskFunction::AbortTask | TaskFunction::QueryTask);
-        let referenced = referenced.filter(|_| abort);
-        let whole_target =
-            matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
-        let task_lun = referenced.and_then(|itt| Some(self.tasks.get(itt)?.as_scsi()?.lun));
-        let lun = if whole_target { Lun::ZERO } else { task_lun.unwrap_or(lun) };
-        Management { function, lun, referenced, internal, gap: None }
     }
 
     /// Gives a command up for a reason that its caller will see.
@@ -184,7 +145,7 @@ impl Session {
         }
         let lun = scsi.lun;
         if !sent {
-            let gap = task.cmd_sn;
+            let gap = task.cmd_sn();
             self.commands.withdraw(itt);
             self.end_task(itt, why);
             if let Some(gap) = gap {
@@ -198,29 +159,6 @@ impl Session {
         self.manage_internally(management, now);
     }
 
-    /// Fills the gap that a request which is gone may have left in CmdSN: ABORT TASK does that for a
-    /// task that the target has never seen (RFC 7143 §11.5.1).
-    pub(crate) fn fill_gap(&mut self, itt: Itt, lun: Lun, gap: CmdSn, now: Instant) {
-        let management = Management {
-            function: TaskFunction::AbortTask,
-            lun,
-            referenced: Some(itt),
-            internal: true,
-            gap: Some(gap),
-        };
-        self.manage_internally(management, now);
-    }
-
-    fn manage_internally(&mut self, management: Management, now: Instant) {
-        let mut request = Task::new(TaskKind::Management(management));
-        request.deadline = Some(now + self.config.timeouts.task_management);
-        match self.tasks.insert_beyond_limit(request) {
-            Some(request) => self.push_urgent(request),
-            // A target that answers so little lets nothing end any more.
-            None => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
-        }
-    }
-
     /// Ends a text exchange of the session's own with the target's invitation to negotiate: an
     /// empty text request is enough (RFC 7143 §11.9.1).
     pub(crate) fn answer_negotiation_request(&mut self) {
@@ -228,7 +166,7 @@ impl Session {
         if pending {
             return;
         }
-        let task = Task::new(TaskKind::Text(TextTask::new(Bytes::new(), true)));
+        let task = Task::new(TaskKind::Text(TextTask::new(Bytes::new(), true)), None);
         if let Some(itt) = self.tasks.insert_beyond_limit(task) {
             self.push_urgent(itt);
         }

@@ -1,4 +1,4 @@
-//! What happens when nothing happens.
+//! Time limits: of logins, tasks, silence and missing StatSNs.
 
 use std::time::Instant;
 
@@ -6,8 +6,8 @@ use iscsi_pdu::{Cid, Itt};
 
 use super::Session;
 use crate::config::SessionKind;
+use crate::connection::Connection;
 use crate::connection::state::ConnectionState;
-use crate::connection::{Connection, Urgent};
 use crate::error::{SessionError, TaskError};
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
@@ -15,12 +15,12 @@ use crate::timer::Timer;
 impl Session {
     /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
-        let login = self.connections.iter().filter_map(|connection| connection.login_deadline);
+        let login = self.connections.iter().filter_map(Connection::login_deadline);
         let login = login.map(|deadline| (deadline, Timer::Login));
         let task =
             self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
         let nop = self.connections.iter().filter_map(|connection| self.nop_timer(connection));
-        let gap = self.connections.iter().filter_map(|connection| connection.early.deadline());
+        let gap = self.connections.iter().filter_map(|connection| connection.stat_sn.deadline());
         let gap = gap.map(|deadline| (deadline, Timer::StatSn));
         login.chain(task).chain(nop).chain(gap).min_by_key(|(deadline, _)| *deadline)
     }
@@ -30,7 +30,7 @@ impl Session {
         while let Some((_, itt)) = self.tasks.first_deadline().filter(|(when, _)| *when <= now) {
             self.task_timed_out(itt, now);
         }
-        for cid in self.connections.iter().map(|connection| connection.cid).collect::<Vec<_>>() {
+        for cid in self.connections.cids(|_| true) {
             self.check_login(cid, now);
             self.check_life(cid, now);
             self.check_order(cid, now);
@@ -64,33 +64,23 @@ impl Session {
         }
     }
 
-    /// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data. A
-    /// discovery session may not send any (RFC 7143 §4.3).
+    /// A discovery session may not send a NOP-Out (RFC 7143 §4.3).
     fn nop_timer(&self, connection: &Connection) -> Option<(Instant, Timer)> {
-        if !connection.is_up() || self.config.kind == SessionKind::Discovery {
+        if self.config.kind == SessionKind::Discovery {
             return None;
         }
-        let timeouts = &self.config.timeouts;
-        match (connection.ping, timeouts.nop_interval) {
-            (_, None) => None,
-            (Some(_), Some(_)) => {
-                Some((connection.last_progress + timeouts.nop_response, Timer::NopResponse))
-            }
-            (None, Some(interval)) => {
-                Some((connection.last_progress + interval, Timer::NopInterval))
-            }
-        }
+        connection.nop_timer(&self.config.timeouts)
     }
 
     fn check_login(&mut self, cid: Cid, now: Instant) {
-        let deadline = self.connection(cid).and_then(|connection| connection.login_deadline);
+        let deadline = self.connections.get(cid).and_then(Connection::login_deadline);
         if deadline.is_some_and(|deadline| deadline <= now) {
             self.fail_connection(cid, SessionError::TimedOut(Timer::Login), now);
         }
     }
 
     fn check_life(&mut self, cid: Cid, now: Instant) {
-        let Some(connection) = self.connection(cid) else { return };
+        let Some(connection) = self.connections.get(cid) else { return };
         match self.nop_timer(connection).filter(|(deadline, _)| *deadline <= now) {
             Some((_, Timer::NopInterval)) => self.ask_for_life(cid, now),
             Some((_, timer)) => self.fail_connection(cid, SessionError::TimedOut(timer), now),
@@ -99,9 +89,9 @@ impl Session {
     }
 
     fn check_order(&mut self, cid: Cid, now: Instant) {
-        let Some(connection) = self.connection(cid) else { return };
-        let Some(error) = connection.early.loss(connection.exp_stat_sn, now) else { return };
-        match connection.state {
+        let Some(connection) = self.connections.get(cid) else { return };
+        let Some(error) = connection.stat_sn.loss(now) else { return };
+        match connection.state() {
             // What comes behind the gap may well be the answer to the logout.
             ConnectionState::InLogout if self.is_logging_out() => self.logged_out(),
             ConnectionState::XptWait
@@ -113,12 +103,11 @@ impl Session {
     }
 
     fn ask_for_life(&mut self, cid: Cid, now: Instant) {
-        let task = Task::new(TaskKind::Ping(Ping { sent_at: None, internal: true }));
+        let task = Task::new(TaskKind::Ping(Ping { sent_at: None, internal: true }), None);
         let Some(itt) = self.tasks.insert_beyond_limit(task) else { return };
-        if let Some(connection) = self.connection_mut(cid) {
-            connection.ping = Some(itt);
-            connection.last_progress = now;
-            connection.urgent.push_back(Urgent::Task(itt));
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.liveness.pinged(itt, now);
+            connection.transmitter.request(itt);
         }
     }
 }

@@ -17,18 +17,19 @@ use iscsi_pdu::{Cid, CmdSn, Itt, TaskFunction};
 
 use scsi::ScsiTask;
 use text::TextTask;
+use write::WriteTransfer;
 
 /// A task and where it stands.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) kind: TaskKind,
     /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).
-    pub(crate) allegiance: Option<Cid>,
+    allegiance: Option<Cid>,
     /// The number its first PDU carried.
-    pub(crate) cmd_sn: Option<CmdSn>,
-    pub(crate) deadline: Option<Instant>,
+    cmd_sn: Option<CmdSn>,
+    deadline: Option<Instant>,
     /// Write data that the target may wait for at once, bytes, from the first PDU on.
-    pub(crate) owed: u64,
+    outstanding: u64,
 }
 
 /// The kinds of task.
@@ -82,8 +83,19 @@ pub(crate) struct Ping {
 }
 
 impl Task {
-    pub(crate) const fn new(kind: TaskKind) -> Self {
-        Self { kind, allegiance: None, cmd_sn: None, deadline: None, owed: 0 }
+    /// A task that is not on any connection yet.
+    pub(crate) const fn new(kind: TaskKind, deadline: Option<Instant>) -> Self {
+        Self { kind, allegiance: None, cmd_sn: None, deadline, outstanding: 0 }
+    }
+
+    /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).
+    pub(crate) const fn allegiance(&self) -> Option<Cid> {
+        self.allegiance
+    }
+
+    /// The number its first PDU carried.
+    pub(crate) const fn cmd_sn(&self) -> Option<CmdSn> {
+        self.cmd_sn
     }
 
     /// Whether any of it has been put in wire order.
@@ -111,6 +123,11 @@ impl Task {
     /// What it puts on its connection, bytes; the same all its life.
     pub(crate) fn load(&self) -> u64 {
         COMMAND_LOAD + self.as_scsi().map_or(0, |scsi| scsi.data_len() as u64)
+    }
+
+    /// The write half of a SCSI command.
+    pub(crate) fn write(&self) -> Option<&WriteTransfer> {
+        self.as_scsi()?.write.as_ref()
     }
 
     pub(crate) fn as_scsi_mut(&mut self) -> Option<&mut ScsiTask> {

@@ -32,8 +32,8 @@ impl CommandQueue {
     }
 
     /// The command whose turn it is.
-    pub(crate) fn first<'a>(&self, tasks: &'a TaskSet) -> Option<&'a Task> {
-        self.0.iter().find_map(|itt| tasks.get(*itt))
+    pub(crate) fn first<'a>(&self, tasks: &'a TaskSet) -> Option<(Itt, &'a Task)> {
+        self.0.iter().find_map(|itt| Some((*itt, tasks.get(*itt)?)))
     }
 
     /// Takes out the command whose turn it is.

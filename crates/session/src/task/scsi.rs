@@ -89,7 +89,7 @@ impl ScsiTask {
         let write_len = self.write.as_ref().map_or(0, WriteTransfer::len);
         let read_len = self.read.as_ref().map_or(0, ReadTransfer::len);
         let written = if self.write.is_some() { after(write_len, end.residual) } else { 0 };
-        let wanted = self.owed(after(read_len, read_residual));
+        let wanted = self.required(after(read_len, read_residual));
         if end.status == Status::GOOD {
             self.check_write(written, end.withdrawn)?;
             self.check_read(wanted, end.exp_data_sn)?;
@@ -117,7 +117,7 @@ impl ScsiTask {
     /// The read data without which a good status is none, of those that the target accounts for.
     /// Parameter data say themselves how long they are, so that they end where the target ends them,
     /// with a residual or without (SPC-4 §4.2.5.6).
-    fn owed(&self, accounted: usize) -> usize {
+    fn required(&self, accounted: usize) -> usize {
         match &self.read {
             Some(read) if self.cdb.reads_parameter_data() => accounted.min(read.contiguous()),
             _ => accounted,

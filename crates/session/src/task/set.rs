@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Itt};
 
+use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 
 /// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a
@@ -38,7 +39,7 @@ pub(crate) struct Load {
     /// The loads of all of them, bytes; zero exactly when there is none.
     pub(crate) bytes: u64,
     /// Write data that the target may wait for at once, bytes.
-    pub(crate) owed: u64,
+    pub(crate) outstanding: u64,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +93,7 @@ impl TaskSet {
         if let Some(deadline) = task.deadline {
             self.deadlines.remove(&(deadline, itt));
         }
-        self.lighten(task.allegiance, task.load(), task.owed);
+        self.lighten(task.allegiance, task.load(), task.outstanding);
         Some(task)
     }
 
@@ -130,14 +131,14 @@ impl TaskSet {
         slot.task.as_mut()
     }
 
-    /// The target may from now on, once it was put on its connection, wait for so many bytes of the
-    /// task at once.
-    pub(crate) fn owe(&mut self, itt: Itt, bytes: u64) {
+    /// Sets how much write data of a task may be outstanding at once, bytes, once it is on its
+    /// connection.
+    pub(crate) fn set_outstanding(&mut self, itt: Itt, bytes: u64) {
         let Some(task) = self.get_mut(itt) else { return };
-        task.owed = bytes;
+        task.outstanding = bytes;
         let allegiance = task.allegiance;
         if let Some(load) = allegiance.and_then(|cid| self.loads.get_mut(&cid)) {
-            load.owed = load.owed.saturating_add(bytes);
+            load.outstanding = load.outstanding.saturating_add(bytes);
         }
     }
 
@@ -160,15 +161,15 @@ impl TaskSet {
     pub(crate) fn unassign(&mut self, itt: Itt) {
         let Some(task) = self.get_mut(itt) else { return };
         let (allegiance, load) = (task.allegiance.take(), task.load());
-        let owed = std::mem::take(&mut task.owed);
-        self.lighten(allegiance, load, owed);
+        let outstanding = std::mem::take(&mut task.outstanding);
+        self.lighten(allegiance, load, outstanding);
     }
 
-    fn lighten(&mut self, cid: Option<Cid>, bytes: u64, owed: u64) {
+    fn lighten(&mut self, cid: Option<Cid>, bytes: u64, outstanding: u64) {
         let Some(cid) = cid else { return };
         let Some(load) = self.loads.get_mut(&cid) else { return };
         load.bytes = load.bytes.saturating_sub(bytes);
-        load.owed = load.owed.saturating_sub(owed);
+        load.outstanding = load.outstanding.saturating_sub(outstanding);
         if load.bytes == 0 {
             self.loads.remove(&cid);
         }
@@ -189,6 +190,29 @@ impl TaskSet {
     /// The task whose time is up first.
     pub(crate) fn first_deadline(&self) -> Option<(Instant, Itt)> {
         self.deadlines.first().copied()
+    }
+
+    /// The write half of a SCSI command.
+    pub(crate) fn write_of(&mut self, itt: Itt) -> Option<&mut WriteTransfer> {
+        self.get_mut(itt)?.as_scsi_mut()?.write.as_mut()
+    }
+
+    /// The task that a request is to abort, if the request is an ABORT TASK.
+    pub(crate) fn aborted_by(&self, request: Itt) -> Option<Itt> {
+        match &self.get(request)?.kind {
+            TaskKind::Management(management) => management.aborts(),
+            TaskKind::Scsi(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout(_) => None,
+        }
+    }
+
+    /// Whether a task is a text exchange that has to wait for another one to end: there is one at a
+    /// time on a connection (RFC 7143 §11.10).
+    pub(crate) fn waits_for_text(&self, itt: Itt, cid: Cid) -> bool {
+        let is_text = |task: &Task| matches!(task.kind, TaskKind::Text(_));
+        self.get(itt).is_some_and(is_text)
+            && self
+                .iter()
+                .any(|(other, task)| other != itt && is_text(task) && task.allegiance == Some(cid))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -234,7 +258,7 @@ mod tests {
     use crate::task::Logout;
 
     fn ping() -> Task {
-        Task::new(TaskKind::Logout(Logout::Session))
+        Task::new(TaskKind::Logout(Logout::Session), None)
     }
 
     #[test]

@@ -65,9 +65,9 @@ impl WriteTransfer {
         self.payload.len()
     }
 
-    /// How much of it the target may wait for at once: what goes unasked, and all R2Ts that it may
-    /// have outstanding.
-    pub(crate) fn most_awaited(&self, agreed: &Negotiated) -> u64 {
+    /// How much of it may be outstanding at once, bytes: what goes unasked, and all R2Ts that the target
+    /// may send.
+    pub(crate) fn max_outstanding(&self, agreed: &Negotiated) -> u64 {
         let bursts = u64::from(agreed.max_burst_length) * u64::from(agreed.max_outstanding_r2t);
         (self.len() as u64).min(bursts.saturating_add(agreed.first_burst_length.into()))
     }
@@ -180,7 +180,7 @@ impl WriteTransfer {
     }
 
     /// Whether the target has asked for data that has not been handed to the outbox.
-    pub(crate) fn owes_data(&self) -> bool {
+    pub(crate) fn has_data_due(&self) -> bool {
         self.unsolicited.is_some() || !self.solicited.is_empty()
     }
 }

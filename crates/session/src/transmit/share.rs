@@ -9,24 +9,26 @@
 
 use std::time::Duration;
 
+use iscsi_pdu::Cid;
+
 use crate::connection::Connection;
 use crate::session::Session;
 
 /// How much longer than another one a connection may be silent, with commands under way, before the
 /// others get what is new.
-const LONGEST_SILENCE: Duration = Duration::from_secs(1);
+const MAX_SILENCE: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Sets up to which load a connection may take new commands.
-    pub(super) fn set_share(&mut self, at: usize) {
-        let share = self.share_of(at);
-        if let Some(connection) = self.connections.get_mut(at) {
-            connection.share = share;
+    pub(super) fn set_share(&mut self, cid: Cid) {
+        let share = self.share_of(cid);
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.transmitter.set_share(share);
         }
     }
 
-    fn share_of(&self, at: usize) -> u64 {
-        let Some(connection) = self.connections.get(at) else { return 0 };
+    fn share_of(&self, cid: Cid) -> u64 {
+        let Some(connection) = self.connections.get(cid) else { return 0 };
         if self.connections.len() == 1 {
             return u64::MAX;
         }
@@ -34,18 +36,20 @@ impl Session {
             return 0;
         }
         let others = || {
-            let others = self.connections.iter().filter(|other| other.cid != connection.cid);
+            let others = self.connections.iter().filter(|other| other.cid() != cid);
             others.filter(|other| self.is_ready(other))
         };
         if others().next().is_none() {
             return u64::MAX;
         }
         let all = || others().chain([connection]);
-        let longest = all().filter_map(limit_of).max().unwrap_or(1);
-        let weight = |connection: &Connection| limit_of(connection).unwrap_or(longest);
-        let load: u128 = all().map(|other| u128::from(self.tasks.load_of(other.cid).bytes)).sum();
+        let limit = |connection: &Connection| connection.transmitter.write_limit();
+        let largest = all().filter_map(limit).max().unwrap_or(1);
+        let weight = |connection: &Connection| limit(connection).unwrap_or(largest);
+        let load: u128 = all().map(|other| u128::from(self.tasks.load_of(other.cid()).bytes)).sum();
         let weights: u128 = all().map(|other| u128::from(weight(other))).sum();
-        let total = load + u128::from(self.load_of_waiting());
+        let waiting = self.commands.load(self.window(), &self.tasks);
+        let total = load + u128::from(waiting);
         let share = (total * u128::from(weight(connection))).div_ceil(weights.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
     }
@@ -54,28 +58,19 @@ impl Session {
     fn is_ready(&self, connection: &Connection) -> bool {
         let first = self.commands.first(&self.tasks);
         connection.takes_commands()
-            && connection.outbox.is_empty()
+            && connection.is_idle()
             && !self.is_silent(connection)
-            && !first.is_some_and(|task| self.is_at_write_limit(connection, task))
+            && !first.is_some_and(|(_, task)| connection.is_at_write_limit(task, &self.tasks))
     }
 
     /// Whether nothing has moved on a connection for long although it has work, and things have moved
     /// on another one.
     fn is_silent(&self, connection: &Connection) -> bool {
         let up = self.connections.iter().filter(|other| other.is_up());
-        let latest = up.map(|other| other.last_progress).max();
-        let silence = latest.map(|latest| latest.duration_since(connection.last_progress));
-        self.tasks.load_of(connection.cid).bytes > 0
-            && silence.is_some_and(|silence| silence > LONGEST_SILENCE)
+        let latest = up.map(|other| other.liveness.last_progress()).max();
+        let silence =
+            latest.map(|latest| latest.duration_since(connection.liveness.last_progress()));
+        self.tasks.load_of(connection.cid()).bytes > 0
+            && silence.is_some_and(|silence| silence > MAX_SILENCE)
     }
-
-    /// The load of the commands that the command window lets out now.
-    fn load_of_waiting(&self) -> u64 {
-        self.commands.load(self.window(), &self.tasks)
-    }
-}
-
-/// The limit that the connection has, if any, never zero.
-fn limit_of(connection: &Connection) -> Option<u64> {
-    Some(connection.write_limit.max(1)).filter(|limit| *limit < u64::MAX)
 }

@@ -5,75 +5,58 @@ use std::time::Instant;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Itt, LogoutReason, LogoutRequest, NopOut, TaskFunction};
-use iscsi_pdu::{DataSn, TaskManagementRequest, TextRequest, Ttt};
+use iscsi_pdu::{DataSn, StatSn, TaskManagementRequest, TextRequest, Ttt};
 
+use crate::connection::Connection;
 use crate::connection::outbox::whole;
-use crate::connection::state::ConnectionState;
-use crate::connection::{Connection, Urgent};
+use crate::connection::transmitter::Urgent;
 use crate::session::Session;
 use crate::task::payload::Payload;
 use crate::task::{Logout, Management, Task, TaskKind};
 
 impl Session {
-    pub(super) fn queue_urgent(&mut self, at: usize, now: Instant) -> bool {
-        let Some(connection) = self.connections.get(at) else { return false };
-        let waits = |urgent| {
-            self.waits_for_burst(connection, urgent) || self.waits_for_text(connection, urgent)
-        };
-        let due = |urgent: &Urgent| !waits(*urgent);
-        let place = connection.urgent.iter().position(due);
-        let next = |place| self.connections.get_mut(at)?.urgent.remove(place);
-        let Some(urgent) = place.and_then(next) else { return false };
+    pub(super) fn queue_urgent(&mut self, cid: Cid, urgent: Urgent, now: Instant) {
         match urgent {
-            Urgent::Task(itt) => self.queue_immediate(at, itt, now),
-            Urgent::PingReply { ttt, lun } => self.queue_nop_out(at, None, Some(ttt), lun),
-            Urgent::Acknowledgement { lun } => self.queue_nop_out(at, None, None, lun),
+            Urgent::Task(itt) => self.queue_immediate(cid, itt, now),
+            Urgent::PingReply { ttt, lun } => self.queue_nop_out(cid, None, Some(ttt), lun),
+            Urgent::Acknowledgement { lun } => self.queue_nop_out(cid, None, None, lun),
         }
-        true
     }
 
-    /// Whether a text exchange has to wait for another one to end: there is one at a time on a
-    /// connection (RFC 7143 §11.10).
-    fn waits_for_text(&self, connection: &Connection, urgent: Urgent) -> bool {
-        let Urgent::Task(itt) = urgent else { return false };
-        let is_text = |task: &Task| matches!(task.kind, TaskKind::Text(_));
-        self.tasks.get(itt).is_some_and(is_text)
-            && self.tasks.iter().any(|(other, task)| {
-                other != itt && is_text(task) && task.allegiance == Some(connection.cid)
-            })
-    }
-
-    fn queue_immediate(&mut self, at: usize, itt: Itt, now: Instant) {
+    fn queue_immediate(&mut self, cid: Cid, itt: Itt, now: Instant) {
         let cmd_sn = self.window.current();
-        let Some(cid) = self.connections.get(at).map(|connection| connection.cid) else { return };
         self.tasks.assign(itt, cid, cmd_sn);
         let Some(task) = self.tasks.get_mut(itt) else { return };
         match &mut task.kind {
-            TaskKind::Scsi(_) => self.queue_scsi_command(at, itt, cmd_sn),
-            TaskKind::Text(_) => self.queue_text_request(at, itt, cmd_sn),
+            TaskKind::Scsi(_) => self.queue_scsi_command(cid, itt, cmd_sn),
+            TaskKind::Text(_) => self.queue_text_request(cid, itt, cmd_sn),
             TaskKind::Ping(ping) => {
                 ping.sent_at = Some(now);
-                self.queue_nop_out(at, Some(itt), None, Lun::ZERO);
+                self.queue_nop_out(cid, Some(itt), None, Lun::ZERO);
             }
-            TaskKind::Management(_) => self.queue_management(at, itt, cmd_sn),
+            TaskKind::Management(_) => self.queue_management(cid, itt, cmd_sn),
             TaskKind::Logout(logout) => {
                 let logout = *logout;
-                self.queue_logout(at, itt, logout, cmd_sn);
+                self.queue_logout(cid, itt, logout, cmd_sn);
             }
         }
     }
 
-    fn queue_nop_out(&mut self, at: usize, itt: Option<Itt>, ttt: Option<Ttt>, lun: Lun) {
-        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+    fn exp_stat_sn(&self, cid: Cid) -> Option<StatSn> {
+        self.connections.get(cid).map(|connection| connection.stat_sn.expected())
+    }
+
+    fn queue_nop_out(&mut self, cid: Cid, itt: Option<Itt>, ttt: Option<Ttt>, lun: Lun) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(cid) else { return };
         let cmd_sn = self.window.current();
         let nop = NopOut { immediate: true, lun, itt, ttt, cmd_sn, exp_stat_sn };
-        self.push(at, nop.encode().into(), Payload::default().slice(0, 0));
+        self.push(cid, nop.encode().into(), Payload::default().slice(0, 0));
     }
 
     /// Immediate in all its requests: nothing that is numbered waits for its turn behind the exchange
     /// (RFC 7143 §11.10).
-    fn queue_text_request(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
-        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+    fn queue_text_request(&mut self, cid: Cid, itt: Itt, cmd_sn: CmdSn) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(cid) else { return };
         let Some(TaskKind::Text(text)) = self.tasks.get_mut(itt).map(|task| &mut task.kind) else {
             return;
         };
@@ -88,11 +71,11 @@ impl Session {
             exp_stat_sn,
         };
         let data = whole(text.request.clone());
-        self.push(at, request.encode().into(), data);
+        self.push(cid, request.encode().into(), data);
     }
 
-    fn queue_management(&mut self, at: usize, itt: Itt, cmd_sn: CmdSn) {
-        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+    fn queue_management(&mut self, cid: Cid, itt: Itt, cmd_sn: CmdSn) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(cid) else { return };
         let Some(TaskKind::Management(management)) = self.tasks.get(itt).map(|task| &task.kind)
         else {
             return;
@@ -109,7 +92,7 @@ impl Session {
             exp_data_sn: DataSn::default(),
         };
         let aborted = management.aborts();
-        self.push(at, request.encode().into(), Payload::default().slice(0, 0));
+        self.push(cid, request.encode().into(), Payload::default().slice(0, 0));
         if let Some(aborted) = aborted {
             self.hold_data_of(aborted);
         }
@@ -126,22 +109,20 @@ impl Session {
         }
         let referenced = management.referenced.and_then(|itt| self.tasks.get(itt));
         let immediate = |task: &Task| task.as_scsi().is_some_and(|scsi| scsi.immediate);
-        referenced.filter(|task| !immediate(task)).and_then(|task| task.cmd_sn).unwrap_or(cmd_sn)
+        referenced.filter(|task| !immediate(task)).and_then(|task| task.cmd_sn()).unwrap_or(cmd_sn)
     }
 
-    fn queue_logout(&mut self, at: usize, itt: Itt, logout: Logout, cmd_sn: CmdSn) {
-        let Some(exp_stat_sn) = self.exp_stat_sn(at) else { return };
+    fn queue_logout(&mut self, over: Cid, itt: Itt, logout: Logout, cmd_sn: CmdSn) {
+        let Some(exp_stat_sn) = self.exp_stat_sn(over) else { return };
         tracing::debug!(?logout, "logging out");
         let (reason, cid) = match logout {
             Logout::Session => (LogoutReason::CloseSession, Cid(0)),
             Logout::Connection(cid) => (LogoutReason::CloseConnection, cid),
         };
         let request = LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn };
-        self.push(at, request.encode().into(), Payload::default().slice(0, 0));
+        self.push(over, request.encode().into(), Payload::default().slice(0, 0));
         // What is closed sends nothing any more.
-        let closed = |c: &&mut Connection| logout == Logout::Session || c.cid == cid;
-        for connection in self.connections.iter_mut().filter(closed).filter(|c| c.is_up()) {
-            connection.state = ConnectionState::InLogout;
-        }
+        let closed = |c: &&mut Connection| logout == Logout::Session || c.cid() == cid;
+        self.connections.iter_mut().filter(closed).for_each(Connection::logout_sent);
     }
 }

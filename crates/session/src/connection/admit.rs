@@ -1,10 +1,9 @@
 //! Whether a header is in order, and where its data segment goes, before a byte of it lands.
 
 use bytes::BytesMut;
-use iscsi_pdu::{Cid, DataIn, TargetPdu};
+use iscsi_pdu::{Cid, DataIn, TargetOpcode, TargetPdu};
 
-use super::name_of;
-use crate::connection::inbox::Place;
+use super::inbox::Place;
 use crate::error::ProtocolError;
 use crate::params::Negotiated;
 use crate::task::Task;
@@ -23,7 +22,7 @@ pub(crate) fn place(
     agreed: Option<&Negotiated>,
 ) -> Result<Place, ProtocolError> {
     if matches!(pdu, TargetPdu::LoginResponse(_)) != agreed.is_none() {
-        return Err(ProtocolError::Unexpected { pdu: name_of(pdu) });
+        return Err(ProtocolError::Unexpected { pdu: pdu.opcode().name() });
     }
     let limit = agreed.map_or(LOGIN_SEGMENT_LIMIT, |agreed| {
         agreed.initiator_max_recv_data_segment_length as usize
@@ -47,15 +46,15 @@ fn place_data_in(
     agreed: &Negotiated,
 ) -> Result<Place, ProtocolError> {
     let itt = data_in.itt;
-    let fits = |task: &&Task| task.allegiance == Some(cid);
+    let fits = |task: &&Task| task.allegiance() == Some(cid);
     let Some(task) = tasks.get(itt).filter(fits).and_then(Task::as_scsi) else {
         if tasks.was_aborted(itt) {
             return Ok(Place::Discard);
         }
-        return Err(ProtocolError::Task { pdu: "SCSI Data-In", itt });
+        return Err(ProtocolError::Task { pdu: TargetOpcode::DataIn.name(), itt });
     };
     let Some(read) = &task.read else {
-        return Err(ProtocolError::Task { pdu: "SCSI Data-In", itt });
+        return Err(ProtocolError::Task { pdu: TargetOpcode::DataIn.name(), itt });
     };
     if task.is_damaged() {
         return Ok(Place::Discard);

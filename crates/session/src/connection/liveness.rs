@@ -1,0 +1,54 @@
+//! Signs of life on a connection (RFC 7143 §11.18-11.19).
+
+use std::time::Instant;
+
+use iscsi_pdu::Itt;
+
+use crate::config::Timeouts;
+use crate::timer::Timer;
+
+/// When bytes last moved on a connection, and whether the session has asked for a sign of life.
+///
+/// Bytes in either direction are one: a NOP-Out may wait behind much data.
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    last_progress: Instant,
+    /// The session's own NOP-Out that has not been answered.
+    ping: Option<Itt>,
+}
+
+impl Liveness {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { last_progress: now, ping: None }
+    }
+
+    /// When bytes last moved in either direction, or the session last asked for a sign of life.
+    pub(crate) const fn last_progress(&self) -> Instant {
+        self.last_progress
+    }
+
+    /// Bytes have moved.
+    pub(crate) const fn moved(&mut self, now: Instant) {
+        self.last_progress = now;
+    }
+
+    /// The session sends a NOP-Out of its own.
+    pub(crate) const fn pinged(&mut self, itt: Itt, now: Instant) {
+        self.ping = Some(itt);
+        self.last_progress = now;
+    }
+
+    /// A task has ended, which may be the session's NOP-Out.
+    pub(crate) fn forget(&mut self, itt: Itt) {
+        self.ping = self.ping.filter(|ping| *ping != itt);
+    }
+
+    /// When silence has lasted long enough to ask for a sign of life, or to do without.
+    pub(super) fn timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
+        let interval = timeouts.nop_interval?;
+        Some(match self.ping {
+            Some(_) => (self.last_progress + timeouts.nop_response, Timer::NopResponse),
+            None => (self.last_progress + interval, Timer::NopInterval),
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The connections of a session, found by their CID.
+
+use iscsi_pdu::{Cid, Itt};
+
+use super::Connection;
+use crate::params::Negotiated;
+
+/// The connections of a session, in the order in which they were asked for.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionSet(Vec<Connection>);
+
+impl ConnectionSet {
+    pub(crate) fn add(&mut self, connection: Connection) {
+        self.0.push(connection);
+    }
+
+    pub(crate) fn get(&self, cid: Cid) -> Option<&Connection> {
+        self.0.iter().find(|connection| connection.cid() == cid)
+    }
+
+    pub(crate) fn get_mut(&mut self, cid: Cid) -> Option<&mut Connection> {
+        self.0.iter_mut().find(|connection| connection.cid() == cid)
+    }
+
+    pub(crate) fn remove(&mut self, cid: Cid) -> Option<Connection> {
+        let at = self.0.iter().position(|connection| connection.cid() == cid)?;
+        Some(self.0.remove(at))
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Connection> {
+        std::mem::take(&mut self.0)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> + Clone {
+        self.0.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.0.iter_mut()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What was agreed in the first login, which the connection of it or any later one still knows.
+    pub(crate) fn agreed(&self) -> Option<&Negotiated> {
+        self.0.iter().find_map(Connection::agreed)
+    }
+
+    /// The CIDs of the connections that fit.
+    pub(crate) fn cids(&self, fits: impl Fn(&Connection) -> bool) -> Vec<Cid> {
+        let fitting = self.0.iter().filter(|connection| fits(connection));
+        fitting.map(Connection::cid).collect()
+    }
+
+    /// Whether there is another connection that is up and stays.
+    pub(crate) fn has_another_than(&self, cid: Cid) -> bool {
+        self.0.iter().any(|other| other.cid() != cid && other.takes_commands())
+    }
+
+    /// Forgets what a task still had to send; says whether data was taken back from an outbox.
+    pub(crate) fn forget(&mut self, itt: Itt) -> bool {
+        let mut withdrawn = false;
+        for connection in &mut self.0 {
+            withdrawn |= connection.forget(itt);
+        }
+        withdrawn
+    }
+}

@@ -1,0 +1,158 @@
+//! The order of StatSNs, and PDUs that came before their turn: one before theirs is missing
+//! (RFC 7143 §4.2.2.2).
+//!
+//! A target that numbers its answers in one thread and sends them in another may put them out of
+//! order by a little. Their data has landed; what they say waits here until all that was numbered
+//! before it has come, so ExpStatSN, which acknowledges, never passes a gap, and a response to task
+//! management never overtakes the statuses before it. A gap that stays is a lost status.
+
+use std::time::{Duration, Instant};
+
+use iscsi_pdu::StatSn;
+
+use super::inbox::Received;
+use crate::error::ProtocolError;
+
+/// How long a StatSN may be missing: a slow link carries a megabyte of data between two answers
+/// meanwhile, and by default no command is given up so soon. What is really lost TCP will never bring.
+const MAX_GAP: Duration = Duration::from_secs(5);
+
+/// How far ahead of its turn a PDU may come, and how many are kept: as many commands as targets
+/// take at once. Beyond that it is no disorder.
+const MAX_AHEAD: i32 = 256;
+
+/// How much the data segments of all that is kept may hold, bytes. Statuses have some hundred each.
+const MAX_BYTES: usize = 1 << 20;
+
+/// A StatSN this far behind the expected one is no repetition but nonsense.
+const MAX_BEHIND: u32 = 1 << 20;
+
+/// ExpStatSN of one connection, and the PDUs that wait for their turn.
+#[derive(Debug, Default)]
+pub(crate) struct StatSnOrder {
+    expected: StatSn,
+    /// As they came, each with its StatSN.
+    kept: Vec<(StatSn, Received)>,
+    /// Length of their data segments, bytes.
+    bytes: usize,
+    /// The next StatSN by a NOP-In's account: all before it have been used.
+    shown: Option<StatSn>,
+    gap: Option<Gap>,
+    /// Whether the target has given a StatSN to more than one PDU.
+    repeats: bool,
+}
+
+/// A StatSN is missing.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    since: Instant,
+    /// What came in its place.
+    found: StatSn,
+}
+
+impl StatSnOrder {
+    /// The login has ended: full feature phase goes on with the StatSN `expected`.
+    pub(super) const fn begin(&mut self, expected: StatSn) {
+        self.expected = expected;
+    }
+
+    /// ExpStatSN: the StatSN that comes next, which acknowledges all before it.
+    pub(crate) const fn expected(&self) -> StatSn {
+        self.expected
+    }
+
+    /// Counts the StatSN of a PDU that uses one up; `false` for one that was counted before.
+    pub(crate) fn take(&mut self, found: StatSn) -> Result<bool, ProtocolError> {
+        let expected = self.expected;
+        if found == expected {
+            self.expected = found.next();
+            return Ok(true);
+        }
+        let distance = found.distance_from(expected);
+        if distance < 0 && distance.unsigned_abs() <= MAX_BEHIND {
+            return Ok(false);
+        }
+        Err(ProtocolError::StatSn { expected, found })
+    }
+
+    /// Notes that an answer came with a StatSN of old; `true` the first time.
+    pub(crate) fn note_repetition(&mut self) -> bool {
+        !std::mem::replace(&mut self.repeats, true)
+    }
+
+    /// Keeps a PDU that uses up a StatSN beyond the expected one.
+    ///
+    /// # Errors
+    /// When so much is missing, or kept already, that this is a loss.
+    pub(crate) fn keep(
+        &mut self,
+        found: StatSn,
+        pdu: Received,
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        self.note_gap(found, now)?;
+        let bytes = self.bytes + pdu.data.len();
+        if self.kept.len() >= MAX_AHEAD.unsigned_abs() as usize || bytes > MAX_BYTES {
+            return Err(ProtocolError::StatSn { expected: self.expected, found });
+        }
+        self.bytes = bytes;
+        self.kept.push((found, pdu));
+        Ok(())
+    }
+
+    /// A NOP-In that uses no StatSN up names the `next` one.
+    ///
+    /// # Errors
+    /// As [`keep`](Self::keep).
+    pub(crate) fn show(&mut self, next: StatSn, now: Instant) -> Result<(), ProtocolError> {
+        if !next.is_after(self.expected) {
+            return Ok(());
+        }
+        self.note_gap(next, now)?;
+        if self.shown.is_none_or(|shown| next.is_after(shown)) {
+            self.shown = Some(next);
+        }
+        Ok(())
+    }
+
+    fn note_gap(&mut self, found: StatSn, now: Instant) -> Result<(), ProtocolError> {
+        if found.distance_from(self.expected) > MAX_AHEAD {
+            return Err(ProtocolError::StatSn { expected: self.expected, found });
+        }
+        self.gap.get_or_insert(Gap { since: now, found });
+        Ok(())
+    }
+
+    /// Hands out a kept PDU whose turn has come, if ExpStatSN has moved on from `before`. When there
+    /// is none, the gap is filled, and the next one, if there is one, has a time of its own.
+    pub(crate) fn next_kept(&mut self, before: StatSn, now: Instant) -> Option<Received> {
+        if self.expected == before {
+            return None;
+        }
+        let expected = self.expected;
+        let Some(at) = self.kept.iter().position(|(stat_sn, _)| !stat_sn.is_after(expected)) else {
+            self.renew_gap(now);
+            return None;
+        };
+        let (_, pdu) = self.kept.remove(at);
+        self.bytes -= pdu.data.len();
+        Some(pdu)
+    }
+
+    fn renew_gap(&mut self, now: Instant) {
+        self.shown = self.shown.filter(|shown| shown.is_after(self.expected));
+        let found = self.kept.first().map(|(stat_sn, _)| *stat_sn).or(self.shown);
+        self.gap = found.map(|found| Gap { since: now, found });
+    }
+
+    /// When what is missing counts as lost.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.gap.map(|gap| gap.since + MAX_GAP)
+    }
+
+    /// The loss, when its time has come.
+    pub(crate) fn loss(&self, now: Instant) -> Option<ProtocolError> {
+        let gap = self.gap.filter(|gap| gap.since + MAX_GAP <= now)?;
+        Some(ProtocolError::StatSn { expected: self.expected, found: gap.found })
+    }
+}

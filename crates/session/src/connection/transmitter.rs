@@ -1,0 +1,266 @@
+//! What waits to be sent on a connection, and which of it comes next.
+//!
+//! 1. urgent PDUs: answers to the target, immediate requests;
+//! 2. then in turn, one PDU each: new commands, up to the connection's share of them, and data: the
+//!    rest of first bursts in the order of their commands, or else the R2Ts in the order in which they
+//!    came (RFC 7143 §4.2.5.2).
+
+use std::collections::VecDeque;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, Itt, Ttt};
+
+use crate::error::ProtocolError;
+use crate::params::Negotiated;
+use crate::task::Task;
+use crate::task::set::{Load, TaskSet};
+use crate::task::write::DataOutPart;
+
+/// How much may wait to be sent at once when the target asks for more. It is more than can come
+/// before there was a chance to answer.
+const MAX_URGENT: usize = 1 << 16;
+
+/// A PDU that does not wait for the command window.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Urgent {
+    /// The first PDU of an immediate task.
+    Task(Itt),
+    /// The answer to a NOP-In of the target.
+    PingReply { ttt: Ttt, lun: Lun },
+    /// A NOP-Out that asks for no answer and acknowledges what has come.
+    Acknowledgement { lun: Lun },
+}
+
+/// What comes next on a connection.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Urgent(Urgent),
+    /// The command whose turn it is in the session.
+    Command,
+    /// A Data-Out of a task.
+    DataOut {
+        itt: Itt,
+        part: DataOutPart,
+    },
+}
+
+/// The queues of one connection, and its limits for new commands.
+#[derive(Debug)]
+pub(crate) struct Transmitter {
+    /// What goes out before anything else and uses no CmdSN up.
+    urgent: VecDeque<Urgent>,
+    /// Task management requests that were too many at once, until one of the others is answered.
+    deferred: VecDeque<Itt>,
+    /// Writes whose first burst is not complete, in the order of their commands.
+    unsolicited: VecDeque<Itt>,
+    /// One entry for each R2T that is served, in the order in which they came.
+    solicited: VecDeque<Itt>,
+    /// Whether new commands have their turn after the Data-Out that was just queued.
+    commands_first: bool,
+    /// How much write data may be outstanding at once, bytes.
+    write_limit: u64,
+    /// The load up to which it takes new commands at the moment, bytes.
+    share: u64,
+}
+
+impl Default for Transmitter {
+    fn default() -> Self {
+        Self {
+            urgent: VecDeque::new(),
+            deferred: VecDeque::new(),
+            unsolicited: VecDeque::new(),
+            solicited: VecDeque::new(),
+            commands_first: true,
+            write_limit: u64::MAX,
+            share: u64::MAX,
+        }
+    }
+}
+
+impl Transmitter {
+    /// What is left of it when the transport connection is made again during the login.
+    pub(super) fn restarted(&mut self) -> Self {
+        let urgent = std::mem::take(&mut self.urgent);
+        Self { urgent, write_limit: self.write_limit, ..Self::default() }
+    }
+
+    /// What goes out next, taken off its queue. `command` is the one whose turn it is in the session,
+    /// if the connection may carry it.
+    pub(super) fn next(
+        &mut self,
+        cid: Cid,
+        command: Option<Itt>,
+        agreed: &Negotiated,
+        tasks: &mut TaskSet,
+    ) -> Option<Next> {
+        if let Some(urgent) = self.next_urgent(cid, tasks) {
+            return Some(Next::Urgent(urgent));
+        }
+        let is_command_due = |queues: &Self, tasks: &TaskSet| {
+            let command = command.and_then(|itt| tasks.get(itt));
+            command.is_some_and(|task| queues.has_turn(task, tasks.load_of(cid), agreed))
+        };
+        // Commands and data take turns, so that neither holds up the other.
+        let commands_first = self.commands_first;
+        self.commands_first = !commands_first;
+        if commands_first && is_command_due(self, tasks) {
+            return Some(Next::Command);
+        }
+        if let Some((itt, part)) = self.next_data_out(agreed, tasks) {
+            return Some(Next::DataOut { itt, part });
+        }
+        is_command_due(self, tasks).then_some(Next::Command)
+    }
+
+    fn next_urgent(&mut self, cid: Cid, tasks: &TaskSet) -> Option<Urgent> {
+        let is_due = |urgent: &Urgent| match urgent {
+            Urgent::Task(itt) => {
+                !self.waits_for_burst(*itt, tasks) && !tasks.waits_for_text(*itt, cid)
+            }
+            Urgent::PingReply { .. } | Urgent::Acknowledgement { .. } => true,
+        };
+        let at = self.urgent.iter().position(is_due)?;
+        self.urgent.remove(at)
+    }
+
+    /// Whether a request has to wait until the first burst of the task that it aborts is in wire
+    /// order.
+    fn waits_for_burst(&self, request: Itt, tasks: &TaskSet) -> bool {
+        tasks.aborted_by(request).is_some_and(|itt| self.unsolicited.contains(&itt))
+    }
+
+    fn next_data_out(
+        &mut self,
+        agreed: &Negotiated,
+        tasks: &mut TaskSet,
+    ) -> Option<(Itt, DataOutPart)> {
+        next_of(&mut self.unsolicited, |itt| tasks.write_of(itt)?.next_unsolicited(agreed)).or_else(
+            || next_of(&mut self.solicited, |itt| tasks.write_of(itt)?.next_solicited(agreed)),
+        )
+    }
+
+    /// Whether a new command may go out here. No write begins while a first burst is under way
+    /// (RFC 7143 §4.2.5.2).
+    fn has_turn(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
+        let is_behind_burst = task.write().is_some() && !self.unsolicited.is_empty();
+        load.bytes < self.share && !is_behind_burst && !self.is_at_write_limit(task, load, agreed)
+    }
+
+    /// Whether a write has to wait for others of the connection to end.
+    pub(super) fn is_at_write_limit(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
+        let outstanding = load.outstanding;
+        task.write().filter(|_| outstanding > 0).is_some_and(|write| {
+            outstanding.saturating_add(write.max_outstanding(agreed)) > self.write_limit
+        })
+    }
+
+    /// Sets how much write data may be outstanding at once, bytes.
+    pub(crate) const fn limit_writes(&mut self, bytes: u64) {
+        self.write_limit = bytes;
+    }
+
+    /// How much write data may be outstanding at once, bytes, never zero; `None` without a limit.
+    pub(crate) fn write_limit(&self) -> Option<u64> {
+        Some(self.write_limit.max(1)).filter(|limit| *limit < u64::MAX)
+    }
+
+    /// Sets up to which load the connection takes new commands, bytes.
+    pub(crate) const fn set_share(&mut self, bytes: u64) {
+        self.share = bytes;
+    }
+
+    /// Queues an immediate request.
+    pub(crate) fn request(&mut self, itt: Itt) {
+        self.urgent.push_back(Urgent::Task(itt));
+    }
+
+    /// Queues what the target has to be told on its own demand. One that asks again and again, and
+    /// does not take the answers, is not waited for.
+    ///
+    /// # Errors
+    /// When too much waits already.
+    pub(crate) fn reply(&mut self, reply: Urgent) -> Result<(), ProtocolError> {
+        if self.urgent.len() >= MAX_URGENT {
+            return Err(ProtocolError::Unread { limit: MAX_URGENT });
+        }
+        self.urgent.push_back(reply);
+        Ok(())
+    }
+
+    pub(crate) fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
+    /// Takes out what does not wait for the command window.
+    pub(crate) fn take_urgent(&mut self) -> VecDeque<Urgent> {
+        std::mem::take(&mut self.urgent)
+    }
+
+    /// Keeps a task management request that the target has no room for at present.
+    pub(crate) fn defer(&mut self, itt: Itt) {
+        self.deferred.push_back(itt);
+    }
+
+    /// Queues the oldest request that was deferred; its tag.
+    pub(crate) fn resume_deferred(&mut self) -> Option<Itt> {
+        let itt = self.deferred.pop_front()?;
+        self.request(itt);
+        Some(itt)
+    }
+
+    /// Whether a request waits here, deferred or not.
+    pub(crate) fn has_request(&self, itt: Itt) -> bool {
+        self.deferred.contains(&itt) || self.urgent.contains(&Urgent::Task(itt))
+    }
+
+    /// The requests that wait here to abort a task.
+    pub(crate) fn requests_to_abort(&self, itt: Itt, tasks: &TaskSet) -> Vec<Itt> {
+        let aborting = |urgent: &Urgent| match urgent {
+            Urgent::Task(request) => {
+                Some(*request).filter(|request| tasks.aborted_by(*request) == Some(itt))
+            }
+            Urgent::PingReply { .. } | Urgent::Acknowledgement { .. } => None,
+        };
+        self.urgent.iter().filter_map(aborting).collect()
+    }
+
+    /// A command went out whose first burst is not complete.
+    pub(crate) fn burst_begun(&mut self, itt: Itt) {
+        self.unsolicited.push_back(itt);
+    }
+
+    /// So many more R2Ts of a task are to be served.
+    pub(crate) fn serve_r2ts(&mut self, itt: Itt, count: usize) {
+        self.solicited.extend(std::iter::repeat_n(itt, count));
+    }
+
+    /// Serves no R2T of a task any more.
+    pub(crate) fn withdraw_r2ts(&mut self, itt: Itt) {
+        self.solicited.retain(|queued| *queued != itt);
+    }
+
+    /// Forgets what a task still had to send.
+    pub(super) fn forget(&mut self, itt: Itt) {
+        self.withdraw_r2ts(itt);
+        self.unsolicited.retain(|queued| *queued != itt);
+        self.urgent.retain(|queued| *queued != Urgent::Task(itt));
+        self.deferred.retain(|queued| *queued != itt);
+    }
+}
+
+/// Cuts the next PDU for the first task of a queue, and takes the task off when its burst is done.
+fn next_of(
+    queue: &mut VecDeque<Itt>,
+    mut next: impl FnMut(Itt) -> Option<DataOutPart>,
+) -> Option<(Itt, DataOutPart)> {
+    while let Some(itt) = queue.front().copied() {
+        let part = next(itt);
+        if part.as_ref().is_none_or(|part| part.is_final) {
+            queue.pop_front();
+        }
+        if let Some(part) = part {
+            return Some((itt, part));
+        }
+    }
+    None
+}

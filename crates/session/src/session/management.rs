@@ -1,0 +1,102 @@
+//! Task management requests: the caller's, the session's own, and those that the target has no room
+//! for at present (RFC 7143 §11.5).
+
+use std::time::Instant;
+
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, CmdSn, Itt, TaskFunction};
+
+use super::Session;
+use crate::error::{SessionError, SubmitError};
+use crate::task::{Management, Task, TaskKind};
+use crate::timer::Timer;
+
+impl Session {
+    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is
+    /// only looked at for ABORT TASK. It ends in one [`Output::Managed`](crate::Output::Managed); at
+    /// a response of "function complete" every task it concerns ends as aborted.
+    ///
+    /// # Errors
+    /// When the session is closing, as many tasks are outstanding as configured, or this is a
+    /// discovery session.
+    pub fn manage(
+        &mut self,
+        function: TaskFunction,
+        lun: Lun,
+        referenced: Option<Itt>,
+        now: Instant,
+    ) -> Result<Itt, SubmitError> {
+        self.check_normal()?;
+        let management = self.management(function, lun, referenced, false);
+        let timeout = Some(self.config.timeouts.task_management);
+        self.enlist(TaskKind::Management(management), timeout, true, now)
+    }
+
+    pub(super) fn management(
+        &self,
+        function: TaskFunction,
+        lun: Lun,
+        referenced: Option<Itt>,
+        internal: bool,
+    ) -> Management {
+        let abort = matches!(function, TaskFunction::AbortTask | TaskFunction::QueryTask);
+        let referenced = referenced.filter(|_| abort);
+        let whole_target =
+            matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
+        let task_lun = referenced.and_then(|itt| Some(self.tasks.get(itt)?.as_scsi()?.lun));
+        let lun = if whole_target { Lun::ZERO } else { task_lun.unwrap_or(lun) };
+        Management { function, lun, referenced, internal, gap: None }
+    }
+
+    /// Fills the gap that a request which is gone may have left in CmdSN: ABORT TASK does that for a
+    /// task that the target has never seen (RFC 7143 §11.5.1).
+    pub(crate) fn fill_gap(&mut self, itt: Itt, lun: Lun, gap: CmdSn, now: Instant) {
+        let management = Management {
+            function: TaskFunction::AbortTask,
+            lun,
+            referenced: Some(itt),
+            internal: true,
+            gap: Some(gap),
+        };
+        self.manage_internally(management, now);
+    }
+
+    pub(super) fn manage_internally(&mut self, management: Management, now: Instant) {
+        let deadline = now + self.config.timeouts.task_management;
+        let request = Task::new(TaskKind::Management(management), Some(deadline));
+        match self.tasks.insert_beyond_limit(request) {
+            Some(request) => self.push_urgent(request),
+            // A target that answers so little lets nothing end any more.
+            None => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
+        }
+    }
+
+    /// Keeps a task management request that the target refuses because it has too many immediate ones
+    /// at hand (RFC 7143 §4.2.2.1); `false` if it has no other of this connection, so that there is
+    /// nothing to wait for. Its time begins anew when it is sent again.
+    pub(crate) fn defer_management(&mut self, cid: Cid, itt: Itt) -> bool {
+        let Some(connection) = self.connections.get(cid) else { return false };
+        let at_hand = |(other, task): (Itt, &Task)| {
+            other != itt
+                && task.allegiance() == Some(cid)
+                && matches!(task.kind, TaskKind::Management(_))
+                && !connection.transmitter.has_request(other)
+        };
+        if !self.tasks.iter().any(at_hand) {
+            return false;
+        }
+        self.tasks.set_deadline(itt, None);
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.transmitter.defer(itt);
+        }
+        true
+    }
+
+    /// A task management request has come to its end, so the target may have room for another one.
+    pub(crate) fn send_deferred(&mut self, cid: Cid, now: Instant) {
+        let Some(connection) = self.connections.get_mut(cid) else { return };
+        let Some(itt) = connection.transmitter.resume_deferred() else { return };
+        let deadline = now + self.config.timeouts.task_management;
+        self.tasks.set_deadline(itt, Some(deadline));
+    }
+}
