@@ -16,13 +16,12 @@ pub(crate) const LAYERED: &str = "crates/initiator";
 /// fits a file counts. A layer may use itself and what is below it.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("crate root", &["lib.rs"]),
-    ("handles", &["initiator.rs", "disk.rs", "disk/", "stream.rs"]),
-    ("multipath", &["paths.rs", "paths/", "spread.rs"]),
-    (
-        "session handle and logical unit",
-        &["session.rs", "logical_unit.rs", "probe.rs", "retry.rs", "unit_state.rs", "transfer.rs"],
-    ),
-    ("driver", &["driver.rs", "driver/", "shared.rs", "request.rs", "tuner.rs", "pace.rs"]),
+    ("handles", &["handles.rs", "handles/", "blocking.rs", "blocking/"]),
+    ("multipath", &["multipath.rs", "multipath/"]),
+    ("unit", &["unit.rs", "unit/"]),
+    ("session handle", &["session.rs", "session/"]),
+    ("driver", &["driver.rs", "driver/"]),
+    ("state", &["state.rs", "state/"]),
     ("foundation", &[""]),
 ];
 
@@ -58,7 +57,7 @@ mod tests {
     #[test]
     fn the_longest_entry_decides_the_layer() {
         let layers: &[(&str, &[&str])] =
-            &[("handles", &["disk/"]), ("multipath", &["paths/", "disk/report.rs"])];
+            &[("handles", &["disk/"]), ("multipath", &["multipath/", "disk/report.rs"])];
         assert_eq!(layer(layers, "disk/open.rs"), Some(0));
         assert_eq!(layer(layers, "disk/report.rs"), Some(1));
         assert_eq!(layer(layers, "url.rs"), None);

@@ -10,7 +10,6 @@ use iscsi_tuner::Tuning;
 
 use crate::options::sessions::Sessions;
 use crate::options::socket::SocketOptions;
-use crate::state::budget::Budget;
 
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
 ///
@@ -109,11 +108,6 @@ impl Options {
     /// `max_requests` within its range.
     pub(crate) fn requests(&self) -> usize {
         self.max_requests.clamp(1, Self::MOST_REQUESTS)
-    }
-
-    /// What a session, or the sessions of a disk together, may have under way.
-    pub(crate) fn budget(&self) -> Budget {
-        Budget::new(self.requests(), self.max_bytes_in_flight)
     }
 
     /// Room for every request, an abort for each of them, and what the session asks by itself: so

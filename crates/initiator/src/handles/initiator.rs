@@ -10,6 +10,7 @@ use crate::name::default_name;
 use crate::options::Options;
 use crate::session::Session;
 use crate::session::node::Node;
+use crate::state::budget::Budget;
 use crate::url::Url;
 
 /// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
@@ -72,7 +73,7 @@ impl Initiator {
         Error: From<U::Error>,
     {
         let url = self.0.complete(url.try_into()?);
-        let session = self.0.start_at(&url, None, &self.0.options().budget())?;
+        let session = self.0.start_at(&url, None, &Budget::of(self.0.options()))?;
         session.log_in().await?;
         Ok(session)
     }
@@ -108,7 +109,7 @@ impl Initiator {
     {
         let mut url = self.0.complete(url.try_into()?);
         (url.target, url.lun) = (None, None);
-        let budget = self.0.options().budget();
+        let budget = Budget::of(self.0.options());
         let session = self.0.start(&url, SessionKind::Discovery, self.0.next_isid(), budget)?;
         session.log_in().await?;
         let text = session.send_targets_text().await?;

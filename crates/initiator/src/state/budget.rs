@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Error;
+use crate::options::Options;
 
 /// The limits of a session: requests, and the bytes of their buffers.
 #[derive(Clone, Debug)]
@@ -24,6 +25,11 @@ pub(crate) struct Permit {
 }
 
 impl Budget {
+    /// What a session, or the sessions of a disk together, may have under way by the options.
+    pub(crate) fn of(options: &Options) -> Self {
+        Self::new(options.requests(), options.max_bytes_in_flight)
+    }
+
     pub(crate) fn new(requests: usize, bytes: usize) -> Self {
         let most_bytes = u32::try_from(bytes.max(1)).unwrap_or(u32::MAX);
         Self {

@@ -89,7 +89,7 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     if url.lun.is_none() {
         return Err(Error::NoUnitNamed);
     }
-    let budget = node.options().budget();
+    let budget = Budget::of(node.options());
     let mut portals = vec![url.portal.clone()];
     portals.extend(url.portals.iter().cloned());
     let report = Arc::new(Report::default());
