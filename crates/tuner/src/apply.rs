@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use socket2::SockRef;
 
 use crate::limits::name_of;
-use crate::plan::{Buffer, Plan, Row};
+use crate::plan::{Buffer, Plan};
 use crate::size::Size;
 use crate::sys;
-use crate::table;
+use crate::table::{self, Row};
 
 /// What the kernel granted, read back from the socket; `None` where it does not tell.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -47,8 +47,10 @@ pub struct Autotuning {
     pub max: u64,
 }
 
+/// The congestion control that does not take a lost segment for a full queue.
+pub(crate) const BBR: &str = "bbr";
 /// A socket option cannot tell more than this.
-const MOST: usize = i32::MAX as usize / 2;
+const MAX: usize = i32::MAX as usize / 2;
 
 impl Limits {
     /// Asks the kernel: what a socket of our own is granted comes before what `/proc` says, which
@@ -127,12 +129,12 @@ impl fmt::Display for Autotuning {
 
 /// Half of what the kernel grants to a wish beyond all limits: it shows the limit doubled.
 fn granted_send_buffer(socket: &Socket) -> Option<u64> {
-    socket.set_send_buffer_size(MOST).ok()?;
+    socket.set_send_buffer_size(MAX).ok()?;
     Some(socket.send_buffer_size().ok()? as u64 / 2)
 }
 
 fn granted_receive_buffer(socket: &Socket) -> Option<u64> {
-    socket.set_recv_buffer_size(MOST).ok()?;
+    socket.set_recv_buffer_size(MAX).ok()?;
     Some(socket.recv_buffer_size().ok()? as u64 / 2)
 }
 

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use crate::limits::Limits;
-use crate::link::{Link, Measurement};
-use crate::policy;
+use crate::limits::{BBR, Limits};
+use crate::link::model::Link;
 use crate::size::Size;
-use crate::table;
-use crate::transfers::Terms;
-use crate::tuning::{Policy, Sends, Tuning};
+use crate::table::{self, Row};
+use crate::transfers::{Terms, TransferQueue};
+use crate::tuning::{Policy, Sends};
 
 /// A value, and why it is that.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -95,54 +94,20 @@ pub struct Plan {
     pub offer: Choice<Offer>,
 }
 
-/// Makes the plan for a link.
-///
-/// Whatever is unknown, nonsense or not permitted, there is a plan: at worst it leaves everything to
-/// the kernel and says so. It grows with round-trip time and bandwidth, and stays within the limits.
-///
-/// ```
-/// use std::time::Duration;
-/// use iscsi_tuner::{Buffer, Limits, Measurement, Rtt, Tuning, plan};
-///
-/// let mut measurement = Measurement::default();
-/// measurement.rtt = Some(Rtt::first(Duration::from_millis(100)));
-/// let mut tuning = Tuning::default();
-/// tuning.bandwidth = Some("100mbit".parse()?);
-/// let plan = plan(&measurement, &Limits::default(), &tuning);
-/// assert_eq!(plan.send_buffer.value, Buffer::Autotuned);
-/// println!("{plan}");
-/// # Ok::<(), iscsi_tuner::BandwidthError>(())
-/// ```
-#[must_use]
-pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan {
-    policy::decide(measurement, limits, tuning)
-}
-
-/// A line of a table for people.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Row {
-    /// What it is about.
-    pub name: &'static str,
-    /// The value.
-    pub value: String,
-    /// Why it is that, or what to do about it.
-    pub reason: String,
-}
-
 impl Plan {
     /// How many transfers of another size than the plan's should be under way; this many of either
     /// kind are enough.
     #[must_use]
     pub fn depth_for(&self, io_size: u64) -> u32 {
-        let shape = self.terms.shape_of(io_size, self.link.way(self.in_flight));
-        u32::try_from(shape.depth).unwrap_or(u32::MAX)
+        let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));
+        u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
     /// The same for writes, with its reason.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {
-        let shape = self.terms.shape_of(io_size, self.link.way(self.in_flight));
-        policy::queue_depth(&self.terms, &shape)
+        let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));
+        queue_depth(&self.terms, &queue)
     }
 
     /// Whether the congestion control that it leads to within these limits, the kernel's or one of its
@@ -151,7 +116,7 @@ impl Plan {
     #[must_use]
     pub fn copes_with_loss(&self, limits: &Limits) -> bool {
         let in_force = self.congestion_control.value.as_ref();
-        in_force.or(limits.congestion_control.as_ref()).is_some_and(|name| name == policy::BBR)
+        in_force.or(limits.congestion_control.as_ref()).is_some_and(|name| name == BBR)
     }
 
     /// The plan as lines for people, in the order in which they matter.
@@ -194,6 +159,18 @@ impl Plan {
             row("offer", &self.offer, Offer::to_string),
         ]
     }
+}
+
+/// How many transfers there shall be at once, and why.
+pub(crate) fn queue_depth(terms: &Terms, queue: &TransferQueue) -> Choice<u32> {
+    let depth = u32::try_from(queue.depth).unwrap_or(u32::MAX);
+    let mut reason = queue.describe();
+    if terms.window.is_some_and(|window| window <= depth) {
+        reason.push_str(", all that the peer takes at once");
+    } else {
+        reason.push_str(&format!(", {} on the link", Size(queue.in_flight())));
+    }
+    Choice::new(depth, reason)
 }
 
 fn row<T>(name: &'static str, choice: &Choice<T>, show: impl Fn(&T) -> String) -> Row {

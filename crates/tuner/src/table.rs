@@ -2,7 +2,16 @@
 
 use std::fmt;
 
-use crate::plan::Row;
+/// A line of a table for people.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Row {
+    /// What it is about.
+    pub name: &'static str,
+    /// The value.
+    pub value: String,
+    /// Why it is that, or what to do about it.
+    pub reason: String,
+}
 
 /// Writes rows with aligned names and values, one line each.
 pub(crate) fn write(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {

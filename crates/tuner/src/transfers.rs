@@ -29,10 +29,10 @@ impl Default for Terms {
     }
 }
 
-/// The way that transfers take.
+/// What transfers have to know of the link they go over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Way {
-    /// Bytes that shall be on it at once.
+pub(crate) struct LinkTraits {
+    /// Bytes that fill it.
     pub(crate) in_flight: u64,
     /// Round trips cost nothing.
     pub(crate) is_local: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Way {
 
 /// How long a transfer is, and how many are under way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Shape {
+pub(crate) struct TransferQueue {
     pub(crate) io_size: u64,
     pub(crate) depth: u64,
     pub(crate) round_trips: u64,
@@ -54,28 +54,28 @@ pub(crate) struct Shape {
 
 /// Short ones keep the last round trips short, long ones are fewer commands: below 256 KiB these cost
 /// more than they gain, but for far links.
-const SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+const WRITE_SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// What a peer takes unasked is worth a write from here on, and in whole pages.
-const SHORTEST: u64 = 32 << 10;
+const MIN_UNSOLICITED: u64 = 32 << 10;
 const PAGE: u64 = 4 << 10;
 /// A read takes one round trip whatever its length, so it may be long enough to be worth a command:
 /// over 1 Gbit/s 512 KiB do as well as 1 MiB.
-const READ_SIZES: [u64; 4] = [LONG, 1 << 20, 2 << 20, 4 << 20];
+const READ_SIZES: [u64; 4] = [LONG_COMMAND, 1 << 20, 2 << 20, 4 << 20];
 /// Over a long link there are enough of them under way to be shorter. Longer ones wait longer for the
 /// slowest of many sessions: with 1 % of loss a tenth of the rate is lost by 512 KiB, a third by 1 MiB.
 const SHORT_READ: u64 = 128 << 10;
 /// Where round trips cost nothing.
-const LOCAL: u64 = 1 << 20;
+const LOCAL_SIZE: u64 = 1 << 20;
 /// From here on a command is long.
-const LONG: u64 = 512 << 10;
+const LONG_COMMAND: u64 = 512 << 10;
 /// As much is under way even on the shortest link, so that neither end waits for the other.
-const LEAST_UNDER_WAY: u64 = 4 << 20;
+const MIN_UNDER_WAY: u64 = 4 << 20;
 /// The same where commands are long: the next waits until one of them is there as a whole.
-const LEAST_UNDER_WAY_LONG: u64 = 8 << 20;
+const MIN_UNDER_WAY_LONG: u64 = 8 << 20;
 /// The most that is under way: whoever copies holds it in memory twice.
-const MOST_UNDER_WAY: u64 = 64 << 20;
-const SHALLOWEST: u64 = 2;
-const DEEPEST: u64 = 256;
+const MAX_UNDER_WAY: u64 = 64 << 20;
+const MIN_DEPTH: u64 = 2;
+const MAX_DEPTH: u64 = 256;
 
 impl Terms {
     /// The round trips of a write of so many bytes.
@@ -86,73 +86,76 @@ impl Terms {
     }
 
     /// The same with those that make up for losses.
-    fn trips(&self, length: u64, way: Way) -> u64 {
-        self.round_trips(length).saturating_mul(if way.is_lossy { 2 } else { 1 })
+    fn round_trips_over(&self, length: u64, link: LinkTraits) -> u64 {
+        self.round_trips(length).saturating_mul(if link.is_lossy { 2 } else { 1 })
     }
 
     /// As many commands as may be under way.
-    fn deepest(&self) -> u64 {
-        self.window.map_or(DEEPEST, |window| u64::from(window).clamp(1, DEEPEST))
+    fn max_depth(&self) -> u64 {
+        self.window.map_or(MAX_DEPTH, |window| u64::from(window).clamp(1, MAX_DEPTH))
     }
 
     /// What must be under way in writes of that size, so that `in_flight` bytes are on the link: half
     /// as much again, because bursts do not come evenly.
-    fn under_way(&self, io_size: u64, way: Way) -> u64 {
-        let least = if io_size < LONG { LEAST_UNDER_WAY } else { LEAST_UNDER_WAY_LONG };
-        let busy = way.in_flight.saturating_mul(self.trips(io_size, way)).saturating_mul(3) / 2;
-        busy.clamp(least, MOST_UNDER_WAY)
+    fn under_way(&self, io_size: u64, link: LinkTraits) -> u64 {
+        let least = if io_size < LONG_COMMAND { MIN_UNDER_WAY } else { MIN_UNDER_WAY_LONG };
+        let busy =
+            link.in_flight.saturating_mul(self.round_trips_over(io_size, link)).saturating_mul(3)
+                / 2;
+        busy.clamp(least, MAX_UNDER_WAY)
     }
 
     /// The queue of writes of that size, within the command window.
-    pub(crate) fn shape_of(&self, io_size: u64, way: Way) -> Shape {
+    pub(crate) fn queue_of(&self, io_size: u64, link: LinkTraits) -> TransferQueue {
         let io_size = io_size.max(1);
-        let wanted = self.under_way(io_size, way).div_ceil(io_size);
-        let depth = wanted.max(SHALLOWEST).min(self.deepest());
-        Shape { io_size, depth, round_trips: self.trips(io_size, way) }
+        let wanted = self.under_way(io_size, link).div_ceil(io_size);
+        let depth = wanted.max(MIN_DEPTH).min(self.max_depth());
+        TransferQueue { io_size, depth, round_trips: self.round_trips_over(io_size, link) }
     }
 
     /// The shortest writes that fill the link within the command window; if none do, those that
     /// fill it most. Over a far link those that the peer need not ask for, if they bring a third of
     /// that: more connections make up for the rest.
-    pub(crate) fn shape_for(&self, way: Way) -> Shape {
-        let shape = self.shape_among(&SIZES, way);
-        let unasked = self.shape_of(self.unsolicited.min(SIZES[0]) & !(PAGE - 1), way);
-        let is_worth = unasked.io_size >= SHORTEST && 3 * unasked.in_flight() >= shape.in_flight();
-        if way.is_far && is_worth { unasked } else { shape }
+    pub(crate) fn write_queue(&self, link: LinkTraits) -> TransferQueue {
+        let queue = self.queue_among(&WRITE_SIZES, link);
+        let unasked = self.queue_of(self.unsolicited.min(WRITE_SIZES[0]) & !(PAGE - 1), link);
+        let is_worth =
+            unasked.io_size >= MIN_UNSOLICITED && 3 * unasked.in_flight() >= queue.in_flight();
+        if link.is_far && is_worth { unasked } else { queue }
     }
 
     /// The same for reads: the peer sends all that a command asks for, in one round trip.
-    pub(crate) fn read_shape_for(&self, way: Way) -> Shape {
+    pub(crate) fn read_queue(&self, link: LinkTraits) -> TransferQueue {
         let terms = Self { unsolicited: u64::MAX, ..*self };
-        let short = terms.shape_of(SHORT_READ, way);
-        if way.is_long && terms.is_enough(&short, way) {
+        let short = terms.queue_of(SHORT_READ, link);
+        if link.is_long && terms.is_enough(&short, link) {
             return short;
         }
-        terms.shape_among(&READ_SIZES, way)
+        terms.queue_among(&READ_SIZES, link)
     }
 
     /// Whether the command window takes as many as the link needs.
-    fn is_enough(&self, shape: &Shape, way: Way) -> bool {
-        shape.depth * shape.io_size >= self.under_way(shape.io_size, way)
+    fn is_enough(&self, queue: &TransferQueue, link: LinkTraits) -> bool {
+        queue.depth * queue.io_size >= self.under_way(queue.io_size, link)
     }
 
-    fn shape_among(&self, sizes: &[u64], way: Way) -> Shape {
-        if way.is_local {
-            return self.shape_of(LOCAL, way);
+    fn queue_among(&self, sizes: &[u64], link: LinkTraits) -> TransferQueue {
+        if link.is_local {
+            return self.queue_of(LOCAL_SIZE, link);
         }
-        let shapes = sizes.iter().map(|io_size| self.shape_of(*io_size, way));
-        let most = |shape: &&Shape| {
+        let queues = sizes.iter().map(|io_size| self.queue_of(*io_size, link));
+        let most = |queue: &&TransferQueue| {
             // Of equals the shorter.
-            (shape.depth * shape.io_size / shape.round_trips, u64::MAX - shape.io_size)
+            (queue.depth * queue.io_size / queue.round_trips, u64::MAX - queue.io_size)
         };
-        let chosen = shapes.clone().find(|shape| self.is_enough(shape, way));
+        let chosen = queues.clone().find(|queue| self.is_enough(queue, link));
         chosen
-            .or_else(|| shapes.max_by_key(|shape| most(&shape)))
-            .unwrap_or_else(|| self.shape_of(LOCAL, way))
+            .or_else(|| queues.max_by_key(|queue| most(&queue)))
+            .unwrap_or_else(|| self.queue_of(LOCAL_SIZE, link))
     }
 }
 
-impl Shape {
+impl TransferQueue {
     /// What can be on the link at once.
     pub(crate) const fn in_flight(&self) -> u64 {
         self.depth * self.io_size / self.round_trips
@@ -179,8 +182,8 @@ mod tests {
     const LIO: Terms =
         Terms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
 
-    const fn far(in_flight: u64) -> Way {
-        Way { in_flight, is_local: false, is_lossy: false, is_long: false, is_far: false }
+    const fn far(in_flight: u64) -> LinkTraits {
+        LinkTraits { in_flight, is_local: false, is_lossy: false, is_long: false, is_far: false }
     }
 
     #[test]
@@ -194,69 +197,69 @@ mod tests {
     fn nonsense_terms_are_survived() {
         let nothing = Terms { unsolicited: 0, burst: 0, bursts_at_once: 0, window: Some(0) };
         assert_eq!(nothing.round_trips(4), 5);
-        let shape = nothing.shape_for(far(u64::MAX));
-        assert_eq!(shape.depth, 1);
-        assert!(shape.io_size > 0);
+        let queue = nothing.write_queue(far(u64::MAX));
+        assert_eq!(queue.depth, 1);
+        assert!(queue.io_size > 0);
     }
 
     #[test]
     fn writes_grow_when_the_window_is_short() {
         let narrow = Terms { window: Some(4), ..LIO };
-        assert!(narrow.shape_for(far(1 << 20)).io_size > LIO.shape_for(far(1 << 20)).io_size);
+        assert!(narrow.write_queue(far(1 << 20)).io_size > LIO.write_queue(far(1 << 20)).io_size);
     }
 
     #[test]
     fn where_round_trips_cost_nothing_commands_are_few() {
-        let shape = LIO.shape_for(Way { is_local: true, ..far(10_000) });
-        assert_eq!((shape.io_size, shape.depth), (1 << 20, 8));
+        let queue = LIO.write_queue(LinkTraits { is_local: true, ..far(10_000) });
+        assert_eq!((queue.io_size, queue.depth), (1 << 20, 8));
     }
 
     /// With few, the link would run dry whenever one is late in coming in whole.
     #[test]
     fn several_long_reads_wait_for_their_turn() {
-        let shape = LIO.read_shape_for(far(1 << 20));
-        assert_eq!((shape.io_size, shape.depth), (512 << 10, 16));
+        let queue = LIO.read_queue(far(1 << 20));
+        assert_eq!((queue.io_size, queue.depth), (512 << 10, 16));
     }
 
     /// A peer that has asked for data gives up when it comes too late.
     #[test]
     fn over_a_far_link_nothing_is_asked_for() {
-        let way = Way { is_far: true, ..far(4 << 20) };
-        let shape = LIO.shape_for(way);
-        assert_eq!((shape.io_size, shape.depth, shape.round_trips), (64 << 10, 64, 1));
+        let link = LinkTraits { is_far: true, ..far(4 << 20) };
+        let queue = LIO.write_queue(link);
+        assert_eq!((queue.io_size, queue.depth, queue.round_trips), (64 << 10, 64, 1));
         let eager = Terms { unsolicited: 1 << 20, ..LIO };
-        assert_eq!(eager.shape_for(way).io_size, 256 << 10);
+        assert_eq!(eager.write_queue(link).io_size, 256 << 10);
         // What must be asked for, or does not fill the link, is as long as elsewhere.
         for terms in [Terms { unsolicited: 8192, ..LIO }, Terms { window: Some(4), ..LIO }] {
-            assert_eq!(terms.shape_for(way), terms.shape_for(far(4 << 20)));
+            assert_eq!(terms.write_queue(link), terms.write_queue(far(4 << 20)));
         }
     }
 
     #[test]
     fn over_a_long_link_reads_are_short_if_the_window_takes_enough() {
-        let way = Way { is_long: true, ..far(4 << 20) };
-        let shape = LIO.read_shape_for(way);
-        assert_eq!((shape.io_size, shape.depth), (128 << 10, 48));
+        let link = LinkTraits { is_long: true, ..far(4 << 20) };
+        let queue = LIO.read_queue(link);
+        assert_eq!((queue.io_size, queue.depth), (128 << 10, 48));
         let narrow = Terms { window: Some(16), ..LIO };
-        assert_eq!(narrow.read_shape_for(way), narrow.read_shape_for(far(4 << 20)));
+        assert_eq!(narrow.read_queue(link), narrow.read_queue(far(4 << 20)));
     }
 
     #[test]
     fn where_much_is_lost_twice_as_much_is_under_way() {
-        let lossy = Way { is_lossy: true, ..far(2_500_000) };
-        let (with, without) = (LIO.shape_for(lossy), LIO.shape_for(far(2_500_000)));
+        let lossy = LinkTraits { is_lossy: true, ..far(2_500_000) };
+        let (with, without) = (LIO.write_queue(lossy), LIO.write_queue(far(2_500_000)));
         assert_eq!((with.round_trips, without.round_trips), (4, 2));
         assert_eq!(with.io_size, without.io_size);
         assert!(with.depth >= 2 * without.depth - 1, "{with:?} {without:?}");
-        assert_eq!(LIO.read_shape_for(lossy).round_trips, 2);
+        assert_eq!(LIO.read_queue(lossy).round_trips, 2);
     }
 
     #[test]
     fn the_link_is_full_whenever_the_window_allows() {
         for in_flight in [100_000, 1_250_000, 2_500_000, 5_000_000] {
-            let shape = LIO.shape_for(far(in_flight));
-            assert!(shape.in_flight() >= in_flight, "{in_flight}: {shape:?}");
-            assert!(shape.depth <= 64);
+            let queue = LIO.write_queue(far(in_flight));
+            assert!(queue.in_flight() >= in_flight, "{in_flight}: {queue:?}");
+            assert!(queue.depth <= 64);
         }
     }
 }

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use super::{Context, Limiter};
+use super::flow::ObservedFlow;
+use super::limiter::Limiter;
 use crate::interface::{Interface, Offload};
-use crate::limits::Autotuning;
-use crate::link::Measurement;
-use crate::plan::{Buffer, Row};
-use crate::policy::BBR;
+use crate::limits::{Autotuning, BBR};
+use crate::link::model::Measurement;
+use crate::plan::Buffer;
 use crate::size::Size;
+use crate::table::Row;
 
 /// The Linux target refuses a longer command window.
-const MOST_COMMANDS: u64 = 512;
+const MAX_COMMANDS: u64 = 512;
 
-impl Context<'_> {
+impl ObservedFlow<'_> {
     pub(super) fn explain(&self, limiter: Limiter) -> (String, Option<String>) {
         match limiter {
             Limiter::Link => (self.full(), None),
@@ -153,7 +154,7 @@ impl Context<'_> {
             .saturating_mul(trips)
             .div_ceil(self.plan.io_size.value.max(1))
             .max(u64::from(window) * 2)
-            .min(MOST_COMMANDS);
+            .min(MAX_COMMANDS);
         let evidence = format!("the target takes {window} commands at a time");
         let remedy = if wanted > window.into() {
             format!(

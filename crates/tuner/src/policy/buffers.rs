@@ -1,7 +1,7 @@
 //! Socket buffers: left to the kernel, or set.
 
 use crate::limits::{Autotuning, Limits};
-use crate::link::Link;
+use crate::link::model::Link;
 use crate::plan::{Buffer, Choice};
 use crate::size::Size;
 
@@ -20,10 +20,10 @@ pub(super) struct Side {
 }
 
 /// No link needs more, and a mistake must not eat the memory.
-const MOST: u64 = 1 << 30;
-const LEAST: u64 = 4096;
+const MAX: u64 = 1 << 30;
+const MIN: u64 = 4096;
 /// The most that is taken by force without being asked.
-const MOST_FORCED: u64 = 64 << 20;
+const MAX_FORCED: u64 = 64 << 20;
 
 impl Side {
     pub(super) fn send(limits: &Limits) -> Self {
@@ -69,7 +69,7 @@ impl Side {
     pub(super) fn fixed(&self, link: &Link, memory: Option<u64>) -> Choice<Buffer> {
         let Some(need) = need(link) else { return not_measured() };
         if let Some(memory) = memory.filter(|memory| *memory < need) {
-            return self.restricted(need, memory.max(LEAST));
+            return self.restricted(need, memory.max(MIN));
         }
         if need <= self.cap {
             return Choice::new(Buffer::Set(need), format!("the link needs {}", Size(need)));
@@ -91,12 +91,12 @@ impl Side {
     }
 
     fn forced(&self, need: u64) -> Choice<Buffer> {
-        if need <= MOST_FORCED {
+        if need <= MAX_FORCED {
             let reason = format!("the link needs {}, beyond {}", Size(need), self.cap_name);
             return Choice::new(Buffer::Forced(need), reason);
         }
         let reason = format!("the link needs {}; more connections bring more", Size(need));
-        Choice::new(Buffer::Forced(MOST_FORCED.max(self.cap).max(self.reach)), reason)
+        Choice::new(Buffer::Forced(MAX_FORCED.max(self.cap).max(self.reach)), reason)
     }
 
     /// Memory is short: the most that may be had. The kernel's own tuning would not keep to it.
@@ -123,7 +123,7 @@ impl Side {
 
 /// What the link needs, once that is known.
 fn need(link: &Link) -> Option<u64> {
-    link.rtt.map(|_| link.max_benefit().min(MOST))
+    link.rtt.map(|_| link.max_benefit().min(MAX))
 }
 
 fn not_measured() -> Choice<Buffer> {
@@ -132,7 +132,7 @@ fn not_measured() -> Choice<Buffer> {
 
 /// A buffer by the user's word.
 pub(super) fn asked_for(bytes: u64) -> Choice<Buffer> {
-    let granted = bytes.clamp(LEAST, MOST);
+    let granted = bytes.clamp(MIN, MAX);
     let reason = if granted == bytes {
         "as asked for".to_owned()
     } else {

@@ -1,20 +1,16 @@
 //! The congestion control.
 
-use crate::limits::Limits;
-use crate::link::Link;
+use crate::limits::{BBR, Limits};
+use crate::link::loss::MIN_LOSS_FOR_BBR;
+use crate::link::model::Link;
 use crate::plan::Choice;
 use crate::tuning::{Policy, Tuning};
-
-/// The one that does not take a lost segment for a full queue.
-pub(crate) const BBR: &str = "bbr";
-/// From this share of lost segments on, loss rather than the queue sets the rate.
-pub(crate) const LOSSY: f64 = 1e-4;
 
 pub(super) fn choose(link: &Link, limits: &Limits, tuning: &Tuning) -> Choice<Option<String>> {
     if let Some(wish) = &tuning.congestion_control {
         return asked_for(wish, limits);
     }
-    if tuning.policy == Policy::Auto && link.loss >= LOSSY {
+    if tuning.policy == Policy::Auto && link.loss >= MIN_LOSS_FOR_BBR {
         return against_loss(link, limits);
     }
     Choice::new(None, "nothing speaks against it")

@@ -1,12 +1,12 @@
 //! How many connections the walls of one ask for.
 
-use super::congestion::BBR;
-use crate::link::{Link, Measurement};
+use crate::limits::BBR;
+use crate::link::model::{Link, Measurement};
 use crate::plan::Choice;
 use crate::size::Size;
 
 /// More than this crowds out others.
-const MOST: u64 = 16;
+const MAX: u64 = 16;
 /// What a stock Linux target's receive window reaches, bytes: half of `tcp_rmem`'s 6 MiB.
 const PEER_REACH: u64 = 3 << 20;
 
@@ -45,5 +45,5 @@ pub(super) fn choose(
             format!("the link holds {}, a send buffer reaches {}", Size(need), Size(reach))
         }
     };
-    Choice::new(u32::try_from(wanted.min(MOST)).unwrap_or(1), reason)
+    Choice::new(u32::try_from(wanted.min(MAX)).unwrap_or(1), reason)
 }

@@ -10,12 +10,12 @@
 //! Where a cap of the kernel is the restriction and its own tuning reaches further, that tuning
 //! stays: the scheme is older than buffers that the kernel tunes well.
 
-use super::{Decision, Facts};
-use crate::link::LONG;
+use super::decision::{Decision, Inputs};
+use crate::link::model::LONG;
 use crate::plan::{Buffer, Choice};
 use crate::tuning::Sends;
 
-impl Facts<'_> {
+impl Inputs<'_> {
     pub(super) fn thesis(&self) -> Decision {
         let is_variable = self.link.rtt.is_some_and(|rtt| rtt.is_variable());
         let is_long = self.link.round_trip() > LONG;

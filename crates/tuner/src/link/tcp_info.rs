@@ -76,7 +76,7 @@ impl TcpInfo {
     /// # Errors
     /// What the kernel says: the socket is no TCP socket, or the option is not known.
     pub fn read(socket: &impl AsFd) -> io::Result<Self> {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_LEN];
         let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;
         Ok(Self::parse(bytes.get(..len).unwrap_or_default()))
     }
@@ -202,7 +202,7 @@ impl TcpInfo {
 }
 
 /// More than any kernel has to tell.
-const LONGEST: usize = 512;
+const MAX_LEN: usize = 512;
 
 /// The structure, with the fields that are there; offsets are Linux's.
 struct Layout<'a>(&'a [u8]);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::tcp_info::TcpInfo;
+use crate::link::tcp_info::TcpInfo;
 
 /// What is known of a link's round-trip time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

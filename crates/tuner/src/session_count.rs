@@ -16,7 +16,8 @@
 use std::time::Duration;
 
 use crate::bandwidth::Bandwidth;
-use crate::link::{USUAL_MSS, loss_ceiling};
+use crate::link::loss::{MIN_LOSS_FOR_SESSIONS, loss_ceiling};
+use crate::link::model::USUAL_MSS;
 
 /// What is seen of a transfer at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -103,16 +104,14 @@ const EPOCH_TRIPS: u32 = 10;
 const RAMP_TRIPS: u32 = 15;
 /// The pause after a trial that brought nothing, at first and at most.
 const FIRST_REST: Duration = Duration::from_secs(10);
-const LONGEST_REST: Duration = Duration::from_secs(160);
+const MAX_REST: Duration = Duration::from_secs(160);
 /// A flow that brings less than this share of what the others carry is not worth it.
 const WORTH: f64 = 0.25;
 /// A rate within this of another is the same.
 const SAME: f64 = 0.97;
 /// A rate below this share of the best is a fall.
 const FALL: f64 = 0.9;
-/// From this share of lost segments on, loss may be what keeps flows small.
-const LOSSY: f64 = 5e-4;
-/// It is, if each carries no more than so many times what theory gives it.
+/// Loss keeps flows small if each carries no more than so many times what theory gives it.
 const NEAR: f64 = 3.0;
 /// There so many times as many are tried at once: a trial takes seconds, and those too many harm nobody.
 const LOSSY_GROWTH: u32 = 4;
@@ -125,7 +124,7 @@ const GLANCE_TRIPS: u32 = 5;
 const RISE: f64 = 1.1;
 /// More than this crowd out others, and no link in the plan's tables needs them; but those that loss
 /// keeps small harm nobody.
-const MOST_WITHOUT_LOSS: u32 = 32;
+const MAX_WITHOUT_LOSS: u32 = 32;
 /// The link must have been full for so long before fewer are tried.
 const FULL: Duration = Duration::from_secs(4);
 
@@ -191,7 +190,7 @@ impl Flows {
 
     fn steady(&mut self, since: &FlowReading, now: &FlowReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
-        let usual = self.most.min(MOST_WITHOUT_LOSS);
+        let usual = self.most.min(MAX_WITHOUT_LOSS);
         let planned = now.planned.clamp(1, usual);
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
         // While windows open, rates rise by themselves.
@@ -214,7 +213,7 @@ impl Flows {
             return self.try_more(more, best, now, "no queue stands before the link");
         }
         let is_full = self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL);
-        if is_rested && is_full && planned < now.flows && now.loss < LOSSY {
+        if is_rested && is_full && planned < now.flows && now.loss < MIN_LOSS_FOR_SESSIONS {
             return self.try_fewer(now.flows - planned, rate, now);
         }
         self.phase = Phase::Steady { since: Some(*now) };
@@ -300,7 +299,7 @@ impl Flows {
             (self.in_vain, self.best) = (self.in_vain.max(before.aim), Some(rate));
         }
         self.rest_until = now.time + self.rest;
-        self.rest = (self.rest * 2).min(LONGEST_REST);
+        self.rest = (self.rest * 2).min(MAX_REST);
         self.reason =
             format!("{} carry {}, {} carried {rate}", before.flows, before.rate, now.flows);
         if now.flows > before.flows {
@@ -318,7 +317,7 @@ impl FlowReading {
     fn is_held_by_loss(&self, rate: Bandwidth) -> bool {
         let each = rate.mbit_per_second() / f64::from(self.flows.max(1));
         let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
-        self.loss >= LOSSY
+        self.loss >= MIN_LOSS_FOR_SESSIONS
             && ceiling.is_some_and(|ceiling| each <= NEAR * ceiling.mbit_per_second())
     }
 }

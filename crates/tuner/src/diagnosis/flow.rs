@@ -1,0 +1,159 @@
+//! Which limiter had which share of the time.
+
+use std::time::Duration;
+
+use super::limiter::Limiter;
+use super::observation::{Activity, Observation};
+use crate::bandwidth::Bandwidth;
+use crate::limits::{Autotuning, Limits};
+use crate::link::loss::MIN_LOSS_FOR_BBR;
+use crate::link::model::{Basis, Link, Measurement};
+use crate::link::tcp_info::TcpInfo;
+use crate::plan::Plan;
+
+/// A flow that was observed, and all that is known around it.
+#[derive(Debug)]
+pub(super) struct ObservedFlow<'a> {
+    pub(super) observation: &'a Observation,
+    pub(super) link: Link,
+    pub(super) goodput: Bandwidth,
+    pub(super) plan: &'a Plan,
+    pub(super) limits: &'a Limits,
+    pub(super) measurement: &'a Measurement,
+}
+
+impl ObservedFlow<'_> {
+    /// Which limiter had which share of the time.
+    pub(super) fn shares(&self) -> Vec<(Limiter, f64)> {
+        let Activity { socket, solicitation, command_window, answers, target, source } =
+            self.observation.activity;
+        let counts = [socket, solicitation, command_window, answers, target, source];
+        let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+        if total <= 0.0 {
+            return Vec::new();
+        }
+        let share = |count: u32| f64::from(count) / total;
+        if self.is_full() || self.has_queue() {
+            // Whatever waits here waits for the link: a window counts as a limit also where the link
+            // behind it is full.
+            let link = share(socket) + share(solicitation) + share(command_window) + share(answers);
+            return vec![
+                (Limiter::Link, link.min(1.0)),
+                (Limiter::Target, share(target)),
+                (Limiter::Source, share(source)),
+            ];
+        }
+        let mut shares = self.shares_of_socket(share(socket));
+        shares.extend([
+            (Limiter::Solicitation, share(solicitation)),
+            (Limiter::CommandWindow, share(command_window)),
+            (Limiter::Source, share(source)),
+        ]);
+        if self.is_reading() {
+            shares.push((self.limit_of_reads(), (share(answers) + share(target)).min(1.0)));
+        } else {
+            shares.push((Limiter::QueueDepth, share(answers)));
+            shares.push((Limiter::Target, share(target)));
+        }
+        shares
+    }
+
+    /// The kernel's own account of why it did not send.
+    fn shares_of_socket(&self, share: f64) -> Vec<(Limiter, f64)> {
+        let Observation { before, after, .. } = self.observation;
+        let passed = |time: fn(&TcpInfo) -> Option<Duration>| {
+            let (from, to) = (time(before).unwrap_or_default(), time(after).unwrap_or_default());
+            to.saturating_sub(from).as_secs_f64()
+        };
+        let window = passed(|info| info.receive_window_limited);
+        let mut buffer = passed(|info| info.send_buffer_limited);
+        let mut busy = passed(|info| info.busy).max(window + buffer);
+        if busy <= 0.0 {
+            busy = 1.0;
+        }
+        if self.is_buffer_full() {
+            buffer = busy - window;
+        }
+        let of_busy = |time: f64| share * time / busy;
+        vec![
+            (Limiter::PeerWindow, of_busy(window)),
+            (Limiter::SendBuffer, of_busy(buffer)),
+            (self.network(), of_busy(busy - window - buffer)),
+        ]
+    }
+
+    /// Whether most bytes came from the peer.
+    pub(super) fn is_reading(&self) -> bool {
+        let Observation { before, after, .. } = self.observation;
+        let passed = |count: fn(&TcpInfo) -> Option<u64>| {
+            count(after).unwrap_or(0).saturating_sub(count(before).unwrap_or(0))
+        };
+        passed(|info| info.bytes_received) > passed(|info| info.bytes_acknowledged)
+    }
+
+    /// The window that this end offers, bytes: what the kernel tells, or else what its receive buffer
+    /// comes to.
+    pub(super) fn own_window(&self) -> Option<u64> {
+        let told = self.observation.after.receive_window.map(u64::from);
+        let set = self.plan.receive_buffer.value.bytes();
+        let tuned = self.limits.tcp_rmem.map(Autotuning::reach);
+        told.or(set).or(tuned)
+    }
+
+    /// Which ceiling reads have reached.
+    fn limit_of_reads(&self) -> Limiter {
+        const REACHED: f64 = 0.75;
+        let Some(rtt) = self.link.rtt else { return Limiter::Target };
+        let reaches = |bytes: u64| {
+            let ceiling = Bandwidth::of(bytes, rtt.min).mbit_per_second();
+            self.goodput.mbit_per_second() >= ceiling * REACHED
+        };
+        let queue = self.plan.io_size.value.saturating_mul(self.plan.queue_depth.value.into());
+        if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
+            Limiter::ReceiveWindow
+        } else if reaches(queue) {
+            Limiter::QueueDepth
+        } else {
+            Limiter::Target
+        }
+    }
+
+    /// Whether the congestion window allows more than a buffer of fixed size holds. The kernel counts
+    /// such a buffer as a limit only while it has nothing unsent at all.
+    fn is_buffer_full(&self) -> bool {
+        let TcpInfo { congestion_window, send_mss, .. } = self.observation.after;
+        let (Some(buffer), Some(window), Some(mss)) =
+            (self.plan.send_buffer.value.bytes(), congestion_window, send_mss)
+        else {
+            return false;
+        };
+        u64::from(window) * u64::from(mss) > buffer
+    }
+
+    /// The congestion window: cut by loss, or not yet grown.
+    fn network(&self) -> Limiter {
+        if self.loss().is_some_and(|loss| loss >= MIN_LOSS_FOR_BBR) {
+            Limiter::Loss
+        } else {
+            Limiter::CongestionWindow
+        }
+    }
+
+    /// Whether the declared rate is reached. An estimate is what this very flow has reached: it shows
+    /// nothing, but the queue that it stands on does.
+    fn is_full(&self) -> bool {
+        const FULL: f64 = 0.88;
+        self.link.basis == Basis::Declared
+            && self.goodput.mbit_per_second() >= self.link.bandwidth.mbit_per_second() * FULL
+    }
+
+    /// Whether packets queue before the narrowest part of the link.
+    fn has_queue(&self) -> bool {
+        let least = self.link.rtt.map(|rtt| rtt.min);
+        self.observation.after.has_queue(least, self.goodput)
+    }
+
+    pub(super) fn loss(&self) -> Option<f64> {
+        self.observation.after.loss_since(&self.observation.before)
+    }
+}

@@ -1,0 +1,57 @@
+//! What may hold a flow back.
+
+use std::fmt;
+
+/// What a flow may be held back by.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Limiter {
+    /// Nothing: the link's rate is reached.
+    Link,
+    /// The congestion window, because segments are lost.
+    Loss,
+    /// The congestion window, which still grows or has found its limit.
+    CongestionWindow,
+    /// The send buffer.
+    SendBuffer,
+    /// The window that the peer offers.
+    PeerWindow,
+    /// Data waits until the peer asks for it.
+    Solicitation,
+    /// The peer takes no more commands.
+    CommandWindow,
+    /// The window that this end offers.
+    ReceiveWindow,
+    /// All that may be under way is on its way.
+    QueueDepth,
+    /// The peer has everything, and takes its time.
+    Target,
+    /// There is nothing to do: whoever hands in the work is slower.
+    Source,
+}
+
+impl Limiter {
+    /// Its name, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Link => "the link is full",
+            Self::Loss => "loss",
+            Self::CongestionWindow => "congestion window",
+            Self::SendBuffer => "send buffer",
+            Self::PeerWindow => "peer's window",
+            Self::Solicitation => "R2T round trips",
+            Self::CommandWindow => "command window",
+            Self::ReceiveWindow => "receive window",
+            Self::QueueDepth => "queue depth",
+            Self::Target => "target",
+            Self::Source => "source",
+        }
+    }
+}
+
+impl fmt::Display for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

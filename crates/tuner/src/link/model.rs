@@ -1,0 +1,278 @@
+//! The link: what is measured of it, what is declared, and what follows.
+
+use std::time::Duration;
+
+use crate::bandwidth::Bandwidth;
+use crate::link::loss::loss_ceiling;
+use crate::link::rtt::Rtt;
+use crate::link::tcp_info::TcpInfo;
+use crate::size::Size;
+use crate::transfers::{LinkTraits, Terms};
+use crate::tuning::Tuning;
+
+/// What was measured so far; all of it may be unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Measurement {
+    /// Round-trip time.
+    pub rtt: Option<Rtt>,
+    /// The rate at which data arrived while nothing but the link was the limit.
+    pub bandwidth: Option<Bandwidth>,
+    /// The share of data segments that were lost, 0 to 1.
+    pub loss: Option<f64>,
+    /// Longest segment, bytes of payload.
+    pub mss: Option<u32>,
+    /// Longest packet that the path takes, bytes.
+    pub path_mtu: Option<u32>,
+    /// The largest window that the peer has offered, bytes.
+    pub peer_window: Option<u64>,
+    /// What the two ends agreed about transfers.
+    pub terms: Option<Terms>,
+}
+
+impl Measurement {
+    /// What one reading of a connection tells.
+    #[must_use]
+    pub fn of_tcp(info: &TcpInfo) -> Self {
+        Self {
+            rtt: Rtt::of_tcp(info),
+            mss: info.send_mss.filter(|mss| *mss > 0),
+            path_mtu: info.path_mtu.filter(|mtu| *mtu > 0),
+            peer_window: info.peer_window.map(u64::from),
+            ..Self::default()
+        }
+    }
+
+    /// Takes in a later reading: the smallest round-trip time, the largest window stay.
+    pub fn update(&mut self, info: &TcpInfo) {
+        let new = Self::of_tcp(info);
+        self.rtt = match (self.rtt, new.rtt) {
+            (Some(old), Some(new)) => Some(Rtt { min: old.min.min(new.min), ..new }),
+            (old, new) => new.or(old),
+        };
+        self.mss = new.mss.or(self.mss);
+        self.path_mtu = new.path_mtu.or(self.path_mtu);
+        self.peer_window = self.peer_window.max(new.peer_window);
+    }
+}
+
+/// Where the rate of a link is known from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Basis {
+    /// The user said so.
+    Declared,
+    /// Data arrived at that rate while a queue stood before the link.
+    Estimated,
+    /// Nobody knows; most links are no faster.
+    Assumed,
+}
+
+/// A link as the policies see it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Round-trip time; `None` before the first sample.
+    pub rtt: Option<Rtt>,
+    /// The rate of its narrowest part.
+    pub bandwidth: Bandwidth,
+    /// Where that is known from.
+    pub basis: Basis,
+    /// The share of segments that are lost, 0 to 1.
+    pub loss: f64,
+    /// Longest segment, bytes of payload.
+    pub mss: u32,
+}
+
+/// The rate of a link of which nothing is known.
+const ASSUMED: Bandwidth = Bandwidth::GIGABIT;
+/// Ethernet without jumbo frames, with timestamps.
+pub(crate) const USUAL_MSS: u32 = 1448;
+/// What a segment of payload carries besides, bytes: IP 20, TCP with timestamps 32, Ethernet 18,
+/// preamble and gap 20.
+const OVERHEAD: u64 = 90;
+/// Buffers come in steps.
+const STEP: u64 = 128 << 10;
+/// Up to here a round trip costs nothing that could be noticed.
+const LOCAL: Duration = Duration::from_millis(1);
+/// A link is long beyond this (Y. Zhang's thesis, table 4.3).
+pub(crate) const LONG: Duration = Duration::from_millis(40);
+/// From here on, the data that a target asks for may come later than it puts up with (LIO: 3
+/// seconds): the queue that slow start builds is a few round trips long, and a lost segment costs
+/// another one.
+const FAR: Duration = Duration::from_millis(300);
+
+impl Link {
+    /// The link of a measurement and of what the user declared.
+    #[must_use]
+    pub fn new(measurement: &Measurement, tuning: &Tuning) -> Self {
+        let (bandwidth, basis) = match (tuning.bandwidth, measurement.bandwidth) {
+            (Some(declared), _) => (declared, Basis::Declared),
+            (None, Some(estimated)) => (estimated, Basis::Estimated),
+            (None, None) => (ASSUMED, Basis::Assumed),
+        };
+        let loss = measurement.loss.filter(|loss| loss.is_finite()).unwrap_or(0.0).clamp(0.0, 1.0);
+        let mss = measurement.mss.unwrap_or(USUAL_MSS).max(1);
+        Self { rtt: measurement.rtt, bandwidth, basis, loss, mss }
+    }
+
+    /// The round-trip time to plan for: the mean where it varies, the smallest where it does not.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        self.rtt
+            .map_or(Duration::ZERO, |rtt| if rtt.is_variable() { rtt.smoothed } else { rtt.min })
+    }
+
+    /// Whether round trips cost nothing; not known before the first sample, which counts as no.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.rtt.is_some_and(|rtt| rtt.min <= LOCAL)
+    }
+
+    /// The bandwidth-delay product, bytes.
+    #[must_use]
+    pub fn bandwidth_delay_product(&self) -> u64 {
+        self.bandwidth.bytes_in(self.round_trip())
+    }
+
+    /// The smallest send buffer that lets one connection fill the link: the payload's share of the
+    /// bandwidth-delay product, in steps of 128 KiB. A larger one does not help.
+    #[must_use]
+    pub fn max_benefit(&self) -> u64 {
+        let segment = u64::from(self.mss);
+        let product = u128::from(self.bandwidth_delay_product());
+        let payload = product * u128::from(segment) / u128::from(segment + OVERHEAD);
+        let payload = u64::try_from(payload).unwrap_or(u64::MAX);
+        payload.max(1).div_ceil(STEP).saturating_mul(STEP)
+    }
+
+    /// What one connection can carry in spite of loss; `None` without loss or without a round-trip
+    /// time.
+    #[must_use]
+    pub fn loss_ceiling(&self) -> Option<Bandwidth> {
+        loss_ceiling(self.loss, self.round_trip(), self.mss)
+    }
+
+    /// The link as transfers see it that shall have so many bytes on it.
+    pub(crate) fn traits(&self, in_flight: u64) -> LinkTraits {
+        LinkTraits {
+            in_flight,
+            is_local: self.is_local(),
+            is_lossy: self.loses_one_of_most(in_flight),
+            is_long: self.rtt.is_some_and(|rtt| rtt.min > LONG),
+            is_far: self.rtt.is_some_and(|rtt| rtt.min >= FAR),
+        }
+    }
+
+    /// Whether so many bytes rarely arrive without one of their segments being lost.
+    fn loses_one_of_most(&self, bytes: u64) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "a chance")]
+        let segments = bytes as f64 / f64::from(self.mss);
+        (1.0 - self.loss).powf(segments) < 0.5
+    }
+
+    /// What the product comes from, for people.
+    pub(crate) fn describe(&self) -> String {
+        let Self { bandwidth, basis, .. } = self;
+        let basis = match basis {
+            Basis::Declared => "declared",
+            Basis::Estimated => "estimated",
+            Basis::Assumed => "assumed",
+        };
+        match self.rtt {
+            None => format!("{bandwidth} ({basis}), round-trip time not measured yet"),
+            Some(_) => format!(
+                "{bandwidth} ({basis}) x {:.1} ms = {}",
+                self.round_trip().as_secs_f64() * 1e3,
+                Size(self.bandwidth_delay_product())
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(millis: u64, bandwidth: &str) -> Link {
+        let measurement = Measurement {
+            rtt: Some(Rtt::first(Duration::from_millis(millis))),
+            ..Measurement::default()
+        };
+        let tuning = Tuning { bandwidth: bandwidth.parse().ok(), ..Tuning::default() };
+        Link::new(&measurement, &tuning)
+    }
+
+    /// The smallest sufficient buffers that the literature found at 100 Mbit/s.
+    #[test]
+    fn the_buffer_of_most_benefit_is_that_of_the_literature() {
+        assert_eq!(link(40, "100mbit").max_benefit(), 512 << 10);
+        assert_eq!(link(100, "100mbit").max_benefit(), 1152 << 10);
+        assert_eq!(link(0, "100mbit").max_benefit(), 128 << 10);
+    }
+
+    #[test]
+    fn a_declared_rate_comes_before_an_estimate_before_an_assumption() {
+        let measured = Measurement { bandwidth: "50mbit".parse().ok(), ..Measurement::default() };
+        let declared = Tuning { bandwidth: "10mbit".parse().ok(), ..Tuning::default() };
+        assert_eq!(Link::new(&measured, &declared).basis, Basis::Declared);
+        assert_eq!(Link::new(&measured, &Tuning::default()).basis, Basis::Estimated);
+        let nothing = Link::new(&Measurement::default(), &Tuning::default());
+        assert_eq!((nothing.basis, nothing.bandwidth), (Basis::Assumed, Bandwidth::GIGABIT));
+    }
+
+    #[test]
+    fn where_the_round_trip_varies_its_mean_counts() {
+        let mut measurement = Measurement {
+            rtt: Rtt::of([50, 150].repeat(8).into_iter().map(Duration::from_millis)),
+            ..Measurement::default()
+        };
+        let varying = Link::new(&measurement, &Tuning::default());
+        assert!(varying.round_trip() > Duration::from_millis(90));
+        measurement.rtt = measurement.rtt.map(|rtt| Rtt { deviation: Duration::ZERO, ..rtt });
+        let steady = Link::new(&measurement, &Tuning::default());
+        assert_eq!(steady.round_trip(), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn loss_sets_a_ceiling() {
+        let mut lossy = link(100, "100mbit");
+        assert_eq!(lossy.loss_ceiling(), None);
+        lossy.loss = 0.001;
+        let ceiling = lossy.loss_ceiling().unwrap().mbit_per_second();
+        assert!((4.4..4.6).contains(&ceiling), "{ceiling}");
+        lossy.loss = 1e-300;
+        assert_eq!(lossy.loss_ceiling(), Some(Bandwidth::MAX));
+    }
+
+    #[test]
+    fn a_longer_way_loses_one_of_most_windows_sooner() {
+        let mut lossy = link(100, "100mbit");
+        assert!(!lossy.traits(1 << 30).is_lossy);
+        lossy.loss = 0.001;
+        assert!(!lossy.traits(500_000).is_lossy);
+        assert!(lossy.traits(2_000_000).is_lossy);
+    }
+
+    #[test]
+    fn a_nonsense_loss_is_brought_into_range() {
+        for (loss, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (7.0, 1.0), (f64::INFINITY, 0.0)] {
+            let measurement = Measurement { loss: Some(loss), ..Measurement::default() };
+            assert!((Link::new(&measurement, &Tuning::default()).loss - expected).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn later_readings_refine_the_first() {
+        let reading = |rtt, window| TcpInfo {
+            smoothed_rtt: Some(Duration::from_millis(rtt)),
+            min_rtt: Some(Duration::from_millis(rtt)),
+            peer_window: Some(window),
+            ..TcpInfo::default()
+        };
+        let mut measurement = Measurement::of_tcp(&reading(40, 64_000));
+        measurement.update(&reading(90, 3_000_000));
+        measurement.update(&reading(80, 10_000));
+        let rtt = measurement.rtt.unwrap();
+        assert_eq!((rtt.min.as_millis(), rtt.smoothed.as_millis()), (40, 80));
+        assert_eq!(measurement.peer_window, Some(3_000_000));
+    }
+}

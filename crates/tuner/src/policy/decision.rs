@@ -1,0 +1,84 @@
+//! What every policy decides from, and what it decides about the socket.
+
+use super::buffers::{self, Side};
+use super::connections;
+use crate::limits::Limits;
+use crate::link::model::{Link, Measurement};
+use crate::plan::{Buffer, Choice};
+use crate::tuning::{Sends, Tuning};
+
+/// What a policy decides about the socket.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) send_buffer: Choice<Buffer>,
+    pub(super) receive_buffer: Choice<Buffer>,
+    pub(super) no_delay: Choice<bool>,
+    pub(super) sends: Choice<Sends>,
+    pub(super) cork: Choice<bool>,
+    pub(super) not_sent_low_water: Choice<Option<u32>>,
+}
+
+/// What every policy decides from.
+#[derive(Debug)]
+pub(super) struct Inputs<'a> {
+    pub(super) link: Link,
+    pub(super) send: Side,
+    pub(super) receive: Side,
+    pub(super) tuning: &'a Tuning,
+}
+
+impl<'a> Inputs<'a> {
+    pub(super) fn new(measurement: &Measurement, limits: &Limits, tuning: &'a Tuning) -> Self {
+        let link = Link::new(measurement, tuning);
+        Self { link, send: Side::send(limits), receive: Side::receive(limits), tuning }
+    }
+
+    /// What one connection can have in flight with that send buffer.
+    pub(super) fn reach(&self, send_buffer: &Choice<Buffer>) -> u64 {
+        send_buffer.value.bytes().unwrap_or(self.send.reach)
+    }
+
+    /// What the link holds, as far as one connection reaches in either direction.
+    pub(super) fn in_flight(&self, decision: &Decision, measurement: &Measurement) -> u64 {
+        let sends = self.reach(&decision.send_buffer).min(connections::peer_reach(measurement));
+        let receives = decision.receive_buffer.value.bytes().unwrap_or(self.receive.reach);
+        self.link.max_benefit().min(sends.max(receives))
+    }
+}
+
+impl Decision {
+    /// A socket as the kernel makes it; without `TCP_NODELAY` no initiator is usable.
+    pub(super) fn untouched() -> Self {
+        let left = "left to the kernel, as asked for";
+        Self {
+            send_buffer: Choice::new(Buffer::Autotuned, left),
+            receive_buffer: Choice::new(Buffer::Autotuned, left),
+            no_delay: Choice::new(true, "a command must not wait for an acknowledgement"),
+            sends: Choice::new(Sends::ManyPages, "as the caller hands them in"),
+            cork: Choice::new(false, left),
+            not_sent_low_water: Choice::new(None, left),
+        }
+    }
+
+    /// What the user asks for comes before any policy.
+    pub(super) fn with_wishes(mut self, tuning: &Tuning) -> Self {
+        const ASKED: &str = "as asked for";
+        if let Some(bytes) = tuning.send_buffer {
+            self.send_buffer = buffers::asked_for(bytes);
+            self.not_sent_low_water = Choice::new(None, "the send buffer is as asked for");
+        }
+        if let Some(bytes) = tuning.receive_buffer {
+            self.receive_buffer = buffers::asked_for(bytes);
+        }
+        if let Some(no_delay) = tuning.no_delay {
+            self.no_delay = Choice::new(no_delay, ASKED);
+        }
+        if let Some(sends) = tuning.sends {
+            self.sends = Choice::new(sends, ASKED);
+        }
+        if tuning.sends == Some(Sends::OnePage) {
+            self.cork = Choice::new(false, "each page goes by itself");
+        }
+        self
+    }
+}
