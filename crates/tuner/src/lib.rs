@@ -23,6 +23,7 @@ compile_error!(
 mod apply;
 mod bandwidth;
 mod diagnosis;
+mod inflight;
 mod interface;
 mod limits;
 mod link;
@@ -38,8 +39,12 @@ mod tuning;
 pub use apply::{Granted, Refusal, send_with_more_to_come};
 pub use bandwidth::{Bandwidth, BandwidthError};
 pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
+pub use inflight::{
+    STARTUP_GAIN, WriteLimit, inflight_limit, wait_for_answers, wait_for_write_data,
+};
 pub use interface::{Interface, Offload};
 pub use limits::{Autotuning, Limits};
+pub use link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 pub use link::loss::{LossDetector, RecentLoss};
 pub use link::model::{Basis, Link, Measurement};
 pub use link::rtt::Rtt;

@@ -1,0 +1,225 @@
+//! How much may be under way: what a link delivers within two round trips and a wait.
+//!
+//! ```text
+//! bytes = rate x (2 round trips + wait)
+//! ```
+//! | for | the wait is | because |
+//! |---|---|---|
+//! | requests on one path of several | what answers take beyond the round trips, 750 ms at most with them | one is under way and one waits for it; the last of a copy waits for no slow path |
+//! | write data | 750 ms, and with the round trips half of a target's patience at most | a target gives up on a connection whose data comes late (LIO: 3 seconds), and a rate may turn out half of what it seems |
+
+use std::time::{Duration, Instant};
+
+use crate::bandwidth::Bandwidth;
+use crate::link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
+use crate::link::tcp_info::TcpInfo;
+
+/// So many times as much may be under way while the rate still rises: TCP doubles it in each round trip
+/// (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
+pub const STARTUP_GAIN: u64 = 2;
+/// The round trips: those of a request that is under way and of one that waits for it; of write data,
+/// the way of what asks for it and its own.
+const ROUND_TRIPS: u32 = 2;
+/// The longest wait.
+const MAX_WAIT: Duration = Duration::from_millis(750);
+/// How long targets put up with waiting for data that they asked for (LIO: 3 seconds).
+const TARGET_PATIENCE: Duration = Duration::from_secs(3);
+/// Enough for two short writes, on any link, bytes.
+const MIN_WRITE_LIMIT: u64 = 512 << 10;
+/// BBR's window by what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
+const BBR_WINDOW_GAIN: u64 = 2;
+
+/// Bytes that may be under way on a link of that rate and round-trip time, if they may wait so long
+/// beside the round trips.
+///
+/// ```
+/// use std::time::Duration;
+/// use iscsi_tuner::{inflight_limit, wait_for_write_data};
+///
+/// let round_trip = Duration::from_millis(100);
+/// let wait = wait_for_write_data(round_trip);
+/// assert_eq!(inflight_limit("80mbit".parse()?, round_trip, wait), 9_500_000);
+/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// ```
+#[must_use]
+pub fn inflight_limit(rate: Bandwidth, round_trip: Duration, wait: Duration) -> u64 {
+    rate.bytes_in(round_trip.saturating_mul(ROUND_TRIPS).saturating_add(wait))
+}
+
+/// How long requests may wait on a path beside their round trips, where answers take `answer_time` in
+/// the mean. If answers take longer than they must, some more are given to the path, or it would be
+/// given ever less.
+#[must_use]
+pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration {
+    let trips = round_trip.saturating_mul(ROUND_TRIPS);
+    let answers = answer_time.saturating_mul(ROUND_TRIPS);
+    answers.saturating_sub(trips).min(MAX_WAIT.saturating_sub(trips))
+}
+
+/// How long write data may wait beside its round trips. The rate may turn out half of what it seems,
+/// and then all takes twice as long: slow start sees that a round trip late. A target counts from the
+/// moment when it asks, a round trip later; but a lost segment costs as much again.
+#[must_use]
+pub fn wait_for_write_data(round_trip: Duration) -> Duration {
+    let trips = round_trip.saturating_mul(ROUND_TRIPS);
+    (TARGET_PATIENCE / 2).saturating_sub(trips).min(MAX_WAIT)
+}
+
+/// The write data that a connection may have under way: as much as it brings to the target in time.
+///
+/// A target asks for the data of all writes that it knows of. On a link of known rate the plan's queue
+/// would do; otherwise TCP finds the rate out, and the limit follows it: at any moment a congestion
+/// window goes in a round trip, also while it grows, and also where the round trip grows with a queue.
+///
+/// A link that is fast for its length never feels the limit: a write is under way for little more
+/// than its round trips. Its limit would be more than may be under way at all, and then it has none:
+/// several such connections share alike, whatever their round trips of the moment.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteLimit {
+    link: LinkEstimator,
+}
+
+impl Default for WriteLimit {
+    fn default() -> Self {
+        Self { link: LinkEstimator::new(EstimatorWindow::CONGESTION_WINDOW) }
+    }
+}
+
+impl WriteLimit {
+    /// Takes in a reading of the connection.
+    pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
+        let round_trip = info.min_rtt.or(info.smoothed_rtt);
+        let (Some(rate), Some(round_trip)) = (info.window_rate(), round_trip) else { return };
+        self.link.observe_round_trip(round_trip, now);
+        self.link.observe_rate(&RateSample::new(rate), now);
+    }
+
+    /// The limit, bytes; `None` where it is not below the `max` that may be under way at all, and where
+    /// the kernel has not told what the connection may send. `copes_with_loss` says whether its
+    /// congestion control is BBR, of whose window half is what the link holds.
+    #[must_use]
+    pub fn bytes(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
+        let (rate, round_trip) = (self.link.rate()?, self.link.round_trip()?);
+        let bytes = inflight_limit(rate, round_trip, wait_for_write_data(round_trip));
+        let bytes = if copes_with_loss { bytes / BBR_WINDOW_GAIN } else { bytes };
+        Some(bytes.max(MIN_WRITE_LIMIT)).filter(|limit| *limit < max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(window: u32, rtt_millis: u64, min_rtt_millis: u64) -> TcpInfo {
+        TcpInfo {
+            congestion_window: Some(window),
+            send_mss: Some(1448),
+            smoothed_rtt: Some(Duration::from_millis(rtt_millis)),
+            min_rtt: Some(Duration::from_millis(min_rtt_millis)),
+            ..TcpInfo::default()
+        }
+    }
+
+    fn write_limit(info: &TcpInfo, copes_with_loss: bool, max: u64) -> Option<u64> {
+        let mut limit = WriteLimit::default();
+        limit.observe(info, Instant::now());
+        limit.bytes(copes_with_loss, max)
+    }
+
+    /// Round trip and mean answer time in milliseconds, and the two waits that follow.
+    #[test]
+    fn the_wait_is_what_answers_take_or_what_a_target_puts_up_with() {
+        let millis = Duration::from_millis;
+        for (round_trip, answer_time, for_answers, for_data) in [
+            (0, 0, 0, 750),
+            (10, 10, 0, 750),
+            (10, 100, 180, 750),
+            (10, 1000, 730, 750),
+            (100, 1000, 550, 750),
+            (375, 1000, 0, 750),
+            (450, 1000, 0, 600),
+            (800, 1000, 0, 0),
+        ] {
+            let answers = wait_for_answers(millis(round_trip), millis(answer_time));
+            let data = wait_for_write_data(millis(round_trip));
+            assert_eq!((answers, data), (millis(for_answers), millis(for_data)), "{round_trip} ms");
+        }
+        assert_eq!(wait_for_answers(Duration::MAX, Duration::MAX), Duration::ZERO);
+        assert_eq!(inflight_limit(Bandwidth::MAX, Duration::MAX, Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn it_follows_the_window_up_at_once_and_down_after_a_round_trip() {
+        let start = Instant::now();
+        let mut limit = WriteLimit::default();
+        let mut after = |millis, window| {
+            limit.observe(&info(window, 100, 100), start + Duration::from_millis(millis));
+            limit.bytes(false, u64::MAX).unwrap()
+        };
+        let (small, large) = (after(0, 100), after(50, 200));
+        assert!(large > small);
+        assert_eq!([60, 100, 150].map(|millis| after(millis, 100)), [large; 3]);
+        assert_eq!(after(200, 100), small);
+    }
+
+    /// A write beyond its first burst takes two round trips: so much and a half must be under way.
+    #[test]
+    fn it_never_holds_up_slow_start() {
+        for rtt in [4, 20, 100, 200] {
+            for doublings in 0..12 {
+                let window = 10 << doublings;
+                let limit = write_limit(&info(window, rtt, rtt), false, u64::MAX).unwrap();
+                assert!(limit >= 3 * u64::from(window) * 1448, "{rtt} ms, {window}: {limit}");
+            }
+        }
+    }
+
+    /// A queue before the link lets the window and the round trip grow alike.
+    #[test]
+    fn a_queue_does_not_raise_it() {
+        let empty = write_limit(&info(10, 100, 100), false, u64::MAX).unwrap();
+        assert_eq!(write_limit(&info(100, 1000, 100), false, u64::MAX), Some(empty));
+    }
+
+    #[test]
+    fn on_a_slow_link_it_is_what_the_link_brings_in_time() {
+        // 5 Mbit/s: 43 segments in 100 ms.
+        let limit = write_limit(&info(43, 100, 100), false, u64::MAX).unwrap();
+        let millis = limit * 8 / 5_000;
+        assert!((500..3000).contains(&millis), "{limit}");
+    }
+
+    /// A rate that turns out half of what it seemed, and a lost segment: it comes in time all the same.
+    #[test]
+    fn on_a_far_link_it_is_in_time_for_the_target() {
+        for rtt in [100, 200, 375, 450, 600] {
+            let info = info(4000, rtt, rtt);
+            let rate = info.window_rate().unwrap().bits_per_second() as f64 / 8.0;
+            let limit = write_limit(&info, false, u64::MAX).unwrap() as f64;
+            let round_trip = rtt as f64 / 1e3;
+            assert!(limit >= rate * 2.0 * round_trip, "{rtt} ms: two round trips fill the link");
+            let awaited = 2.0 * limit / rate - round_trip;
+            assert!(awaited + round_trip < 3.01, "{rtt} ms: {awaited} s");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_no_limit() {
+        let limit = write_limit(&info(43, 100, 100), false, u64::MAX).unwrap();
+        assert_eq!(write_limit(&info(43, 100, 100), false, limit), None);
+        assert_eq!(write_limit(&info(43, 100, 100), false, limit + 1), Some(limit));
+    }
+
+    #[test]
+    fn of_a_window_twice_as_large_half_counts() {
+        let [doubled, plain] = [true, false]
+            .map(|doubles| write_limit(&info(4000, 100, 100), doubles, u64::MAX).unwrap());
+        assert_eq!(doubled, plain / 2);
+    }
+
+    #[test]
+    fn without_a_word_of_the_kernel_there_is_none() {
+        assert_eq!(write_limit(&TcpInfo::default(), false, u64::MAX), None);
+        assert_eq!(write_limit(&info(10, 0, 0), false, u64::MAX), None);
+    }
+}

@@ -1,0 +1,382 @@
+//! How fast a link is, and how long: the highest rate and the shortest round trip of the recent past,
+//! as BBR measures a path (N. Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016;
+//! draft-ietf-ccwg-bbr §5.3 startup, §5.5 path model).
+//!
+//! ```text
+//! answers of requests      ─┐
+//! TCP's rate of delivery   ─┼─► rate samples ─► windowed maximum ─► rate ─► full pipe?
+//! window by round trip     ─┘
+//! answer times, TCP's RTT  ───► windowed minimum ─► round trip
+//! ```
+//! The sources differ, the filter is this one. A rate that was measured while there was too little to
+//! send shows the sender, not the link: such a sample counts only if it raises the maximum.
+
+use std::time::{Duration, Instant};
+
+use crate::bandwidth::Bandwidth;
+
+/// How long samples count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EstimatorWindow {
+    rate: Duration,
+    round_trips: u32,
+    round_trip: Duration,
+}
+
+/// The rate over a stretch of time, and what the sender had to do with it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct RateSample {
+    /// Bytes delivered by time.
+    pub rate: Bandwidth,
+    /// Whether there was too little to send.
+    pub is_app_limited: bool,
+    /// Bytes that had been delivered when the data of the sample was sent.
+    pub prior_delivered: u64,
+    /// Bytes that are delivered by now.
+    pub delivered: u64,
+}
+
+/// Estimates a link's rate and round-trip time from samples.
+///
+/// Time is an argument and must not run backwards; if it does, samples count longer.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use iscsi_tuner::{EstimatorWindow, LinkEstimator, RateSample};
+///
+/// let mut link = LinkEstimator::new(EstimatorWindow::PATH);
+/// let (rate, now) = ("100mbit".parse()?, Instant::now());
+/// link.observe_round_trip(Duration::from_millis(20), now);
+/// link.observe_rate(&RateSample::new(rate), now);
+/// assert_eq!((link.rate(), link.round_trip()), (Some(rate), Some(Duration::from_millis(20))));
+/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LinkEstimator {
+    window: EstimatorWindow,
+    rate: Windowed<Bandwidth>,
+    round_trip: Windowed<Duration>,
+    /// Whether a sample has counted that shows the link.
+    is_known: bool,
+    startup: Startup,
+}
+
+/// The best sample of this epoch and of the one before it: each counts for one epoch at least, and for
+/// two at most while samples come (draft-ietf-ccwg-bbr, BBR.MaxBwFilter).
+#[derive(Clone, Copy, Debug)]
+struct Windowed<T> {
+    current: Option<T>,
+    previous: Option<T>,
+    since: Option<Instant>,
+}
+
+/// Whether the rate still rises, as it does while TCP opens its window (draft-ietf-ccwg-bbr, "Exiting
+/// Startup Based on Bandwidth Plateau").
+#[derive(Clone, Copy, Debug, Default)]
+struct Startup {
+    /// The rate at its last growth (BBR.full_bw).
+    full_rate: Option<Bandwidth>,
+    /// Rounds without growth (BBR.full_bw_count).
+    flat_rounds: u32,
+    /// Where the present round ends: when what is under way now has been delivered
+    /// (BBR.next_round_delivered).
+    round_end: u64,
+}
+
+/// So many rounds without growth, and the pipe is full.
+const FULL_PIPE_ROUNDS: u32 = 3;
+/// Less than a quarter more is no growth: percent.
+const GROWTH: u64 = 125;
+
+impl EstimatorWindow {
+    /// For a path among several, by the answers of its requests: a second and four answer times. The
+    /// shortest answer time counts for good, because nothing empties the path's queue in order to
+    /// measure it again, as BBR does: the queue would pass for the path's length, allow more under
+    /// way, and so grow.
+    pub const PATH: Self =
+        Self { rate: Duration::from_secs(1), round_trips: 4, round_trip: Duration::MAX };
+    /// For a connection, by TCP's rate of delivery, which is read once a second: ten readings. Its
+    /// round-trip time counts as long as in Linux (`net.ipv4.tcp_min_rtt_wlen`).
+    pub const CONNECTION: Self = Self {
+        rate: Duration::from_secs(10),
+        round_trips: 4,
+        round_trip: Duration::from_secs(300),
+    };
+    /// For a connection, by its congestion window, which goes once in a round trip and follows the link
+    /// by itself: what it was a round trip ago.
+    pub const CONGESTION_WINDOW: Self =
+        Self { rate: Duration::ZERO, round_trips: 1, round_trip: Duration::from_secs(300) };
+}
+
+impl RateSample {
+    /// A sample that the link alone has set, of a source that does not count rounds.
+    #[must_use]
+    pub const fn new(rate: Bandwidth) -> Self {
+        Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }
+    }
+
+    /// The same sample, if there was too little to send.
+    #[must_use]
+    pub const fn app_limited(mut self, is_app_limited: bool) -> Self {
+        self.is_app_limited = is_app_limited;
+        self
+    }
+
+    /// The same sample, with the bytes that had been delivered when its data was sent, and those that
+    /// are delivered by now: a round ends when what was under way at its beginning has been delivered.
+    #[must_use]
+    pub const fn between(mut self, prior_delivered: u64, delivered: u64) -> Self {
+        (self.prior_delivered, self.delivered) = (prior_delivered, delivered);
+        self
+    }
+}
+
+impl LinkEstimator {
+    /// Nothing is known yet.
+    #[must_use]
+    pub const fn new(window: EstimatorWindow) -> Self {
+        let startup = Startup { full_rate: None, flat_rounds: 0, round_end: 0 };
+        Self { window, rate: Windowed::NEW, round_trip: Windowed::NEW, is_known: false, startup }
+    }
+
+    /// Takes in a rate.
+    pub fn observe_rate(&mut self, sample: &RateSample, now: Instant) {
+        let RateSample { rate, is_app_limited, .. } = *sample;
+        if is_app_limited && self.max_rate().is_some_and(|max| rate <= max) {
+            return;
+        }
+        let trips = self.round_trip().unwrap_or_default().saturating_mul(self.window.round_trips);
+        self.rate.observe(rate, now, self.window.rate.max(trips), Ord::max);
+        if is_app_limited {
+            return;
+        }
+        self.is_known = true;
+        if let Some(max) = self.max_rate() {
+            self.startup.observe(max, sample);
+        }
+    }
+
+    /// Takes in a round-trip time.
+    pub fn observe_round_trip(&mut self, time: Duration, now: Instant) {
+        self.round_trip.observe(time, now, self.window.round_trip, Ord::min);
+    }
+
+    /// The link's rate; `None` until a sample has shown it that is not limited by the sender.
+    #[must_use]
+    pub fn rate(&self) -> Option<Bandwidth> {
+        self.max_rate().filter(|_| self.is_known)
+    }
+
+    /// The link's round-trip time, queues aside.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.best(Ord::min)
+    }
+
+    /// Whether the rate has ceased to rise: three rounds have passed in which it has not grown by a
+    /// quarter. Other than in BBR, a rate that grows once more begins the startup anew: here nothing
+    /// else probes for what others have left free.
+    #[must_use]
+    pub const fn is_pipe_full(&self) -> bool {
+        self.startup.flat_rounds >= FULL_PIPE_ROUNDS
+    }
+
+    fn max_rate(&self) -> Option<Bandwidth> {
+        self.rate.best(Ord::max)
+    }
+}
+
+impl<T: Copy> Windowed<T> {
+    const NEW: Self = Self { current: None, previous: None, since: None };
+
+    fn observe(&mut self, sample: T, now: Instant, epoch: Duration, better: fn(T, T) -> T) {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= epoch {
+            (self.previous, self.current, self.since) = (self.current, None, Some(now));
+        }
+        self.current = Some(self.current.map_or(sample, |current| better(current, sample)));
+    }
+
+    fn best(&self, better: fn(T, T) -> T) -> Option<T> {
+        match (self.current, self.previous) {
+            (Some(current), Some(previous)) => Some(better(current, previous)),
+            (current, previous) => current.or(previous),
+        }
+    }
+}
+
+impl Startup {
+    fn observe(&mut self, rate: Bandwidth, sample: &RateSample) {
+        if sample.prior_delivered < self.round_end {
+            return;
+        }
+        self.round_end = sample.delivered;
+        if self.full_rate.is_none_or(|full| has_grown(full, rate)) {
+            (self.full_rate, self.flat_rounds) = (Some(rate), 0);
+        } else {
+            self.flat_rounds = self.flat_rounds.saturating_add(1);
+        }
+    }
+}
+
+const fn has_grown(from: Bandwidth, to: Bandwidth) -> bool {
+    to.bits_per_second() * 100 >= from.bits_per_second() * GROWTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mbit(rate: u64) -> Bandwidth {
+        Bandwidth::from_bits_per_second(rate * 1_000_000).unwrap()
+    }
+
+    /// A window of a second, or of four round trips, with round trips of ten seconds.
+    const WINDOW: EstimatorWindow = EstimatorWindow {
+        rate: Duration::from_secs(1),
+        round_trips: 4,
+        round_trip: Duration::from_secs(10),
+    };
+
+    const FREE: bool = false;
+    const APP_LIMITED: bool = true;
+
+    /// A sample: milliseconds since the beginning, Mbit/s, whether there was too little to send; and
+    /// the rate that is known after it, Mbit/s.
+    type Row = (u64, u64, bool, Option<u64>);
+
+    #[test]
+    fn the_rate_is_the_highest_of_the_window() {
+        let tables: [(&str, u64, &[Row]); 7] = [
+            ("a rise counts at once", 1, &[(0, 10, FREE, Some(10)), (10, 30, FREE, Some(30))]),
+            (
+                "a fall counts after the window",
+                1,
+                &[
+                    (0, 100, FREE, Some(100)),
+                    (500, 20, FREE, Some(100)),
+                    (1000, 20, FREE, Some(100)),
+                    (1999, 20, FREE, Some(100)),
+                    (2000, 20, FREE, Some(20)),
+                ],
+            ),
+            (
+                "what is less does not push out what is more",
+                1,
+                &[(0, 100, FREE, Some(100)), (100, 1, FREE, Some(100)), (200, 99, FREE, Some(100))],
+            ),
+            (
+                "a link that is long has a long window",
+                1000,
+                &[
+                    (0, 100, FREE, Some(100)),
+                    (4000, 20, FREE, Some(100)),
+                    (7999, 20, FREE, Some(100)),
+                    (8000, 20, FREE, Some(20)),
+                ],
+            ),
+            (
+                "too little to send shows no link",
+                1,
+                &[
+                    (0, 10, APP_LIMITED, None),
+                    (10, 50, APP_LIMITED, None),
+                    (20, 40, FREE, Some(50)),
+                ],
+            ),
+            (
+                "too little to send counts if it is more",
+                1,
+                &[(0, 10, FREE, Some(10)), (10, 30, APP_LIMITED, Some(30))],
+            ),
+            (
+                "too little to send, and less, counts never",
+                1,
+                &[
+                    (0, 100, FREE, Some(100)),
+                    (5000, 10, APP_LIMITED, Some(100)),
+                    (9000, 10, APP_LIMITED, Some(100)),
+                    (9500, 60, FREE, Some(100)),
+                    (10_500, 60, FREE, Some(60)),
+                ],
+            ),
+        ];
+        for (name, round_trip, rows) in tables {
+            let start = Instant::now();
+            let mut link = LinkEstimator::new(WINDOW);
+            link.observe_round_trip(Duration::from_millis(round_trip), start);
+            for (at, rate, is_app_limited, expected) in rows {
+                let sample = RateSample::new(mbit(*rate)).app_limited(*is_app_limited);
+                link.observe_rate(&sample, start + Duration::from_millis(*at));
+                assert_eq!(link.rate(), expected.map(mbit), "{name}, at {at} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn the_round_trip_is_the_shortest_of_the_window() {
+        // Seconds, milliseconds of the sample and of the estimate.
+        let rows =
+            [(0, 50, 50), (1, 20, 20), (5, 90, 20), (10, 80, 20), (19, 90, 20), (20, 90, 80)];
+        let start = Instant::now();
+        let mut link = LinkEstimator::new(WINDOW);
+        assert_eq!(link.round_trip(), None);
+        for (at, sample, expected) in rows {
+            let sample = Duration::from_millis(sample);
+            link.observe_round_trip(sample, start + Duration::from_secs(at));
+            assert_eq!(link.round_trip(), Some(Duration::from_millis(expected)), "at {at} s");
+        }
+        let mut path = LinkEstimator::new(EstimatorWindow::PATH);
+        for (at, sample, _) in rows {
+            let at = start + Duration::from_secs(at * 3600);
+            path.observe_round_trip(Duration::from_millis(sample), at);
+        }
+        assert_eq!(path.round_trip(), Some(Duration::from_millis(20)), "a path has no window");
+    }
+
+    /// Each row: the rates of rounds, one after the other, and whether the pipe is full after them.
+    #[test]
+    fn the_pipe_is_full_after_three_rounds_without_a_quarter_more() {
+        let rows: [(&[u64], bool); 8] = [
+            (&[], false),
+            (&[10, 20, 40, 80, 160], false),
+            (&[80, 90, 95], false),
+            (&[80, 90, 95, 99], true),
+            (&[80, 90, 95, 100], false),
+            (&[80, 90, 95, 100, 100, 100, 100], true),
+            (&[80, 20, 20, 20], true),
+            (&[80, 80, 80, 80, 100], false),
+        ];
+        for (rates, expected) in rows {
+            let start = Instant::now();
+            let mut link = LinkEstimator::new(WINDOW);
+            for (round, rate) in (0..).zip(rates) {
+                let sample = RateSample::new(mbit(*rate)).between(round * 1000, (round + 1) * 1000);
+                link.observe_rate(&sample, start);
+            }
+            assert_eq!(link.is_pipe_full(), expected, "{rates:?}");
+        }
+    }
+
+    /// A round lasts until what was under way at its beginning is delivered, however many samples come.
+    #[test]
+    fn samples_of_one_round_count_once() {
+        let start = Instant::now();
+        let mut link = LinkEstimator::new(WINDOW);
+        for delivered in 1..100 {
+            link.observe_rate(&RateSample::new(mbit(10)).between(0, delivered), start);
+        }
+        assert!(!link.is_pipe_full());
+        for delivered in [100, 200, 300] {
+            let sample = RateSample::new(mbit(10)).between(delivered, delivered + 100);
+            link.observe_rate(&sample.app_limited(true), start);
+            assert!(!link.is_pipe_full(), "a sender with little to send fills no pipe");
+        }
+        for delivered in [100, 200, 300] {
+            let sample = RateSample::new(mbit(10)).between(delivered, delivered + 100);
+            link.observe_rate(&sample, start);
+        }
+        assert!(link.is_pipe_full());
+    }
+}
