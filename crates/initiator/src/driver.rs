@@ -122,7 +122,7 @@ impl Driver {
             if self.ended {
                 return;
             }
-            if let Err((cid, why)) = self.write_at_pace() {
+            if let Err((cid, why)) = self.write_within_limits() {
                 self.lose_unread(cid, why);
                 continue;
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_initiator::tuning::{
-    Basis, Buffer, Granted, Limiter, Limits, Policy, Sends, TcpInfo, Terms, Tuning,
+    Basis, Buffer, Granted, Limiter, Limits, Policy, Sends, TcpInfo, TransferTerms, Tuning,
 };
 use iscsi_initiator::{Disk, Error, Options, Reading, Session};
 use iscsi_testkit::config::TargetConfig;
@@ -98,8 +98,7 @@ async fn a_session_has_a_plan_from_what_was_measured_and_agreed() {
     let plan = session.plan().unwrap();
     assert!(plan.rows().iter().all(|row| !row.reason.is_empty()), "{plan}");
     let reading = read(&session).await;
-    let terms =
-        Terms { unsolicited: 128 << 10, burst: 1 << 20, bursts_at_once: 3, window: Some(17) };
+    let terms = TransferTerms::new(128 << 10, 1 << 20, 3, Some(17));
     assert_eq!(reading.measurement().terms, Some(terms));
     assert!(reading.plan().link.rtt.is_some(), "the handshake has measured it");
     assert_eq!(reading.plan().policy, Policy::Auto);

@@ -33,6 +33,7 @@ pub struct Granted {
 
 /// An option that the kernel refused, or granted less of.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The option.
     pub option: &'static str,

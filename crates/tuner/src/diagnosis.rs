@@ -35,6 +35,7 @@ pub use observation::{Activity, Observation};
 
 /// One thing that held a flow back.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Finding {
     /// What it was.
     pub limiter: Limiter,

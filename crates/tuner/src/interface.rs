@@ -23,6 +23,7 @@ pub struct Interface {
 
 /// Offloads, as `ethtool -k` shows them; `None` where the interface does not tell.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Offload {
     /// TCP segmentation offload (`tso`).
     pub tcp_segmentation: Option<bool>,

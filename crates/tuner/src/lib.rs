@@ -8,7 +8,7 @@
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
 //! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
-//! | the total of several, while they run | [`Flows`]: whether there should be more of them, or fewer |
+//! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
 //!
 //! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
 //!
@@ -46,14 +46,14 @@ pub use interface::{Interface, Offload};
 pub use limits::{Autotuning, Limits};
 pub use link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 pub use link::loss::{LossDetector, RecentLoss};
-pub use link::model::{Basis, Link, Measurement};
+pub use link::model::{Basis, LinkModel, Measurement};
 pub use link::rtt::Rtt;
 pub use link::tcp_info::TcpInfo;
-pub use plan::{Buffer, Choice, Offer, Plan};
+pub use plan::{Buffer, Choice, Plan, TransferOffer};
 pub use policy::plan;
-pub use session_count::{FlowReading, Flows, Step};
+pub use session_count::{SessionCount, SessionsReading, Step};
 pub use table::Row;
-pub use transfers::Terms;
+pub use transfers::TransferTerms;
 pub use tuning::{Policy, Sends, Tuning, UnknownPolicy};
 
 /// Compiles the examples of the README.

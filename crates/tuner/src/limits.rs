@@ -16,6 +16,7 @@ use crate::sys;
 /// println!("{limits:?}");
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Limits {
     /// `net.core.wmem_max`: the largest send buffer that may be asked for, bytes. The kernel doubles
     /// what is asked for, so that so much data fits.

@@ -3,14 +3,15 @@
 use std::fmt;
 
 use crate::limits::{BBR, Limits};
-use crate::link::model::Link;
+use crate::link::model::LinkModel;
 use crate::size::Size;
 use crate::table::{self, Row};
-use crate::transfers::{Terms, TransferQueue};
+use crate::transfers::{TransferQueue, TransferTerms};
 use crate::tuning::{Policy, Sends};
 
 /// A value, and why it is that.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Choice<T> {
     /// The value.
     pub value: T,
@@ -37,7 +38,8 @@ pub enum Buffer {
 
 /// What to propose to the peer about transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Offer {
+#[non_exhaustive]
+pub struct TransferOffer {
     /// Whether the peer must ask for the first bytes of a write (InitialR2T).
     pub initial_request: bool,
     /// Bytes that go without being asked for (FirstBurstLength).
@@ -57,7 +59,7 @@ pub struct Plan {
     /// Who decided.
     pub policy: Policy,
     /// The link it is made for.
-    pub link: Link,
+    pub link: LinkModel,
     /// The send buffer of each connection.
     pub send_buffer: Choice<Buffer>,
     /// The receive buffer of each connection; it counts only if it is set before the connection is
@@ -78,7 +80,7 @@ pub struct Plan {
     /// How many connections the link needs, 1 to 16.
     pub connections: Choice<u32>,
     /// What the transfers were fitted to.
-    pub terms: Terms,
+    pub terms: TransferTerms,
     /// How many bytes each connection should have on the link: what the link holds, as far as one
     /// connection reaches.
     pub in_flight: u64,
@@ -91,7 +93,7 @@ pub struct Plan {
     /// Reads under way on each connection.
     pub read_depth: Choice<u32>,
     /// What to propose to the peer.
-    pub offer: Choice<Offer>,
+    pub offer: Choice<TransferOffer>,
 }
 
 impl Plan {
@@ -156,13 +158,13 @@ impl Plan {
             row("queue depth", &self.queue_depth, u32::to_string),
             row("read size", &self.read_size, |bytes| Size(*bytes).to_string()),
             row("read depth", &self.read_depth, u32::to_string),
-            row("offer", &self.offer, Offer::to_string),
+            row("offer", &self.offer, TransferOffer::to_string),
         ]
     }
 }
 
 /// How many transfers there shall be at once, and why.
-pub(crate) fn queue_depth(terms: &Terms, queue: &TransferQueue) -> Choice<u32> {
+pub(crate) fn queue_depth(terms: &TransferTerms, queue: &TransferQueue) -> Choice<u32> {
     let depth = u32::try_from(queue.depth).unwrap_or(u32::MAX);
     let mut reason = queue.describe();
     if terms.window.is_some_and(|window| window <= depth) {
@@ -204,7 +206,7 @@ impl fmt::Display for Buffer {
     }
 }
 
-impl fmt::Display for Offer {
+impl fmt::Display for TransferOffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { initial_request, first_burst, burst, bursts_at_once } = *self;
         let asked = if initial_request { "asked for" } else { "unasked" };

@@ -11,8 +11,8 @@ use buffers::Side;
 use decision::{Decision, Inputs};
 
 use crate::limits::Limits;
-use crate::link::model::{Link, Measurement};
-use crate::plan::{Buffer, Choice, Offer, Plan, queue_depth};
+use crate::link::model::{LinkModel, Measurement};
+use crate::plan::{Buffer, Choice, Plan, TransferOffer, queue_depth};
 use crate::transfers::TransferQueue;
 use crate::tuning::{Policy, Tuning};
 
@@ -84,7 +84,7 @@ fn decide(inputs: &Inputs<'_>) -> Decision {
     }
 }
 
-fn io_size(link: &Link, queue: &TransferQueue) -> Choice<u64> {
+fn io_size(link: &LinkModel, queue: &TransferQueue) -> Choice<u64> {
     let reason = match (link.is_local(), queue.round_trips) {
         (true, _) => "long enough to be worth a command; round trips cost nothing here".to_owned(),
         (false, 1) => "a write takes one round trip, the last one too".to_owned(),
@@ -94,10 +94,10 @@ fn io_size(link: &Link, queue: &TransferQueue) -> Choice<u64> {
 }
 
 /// The peer takes the smaller of its own and these.
-fn offer() -> Choice<Offer> {
+fn offer() -> Choice<TransferOffer> {
     /// The largest multiple of 4096 that 24 bits can hold.
     const MAX_BURST: u32 = 4095 * 4096;
-    let offer = Offer {
+    let offer = TransferOffer {
         initial_request: false,
         first_burst: MAX_BURST,
         burst: MAX_BURST,

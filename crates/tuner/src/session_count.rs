@@ -1,17 +1,18 @@
-//! How many flows a transfer runs over: begun with what the plan says, changed by what it brings.
+//! How many sessions a transfer runs over: at first as many as the plan says, then as many as raise
+//! the rate of the whole.
 //!
 //! ```text
-//!              more are planned, or no queue             it brought little
-//!   Steady ──────────────────────────────────► Trial ──────────────────────► Steady, and tired
-//!     ▲                fewer are planned         │       (taken back)
-//!     └──────────────────────────────────────────┘
-//!                   it brought enough
+//!           more are planned, or no queue            the rate has not risen
+//!   Steady ───────────────────────────────► Trial ──────────────────────────► Steady, pausing
+//!     ▲           fewer are planned           │       (the number is restored)
+//!     └───────────────────────────────────────┘
+//!              the rate has risen enough
 //! ```
-//! Nothing is tried while the rate rises by itself. A trial is judged by the rate of the whole: flows
-//! are added as long as it rises, and let go when it does not fall. After one that brought nothing there is a pause before the next, which doubles
-//! each time, so that a link at its limit is left alone; a rate that falls ends the pause. Flows are
-//! let go only where the link was full for a while: those that are not needed cost little, those
-//! that are missing cost much.
+//! No trial begins while the rate rises by itself. Sessions are added as long as the rate of the whole
+//! rises, and removed as long as it does not fall. After a trial that has raised nothing there is a
+//! pause before the next, which doubles each time, so that a link at its limit is left alone; a rate
+//! that falls ends the pause. Sessions are removed only where the link was full for a while: a session
+//! that is not needed costs little, one that is missing costs much.
 
 use std::time::Duration;
 
@@ -19,20 +20,21 @@ use crate::bandwidth::Bandwidth;
 use crate::link::loss::{MIN_LOSS_FOR_SESSIONS, loss_ceiling};
 use crate::link::model::USUAL_MSS;
 
-/// What is seen of a transfer at one moment.
+/// All sessions of a transfer at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FlowReading {
+#[non_exhaustive]
+pub struct SessionsReading {
     /// Since the transfer began.
     pub time: Duration,
-    /// Bytes that all flows have moved so far.
+    /// Bytes that all sessions have moved so far.
     pub bytes: u64,
-    /// How many flows carry data.
-    pub flows: u32,
+    /// How many sessions carry data.
+    pub sessions: u32,
     /// How many the plan asks for by now, loss aside.
     pub planned: u32,
-    /// Whether there was more work than the flows took, ever since the last reading.
+    /// Whether there was more work than the sessions took, ever since the last reading.
     pub is_busy: bool,
-    /// Whether a queue stands before the link: then it is full, and more flows would only crowd it.
+    /// Whether a queue stands before the link: then it is full, and more sessions would only crowd it.
     pub has_queue: bool,
     /// The share of segments that had to be sent again lately, 0 to 1, for whatever reason.
     pub loss: f64,
@@ -40,37 +42,39 @@ pub struct FlowReading {
     pub round_trip: Duration,
 }
 
-/// What to do about the number of flows.
+/// What to do about the number of sessions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
     /// Nothing.
     Stay,
     /// Open so many more.
     Add(u32),
-    /// Let so many go.
-    LetGo(u32),
+    /// Log so many out.
+    Remove(u32),
 }
 
-/// Decides how many flows a transfer runs over.
+/// Decides how many sessions a transfer runs over.
 ///
 /// ```
-/// use iscsi_tuner::{FlowReading, Flows, Step};
+/// use iscsi_tuner::{SessionCount, SessionsReading, Step};
 ///
-/// let mut flows = Flows::new("one fills the link", 16);
-/// assert_eq!(flows.observe(&FlowReading { flows: 1, planned: 1, ..FlowReading::default() }), Step::Stay);
-/// assert_eq!(flows.reason(), "one fills the link");
+/// let mut count = SessionCount::new("one fills the link", 16);
+/// let mut reading = SessionsReading::default();
+/// (reading.sessions, reading.planned) = (1, 1);
+/// assert_eq!(count.observe(&reading), Step::Stay);
+/// assert_eq!(count.reason(), "one fills the link");
 /// ```
 #[derive(Clone, Debug)]
-pub struct Flows {
-    most: u32,
+pub struct SessionCount {
+    max: u32,
     reason: String,
     phase: Phase,
     /// No trial before that time.
-    rest_until: Duration,
-    rest: Duration,
-    /// So many were tried in vain, at the plan's word.
-    in_vain: u32,
-    /// The rate of the last epoch, and the best of all.
+    pause_until: Duration,
+    pause: Duration,
+    /// So many sessions, which the plan asked for, have raised nothing.
+    tried_in_vain: u32,
+    /// The rate of the last interval, and the best of all.
     last: Option<Bandwidth>,
     best: Option<Bandwidth>,
     /// Since when the link has been full.
@@ -79,90 +83,91 @@ pub struct Flows {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Nothing has changed since that reading.
-    Steady { since: Option<FlowReading> },
-    /// The number has changed; what comes of it counts from `since` on, when it has settled.
-    Trial { before: Before, until: Duration, since: Option<FlowReading> },
+    /// The number has not changed since that reading.
+    Steady { since: Option<SessionsReading> },
+    /// The number has changed; the rate counts from `since` on, when the number has settled.
+    Trial { before: Before, until: Duration, since: Option<SessionsReading> },
 }
 
-/// What was there before a trial.
+/// The sessions before a trial, and what the trial aims at.
 #[derive(Clone, Copy, Debug)]
 struct Before {
-    flows: u32,
+    sessions: u32,
     rate: Bandwidth,
     /// How many there shall be.
     aim: u32,
-    /// What was moved by then, and when.
+    /// Bytes moved when the trial began, and when that was.
     bytes: u64,
     time: Duration,
 }
 
 /// A rate is measured over at least so long, and over so many round trips.
-const EPOCH: Duration = Duration::from_secs(1);
-const EPOCH_TRIPS: u32 = 10;
-/// A new flow opens its window in so many round trips.
-const RAMP_TRIPS: u32 = 15;
-/// The pause after a trial that brought nothing, at first and at most.
-const FIRST_REST: Duration = Duration::from_secs(10);
-const MAX_REST: Duration = Duration::from_secs(160);
-/// A flow that brings less than this share of what the others carry is not worth it.
-const WORTH: f64 = 0.25;
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL_ROUND_TRIPS: u32 = 10;
+/// A new session opens its window in so many round trips.
+const RAMP_ROUND_TRIPS: u32 = 15;
+/// The pause after a trial that has raised nothing: the first, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(160);
+/// A session is not worth it that adds less than this share of what each of the others carries.
+const MIN_GAIN: f64 = 0.25;
 /// A rate within this of another is the same.
-const SAME: f64 = 0.97;
+const UNCHANGED: f64 = 0.97;
 /// A rate below this share of the best is a fall.
 const FALL: f64 = 0.9;
-/// Loss keeps flows small if each carries no more than so many times what theory gives it.
-const NEAR: f64 = 3.0;
-/// There so many times as many are tried at once: a trial takes seconds, and those too many harm nobody.
-const LOSSY_GROWTH: u32 = 4;
+/// Loss keeps sessions small if each carries no more than so many times what theory gives it.
+const CEILING_SLACK: f64 = 3.0;
+/// There so many times as many are tried at once: a trial takes seconds, and too many sessions harm
+/// nobody.
+const GROWTH_UNDER_LOSS: u32 = 4;
 /// The pause between trials there.
-const LOSSY_REST: Duration = Duration::from_secs(2);
-/// A trial that goes well is known to sooner.
-const GLANCE: Duration = Duration::from_millis(500);
-const GLANCE_TRIPS: u32 = 5;
+const PAUSE_UNDER_LOSS: Duration = Duration::from_secs(2);
+/// A rate that was expected to rise is judged after so long already, and after so many round trips.
+const EARLY_INTERVAL: Duration = Duration::from_millis(500);
+const EARLY_ROUND_TRIPS: u32 = 5;
 /// More than this times the last rate is a rise.
 const RISE: f64 = 1.1;
 /// More than this crowd out others, and no link in the plan's tables needs them; but those that loss
 /// keeps small harm nobody.
 const MAX_WITHOUT_LOSS: u32 = 32;
 /// The link must have been full for so long before fewer are tried.
-const FULL: Duration = Duration::from_secs(4);
+const FULL_TIME: Duration = Duration::from_secs(4);
 
-impl Flows {
-    /// Begins with as many flows as there are for a reason, and never asks for more than `most`, 1
+impl SessionCount {
+    /// Begins with as many sessions as there are for a reason, and never asks for more than `max`, 1
     /// or more; for more than 32 only where loss keeps each of them small.
     #[must_use]
-    pub fn new(reason: impl Into<String>, most: u32) -> Self {
+    pub fn new(reason: impl Into<String>, max: u32) -> Self {
         Self {
-            most: most.max(1),
+            max: max.max(1),
             reason: reason.into(),
             phase: Phase::Steady { since: None },
-            rest_until: Duration::ZERO,
-            rest: FIRST_REST,
-            in_vain: 0,
+            pause_until: Duration::ZERO,
+            pause: FIRST_PAUSE,
+            tried_in_vain: 0,
             last: None,
             best: None,
             full_since: None,
         }
     }
 
-    /// Why there are as many flows as there are, as a sentence without its full stop.
+    /// Why there are as many sessions as there are, as a sentence without its full stop.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// No more flows are to be had, for a reason: what is there is all there will be.
-    pub fn cap(&mut self, most: u32, reason: impl Into<String>) {
-        self.most = most.max(1);
+    /// No more sessions are to be had, for a reason: what is there is all there will be.
+    pub fn cap(&mut self, max: u32, reason: impl Into<String>) {
+        self.max = max.max(1);
         self.reason = reason.into();
         self.phase = Phase::Steady { since: None };
     }
 
     /// Takes a reading in; to be called several times a second while there is work.
-    pub fn observe(&mut self, now: &FlowReading) -> Step {
+    pub fn observe(&mut self, now: &SessionsReading) -> Step {
         if !now.is_busy {
-            self.pause();
+            self.discard();
             return Step::Stay;
         }
         self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
@@ -171,7 +176,7 @@ impl Flows {
                 self.phase = Phase::Steady { since: Some(*now) };
                 Step::Stay
             }
-            Phase::Steady { since: Some(since) } if since.flows != now.flows => {
+            Phase::Steady { since: Some(since) } if since.sessions != now.sessions => {
                 self.phase = Phase::Steady { since: Some(*now) };
                 Step::Stay
             }
@@ -180,65 +185,67 @@ impl Flows {
         }
     }
 
-    /// What was measured so far says nothing: the caller had too little to do.
-    const fn pause(&mut self) {
+    /// Discards what was measured so far: the caller had too little to do.
+    const fn discard(&mut self) {
         match &mut self.phase {
             Phase::Steady { since } | Phase::Trial { since, .. } => *since = None,
         }
         self.full_since = None;
     }
 
-    fn steady(&mut self, since: &FlowReading, now: &FlowReading) -> Step {
+    fn steady(&mut self, since: &SessionsReading, now: &SessionsReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
-        let usual = self.most.min(MAX_WITHOUT_LOSS);
+        let usual = self.max.min(MAX_WITHOUT_LOSS);
         let planned = now.planned.clamp(1, usual);
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
         // While windows open, rates rise by themselves.
         let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
         self.last = Some(rate);
         self.best = self.best.max(Some(rate));
-        if planned > now.flows && planned > self.in_vain {
-            return self.try_more(planned - now.flows, rate, now, "the plan asks for more");
+        if planned > now.sessions && planned > self.tried_in_vain {
+            return self.try_more(planned - now.sessions, rate, now, "the plan asks for more");
         }
-        let is_rested = now.time >= self.rest_until;
-        let has_room = |most: u32| now.flows < most && !now.has_queue;
-        if has_room(self.most) && now.is_held_by_loss(rate) && (is_rested || has_fallen) {
-            let more = now.flows.saturating_mul(LOSSY_GROWTH - 1).min(self.most - now.flows);
+        let has_paused = now.time >= self.pause_until;
+        let has_room = |max: u32| now.sessions < max && !now.has_queue;
+        if has_room(self.max) && now.is_held_by_loss(rate) && (has_paused || has_fallen) {
+            let more =
+                now.sessions.saturating_mul(GROWTH_UNDER_LOSS - 1).min(self.max - now.sessions);
             return self.try_more(more, rate, now, "loss keeps each of them small");
         }
-        if has_room(usual) && is_rested && !rises {
-            let more = (now.flows / 2).max(1).min(usual - now.flows);
+        if has_room(usual) && has_paused && !rises {
+            let more = (now.sessions / 2).max(1).min(usual - now.sessions);
             // More than the best so far is a gain; less may be chance.
             let best = self.best.unwrap_or(rate);
             return self.try_more(more, best, now, "no queue stands before the link");
         }
-        let is_full = self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL);
-        if is_rested && is_full && planned < now.flows && now.loss < MIN_LOSS_FOR_SESSIONS {
-            return self.try_fewer(now.flows - planned, rate, now);
+        let is_full =
+            self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL_TIME);
+        if has_paused && is_full && planned < now.sessions && now.loss < MIN_LOSS_FOR_SESSIONS {
+            return self.try_fewer(now.sessions - planned, rate, now);
         }
         self.phase = Phase::Steady { since: Some(*now) };
         Step::Stay
     }
 
-    fn try_more(&mut self, more: u32, rate: Bandwidth, now: &FlowReading, why: &str) -> Step {
-        let aim = now.flows + more;
-        self.reason = format!("trying {aim} after {} with {rate}: {why}", now.flows);
+    fn try_more(&mut self, more: u32, rate: Bandwidth, now: &SessionsReading, why: &str) -> Step {
+        let aim = now.sessions + more;
+        self.reason = format!("trying {aim} after {} with {rate}: {why}", now.sessions);
         self.begin_trial(aim, rate, now);
         Step::Add(more)
     }
 
-    fn try_fewer(&mut self, spare: u32, rate: Bandwidth, now: &FlowReading) -> Step {
+    fn try_fewer(&mut self, spare: u32, rate: Bandwidth, now: &SessionsReading) -> Step {
         let fewer = (spare / 2).max(1);
-        let aim = now.flows - fewer;
-        self.reason = format!("trying {aim} after {} with {rate}: the link is full", now.flows);
+        let aim = now.sessions - fewer;
+        self.reason = format!("trying {aim} after {} with {rate}: the link is full", now.sessions);
         self.begin_trial(aim, rate, now);
-        Step::LetGo(fewer)
+        Step::Remove(fewer)
     }
 
-    fn begin_trial(&mut self, aim: u32, rate: Bandwidth, now: &FlowReading) {
-        let FlowReading { flows, bytes, time, .. } = *now;
-        let before = Before { flows, rate, aim, bytes, time };
-        let until = time + EPOCH.max(now.round_trip * RAMP_TRIPS);
+    fn begin_trial(&mut self, aim: u32, rate: Bandwidth, now: &SessionsReading) {
+        let SessionsReading { sessions, bytes, time, .. } = *now;
+        let before = Before { sessions, rate, aim, bytes, time };
+        let until = time + MIN_INTERVAL.max(now.round_trip * RAMP_ROUND_TRIPS);
         self.phase = Phase::Trial { before, until, since: None };
     }
 
@@ -246,107 +253,110 @@ impl Flows {
         &mut self,
         before: Before,
         until: Duration,
-        since: Option<FlowReading>,
-        now: &FlowReading,
+        since: Option<SessionsReading>,
+        now: &SessionsReading,
     ) -> Step {
         if let Some(rate) = before.rate_under_loss(now) {
             return self.accept(&before, rate, now);
         }
-        let Some(since) = since.filter(|since| since.flows == now.flows) else {
+        let Some(since) = since.filter(|since| since.sessions == now.sessions) else {
             self.phase = Phase::Trial { before, until, since: Some(*now) };
             return Step::Stay;
         };
-        let Some(rate) = rate_over(&since, now, GLANCE, GLANCE_TRIPS) else { return Step::Stay };
-        if before.grows() && now.flows <= before.flows {
+        let Some(rate) = rate_over(&since, now, EARLY_INTERVAL, EARLY_ROUND_TRIPS) else {
+            return Step::Stay;
+        };
+        if before.grows() && now.sessions <= before.sessions {
             // None was to be had.
             return self.take_back(&before, rate, now);
         }
         // Where there is reason to expect a gain, the first sign of it counts.
-        let is_expected = now.is_held_by_loss(rate) || now.flows <= now.planned;
-        if before.grows() && is_expected && before.is_worth(now.flows, rate) {
+        let is_expected = now.is_held_by_loss(rate) || now.sessions <= now.planned;
+        if before.grows() && is_expected && before.is_worth(now.sessions, rate) {
             return self.accept(&before, rate, now);
         }
         if now.time < until {
-            // The flows are still opening their windows, or closing them.
+            // The sessions are still opening their windows, or closing them.
             let since = if rate_between(&since, now).is_some() { *now } else { since };
             self.phase = Phase::Trial { before, until, since: Some(since) };
             return Step::Stay;
         }
         let Some(rate) = rate_between(&since, now) else { return Step::Stay };
-        if before.is_worth(now.flows, rate) {
+        if before.is_worth(now.sessions, rate) {
             return self.accept(&before, rate, now);
         }
         if before.grows() && now.is_held_by_loss(rate) {
             // Under loss rates leap; none of them harms another, and together they smooth it.
-            self.rest_until = now.time + LOSSY_REST;
+            self.pause_until = now.time + PAUSE_UNDER_LOSS;
             return self.accept(&before, rate, now);
         }
         self.take_back(&before, rate, now)
     }
 
-    fn accept(&mut self, before: &Before, rate: Bandwidth, now: &FlowReading) -> Step {
+    fn accept(&mut self, before: &Before, rate: Bandwidth, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
-        self.rest = FIRST_REST;
+        self.pause = FIRST_PAUSE;
         self.reason =
-            format!("{} carry {rate}, {} carried {}", now.flows, before.flows, before.rate);
+            format!("{} carry {rate}, {} carried {}", now.sessions, before.sessions, before.rate);
         Step::Stay
     }
 
-    fn take_back(&mut self, before: &Before, rate: Bandwidth, now: &FlowReading) -> Step {
+    fn take_back(&mut self, before: &Before, rate: Bandwidth, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         if before.grows() {
             // What was best before may be no more to be had.
-            (self.in_vain, self.best) = (self.in_vain.max(before.aim), Some(rate));
+            (self.tried_in_vain, self.best) = (self.tried_in_vain.max(before.aim), Some(rate));
         }
-        self.rest_until = now.time + self.rest;
-        self.rest = (self.rest * 2).min(MAX_REST);
+        self.pause_until = now.time + self.pause;
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         self.reason =
-            format!("{} carry {}, {} carried {rate}", before.flows, before.rate, now.flows);
-        if now.flows > before.flows {
-            Step::LetGo(now.flows - before.flows)
-        } else if now.flows < before.flows {
-            Step::Add(before.flows - now.flows)
+            format!("{} carry {}, {} carried {rate}", before.sessions, before.rate, now.sessions);
+        if now.sessions > before.sessions {
+            Step::Remove(now.sessions - before.sessions)
+        } else if now.sessions < before.sessions {
+            Step::Add(before.sessions - now.sessions)
         } else {
             Step::Stay
         }
     }
 }
 
-impl FlowReading {
-    /// Whether it is loss that keeps each flow small: then more of them carry more, and harm nobody.
+impl SessionsReading {
+    /// Whether it is loss that keeps each session small: then more of them carry more, and harm nobody.
     fn is_held_by_loss(&self, rate: Bandwidth) -> bool {
-        let each = rate.mbit_per_second() / f64::from(self.flows.max(1));
+        let each = rate.mbit_per_second() / f64::from(self.sessions.max(1));
         let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
         self.loss >= MIN_LOSS_FOR_SESSIONS
-            && ceiling.is_some_and(|ceiling| each <= NEAR * ceiling.mbit_per_second())
+            && ceiling.is_some_and(|ceiling| each <= CEILING_SLACK * ceiling.mbit_per_second())
     }
 }
 
 impl Before {
     const fn grows(&self) -> bool {
-        self.aim > self.flows
+        self.aim > self.sessions
     }
 
     /// The rate since the trial began, if nearly all that were to come are there, and loss still keeps
     /// each of them small: then nobody need wait for the last one to tell that more are needed.
-    fn rate_under_loss(&self, now: &FlowReading) -> Option<Bandwidth> {
-        let nearly_all = self.flows + (self.aim.saturating_sub(self.flows) * 3).div_ceil(4);
-        if !self.grows() || now.flows < nearly_all || now.has_queue {
+    fn rate_under_loss(&self, now: &SessionsReading) -> Option<Bandwidth> {
+        let nearly_all = self.sessions + (self.aim.saturating_sub(self.sessions) * 3).div_ceil(4);
+        if !self.grows() || now.sessions < nearly_all || now.has_queue {
             return None;
         }
-        let since = FlowReading { bytes: self.bytes, time: self.time, ..*now };
-        let rate = rate_over(&since, now, GLANCE, GLANCE_TRIPS)?;
+        let since = SessionsReading { bytes: self.bytes, time: self.time, ..*now };
+        let rate = rate_over(&since, now, EARLY_INTERVAL, EARLY_ROUND_TRIPS)?;
         now.is_held_by_loss(rate).then_some(rate)
     }
 
     /// Whether the whole has gained by the change.
-    fn is_worth(&self, flows: u32, rate: Bandwidth) -> bool {
+    fn is_worth(&self, sessions: u32, rate: Bandwidth) -> bool {
         let gain = share(rate, self.rate);
         if !self.grows() {
-            return gain >= SAME;
+            return gain >= UNCHANGED;
         }
-        let added = f64::from(flows.saturating_sub(self.flows)) / f64::from(self.flows.max(1));
-        gain >= 1.0 + WORTH * added
+        let added =
+            f64::from(sessions.saturating_sub(self.sessions)) / f64::from(self.sessions.max(1));
+        gain >= 1.0 + MIN_GAIN * added
     }
 }
 
@@ -355,18 +365,18 @@ fn share(rate: Bandwidth, of: Bandwidth) -> f64 {
 }
 
 /// The rate between two readings, once they are far enough apart.
-fn rate_between(since: &FlowReading, now: &FlowReading) -> Option<Bandwidth> {
-    rate_over(since, now, EPOCH, EPOCH_TRIPS)
+fn rate_between(since: &SessionsReading, now: &SessionsReading) -> Option<Bandwidth> {
+    rate_over(since, now, MIN_INTERVAL, INTERVAL_ROUND_TRIPS)
 }
 
 fn rate_over(
-    since: &FlowReading,
-    now: &FlowReading,
-    least: Duration,
+    since: &SessionsReading,
+    now: &SessionsReading,
+    min: Duration,
     trips: u32,
 ) -> Option<Bandwidth> {
     let time = now.time.saturating_sub(since.time);
-    if time < least.max(now.round_trip * trips) {
+    if time < min.max(now.round_trip * trips) {
         return None;
     }
     Some(Bandwidth::of(now.bytes.saturating_sub(since.bytes), time))
@@ -377,7 +387,7 @@ fn rate_over(
 mod tests {
     use super::*;
 
-    /// A link, and what each flow carries of it at most, Mbit/s.
+    /// A link, and the most that each session carries of it, Mbit/s.
     #[derive(Clone, Copy)]
     struct Link {
         rate: f64,
@@ -386,40 +396,40 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(250);
 
-    /// Runs so many seconds and says how many flows there were, second by second.
+    /// Runs so many seconds and says how many sessions there were, second by second.
     fn run(
         link: Link,
         first: u32,
         planned: impl Fn(f64) -> u32,
-        most: u32,
+        max: u32,
         seconds: u32,
     ) -> Vec<u32> {
-        let mut flows = Flows::new("planned", most);
+        let mut sessions = SessionCount::new("planned", max);
         let (mut count, mut bytes, mut history) = (first, 0.0, Vec::new());
         for tick in 0..seconds * 4 {
             let rate = link.rate.min(f64::from(count) * link.each);
             bytes += rate * 1e6 / 8.0 * TICK.as_secs_f64();
-            let reading = FlowReading {
+            let reading = SessionsReading {
                 time: TICK * tick,
                 bytes: bytes as u64,
-                flows: count,
+                sessions: count,
                 planned: planned(rate),
                 is_busy: true,
                 has_queue: rate >= link.rate,
                 round_trip: Duration::from_millis(100),
-                ..FlowReading::default()
+                ..SessionsReading::default()
             };
-            count = match flows.observe(&reading) {
+            count = match sessions.observe(&reading) {
                 Step::Stay => count,
                 Step::Add(more) => count + more,
-                Step::LetGo(fewer) => count - fewer,
+                Step::Remove(fewer) => count - fewer,
             };
-            assert!((1..=most).contains(&count), "{count}");
+            assert!((1..=max).contains(&count), "{count}");
             if tick % 4 == 0 {
                 history.push(count);
             }
         }
-        assert!(!flows.reason().is_empty());
+        assert!(!sessions.reason().is_empty());
         history
     }
 
@@ -430,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_added_as_long_as_the_total_rises() {
+    fn sessions_are_added_as_long_as_the_total_rises() {
         let link = Link { rate: 100.0, each: 4.0 };
         let history = run(link, 1, |_| 1, 32, 120);
         assert!(history.last().is_some_and(|count| *count >= 25), "{history:?}");
@@ -444,60 +454,65 @@ mod tests {
         assert_eq!(history.iter().max(), Some(&8));
     }
 
-    /// Runs so many ticks over what is seen of each, and does what it is told. Says how many flows
+    /// Runs so many ticks over what is seen of each, and does what it is told. Says how many sessions
     /// there are then, and when some were added.
     fn follow(
-        flows: &mut Flows,
+        sessions: &mut SessionCount,
         mut count: u32,
         ticks: u32,
-        mut see: impl FnMut(u32, u32) -> FlowReading,
+        mut observe: impl FnMut(u32, u32) -> SessionsReading,
     ) -> (u32, Vec<u32>) {
         let mut added = Vec::new();
         for tick in 0..ticks {
-            let seen = see(tick, count);
+            let seen = observe(tick, count);
             let time = TICK * tick;
-            match flows.observe(&FlowReading { time, flows: count, is_busy: true, ..seen }) {
+            match sessions.observe(&SessionsReading {
+                time,
+                sessions: count,
+                is_busy: true,
+                ..seen
+            }) {
                 Step::Stay => {}
                 Step::Add(more) => {
                     count += more;
                     added.push(tick);
                 }
-                Step::LetGo(fewer) => count -= fewer,
+                Step::Remove(fewer) => count -= fewer,
             }
         }
         (count, added)
     }
 
     #[test]
-    fn what_brings_nothing_is_let_go_and_not_tried_again_at_once() {
-        // A wall that no number of flows moves, and no queue that would show it.
-        let mut flows = Flows::new("planned", 16);
-        let (count, added) = follow(&mut flows, 2, 1200, |tick, _| FlowReading {
+    fn what_brings_nothing_is_removed_and_not_tried_again_at_once() {
+        // A wall that no number of sessions moves, and no queue that would show it.
+        let mut sessions = SessionCount::new("planned", 16);
+        let (count, added) = follow(&mut sessions, 2, 1200, |tick, _| SessionsReading {
             bytes: u64::from(tick) * 1_000_000,
             planned: 2,
             round_trip: Duration::from_millis(20),
-            ..FlowReading::default()
+            ..SessionsReading::default()
         });
         assert_eq!(count, 2);
         assert!((3..=6).contains(&added.len()), "{added:?}");
         let pauses: Vec<_> = added.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "{pauses:?}");
-        assert!(flows.reason().starts_with("2 carry"), "{}", flows.reason());
+        assert!(sessions.reason().starts_with("2 carry"), "{}", sessions.reason());
     }
 
     #[test]
-    fn where_segments_are_lost_flows_are_added_fast() {
-        let mut flows = Flows::new("planned", 64);
+    fn where_segments_are_lost_sessions_are_added_fast() {
+        let mut sessions = SessionCount::new("planned", 64);
         let (mut bytes, mut counts) = (0, vec![]);
-        let (count, added) = follow(&mut flows, 4, 80, |_, count| {
+        let (count, added) = follow(&mut sessions, 4, 80, |_, count| {
             bytes += 45_000 * u64::from(count);
             counts.push(count);
-            FlowReading {
+            SessionsReading {
                 bytes,
                 planned: 4,
                 loss: 0.01,
                 round_trip: Duration::from_millis(100),
-                ..FlowReading::default()
+                ..SessionsReading::default()
             }
         });
         counts.dedup();
@@ -508,38 +523,38 @@ mod tests {
     #[test]
     fn only_where_segments_are_lost_there_are_more_than_32() {
         let rate = |loss| {
-            let mut flows = Flows::new("planned", 64);
+            let mut sessions = SessionCount::new("planned", 64);
             let mut bytes = 0;
-            let see = |_: u32, count: u32| {
+            let observe = |_: u32, count: u32| {
                 bytes += 45_000 * u64::from(count);
-                FlowReading {
+                SessionsReading {
                     bytes,
                     planned: 64,
                     loss,
                     round_trip: Duration::from_millis(100),
-                    ..FlowReading::default()
+                    ..SessionsReading::default()
                 }
             };
-            follow(&mut flows, 4, 400, see).0
+            follow(&mut sessions, 4, 400, observe).0
         };
         assert_eq!((rate(0.01), rate(0.0)), (64, 32));
     }
 
     #[test]
     fn a_rate_that_falls_ends_the_pause() {
-        let mut flows = Flows::new("planned", 16);
+        let mut sessions = SessionCount::new("planned", 16);
         let mut bytes = 0;
-        let (count, added) = follow(&mut flows, 3, 200, |tick, count| {
-            // First full, then lossy: each flow carries a fraction.
+        let (count, added) = follow(&mut sessions, 3, 200, |tick, count| {
+            // First full, then lossy: each session carries a fraction.
             let is_full = tick < 60;
             bytes += if is_full { 3_000_000 } else { 100_000 * u64::from(count) };
-            FlowReading {
+            SessionsReading {
                 bytes,
                 planned: 1,
                 has_queue: is_full,
                 loss: 0.01,
                 round_trip: Duration::from_millis(100),
-                ..FlowReading::default()
+                ..SessionsReading::default()
             }
         });
         assert!(added.first().is_some_and(|tick| *tick < 75), "{added:?}");
@@ -547,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_for_a_slow_link_are_let_go_one_after_the_other() {
+    fn too_many_for_a_slow_link_are_removed_one_after_the_other() {
         let link = Link { rate: 100.0, each: 100.0 };
         let history = run(link, 5, |rate| if rate > 90.0 { 1 } else { 5 }, 16, 120);
         assert_eq!(history.last(), Some(&1), "{history:?}");
@@ -564,68 +579,68 @@ mod tests {
 
     #[test]
     fn an_idle_caller_decides_nothing() {
-        let mut flows = Flows::new("planned", 16);
+        let mut sessions = SessionCount::new("planned", 16);
         for tick in 0..400 {
-            let reading = FlowReading {
+            let reading = SessionsReading {
                 time: TICK * tick,
                 bytes: u64::from(tick) * 1000,
-                flows: 1,
+                sessions: 1,
                 planned: 16,
                 is_busy: tick % 3 != 0,
-                ..FlowReading::default()
+                ..SessionsReading::default()
             };
-            assert_eq!(flows.observe(&reading), Step::Stay);
+            assert_eq!(sessions.observe(&reading), Step::Stay);
         }
     }
 
     #[test]
     fn none_that_come_are_not_asked_for_again_and_again() {
-        let mut flows = Flows::new("planned", 16);
+        let mut sessions = SessionCount::new("planned", 16);
         let mut asked = 0;
         for tick in 0..240u32 {
-            let reading = FlowReading {
+            let reading = SessionsReading {
                 time: TICK * tick,
                 bytes: u64::from(tick) * 1_000_000,
-                flows: 4,
+                sessions: 4,
                 planned: 12,
                 is_busy: true,
                 round_trip: Duration::from_millis(100),
-                ..FlowReading::default()
+                ..SessionsReading::default()
             };
-            asked += u32::from(matches!(flows.observe(&reading), Step::Add(_)));
+            asked += u32::from(matches!(sessions.observe(&reading), Step::Add(_)));
         }
         assert!((1..=4).contains(&asked), "{asked}");
     }
 
     #[test]
-    fn more_than_the_cap_are_let_go_one_after_the_other() {
-        let mut flows = Flows::new("planned", 16);
-        flows.cap(1, "the target takes no more");
-        let (count, added) = follow(&mut flows, 3, 400, |tick, _| FlowReading {
+    fn more_than_the_cap_are_removed_one_after_the_other() {
+        let mut sessions = SessionCount::new("planned", 16);
+        sessions.cap(1, "the target takes no more");
+        let (count, added) = follow(&mut sessions, 3, 400, |tick, _| SessionsReading {
             bytes: u64::from(tick) * 1_000_000,
             planned: 9,
             has_queue: true,
             round_trip: Duration::from_millis(100),
-            ..FlowReading::default()
+            ..SessionsReading::default()
         });
         assert_eq!((count, added.len()), (1, 0));
     }
 
     #[test]
     fn a_cap_ends_the_search() {
-        let mut flows = Flows::new("planned", 16);
-        flows.cap(1, "the target takes no second session");
+        let mut sessions = SessionCount::new("planned", 16);
+        sessions.cap(1, "the target takes no second session");
         for tick in 0..400 {
-            let reading = FlowReading {
+            let reading = SessionsReading {
                 time: TICK * tick,
                 bytes: u64::from(tick) * 1000,
-                flows: 1,
+                sessions: 1,
                 planned: 16,
                 is_busy: true,
-                ..FlowReading::default()
+                ..SessionsReading::default()
             };
-            assert_eq!(flows.observe(&reading), Step::Stay);
+            assert_eq!(sessions.observe(&reading), Step::Stay);
         }
-        assert_eq!(flows.reason(), "the target takes no second session");
+        assert_eq!(sessions.reason(), "the target takes no second session");
     }
 }

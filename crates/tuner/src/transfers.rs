@@ -11,7 +11,8 @@ use crate::size::Size;
 
 /// What the two ends agreed about transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Terms {
+#[non_exhaustive]
+pub struct TransferTerms {
     /// Bytes of a write that go without being asked for.
     pub unsolicited: u64,
     /// Bytes that the peer asks for at once, not 0.
@@ -22,7 +23,7 @@ pub struct Terms {
     pub window: Option<u32>,
 }
 
-impl Default for Terms {
+impl Default for TransferTerms {
     /// The defaults of RFC 7143 §13, and the window of the Linux target.
     fn default() -> Self {
         Self { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) }
@@ -77,7 +78,19 @@ const MAX_UNDER_WAY: u64 = 64 << 20;
 const MIN_DEPTH: u64 = 2;
 const MAX_DEPTH: u64 = 256;
 
-impl Terms {
+impl TransferTerms {
+    /// Terms of so many bytes unasked, so many asked for at once, so many such questions at once, and a
+    /// command window, if that is known.
+    #[must_use]
+    pub const fn new(
+        unsolicited: u64,
+        burst: u64,
+        bursts_at_once: u32,
+        window: Option<u32>,
+    ) -> Self {
+        Self { unsolicited, burst, bursts_at_once, window }
+    }
+
     /// The round trips of a write of so many bytes.
     #[must_use]
     pub fn round_trips(&self, length: u64) -> u64 {
@@ -179,8 +192,8 @@ mod tests {
     use super::*;
 
     /// The default keys of the Linux target.
-    const LIO: Terms =
-        Terms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
+    const LIO: TransferTerms =
+        TransferTerms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
 
     const fn far(in_flight: u64) -> LinkTraits {
         LinkTraits { in_flight, is_local: false, is_lossy: false, is_long: false, is_far: false }
@@ -189,13 +202,14 @@ mod tests {
     #[test]
     fn a_write_takes_a_round_trip_for_each_round_of_bursts() {
         assert_eq!([0, 65_536, 65_537, 1 << 20].map(|len| LIO.round_trips(len)), [1, 1, 2, 5]);
-        let asked = Terms { unsolicited: 0, bursts_at_once: 4, ..LIO };
+        let asked = TransferTerms { unsolicited: 0, bursts_at_once: 4, ..LIO };
         assert_eq!([1, 1 << 20, (1 << 20) + 1].map(|len| asked.round_trips(len)), [2, 2, 3]);
     }
 
     #[test]
     fn nonsense_terms_are_survived() {
-        let nothing = Terms { unsolicited: 0, burst: 0, bursts_at_once: 0, window: Some(0) };
+        let nothing =
+            TransferTerms { unsolicited: 0, burst: 0, bursts_at_once: 0, window: Some(0) };
         assert_eq!(nothing.round_trips(4), 5);
         let queue = nothing.write_queue(far(u64::MAX));
         assert_eq!(queue.depth, 1);
@@ -204,7 +218,7 @@ mod tests {
 
     #[test]
     fn writes_grow_when_the_window_is_short() {
-        let narrow = Terms { window: Some(4), ..LIO };
+        let narrow = TransferTerms { window: Some(4), ..LIO };
         assert!(narrow.write_queue(far(1 << 20)).io_size > LIO.write_queue(far(1 << 20)).io_size);
     }
 
@@ -227,10 +241,12 @@ mod tests {
         let link = LinkTraits { is_far: true, ..far(4 << 20) };
         let queue = LIO.write_queue(link);
         assert_eq!((queue.io_size, queue.depth, queue.round_trips), (64 << 10, 64, 1));
-        let eager = Terms { unsolicited: 1 << 20, ..LIO };
+        let eager = TransferTerms { unsolicited: 1 << 20, ..LIO };
         assert_eq!(eager.write_queue(link).io_size, 256 << 10);
         // What must be asked for, or does not fill the link, is as long as elsewhere.
-        for terms in [Terms { unsolicited: 8192, ..LIO }, Terms { window: Some(4), ..LIO }] {
+        for terms in
+            [TransferTerms { unsolicited: 8192, ..LIO }, TransferTerms { window: Some(4), ..LIO }]
+        {
             assert_eq!(terms.write_queue(link), terms.write_queue(far(4 << 20)));
         }
     }
@@ -240,7 +256,7 @@ mod tests {
         let link = LinkTraits { is_long: true, ..far(4 << 20) };
         let queue = LIO.read_queue(link);
         assert_eq!((queue.io_size, queue.depth), (128 << 10, 48));
-        let narrow = Terms { window: Some(16), ..LIO };
+        let narrow = TransferTerms { window: Some(16), ..LIO };
         assert_eq!(narrow.read_queue(link), narrow.read_queue(far(4 << 20)));
     }
 

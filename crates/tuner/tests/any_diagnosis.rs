@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iscsi_tuner::{
     Activity, Autotuning, Diagnosis, Interface, Limits, Measurement, Observation, Policy, TcpInfo,
-    Terms, Tuning, plan,
+    TransferTerms, Tuning, plan,
 };
 use proptest::prelude::*;
 
@@ -21,25 +21,20 @@ fn any_info() -> impl Strategy<Value = TcpInfo> {
 fn any_activity() -> impl Strategy<Value = Activity> {
     let count = prop_oneof![Just(0), 0_u32..100, any::<u32>()];
     proptest::array::uniform6(count).prop_map(
-        |[socket, solicitation, command_window, answers, target, source]| Activity {
-            socket,
-            solicitation,
-            command_window,
-            answers,
-            target,
-            source,
+        |[socket, solicitation, command_window, answers, target, source]| {
+            let mut activity = Activity::default();
+            (activity.socket, activity.solicitation) = (socket, solicitation);
+            (activity.command_window, activity.answers) = (command_window, answers);
+            (activity.target, activity.source) = (target, source);
+            activity
         },
     )
 }
 
 fn any_observation() -> impl Strategy<Value = Observation> {
     (any::<u64>(), any::<u64>(), any_info(), any_info(), any_activity()).prop_map(
-        |(nanos, bytes, before, after, activity)| Observation {
-            elapsed: Duration::from_nanos(nanos),
-            bytes,
-            before,
-            after,
-            activity,
+        |(nanos, bytes, before, after, activity)| {
+            Observation::new(Duration::from_nanos(nanos), bytes, before, after, activity)
         },
     )
 }
@@ -51,11 +46,8 @@ fn any_measurement() -> impl Strategy<Value = Measurement> {
             let mut measurement = Measurement::of_tcp(&info);
             measurement.bandwidth = info.delivery_rate;
             measurement.loss = loss;
-            measurement.terms = terms.map(|(unsolicited, burst, bursts_at_once, window)| Terms {
-                unsolicited,
-                burst,
-                bursts_at_once,
-                window,
+            measurement.terms = terms.map(|(unsolicited, burst, at_once, window)| {
+                TransferTerms::new(unsolicited, burst, at_once, window)
             });
             measurement
         },
@@ -68,13 +60,12 @@ fn any_limits() -> impl Strategy<Value = Limits> {
             .prop_map(|range| range.map(|[min, default, max]| Autotuning { min, default, max }))
     };
     (any::<Option<u64>>(), range(), range(), any::<bool>()).prop_map(
-        |(cap, tcp_wmem, tcp_rmem, may_force)| Limits {
-            wmem_max: cap,
-            rmem_max: cap,
-            tcp_wmem,
-            tcp_rmem,
-            may_force,
-            ..Limits::default()
+        |(cap, tcp_wmem, tcp_rmem, may_force)| {
+            let mut limits = Limits::default();
+            (limits.wmem_max, limits.rmem_max) = (cap, cap);
+            (limits.tcp_wmem, limits.tcp_rmem) = (tcp_wmem, tcp_rmem);
+            limits.may_force = may_force;
+            limits
         },
     )
 }

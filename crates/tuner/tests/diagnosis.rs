@@ -6,22 +6,35 @@ use std::time::Duration;
 
 use iscsi_tuner::{
     Activity, Autotuning, Diagnosis, Finding, Interface, Limiter, Limits, Measurement, Observation,
-    Offload, Plan, Rtt, TcpInfo, Terms, Tuning, plan,
+    Plan, Rtt, TcpInfo, TransferTerms, Tuning, plan,
 };
 
 /// What Linux comes with.
 fn stock() -> Limits {
     let controls = ["reno", "cubic"].map(str::to_owned);
-    Limits {
-        wmem_max: Some(212_992),
-        rmem_max: Some(212_992),
-        tcp_wmem: Some(Autotuning { min: 4096, default: 16_384, max: 4 << 20 }),
-        tcp_rmem: Some(Autotuning { min: 4096, default: 131_072, max: 6 << 20 }),
-        may_force: false,
-        available_congestion_controls: controls.to_vec(),
-        allowed_congestion_controls: controls.to_vec(),
-        congestion_control: Some("cubic".to_owned()),
-    }
+    let mut limits = Limits::default();
+    limits.wmem_max = Some(212_992);
+    limits.rmem_max = Some(212_992);
+    limits.tcp_wmem = Some(Autotuning { min: 4096, default: 16_384, max: 4 << 20 });
+    limits.tcp_rmem = Some(Autotuning { min: 4096, default: 131_072, max: 6 << 20 });
+    limits.available_congestion_controls = controls.to_vec();
+    limits.allowed_congestion_controls = controls.to_vec();
+    limits.congestion_control = Some("cubic".to_owned());
+    limits
+}
+
+/// What was waited for, as `count` has it.
+fn waiting(count: impl FnOnce(&mut Activity)) -> Activity {
+    let mut activity = Activity::default();
+    count(&mut activity);
+    activity
+}
+
+/// The Linux target's terms, but for what `change` changes.
+fn terms(change: impl FnOnce(&mut TransferTerms)) -> TransferTerms {
+    let mut terms = TransferTerms::default();
+    change(&mut terms);
+    terms
 }
 
 /// Ten seconds of a connection, and all that is known around it.
@@ -39,40 +52,46 @@ impl Case {
         let mut measurement = Measurement::default();
         measurement.rtt = Rtt::of([Duration::from_millis(100); 10]);
         measurement.mss = Some(1448);
-        measurement.terms = Some(Terms::default());
+        measurement.terms = Some(TransferTerms::default());
         let mut tuning = Tuning::default();
         tuning.bandwidth = Some(bandwidth.parse().unwrap());
-        let known = TcpInfo {
-            smoothed_rtt: Some(Duration::from_millis(100)),
-            send_mss: Some(1448),
-            congestion_window: Some(100),
-            data_segments_sent: Some(5_000),
-            segments_retransmitted: Some(70),
-            busy: Some(Duration::from_secs(3)),
-            receive_window_limited: Some(Duration::from_secs(1)),
-            send_buffer_limited: Some(Duration::from_secs(1)),
-            ..TcpInfo::default()
-        };
-        let after = TcpInfo {
-            data_segments_sent: Some(25_000),
-            busy: Some(Duration::from_secs(13)),
-            ..known
-        };
+        let mut before = TcpInfo::default();
+        before.smoothed_rtt = Some(Duration::from_millis(100));
+        before.send_mss = Some(1448);
+        before.congestion_window = Some(100);
+        before.data_segments_sent = Some(5_000);
+        before.segments_retransmitted = Some(70);
+        before.busy = seconds(3);
+        before.receive_window_limited = seconds(1);
+        before.send_buffer_limited = seconds(1);
+        let mut after = before;
+        after.data_segments_sent = Some(25_000);
+        after.busy = seconds(13);
         let elapsed = Duration::from_secs(10);
         let bytes = 25_000_000;
-        let observation = Observation { elapsed, bytes, before: known, after, activity };
+        let observation = Observation::new(elapsed, bytes, before, after, activity);
         Self { observation, measurement, limits: stock(), tuning, interface: None }
     }
 
     /// The same, where something always waited for the socket.
     fn socket(bandwidth: &str) -> Self {
-        Self::on(bandwidth, Activity { socket: 200, ..Activity::default() })
+        Self::on(
+            bandwidth,
+            waiting(|a| {
+                a.socket = 200;
+            }),
+        )
     }
 
     /// Reads: 10 seconds at that rate, under a receive window of so many bytes.
     fn reading(mbit_per_s: u64, window: u32) -> Self {
-        let mut case =
-            Self::on("1gbit", Activity { answers: 50, target: 150, ..Activity::default() });
+        let mut case = Self::on(
+            "1gbit",
+            waiting(|a| {
+                a.answers = 50;
+                a.target = 150;
+            }),
+        );
         case.observation.bytes = mbit_per_s * 1_250_000;
         case.after().bytes_received = Some(case.observation.bytes);
         case.after().receive_window = Some(window);
@@ -156,8 +175,11 @@ fn no_window_is_blamed_where_the_link_is_full() {
 /// Nor is the peer, for whatever it does not take before the link has room for it.
 #[test]
 fn no_credit_is_blamed_where_the_link_is_full() {
-    let activity =
-        Activity { solicitation: 5, command_window: 5, answers: 5, ..Activity::default() };
+    let activity = waiting(|a| {
+        a.solicitation = 5;
+        a.command_window = 5;
+        a.answers = 5;
+    });
     let mut case = Case::on("100mbit", activity);
     assert_eq!(case.diagnose().findings.len(), 3);
     case.after().smoothed_rtt = Some(Duration::from_millis(140));
@@ -167,7 +189,12 @@ fn no_credit_is_blamed_where_the_link_is_full() {
 /// A receiver that delays its acknowledgements makes round trips longer, but no queue.
 #[test]
 fn a_late_acknowledgement_is_no_queue() {
-    let mut case = Case::on("100mbit", Activity { solicitation: 50, ..Activity::default() });
+    let mut case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.solicitation = 50;
+        }),
+    );
     case.after().smoothed_rtt = Some(Duration::from_millis(140));
     case.observation.bytes = 500_000;
     case.blames(Limiter::Solicitation);
@@ -285,7 +312,12 @@ fn a_peers_window_that_is_not_told_is_not_made_up() {
 
 #[test]
 fn r2t_round_trips_get_the_keys_with_their_numbers() {
-    let mut case = Case::on("1gbit", Activity { solicitation: 50, ..Activity::default() });
+    let mut case = Case::on(
+        "1gbit",
+        waiting(|a| {
+            a.solicitation = 50;
+        }),
+    );
     let io_size = case.plan().io_size.value;
     let terms = case.measurement.terms.unwrap();
     assert!(terms.round_trips(io_size) > 1, "else there is nothing to wait for");
@@ -296,7 +328,8 @@ fn r2t_round_trips_get_the_keys_with_their_numbers() {
     assert_says(&finding, "256 KiB", "InitialR2T=No");
 
     // A burst that is longer already stays so.
-    case.measurement.terms = Some(Terms { unsolicited: 0, burst: 1 << 20, ..terms });
+    case.measurement.terms =
+        Some(TransferTerms::new(0, 1 << 20, terms.bursts_at_once, terms.window));
     let finding = case.blames(Limiter::Solicitation);
     assert_says(&finding, "2 round trips", "MaxBurstLength=1048576");
 
@@ -306,20 +339,40 @@ fn r2t_round_trips_get_the_keys_with_their_numbers() {
 
 #[test]
 fn no_key_helps_a_write_that_is_never_asked_for_more() {
-    let mut case = Case::on("1gbit", Activity { solicitation: 50, ..Activity::default() });
-    case.measurement.terms = Some(Terms { unsolicited: 16 << 20, ..Terms::default() });
+    let mut case = Case::on(
+        "1gbit",
+        waiting(|a| {
+            a.solicitation = 50;
+        }),
+    );
+    case.measurement.terms = Some(terms(|t| {
+        t.unsolicited = 16 << 20;
+    }));
     assert_says(&case.blames(Limiter::Solicitation), "1 round trips", "");
 }
 
 #[test]
 fn a_command_window_gets_its_parameter_and_number() {
-    let mut case = Case::on("100mbit", Activity { command_window: 50, ..Activity::default() });
+    let mut case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.command_window = 50;
+        }),
+    );
     let finding = case.blames(Limiter::CommandWindow);
     assert_says(&finding, "64 commands", "a window of 128 (LIO: attrib/default_cmdsn_depth)");
 
     // 11.25 MiB, two round trips a write of 512 KiB.
-    case = Case::on("1gbit", Activity { command_window: 50, ..Activity::default() });
-    let terms = Terms { window: Some(2), burst: 1 << 20, ..Terms::default() };
+    case = Case::on(
+        "1gbit",
+        waiting(|a| {
+            a.command_window = 50;
+        }),
+    );
+    let terms = terms(|t| {
+        t.window = Some(2);
+        t.burst = 1 << 20;
+    });
     case.measurement.terms = Some(terms);
     let io_size = case.plan().io_size.value;
     let in_flight = (11 << 20) + (256 << 10);
@@ -331,13 +384,20 @@ fn a_command_window_gets_its_parameter_and_number() {
 /// The Linux target refuses more than 512.
 #[test]
 fn no_larger_command_window_is_advised_than_can_be_had() {
-    let mut case = Case::on("100mbit", Activity { command_window: 50, ..Activity::default() });
-    let shrunk = Terms { unsolicited: 0, burst: 512, bursts_at_once: 1, window: Some(1) };
+    let mut case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.command_window = 50;
+        }),
+    );
+    let shrunk = TransferTerms::new(0, 512, 1, Some(1));
     case.measurement.terms = Some(shrunk);
     let finding = case.blames(Limiter::CommandWindow);
     assert_says(&finding, "1 commands", "a window of 512 (LIO");
 
-    case.measurement.terms = Some(Terms { window: Some(512), ..Terms::default() });
+    case.measurement.terms = Some(terms(|t| {
+        t.window = Some(512);
+    }));
     let finding = case.blames(Limiter::CommandWindow);
     assert_says(&finding, "512 commands", "--io-size");
     assert!(!finding.remedy.unwrap().contains("default_cmdsn_depth"));
@@ -345,7 +405,12 @@ fn no_larger_command_window_is_advised_than_can_be_had() {
 
 #[test]
 fn a_shallow_queue_is_told_with_its_depth() {
-    let case = Case::on("100mbit", Activity { answers: 50, ..Activity::default() });
+    let case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.answers = 50;
+        }),
+    );
     let depth = case.plan().queue_depth.value;
     let finding = case.blames(Limiter::QueueDepth);
     assert_says(&finding, "on its way", &format!("--queue-depth above {depth}"));
@@ -353,9 +418,19 @@ fn a_shallow_queue_is_told_with_its_depth() {
 
 #[test]
 fn a_slow_target_and_a_slow_source_are_told_apart() {
-    let case = Case::on("100mbit", Activity { target: 50, ..Activity::default() });
+    let case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.target = 50;
+        }),
+    );
     assert_says(&case.blames(Limiter::Target), "it has all the data", "disks");
-    let case = Case::on("100mbit", Activity { source: 50, ..Activity::default() });
+    let case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.source = 50;
+        }),
+    );
     assert_says(&case.blames(Limiter::Source), "nothing was asked for", "read faster");
 }
 
@@ -391,7 +466,11 @@ fn slower_reads_are_the_targets_business() {
 /// What waited for the socket is shared out by the kernel's own account of the time.
 #[test]
 fn shares_follow_looks_and_the_kernels_account() {
-    let activity = Activity { socket: 50, target: 30, source: 20, ..Activity::default() };
+    let activity = waiting(|a| {
+        a.socket = 50;
+        a.target = 30;
+        a.source = 20;
+    });
     let mut case = Case::on("100mbit", activity);
     // Of ten busy seconds.
     case.after().receive_window_limited = seconds(5);
@@ -424,7 +503,10 @@ fn a_kernel_that_counts_more_than_was_busy_is_survived() {
 
 #[test]
 fn what_hardly_counts_is_left_out() {
-    let activity = Activity { target: 99, source: 1, ..Activity::default() };
+    let activity = waiting(|a| {
+        a.target = 99;
+        a.source = 1;
+    });
     let diagnosis = Case::on("100mbit", activity).diagnose();
     assert_eq!(diagnosis.findings.len(), 1, "{diagnosis}");
 }
@@ -451,17 +533,19 @@ fn a_kernel_that_tells_nothing_gets_an_answer() {
 
 #[test]
 fn activity_adds_up_and_never_overflows() {
-    let count = |n| Activity {
-        socket: n,
-        solicitation: n + 1,
-        command_window: n + 2,
-        answers: n + 3,
-        target: n + 4,
-        source: n + 5,
+    let count = |n| {
+        waiting(|a| {
+            a.socket = n;
+            a.solicitation = n + 1;
+            a.command_window = n + 2;
+            a.answers = n + 3;
+            a.target = n + 4;
+            a.source = n + 5;
+        })
     };
     assert_eq!(count(10).total(), 75);
     assert_eq!(count(10).since(&count(7)).total(), 18);
-    assert_eq!(count(10).since(&Activity { target: 4, ..count(10) }).target, 10);
+    assert_eq!(count(10).since(&waiting(|a| a.target = 4)).target, 10);
     assert_eq!(count(7).since(&count(10)).total(), 0);
     assert_eq!(count(u32::MAX - 5).total(), u32::MAX);
 }
@@ -470,11 +554,10 @@ fn interface(mtu: u32, offload: Option<bool>) -> Interface {
     let mut interface = Interface::default();
     interface.name = "eth7".to_owned();
     interface.mtu = Some(mtu);
-    interface.offload = Offload {
-        tcp_segmentation: offload,
-        generic_segmentation: offload,
-        generic_receive: offload,
-    };
+    let own = &mut interface.offload;
+    own.tcp_segmentation = offload;
+    own.generic_segmentation = offload;
+    own.generic_receive = offload;
     interface
 }
 
@@ -537,14 +620,14 @@ fn offloads_that_are_not_told_are_not_said_to_be_off() {
 /// Writes over a long link with every window in the way, as it is printed.
 #[test]
 fn a_table_of_everything() {
-    let activity = Activity {
-        socket: 80,
-        solicitation: 40,
-        command_window: 30,
-        answers: 20,
-        target: 20,
-        source: 10,
-    };
+    let activity = waiting(|a| {
+        a.socket = 80;
+        a.solicitation = 40;
+        a.command_window = 30;
+        a.answers = 20;
+        a.target = 20;
+        a.source = 10;
+    });
     let mut case = Case::on("1gbit", activity);
     case.after().receive_window_limited = seconds(4);
     case.after().send_buffer_limited = seconds(5);

@@ -6,24 +6,23 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use iscsi_tuner::{
-    Autotuning, Bandwidth, Buffer, Limits, Measurement, Plan, Policy, Rtt, Sends, Terms, Tuning,
-    plan,
+    Autotuning, Bandwidth, Buffer, Limits, Measurement, Plan, Policy, Rtt, Sends, TransferTerms,
+    Tuning, plan,
 };
 use proptest::prelude::*;
 
 /// What Linux comes with.
 fn stock() -> Limits {
     let controls = ["reno", "cubic"].map(str::to_owned);
-    Limits {
-        wmem_max: Some(212_992),
-        rmem_max: Some(212_992),
-        tcp_wmem: Some(Autotuning { min: 4096, default: 16_384, max: 4 << 20 }),
-        tcp_rmem: Some(Autotuning { min: 4096, default: 131_072, max: 6 << 20 }),
-        may_force: false,
-        available_congestion_controls: controls.to_vec(),
-        allowed_congestion_controls: controls.to_vec(),
-        congestion_control: Some("cubic".to_owned()),
-    }
+    let mut limits = Limits::default();
+    limits.wmem_max = Some(212_992);
+    limits.rmem_max = Some(212_992);
+    limits.tcp_wmem = Some(Autotuning { min: 4096, default: 16_384, max: 4 << 20 });
+    limits.tcp_rmem = Some(Autotuning { min: 4096, default: 131_072, max: 6 << 20 });
+    limits.available_congestion_controls = controls.to_vec();
+    limits.allowed_congestion_controls = controls.to_vec();
+    limits.congestion_control = Some("cubic".to_owned());
+    limits
 }
 
 /// Stock Linux, with CAP_NET_ADMIN and BBR.
@@ -57,7 +56,7 @@ fn measured(rtt: Rtt) -> Measurement {
     let mut measurement = Measurement::default();
     measurement.rtt = Some(rtt);
     measurement.mss = Some(1448);
-    measurement.terms = Some(Terms::default());
+    measurement.terms = Some(TransferTerms::default());
     measurement
 }
 
@@ -171,8 +170,7 @@ fn a_congestion_control_that_cannot_be_had_is_explained() {
 #[test]
 fn a_target_that_shrinks_everything_still_gets_a_plan() {
     let mut measurement = measured(stable(Duration::from_millis(100)));
-    measurement.terms =
-        Some(Terms { unsolicited: 0, burst: 512, bursts_at_once: 1, window: Some(1) });
+    measurement.terms = Some(TransferTerms::new(0, 512, 1, Some(1)));
     let plan = plan(&measurement, &stock(), &asking(Policy::Auto, "100mbit"));
     assert_eq!(plan.queue_depth.value, 1);
     assert!(plan.queue_depth.reason.contains("all that the peer takes"));
@@ -224,11 +222,8 @@ fn any_measurement() -> impl Strategy<Value = Measurement> {
                 rtt.samples = samples;
                 rtt
             });
-            measurement.terms = terms.map(|(unsolicited, burst, bursts_at_once, window)| Terms {
-                unsolicited,
-                burst,
-                bursts_at_once,
-                window,
+            measurement.terms = terms.map(|(unsolicited, burst, at_once, window)| {
+                TransferTerms::new(unsolicited, burst, at_once, window)
             });
             (measurement.loss, measurement.mss) = (loss, mss);
             measurement.peer_window = peer_window;
@@ -322,9 +317,9 @@ proptest! {
     ) {
         let at = |millis, mbit: u64| {
             let mut measurement = measured(stable(Duration::from_millis(millis)));
-            measurement.terms = terms.map(|(unsolicited, burst, bursts_at_once, window)| Terms {
-                unsolicited, burst, bursts_at_once, window: Some(window),
-            });
+            measurement.terms = terms.map(|(unsolicited, burst, at_once, window)| {
+ TransferTerms::new(unsolicited, burst, at_once, Some(window))
+});
             let mut tuning = Tuning::default();
             tuning.policy = policy;
             tuning.bandwidth = Bandwidth::from_bits_per_second(mbit * 1_000_000).ok();
@@ -333,9 +328,9 @@ proptest! {
         let (less, more) = (at(millis, mbit), at(millis + longer, mbit + faster));
         prop_assert!(less.connections.value <= more.connections.value);
         let in_flight = |plan: &Plan| {
-            let terms = terms.map_or_else(Terms::default, |(unsolicited, burst, bursts_at_once, w)| Terms {
-                unsolicited, burst, bursts_at_once, window: Some(w),
-            });
+            let terms = terms.map_or_else(TransferTerms::default, |(unsolicited, burst, at_once, window)| {
+ TransferTerms::new(unsolicited, burst, at_once, Some(window))
+});
             u64::from(plan.queue_depth.value) * plan.io_size.value
                 / terms.round_trips(plan.io_size.value)
         };

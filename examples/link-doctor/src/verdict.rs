@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, Link};
+use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, LinkModel};
 
 use crate::ceiling::rate;
 use crate::facts::LinkFacts;
@@ -125,13 +125,13 @@ impl Reads {
 
     /// The rate of the link, if the reads have filled it.
     #[must_use]
-    pub fn full_rate(&self, link: &Link) -> Option<Bandwidth> {
+    pub fn full_rate(&self, link: &LinkModel) -> Option<Bandwidth> {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
     }
 
     /// What held them back.
     #[must_use]
-    pub fn limit(&self, link: &Link) -> ReadLimit {
+    pub fn limit(&self, link: &LinkModel) -> ReadLimit {
         if link.basis == Basis::Declared && self.reaches(link.bandwidth, FULL) {
             ReadLimit::Link
         } else if self.reaches(rate(self.under_way, self.idle(), 1), REACHED) {
@@ -162,7 +162,7 @@ impl Reads {
 
     /// The verdict, to be read behind "held back by", and what would lift the limit.
     #[must_use]
-    pub fn explain(&self, link: &Link) -> (String, Option<String>) {
+    pub fn explain(&self, link: &LinkModel) -> (String, Option<String>) {
         let (ping, tcp) = (millis(self.ping.queue()), millis(self.tcp.queue()));
         match self.limit(link) {
             ReadLimit::Link => {
@@ -194,7 +194,7 @@ impl Reads {
         format!("the {what}: {} in {round_trip}, no more can arrive", Size(bytes))
     }
 
-    fn larger_window(&self, link: &Link) -> String {
+    fn larger_window(&self, link: &LinkModel) -> String {
         let larger = self.window.unwrap_or_default().saturating_mul(2);
         let range = self.tcp_rmem.unwrap_or(Autotuning::STOCK_RECEIVE);
         let range = range.reaching(link.max_benefit().max(larger));
@@ -219,12 +219,12 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(100);
 
-    fn link(declared: Option<&str>) -> Link {
+    fn link(declared: Option<&str>) -> LinkModel {
         let mut measurement = Measurement::default();
         measurement.rtt = Rtt::of([RTT; 10]);
         let mut tuning = Tuning::default();
         tuning.bandwidth = declared.map(|text| text.parse().unwrap());
-        Link::new(&measurement, &tuning)
+        LinkModel::new(&measurement, &tuning)
     }
 
     /// 10 MB under way at 100 ms: 800 Mbit/s could arrive; 6 MB of window: 480 Mbit/s.
@@ -269,7 +269,8 @@ mod tests {
 
     #[test]
     fn only_a_full_link_tells_its_rate() {
-        let full = |reads: Reads, link: &Link| reads.full_rate(link).map(|rate| rate.to_string());
+        let full =
+            |reads: Reads, link: &LinkModel| reads.full_rate(link).map(|rate| rate.to_string());
         assert_eq!(full(reads("90mbit", 890, 260), &link(None)).as_deref(), Some("90 Mbit/s"));
         assert_eq!(
             full(reads("93mbit", 890, 260), &link(Some("100mbit"))).as_deref(),

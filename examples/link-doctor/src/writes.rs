@@ -1,13 +1,15 @@
 //! Writes, by arithmetic: none is made.
 //!
 //! A write takes one round trip for its command and what goes with it unasked, and one for each
-//! round of bursts that the target then asks for ([`Terms::round_trips`]). From that, and from what
-//! may be under way at once, follow the rates that writes can reach at all.
+//! round of bursts that the target then asks for ([`TransferTerms::round_trips`]). From that, and from
+//! what may be under way at once, follow the rates that writes can reach at all.
 
 use std::time::Duration;
 
 use iscsi_initiator::Negotiated;
-use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, Limits, Link, Plan, Terms};
+use iscsi_initiator::tuning::{
+    Autotuning, Bandwidth, Basis, Limits, LinkModel, Plan, TransferTerms,
+};
 
 use crate::ceiling::{Ceiling, Limit, lowest, rate};
 use crate::facts::LinkFacts;
@@ -39,7 +41,7 @@ pub struct Question<'a> {
     /// What was agreed at login.
     pub negotiated: &'a Negotiated,
     /// The terms of transfers that follow from it.
-    pub terms: Terms,
+    pub terms: TransferTerms,
     /// Bytes of one write, and how many are under way.
     pub shape: (u64, u32),
     /// The round trip up to the target's answer, if it was measured; else TCP's counts.
@@ -84,7 +86,7 @@ impl Writes {
 }
 
 impl Question<'_> {
-    fn link(&self) -> &Link {
+    fn link(&self) -> &LinkModel {
         &self.facts.plan.link
     }
 
@@ -233,7 +235,7 @@ const BBR: &str = "bbr";
 
 /// The rate of the link itself: as declared, or what reads have filled it with, or what is assumed.
 #[must_use]
-pub fn link_ceiling(link: &Link, full_rate: Option<Bandwidth>) -> Ceiling {
+pub fn link_ceiling(link: &LinkModel, full_rate: Option<Bandwidth>) -> Ceiling {
     let (rate, because, remedy) = match (link.basis, full_rate) {
         (Basis::Declared, _) => (link.bandwidth, "as declared by --bandwidth", None),
         (_, Some(full)) => {

@@ -34,7 +34,7 @@ impl Driver {
                 if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
                     link.stand(connected);
                 }
-                self.set_pace();
+                self.limit_writes();
             }
             Err(why) => {
                 self.remove(cid);

@@ -29,12 +29,12 @@ type Lost = (Cid, TransportError);
 
 impl Driver {
     /// Sends what there is to send, within what the connections bring to the target in time.
-    pub(super) fn write_at_pace(&mut self) -> Result<(), Lost> {
+    pub(super) fn write_within_limits(&mut self) -> Result<(), Lost> {
         self.write()?;
         if !self.session.is_holding_back() {
             return Ok(());
         }
-        self.set_pace();
+        self.limit_writes();
         self.write()
     }
 

@@ -1,12 +1,10 @@
 //! Where the driver meets the tuner: what the connections wait for, and how much may be under way.
 
-mod pace;
 pub(crate) mod reading;
 pub(crate) mod tuner;
 
 use std::time::Duration;
 
-use iscsi_tuner::TcpInfo;
 use tokio::sync::oneshot;
 
 use super::Driver;
@@ -29,7 +27,7 @@ impl Driver {
                 tuner.look(stream, waiting, blocked, now);
             }
         }
-        self.set_pace();
+        self.limit_writes();
         self.tell_facts();
     }
 
@@ -91,14 +89,13 @@ impl Driver {
     }
 
     /// Limits the writes of each connection to what it brings to the target in time.
-    pub(super) fn set_pace(&mut self) {
-        let most = self.shared.budget.most_bytes();
-        for link in &self.links {
-            let Some((stream, tuner)) = link.up() else { continue };
-            let info = TcpInfo::read(stream).ok();
-            let doubles = tuner.copes_with_loss();
-            let limit = info.and_then(|info| pace::write_limit(&info, doubles, most));
-            self.session.limit_writes(link.cid, limit.unwrap_or(u64::MAX));
+    pub(super) fn limit_writes(&mut self) {
+        let (max, now) = (self.shared.budget.most_bytes(), self.now.into_std());
+        for link in &mut self.links {
+            let cid = link.cid;
+            let Some((stream, tuner)) = link.up_mut() else { continue };
+            let limit = tuner.write_limit(stream, max, now);
+            self.session.limit_writes(cid, limit.unwrap_or(u64::MAX));
         }
     }
 }

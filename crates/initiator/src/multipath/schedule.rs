@@ -1,17 +1,20 @@
 //! Which path takes the next request: of those that have room, the one that is expected to finish
 //! it first.
 //!
-//! A path has room for what it moves in about two of its answer times, by its own rate; so a slow
-//! one holds little, however long the queue is, and at the end of a copy nobody waits long for it. The
-//! rate is that of its best recent answers, as BBR measures a link: bytes that were answered while a
-//! request was under way, by the time that they took to be handed out or to be answered, whichever is
-//! longer.
+//! A path has room for what it moves in about two of its answer times, by its own rate
+//! ([`inflight_limit`]); so a slow one holds little, however long the queue is, and at the end of a copy
+//! nobody waits long for it. The rate is estimated from the answers ([`LinkEstimator`]): bytes that were
+//! delivered while a request was under way, by the time that they took to be sent or to be delivered,
+//! whichever is longer (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 //!
 //! Times and sizes come as arguments, so that the whole runs in virtual time.
 
 use std::time::{Duration, Instant};
 
-use iscsi_tuner::Rtt;
+use iscsi_tuner::{
+    Bandwidth, EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
+    wait_for_answers,
+};
 
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -45,14 +48,14 @@ pub(crate) struct Wish {
 pub(crate) struct Ticket {
     path: PathId,
     len: u64,
-    at: Instant,
-    /// What the path had answered by then.
-    answered: u64,
-    /// When it had done so, and when the request had begun that it answered last.
-    answered_at: Instant,
-    flight_from: Instant,
-    /// Whether more work waited, so that the path alone sets the pace.
-    was_crowded: bool,
+    sent_at: Instant,
+    /// Bytes that the path had delivered by then.
+    delivered: u64,
+    /// When it had delivered them, and when the request was sent that it delivered last.
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    /// Whether no more work waited, so that not the path alone sets the rate.
+    app_limited: bool,
     /// Whether the path takes nothing else.
     is_alone: bool,
 }
@@ -72,14 +75,14 @@ struct Lane {
     room: Room,
     under_way: u64,
     requests: u32,
-    /// Bytes whose requests have ended.
-    answered: u64,
-    /// When the last one ended, and when it had begun.
+    /// Bytes whose requests have been answered.
+    delivered: u64,
+    /// When the last one was answered, and when it had been sent.
     last: Option<(Instant, Instant)>,
     /// The time from a request to its answer.
     latency: Option<Rtt>,
-    rate: Rate,
-    growth: Growth,
+    /// The rate, and the shortest time from a request to its answer.
+    link: LinkEstimator,
     /// It takes nothing more.
     is_closing: bool,
     /// The request under way there shall be alone.
@@ -88,55 +91,27 @@ struct Lane {
     held_up_until: Option<Instant>,
 }
 
-/// The best rate of the recent past, bytes a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate {
-    now: f64,
-    before: f64,
-    since: Option<Instant>,
-}
-
-/// Whether the rate still rises, as it does while TCP opens its window.
-#[derive(Clone, Copy, Debug, Default)]
-struct Growth {
-    best: f64,
-    /// Where the present round ends: when what is under way now has been answered.
-    round_end: u64,
-    idle_rounds: u32,
-}
-
 /// A request of no bytes is work too.
-const LEAST_LEN: u64 = 4096;
-/// The most time that a path is given work for, where round trips are short.
-const LONGEST_HORIZON: Duration = Duration::from_millis(750);
-/// So many times as much while its rate rises: an answer takes two round trips, and TCP doubles in
-/// each.
-const RISING: f64 = 2.0;
+const MIN_LEN: u64 = 4096;
 /// Whatever its rate, so much may be under way on a path.
-const LEAST_ROOM: u64 = 256 << 10;
+const MIN_ROOM: u64 = 256 << 10;
 /// The same while its rate rises, shared by all paths: what slow start sends in its first eight
 /// round trips.
-const LEAST_ROOM_RISING: u64 = 4 << 20;
-/// The best rate counts for at least so long.
-const MEMORY: Duration = Duration::from_secs(1);
-/// So many rounds without growth, and a path has shown what it can do.
-const PATIENT_ROUNDS: u32 = 3;
-/// Less than this is no growth.
-const GROWTH: f64 = 1.25;
+const MIN_ROOM_IN_STARTUP: u64 = 4 << 20;
 /// A request that takes so many times as long as its path takes for nearly every other is stuck.
 const STUCK: u32 = 2;
 /// Nothing counts as stuck before.
-const STUCK_LEAST: Duration = Duration::from_secs(1);
+const MIN_STUCK: Duration = Duration::from_secs(1);
 /// On a path that has answered nothing yet.
 const STUCK_UNKNOWN: Duration = Duration::from_secs(5);
 /// Nor as late.
-const LATE_LEAST: Duration = Duration::from_millis(100);
+const MIN_LATE: Duration = Duration::from_millis(100);
 /// A request should not keep its path busy for longer.
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
 /// A path where the unit took no request comes last for so long, or until it takes one.
 const HOLD_UP: Duration = Duration::from_secs(1);
 /// But be worth a command: what most targets take unasked.
-const LEAST_GRAIN: u64 = 64 << 10;
+const MIN_GRAIN: u64 = 64 << 10;
 
 impl Schedule {
     pub(crate) fn add(&mut self, id: PathId, room: Room) {
@@ -205,10 +180,10 @@ impl Schedule {
 
     /// The path for a request of `len` bytes, if one has room.
     pub(crate) fn pick(&self, len: u64, wish: Wish, now: Instant) -> Option<PathId> {
-        let len = len.max(LEAST_LEN);
-        let usual = self.lanes.iter().filter_map(Lane::rate).fold(0.0, f64::max);
+        let len = len.max(MIN_LEN);
+        let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
-        let least = LEAST_ROOM_RISING / self.lanes.len().max(1) as u64;
+        let least = MIN_ROOM_IN_STARTUP / self.lanes.len().max(1) as u64;
         let is_open = |lane: &Lane| Some(lane.id) != wish.avoid && !lane.is_closing;
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
         let all_are_held_up = open.all(|lane| lane.is_held_up(now));
@@ -217,7 +192,7 @@ impl Schedule {
             .filter(|lane| is_open(lane) && lane.takes(len, least, wish.is_alone))
             .filter(|lane| wish.is_alone || Some(lane.id) != self.spared)
             .filter(|lane| !lane.is_held_up(now) || all_are_held_up)
-            .min_by(|one, other| finish(one).total_cmp(&finish(other)))
+            .min_by_key(|lane| finish(lane))
             .map(|lane| lane.id)
     }
 
@@ -230,9 +205,9 @@ impl Schedule {
         is_crowded: bool,
         now: Instant,
     ) -> Option<Ticket> {
-        let len = len.max(LEAST_LEN);
+        let len = len.max(MIN_LEN);
         let lane = self.lane_mut(id)?;
-        let (answered_at, flight_from) =
+        let (delivered_at, first_sent_at) =
             lane.last.filter(|_| lane.requests > 0).unwrap_or((now, now));
         lane.under_way += len;
         lane.requests += 1;
@@ -240,11 +215,11 @@ impl Schedule {
         Some(Ticket {
             path: id,
             len,
-            at: now,
-            answered: lane.answered,
-            answered_at,
-            flight_from,
-            was_crowded: is_crowded,
+            sent_at: now,
+            delivered: lane.delivered,
+            delivered_at,
+            first_sent_at,
+            app_limited: !is_crowded,
             is_alone: wish.is_alone,
         })
     }
@@ -268,15 +243,15 @@ impl Schedule {
     /// else to do had better send it, too.
     pub(crate) fn late_after(&self, path: PathId) -> Duration {
         let others = self.lanes.iter().filter(|lane| lane.id != path);
-        let best = others.filter_map(Lane::longest).min();
-        best.map_or(STUCK_UNKNOWN, |best| best.max(LATE_LEAST))
+        let best = others.filter_map(Lane::rto).min();
+        best.map_or(STUCK_UNKNOWN, |rto| rto.max(MIN_LATE))
     }
 
     /// When it counts as stuck: then it waits in line for another path.
     pub(crate) fn stuck_after(&self, path: PathId) -> Duration {
         let lane = self.lanes.iter().find(|lane| lane.id == path);
-        let longest = lane.and_then(Lane::longest);
-        longest.map_or(STUCK_UNKNOWN, |longest| longest.saturating_mul(STUCK).max(STUCK_LEAST))
+        let rto = lane.and_then(Lane::rto);
+        rto.map_or(STUCK_UNKNOWN, |rto| rto.saturating_mul(STUCK).max(MIN_STUCK))
     }
 
     /// A path that has nothing to do.
@@ -285,7 +260,7 @@ impl Schedule {
             lane.id != avoid && lane.requests == 0 && !lane.is_closing && !lane.is_held_up(now)
         };
         let idle = self.lanes.iter().filter(is_idle);
-        idle.min_by_key(|lane| lane.longest().unwrap_or(Duration::MAX)).map(|lane| lane.id)
+        idle.min_by_key(|lane| lane.rto().unwrap_or(Duration::MAX)).map(|lane| lane.id)
     }
 
     /// How long a request may be, bytes, so that a path of middling rate has it answered soon; no
@@ -295,11 +270,10 @@ impl Schedule {
         if rates.len() < self.lanes.len() || rates.len() < 2 {
             return u64::MAX;
         }
-        rates.sort_by(f64::total_cmp);
-        let rate = rates.get(rates.len() / 2).copied().unwrap_or_default();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-        let bytes = (rate * LONGEST.as_secs_f64()).clamp(0.0, 1e15) as u64;
-        (bytes - bytes % LEAST_GRAIN).max(LEAST_GRAIN)
+        rates.sort_unstable();
+        let rate = rates.get(rates.len() / 2).copied().unwrap_or(Bandwidth::MIN);
+        let bytes = rate.bytes_in(MAX_REQUEST_TIME);
+        (bytes - bytes % MIN_GRAIN).max(MIN_GRAIN)
     }
 
     /// Bytes under way on a path.
@@ -319,31 +293,29 @@ impl Lane {
             room,
             under_way: 0,
             requests: 0,
-            answered: 0,
+            delivered: 0,
             last: None,
             latency: None,
-            rate: Rate::default(),
-            growth: Growth::default(),
+            link: LinkEstimator::new(EstimatorWindow::PATH),
             is_closing: false,
             is_alone: false,
             held_up_until: None,
         }
     }
 
-    /// Bytes a second; `None` until the path has shown it.
-    fn rate(&self) -> Option<f64> {
-        let rate = self.rate.best();
-        (rate > 0.0).then_some(rate)
+    /// `None` until the path has shown it.
+    fn rate(&self) -> Option<Bandwidth> {
+        self.link.rate()
     }
 
     /// The shortest time from a request to its answer; zero before the first.
     fn shortest(&self) -> Duration {
-        self.latency.map_or(Duration::ZERO, |latency| latency.min)
+        self.link.round_trip().unwrap_or_default()
     }
 
-    /// The time in which nearly every request is answered, as the time of a retransmission is
-    /// reckoned (RFC 6298 §2.3).
-    fn longest(&self) -> Option<Duration> {
+    /// The time in which nearly every request is answered, reckoned as TCP reckons its retransmission
+    /// timeout (RFC 6298 §2.3).
+    fn rto(&self) -> Option<Duration> {
         self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
     }
 
@@ -362,28 +334,23 @@ impl Lane {
         if self.room == Room::UNLIMITED {
             return u64::MAX;
         }
-        let (depth, least) =
-            if self.growth.is_over() { (1.0, LEAST_ROOM) } else { (RISING, least.max(LEAST_ROOM)) };
-        let seconds = depth * self.horizon().as_secs_f64();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-        let own = (self.rate.best() * seconds).clamp(0.0, 1e15) as u64;
+        let (gain, least) = if self.link.is_pipe_full() {
+            (1, MIN_ROOM)
+        } else {
+            (STARTUP_GAIN, least.max(MIN_ROOM))
+        };
+        let own = self.rate().map_or(0, |rate| {
+            let mean = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);
+            let wait = wait_for_answers(self.shortest(), mean);
+            inflight_limit(rate, self.shortest(), wait).saturating_mul(gain)
+        });
         own.max(least).min(self.room.bytes)
     }
 
-    /// How far ahead the path may be given work: one request is under way, and one waits for it. If
-    /// answers take longer than they must, some more, or the path would be given ever less; but no
-    /// more than whoever waits for the last one puts up with.
-    fn horizon(&self) -> Duration {
-        let latency = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);
-        (latency * 2).min(LONGEST_HORIZON.max(self.shortest() * 2))
-    }
-
-    /// In how many seconds the path would have finished one more request, if one of unknown rate is
-    /// as fast as any other.
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    fn finish(&self, len: u64, usual: f64) -> f64 {
-        let rate = self.rate().unwrap_or(usual).max(1.0);
-        (self.under_way + len) as f64 / rate + self.shortest().as_secs_f64()
+    /// When the path would have finished one more request, from now on, if one of unknown rate is as
+    /// fast as any other.
+    fn finish(&self, len: u64, usual: Bandwidth) -> Duration {
+        self.rate().unwrap_or(usual).time_for(self.under_way.saturating_add(len)) + self.shortest()
     }
 
     const fn release(&mut self, ticket: &Ticket) {
@@ -393,61 +360,27 @@ impl Lane {
     }
 
     fn learn(&mut self, ticket: &Ticket, now: Instant) {
-        self.answered += ticket.len;
+        self.delivered += ticket.len;
         self.held_up_until = None;
-        self.last = Some((now, ticket.at));
-        let time = now.saturating_duration_since(ticket.at);
+        self.last = Some((now, ticket.sent_at));
+        let time = now.saturating_duration_since(ticket.sent_at);
         if time.is_zero() {
             return;
         }
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
-        let latency = self.shortest();
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let rate = (self.answered - ticket.answered) as f64 / ticket.flight(now).as_secs_f64();
-        if ticket.was_crowded {
-            self.rate.note(rate, now, MEMORY.max(latency * 4));
-        }
-        if ticket.was_crowded && ticket.answered >= self.growth.round_end {
-            self.growth.note(self.rate.best(), self.answered);
-        }
+        self.link.observe_round_trip(time, now);
+        let rate = Bandwidth::of(self.delivered - ticket.delivered, ticket.interval(now));
+        let sample = RateSample::new(rate).app_limited(ticket.app_limited);
+        self.link.observe_rate(&sample.between(ticket.delivered, self.delivered), now);
     }
 }
 
 impl Ticket {
     /// The time that those requests took which were answered while this one was under way: they did
     /// not come in faster than they went out. Behind a lost segment many are answered at once.
-    fn flight(&self, now: Instant) -> Duration {
-        let answers = now.saturating_duration_since(self.answered_at);
-        answers.max(self.at.saturating_duration_since(self.flight_from))
-    }
-}
-
-impl Rate {
-    const fn best(&self) -> f64 {
-        self.now.max(self.before)
-    }
-
-    fn note(&mut self, rate: f64, now: Instant, memory: Duration) {
-        let since = *self.since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= memory {
-            (self.before, self.now, self.since) = (self.now, 0.0, Some(now));
-        }
-        self.now = self.now.max(rate);
-    }
-}
-
-impl Growth {
-    const fn is_over(&self) -> bool {
-        self.idle_rounds >= PATIENT_ROUNDS
-    }
-
-    fn note(&mut self, rate: f64, answered: u64) {
-        self.round_end = answered;
-        if rate >= self.best * GROWTH {
-            (self.best, self.idle_rounds) = (rate, 0);
-        } else {
-            self.idle_rounds = self.idle_rounds.saturating_add(1);
-        }
+    fn interval(&self, now: Instant) -> Duration {
+        let answers = now.saturating_duration_since(self.delivered_at);
+        answers.max(self.sent_at.saturating_duration_since(self.first_sent_at))
     }
 }
 

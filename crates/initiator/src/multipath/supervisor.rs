@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_tuner::{FlowReading, Flows, Step};
+use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
@@ -31,7 +31,7 @@ pub(crate) struct Supervisor {
     opener: Arc<Opener>,
     wanted: Awaited,
     sessions: Sessions,
-    flows: Flows,
+    session_count: SessionCount,
     report: Arc<Report>,
     /// What becomes of the sessions that are being opened, or closed.
     events: JoinSet<Event>,
@@ -89,7 +89,7 @@ impl Supervisor {
             opener,
             wanted,
             sessions,
-            flows: Flows::new(reason, sessions.most()),
+            session_count: SessionCount::new(reason, sessions.most()),
             report,
             events,
             ends: JoinSet::new(),
@@ -230,7 +230,7 @@ impl Supervisor {
         self.report.note(format!("a further session was not opened: {error}"));
         if !may_pass(&error) {
             let there = count(&paths.open()) + self.reopening + self.opening;
-            self.flows.cap(there, format!("no further session is to be had: {error}"));
+            self.session_count.cap(there, format!("no further session is to be had: {error}"));
         }
         self.refusal = Some(error);
     }
@@ -283,20 +283,19 @@ impl Supervisor {
             return;
         }
         let together = Together::of(&readings);
-        let reading = FlowReading {
-            time: self.begun.elapsed(),
-            bytes: progress.moved,
-            flows: u32::try_from(readings.len()).unwrap_or(u32::MAX),
-            planned: together.planned(readings.first(), &self.opener.node.options().tuning),
-            is_busy: progress.is_busy,
-            has_queue: 2 * queues >= readings.len(),
-            loss: self.traffic.loss(),
-            round_trip: together.round_trip,
-        };
-        match self.flows.observe(&reading) {
+        let mut reading = SessionsReading::default();
+        reading.time = self.begun.elapsed();
+        reading.bytes = progress.moved;
+        reading.sessions = u32::try_from(readings.len()).unwrap_or(u32::MAX);
+        reading.planned = together.planned(readings.first(), &self.opener.node.options().tuning);
+        reading.is_busy = progress.is_busy;
+        reading.has_queue = 2 * queues >= readings.len();
+        reading.loss = self.traffic.loss();
+        reading.round_trip = together.round_trip;
+        match self.session_count.observe(&reading) {
             Step::Stay => {}
             Step::Add(more) => self.open_more(more),
-            Step::LetGo(fewer) => self.remove(paths, fewer),
+            Step::Remove(fewer) => self.remove(paths, fewer),
         }
     }
 
@@ -321,7 +320,7 @@ impl Supervisor {
     }
 
     fn open_more(&mut self, more: u32) {
-        tracing::info!(more, reason = self.flows.reason(), "more sessions");
+        tracing::info!(more, reason = self.session_count.reason(), "more sessions");
         for _ in 0..more {
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.opening += 1;
@@ -333,7 +332,7 @@ impl Supervisor {
 
     /// The youngest go: they are what was added last.
     fn remove(&mut self, paths: &Paths<Path>, fewer: u32) {
-        tracing::info!(fewer, reason = self.flows.reason(), "fewer sessions");
+        tracing::info!(fewer, reason = self.session_count.reason(), "fewer sessions");
         let mut working = paths.working();
         working.sort_unstable();
         let kept = working.len().saturating_sub(fewer as usize).max(1);
@@ -394,7 +393,7 @@ impl Supervisor {
             }
             return format!("{asked} asked for; {}", missing.join(", "));
         }
-        missing.insert(0, self.flows.reason().to_owned());
+        missing.insert(0, self.session_count.reason().to_owned());
         missing.join("; ")
     }
 }

@@ -3,40 +3,25 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use iscsi_tuner::{Bandwidth, Measurement, TcpInfo, Tuning, plan};
+use iscsi_tuner::{Bandwidth, Measurement, RecentLoss, TcpInfo, Tuning, plan};
 
 use crate::driver::measure::reading::Reading;
 use crate::multipath::schedule::PathId;
 
-/// Segments of all paths, of the last few seconds: those that went either way, and those that were
-/// lost.
+/// The last reading of each path, and what they have lost of late.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     seen: HashMap<PathId, TcpInfo>,
-    moved: f64,
-    lost: f64,
+    loss: RecentLoss,
 }
 
 impl Traffic {
-    /// Half of what was counted is forgotten in three and a half seconds.
-    const FADE: f64 = 0.95;
-
     /// Takes in a reading of a path, so long after the one before. Says whether a queue stands before
     /// its link.
     pub(super) fn count(&mut self, id: PathId, info: &TcpInfo, time: Duration) -> bool {
         let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
         let Some(before) = self.seen.insert(id, *info) else { return sends_queue };
-        let since = |count: fn(&TcpInfo) -> Option<u32>| {
-            Some(f64::from(count(info)?.wrapping_sub(count(&before)?)))
-        };
-        let sent = since(|info| info.data_segments_sent);
-        let again = since(|info| info.segments_retransmitted);
-        let arrived = since(|info| info.data_segments_received);
-        let missed = info.lost_before_arrival_since(&before, time);
-        for (moved, lost) in [sent.zip(again), arrived.zip(missed)].into_iter().flatten() {
-            self.moved += moved;
-            self.lost += lost;
-        }
+        self.loss.count(&before, info, time);
         sends_queue || info.has_queue_of_arrivals(&before, time)
     }
 
@@ -45,15 +30,14 @@ impl Traffic {
         self.seen.retain(|id, _| is_open(*id));
     }
 
-    /// Makes what was counted less by a look's worth.
+    /// Makes what was counted weigh less; once for each round of readings.
     pub(super) fn fade(&mut self) {
-        self.moved *= Self::FADE;
-        self.lost *= Self::FADE;
+        self.loss.fade();
     }
 
     /// The share of segments that were lost, 0 to 1.
     pub(super) fn loss(&self) -> f64 {
-        if self.moved < 1.0 { 0.0 } else { (self.lost / self.moved).min(1.0) }
+        self.loss.share()
     }
 }
 
@@ -95,16 +79,15 @@ mod tests {
     const LOOK: Duration = Duration::from_millis(250);
 
     fn reading(sent: u32, again: u32, arrived: u32, disordered: u32) -> TcpInfo {
-        TcpInfo {
-            smoothed_rtt: Some(Duration::from_millis(100)),
-            min_rtt: Some(Duration::from_millis(100)),
-            data_segments_sent: Some(sent),
-            segments_retransmitted: Some(again),
-            data_segments_received: Some(arrived),
-            segments_out_of_order: Some(disordered),
-            bytes_received: Some(u64::from(arrived) * 1448),
-            ..TcpInfo::default()
-        }
+        let mut info = TcpInfo::default();
+        info.smoothed_rtt = Some(Duration::from_millis(100));
+        info.min_rtt = Some(Duration::from_millis(100));
+        info.data_segments_sent = Some(sent);
+        info.segments_retransmitted = Some(again);
+        info.data_segments_received = Some(arrived);
+        info.segments_out_of_order = Some(disordered);
+        info.bytes_received = Some(u64::from(arrived) * 1448);
+        info
     }
 
     #[test]
@@ -129,9 +112,10 @@ mod tests {
     #[test]
     fn what_arrives_queues_as_well() {
         let mut traffic = Traffic::default();
-        let queued = |arrived| TcpInfo {
-            receive_rtt: Some(Duration::from_millis(150)),
-            ..reading(0, 0, arrived, 0)
+        let queued = |arrived| {
+            let mut info = reading(0, 0, arrived, 0);
+            info.receive_rtt = Some(Duration::from_millis(150));
+            info
         };
         assert!(!traffic.count(PathId(0), &queued(0), LOOK));
         assert!(traffic.count(PathId(0), &queued(500), LOOK));

@@ -7,7 +7,7 @@ use super::observation::{Activity, Observation};
 use crate::bandwidth::Bandwidth;
 use crate::limits::{Autotuning, Limits};
 use crate::link::loss::MIN_LOSS_FOR_BBR;
-use crate::link::model::{Basis, Link, Measurement};
+use crate::link::model::{Basis, LinkModel, Measurement};
 use crate::link::tcp_info::TcpInfo;
 use crate::plan::Plan;
 
@@ -15,7 +15,7 @@ use crate::plan::Plan;
 #[derive(Debug)]
 pub(super) struct ObservedFlow<'a> {
     pub(super) observation: &'a Observation,
-    pub(super) link: Link,
+    pub(super) link: LinkModel,
     pub(super) goodput: Bandwidth,
     pub(super) plan: &'a Plan,
     pub(super) limits: &'a Limits,

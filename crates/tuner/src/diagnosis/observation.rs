@@ -6,6 +6,7 @@ use crate::link::tcp_info::TcpInfo;
 
 /// A stretch of a running connection.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Observation {
     /// How long it was.
     pub elapsed: Duration,
@@ -21,6 +22,7 @@ pub struct Observation {
 
 /// How often, when one looked, the connection waited for what.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Activity {
     /// Bytes waited for the socket, or unsent in it.
     pub socket: u32,
@@ -34,6 +36,21 @@ pub struct Activity {
     pub target: u32,
     /// Nothing was under way.
     pub source: u32,
+}
+
+impl Observation {
+    /// What was seen of a connection over `elapsed`, in which it moved so many bytes of payload, both
+    /// directions.
+    #[must_use]
+    pub const fn new(
+        elapsed: Duration,
+        bytes: u64,
+        before: TcpInfo,
+        after: TcpInfo,
+        activity: Activity,
+    ) -> Self {
+        Self { elapsed, bytes, before, after, activity }
+    }
 }
 
 impl Activity {

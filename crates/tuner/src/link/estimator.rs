@@ -9,7 +9,7 @@
 //! answer times, TCP's RTT  ───► windowed minimum ─► round trip
 //! ```
 //! The sources differ, the filter is this one. A rate that was measured while there was too little to
-//! send shows the sender, not the link: such a sample counts only if it raises the maximum.
+//! send shows the sender, not the link: such a sample counts only if it raises a maximum that is there.
 
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,6 @@ pub struct LinkEstimator {
     window: EstimatorWindow,
     rate: Windowed<Bandwidth>,
     round_trip: Windowed<Duration>,
-    /// Whether a sample has counted that shows the link.
-    is_known: bool,
     startup: Startup,
 }
 
@@ -137,22 +135,18 @@ impl LinkEstimator {
     #[must_use]
     pub const fn new(window: EstimatorWindow) -> Self {
         let startup = Startup { full_rate: None, flat_rounds: 0, round_end: 0 };
-        Self { window, rate: Windowed::NEW, round_trip: Windowed::NEW, is_known: false, startup }
+        Self { window, rate: Windowed::NEW, round_trip: Windowed::NEW, startup }
     }
 
     /// Takes in a rate.
     pub fn observe_rate(&mut self, sample: &RateSample, now: Instant) {
         let RateSample { rate, is_app_limited, .. } = *sample;
-        if is_app_limited && self.max_rate().is_some_and(|max| rate <= max) {
+        if is_app_limited && self.rate().is_none_or(|max| rate <= max) {
             return;
         }
         let trips = self.round_trip().unwrap_or_default().saturating_mul(self.window.round_trips);
         self.rate.observe(rate, now, self.window.rate.max(trips), Ord::max);
-        if is_app_limited {
-            return;
-        }
-        self.is_known = true;
-        if let Some(max) = self.max_rate() {
+        if let Some(max) = self.rate().filter(|_| !is_app_limited) {
             self.startup.observe(max, sample);
         }
     }
@@ -165,7 +159,7 @@ impl LinkEstimator {
     /// The link's rate; `None` until a sample has shown it that is not limited by the sender.
     #[must_use]
     pub fn rate(&self) -> Option<Bandwidth> {
-        self.max_rate().filter(|_| self.is_known)
+        self.rate.best(Ord::max)
     }
 
     /// The link's round-trip time, queues aside.
@@ -180,10 +174,6 @@ impl LinkEstimator {
     #[must_use]
     pub const fn is_pipe_full(&self) -> bool {
         self.startup.flat_rounds >= FULL_PIPE_ROUNDS
-    }
-
-    fn max_rate(&self) -> Option<Bandwidth> {
-        self.rate.best(Ord::max)
     }
 }
 
@@ -282,7 +272,7 @@ mod tests {
                 &[
                     (0, 10, APP_LIMITED, None),
                     (10, 50, APP_LIMITED, None),
-                    (20, 40, FREE, Some(50)),
+                    (20, 40, FREE, Some(40)),
                 ],
             ),
             (

@@ -7,7 +7,7 @@ use crate::link::loss::loss_ceiling;
 use crate::link::rtt::Rtt;
 use crate::link::tcp_info::TcpInfo;
 use crate::size::Size;
-use crate::transfers::{LinkTraits, Terms};
+use crate::transfers::{LinkTraits, TransferTerms};
 use crate::tuning::Tuning;
 
 /// What was measured so far; all of it may be unknown.
@@ -27,7 +27,7 @@ pub struct Measurement {
     /// The largest window that the peer has offered, bytes.
     pub peer_window: Option<u64>,
     /// What the two ends agreed about transfers.
-    pub terms: Option<Terms>,
+    pub terms: Option<TransferTerms>,
 }
 
 impl Measurement {
@@ -69,7 +69,8 @@ pub enum Basis {
 
 /// A link as the policies see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
+#[non_exhaustive]
+pub struct LinkModel {
     /// Round-trip time; `None` before the first sample.
     pub rtt: Option<Rtt>,
     /// The rate of its narrowest part.
@@ -100,7 +101,7 @@ pub(crate) const LONG: Duration = Duration::from_millis(40);
 /// another one.
 const FAR: Duration = Duration::from_millis(300);
 
-impl Link {
+impl LinkModel {
     /// The link of a measurement and of what the user declared.
     #[must_use]
     pub fn new(measurement: &Measurement, tuning: &Tuning) -> Self {
@@ -192,13 +193,13 @@ impl Link {
 mod tests {
     use super::*;
 
-    fn link(millis: u64, bandwidth: &str) -> Link {
+    fn link(millis: u64, bandwidth: &str) -> LinkModel {
         let measurement = Measurement {
             rtt: Some(Rtt::first(Duration::from_millis(millis))),
             ..Measurement::default()
         };
         let tuning = Tuning { bandwidth: bandwidth.parse().ok(), ..Tuning::default() };
-        Link::new(&measurement, &tuning)
+        LinkModel::new(&measurement, &tuning)
     }
 
     /// The smallest sufficient buffers that the literature found at 100 Mbit/s.
@@ -213,9 +214,9 @@ mod tests {
     fn a_declared_rate_comes_before_an_estimate_before_an_assumption() {
         let measured = Measurement { bandwidth: "50mbit".parse().ok(), ..Measurement::default() };
         let declared = Tuning { bandwidth: "10mbit".parse().ok(), ..Tuning::default() };
-        assert_eq!(Link::new(&measured, &declared).basis, Basis::Declared);
-        assert_eq!(Link::new(&measured, &Tuning::default()).basis, Basis::Estimated);
-        let nothing = Link::new(&Measurement::default(), &Tuning::default());
+        assert_eq!(LinkModel::new(&measured, &declared).basis, Basis::Declared);
+        assert_eq!(LinkModel::new(&measured, &Tuning::default()).basis, Basis::Estimated);
+        let nothing = LinkModel::new(&Measurement::default(), &Tuning::default());
         assert_eq!((nothing.basis, nothing.bandwidth), (Basis::Assumed, Bandwidth::GIGABIT));
     }
 
@@ -225,10 +226,10 @@ mod tests {
             rtt: Rtt::of([50, 150].repeat(8).into_iter().map(Duration::from_millis)),
             ..Measurement::default()
         };
-        let varying = Link::new(&measurement, &Tuning::default());
+        let varying = LinkModel::new(&measurement, &Tuning::default());
         assert!(varying.round_trip() > Duration::from_millis(90));
         measurement.rtt = measurement.rtt.map(|rtt| Rtt { deviation: Duration::ZERO, ..rtt });
-        let steady = Link::new(&measurement, &Tuning::default());
+        let steady = LinkModel::new(&measurement, &Tuning::default());
         assert_eq!(steady.round_trip(), Duration::from_millis(50));
     }
 
@@ -256,7 +257,9 @@ mod tests {
     fn a_nonsense_loss_is_brought_into_range() {
         for (loss, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (7.0, 1.0), (f64::INFINITY, 0.0)] {
             let measurement = Measurement { loss: Some(loss), ..Measurement::default() };
-            assert!((Link::new(&measurement, &Tuning::default()).loss - expected).abs() < 1e-9);
+            assert!(
+                (LinkModel::new(&measurement, &Tuning::default()).loss - expected).abs() < 1e-9
+            );
         }
     }
 

@@ -9,8 +9,10 @@ use crate::sys;
 
 /// A reading of `TCP_INFO`; `None` wherever this kernel does not tell.
 ///
-/// Times that add up and counters run from the beginning of the connection.
+/// Times that add up and counters run from the beginning of the connection. Outside this crate a reading
+/// begins as [`TcpInfo::default`], whose fields can be set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub smoothed_rtt: Option<Duration>,

@@ -1,7 +1,7 @@
 //! Socket buffers: left to the kernel, or set.
 
 use crate::limits::{Autotuning, Limits};
-use crate::link::model::Link;
+use crate::link::model::LinkModel;
 use crate::plan::{Buffer, Choice};
 use crate::size::Size;
 
@@ -54,7 +54,11 @@ impl Side {
     }
 
     /// Left to the kernel as far as that reaches; beyond, set if that is more.
-    pub(super) fn beyond_autotuning(&self, link: &Link, memory: Option<u64>) -> Choice<Buffer> {
+    pub(super) fn beyond_autotuning(
+        &self,
+        link: &LinkModel,
+        memory: Option<u64>,
+    ) -> Choice<Buffer> {
         let Some(need) = need(link) else { return not_measured() };
         if need <= self.reach.min(memory.unwrap_or(u64::MAX)) {
             let reach = Size(self.reach);
@@ -66,7 +70,7 @@ impl Side {
 
     /// Of the size that the link needs, unless the kernel's own tuning would reach further than what
     /// may be set.
-    pub(super) fn fixed(&self, link: &Link, memory: Option<u64>) -> Choice<Buffer> {
+    pub(super) fn fixed(&self, link: &LinkModel, memory: Option<u64>) -> Choice<Buffer> {
         let Some(need) = need(link) else { return not_measured() };
         if let Some(memory) = memory.filter(|memory| *memory < need) {
             return self.restricted(need, memory.max(MIN));
@@ -122,7 +126,7 @@ impl Side {
 }
 
 /// What the link needs, once that is known.
-fn need(link: &Link) -> Option<u64> {
+fn need(link: &LinkModel) -> Option<u64> {
     link.rtt.map(|_| link.max_benefit().min(MAX))
 }
 

@@ -2,11 +2,11 @@
 
 use crate::limits::{BBR, Limits};
 use crate::link::loss::MIN_LOSS_FOR_BBR;
-use crate::link::model::Link;
+use crate::link::model::LinkModel;
 use crate::plan::Choice;
 use crate::tuning::{Policy, Tuning};
 
-pub(super) fn choose(link: &Link, limits: &Limits, tuning: &Tuning) -> Choice<Option<String>> {
+pub(super) fn choose(link: &LinkModel, limits: &Limits, tuning: &Tuning) -> Choice<Option<String>> {
     if let Some(wish) = &tuning.congestion_control {
         return asked_for(wish, limits);
     }
@@ -36,7 +36,7 @@ fn asked_for(wish: &str, limits: &Limits) -> Choice<Option<String>> {
     Choice::new(None, reason)
 }
 
-fn against_loss(link: &Link, limits: &Limits) -> Choice<Option<String>> {
+fn against_loss(link: &LinkModel, limits: &Limits) -> Choice<Option<String>> {
     let percent = link.loss * 100.0;
     let has = |names: &[String]| names.iter().any(|name| name == BBR);
     if limits.congestion_control.as_deref() == Some(BBR) {

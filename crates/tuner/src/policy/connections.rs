@@ -1,7 +1,7 @@
 //! How many connections the walls of one ask for.
 
 use crate::limits::BBR;
-use crate::link::model::{Link, Measurement};
+use crate::link::model::{LinkModel, Measurement};
 use crate::plan::Choice;
 use crate::size::Size;
 
@@ -16,7 +16,7 @@ pub(super) fn peer_reach(measurement: &Measurement) -> u64 {
 }
 
 pub(super) fn choose(
-    link: &Link,
+    link: &LinkModel,
     reach: u64,
     measurement: &Measurement,
     congestion_control: Option<&str>,

@@ -3,7 +3,7 @@
 use super::buffers::{self, Side};
 use super::connections;
 use crate::limits::Limits;
-use crate::link::model::{Link, Measurement};
+use crate::link::model::{LinkModel, Measurement};
 use crate::plan::{Buffer, Choice};
 use crate::tuning::{Sends, Tuning};
 
@@ -21,7 +21,7 @@ pub(super) struct Decision {
 /// What every policy decides from.
 #[derive(Debug)]
 pub(super) struct Inputs<'a> {
-    pub(super) link: Link,
+    pub(super) link: LinkModel,
     pub(super) send: Side,
     pub(super) receive: Side,
     pub(super) tuning: &'a Tuning,
@@ -29,7 +29,7 @@ pub(super) struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     pub(super) fn new(measurement: &Measurement, limits: &Limits, tuning: &'a Tuning) -> Self {
-        let link = Link::new(measurement, tuning);
+        let link = LinkModel::new(measurement, tuning);
         Self { link, send: Side::send(limits), receive: Side::receive(limits), tuning }
     }
 

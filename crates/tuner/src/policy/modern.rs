@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::buffers::Side;
 use super::decision::{Decision, Inputs};
-use crate::link::model::{Basis, Link};
+use crate::link::model::{Basis, LinkModel};
 use crate::plan::{Buffer, Choice};
 use crate::tuning::Sends;
 
@@ -12,7 +12,7 @@ impl Inputs<'_> {
     /// The decision, with buffers chosen by `buffer`.
     pub(super) fn modern(
         &self,
-        buffer: impl Fn(&Side, &Link, Option<u64>) -> Choice<Buffer>,
+        buffer: impl Fn(&Side, &LinkModel, Option<u64>) -> Choice<Buffer>,
     ) -> Decision {
         let memory = self.tuning.memory;
         Decision {

@@ -10,10 +10,10 @@ const RTT: Duration = Duration::from_millis(100);
 const MIB: u64 = 1 << 20;
 
 /// The default keys of LIO, as an initiator that proposes the longest bursts gets them.
-fn lio() -> (Negotiated, Terms) {
+fn lio() -> (Negotiated, TransferTerms) {
     let mut negotiated = Negotiated::default();
     negotiated.target_max_recv_data_segment_length = 8192;
-    let terms = Terms { unsolicited: 8192, burst: 262_144, bursts_at_once: 1, window: Some(64) };
+    let terms = TransferTerms::new(8192, 262_144, 1, Some(64));
     (negotiated, terms)
 }
 
@@ -22,10 +22,8 @@ fn facts(bandwidth: Option<&str>) -> LinkFacts {
     measurement.rtt = Rtt::of([RTT; 10]);
     let mut tuning = Tuning::default();
     tuning.bandwidth = bandwidth.map(|text| text.parse().unwrap());
-    let limits = Limits {
-        tcp_wmem: Some(Autotuning { min: 4096, default: 16_384, max: 4 * MIB }),
-        ..Limits::default()
-    };
+    let mut limits = Limits::default();
+    limits.tcp_wmem = Some(Autotuning { min: 4096, default: 16_384, max: 4 * MIB });
     LinkFacts {
         info: TcpInfo::default(),
         plan: plan(&measurement, &limits, &tuning),
@@ -39,7 +37,7 @@ fn facts(bandwidth: Option<&str>) -> LinkFacts {
 fn writes(
     facts: &LinkFacts,
     shape: (u64, u32),
-    change: impl FnOnce(&mut Negotiated, &mut Terms),
+    change: impl FnOnce(&mut Negotiated, &mut TransferTerms),
 ) -> Writes {
     let (mut negotiated, mut terms) = lio();
     change(&mut negotiated, &mut terms);
@@ -218,7 +216,7 @@ fn what_reads_have_filled_comes_before_an_assumption_but_not_before_a_word() {
 fn nonsense_terms_give_numbers_all_the_same() {
     let facts = facts(None);
     let writes = writes(&facts, (0, 0), |_, terms| {
-        *terms = Terms { unsolicited: 0, burst: 0, bursts_at_once: 0, window: Some(0) };
+        *terms = TransferTerms::new(0, 0, 0, Some(0));
     });
     assert_eq!(writes.round_trips, 1);
     assert_eq!(mbit(&writes, Limit::Queue), Bandwidth::MIN.mbit_per_second());

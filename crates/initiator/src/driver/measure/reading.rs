@@ -91,13 +91,13 @@ impl Reading {
     /// What held the connection back since an earlier reading of it.
     #[must_use]
     pub fn diagnose_since(&self, earlier: &Self) -> Diagnosis {
-        let observation = Observation {
-            elapsed: self.at.saturating_duration_since(earlier.at),
-            bytes: self.bytes.saturating_sub(earlier.bytes),
-            before: earlier.info,
-            after: self.info,
-            activity: self.activity.since(&earlier.activity),
-        };
+        let observation = Observation::new(
+            self.at.saturating_duration_since(earlier.at),
+            self.bytes.saturating_sub(earlier.bytes),
+            earlier.info,
+            self.info,
+            self.activity.since(&earlier.activity),
+        );
         let Facts { plan, measurement, limits, interface, .. } = &*self.facts;
         Diagnosis::new(&observation, plan, measurement, limits, interface.as_ref())
     }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
-    Activity, Bandwidth, Granted, Interface, Limits, Measurement, Plan, TcpInfo, Terms, Tuning,
+    Activity, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
+    Measurement, Plan, RateSample, Rtt, TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit,
     plan,
 };
 use tokio::net::TcpStream;
@@ -32,9 +33,9 @@ pub(crate) struct Tuner {
     looks: u32,
     /// The last reading that something was learnt from, and when that was.
     learnt: Option<(TcpInfo, Instant)>,
-    /// The reading since which loss is counted, and whether a queue was seen since.
-    loss_since: TcpInfo,
-    had_queue: bool,
+    link: LinkEstimator,
+    loss: LossDetector,
+    write_limit: WriteLimit,
     /// Whether the plan is set on a connection.
     is_applied: bool,
     /// What readings are given with; made anew when something in it changes.
@@ -60,8 +61,9 @@ impl Tuner {
             activity: Activity::default(),
             looks: 0,
             learnt: None,
-            loss_since: TcpInfo::default(),
-            had_queue: false,
+            link: LinkEstimator::new(EstimatorWindow::CONNECTION),
+            loss: LossDetector::default(),
+            write_limit: WriteLimit::default(),
             is_applied: false,
             facts: None,
         }
@@ -126,7 +128,7 @@ impl Tuner {
         now: Instant,
     ) {
         let Ok(info) = TcpInfo::read(stream) else { return };
-        self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
+        self.loss.watch_queue(&info);
         self.count(&info, waiting, is_blocked);
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS_PER_READING) {
@@ -172,25 +174,48 @@ impl Tuner {
     /// What the link shows of itself while it is used.
     fn learn(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
-        // A rate that the link alone has set is one that it has.
-        let sent = info.delivery_rate.filter(|rate| {
-            info.delivery_rate_app_limited == Some(false) && info.has_queue(None, *rate)
+        self.estimate(info, now);
+        self.measurement.loss = self.loss.observe(info, self.copes_with_loss());
+        self.plan_again();
+    }
+
+    /// Takes in the rates of both directions. Only where a queue stands before the link has the link
+    /// alone set the rate.
+    fn estimate(&mut self, info: &TcpInfo, now: Instant) {
+        if let Some(rtt) = Rtt::of_tcp(info) {
+            self.link.observe_round_trip(rtt.min, now);
+        }
+        let sent = info.delivery_rate.map(|rate| {
+            let is_sender_limited = info.delivery_rate_app_limited != Some(false);
+            RateSample::new(rate).app_limited(is_sender_limited || !info.has_queue(None, rate))
         });
         let arrived = self.learnt.and_then(|(earlier, at)| {
             let time = now.saturating_duration_since(at);
-            let rate = info.arrival_since(&earlier, time);
-            rate.filter(|_| info.has_queue_of_arrivals(&earlier, time))
+            let has_queue = info.has_queue_of_arrivals(&earlier, time);
+            Some(RateSample::new(info.arrival_since(&earlier, time)?).app_limited(!has_queue))
         });
-        self.measurement.bandwidth = self.measurement.bandwidth.max(sent).max(arrived);
-        self.learnt = Some((*info, now));
-        if let Some(loss) = info.loss_since(&self.loss_since) {
-            // With a queue it is the queue that overflows; without, the link itself loses. One that
-            // is known for that goes on to lose.
-            let has_overflown = self.had_queue && !self.copes_with_loss();
-            self.measurement.loss = Some(if has_overflown { 0.0 } else { loss });
-            (self.loss_since, self.had_queue) = (*info, false);
+        for sample in [sent, arrived].into_iter().flatten() {
+            self.link.observe_rate(&sample, now);
         }
-        self.plan_again();
+        self.learnt = Some((*info, now));
+        self.measurement.bandwidth = self.link.rate();
+        if let (Some(rtt), Some(min)) = (&mut self.measurement.rtt, self.link.round_trip()) {
+            rtt.min = min;
+        }
+    }
+
+    /// The write data that the connection may have under way, bytes, if that is less than the `max`
+    /// that may be under way at all.
+    pub(crate) fn write_limit(
+        &mut self,
+        stream: &TcpStream,
+        max: u64,
+        now: Instant,
+    ) -> Option<u64> {
+        if let Ok(info) = TcpInfo::read(stream) {
+            self.write_limit.observe(&info, now);
+        }
+        self.write_limit.bytes(self.copes_with_loss(), max)
     }
 
     /// Another connection over the same link has met losses that no queue explains.
@@ -199,12 +224,12 @@ impl Tuner {
     }
 
     fn believe(&mut self, loss: f64) {
-        self.measurement.loss = Some(self.measurement.loss.unwrap_or_default().max(loss));
+        self.measurement.loss = Some(self.loss.learn_of(loss));
         self.plan_again();
     }
 
     /// Whether the congestion control in force does not take a lost segment for a full queue.
-    pub(crate) fn copes_with_loss(&self) -> bool {
+    fn copes_with_loss(&self) -> bool {
         self.plan.copes_with_loss(&self.limits)
     }
 
@@ -265,7 +290,7 @@ pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
     merged(wished, &plan.offer.value)
 }
 
-fn merged(wished: &Offer, planned: &iscsi_tuner::Offer) -> Offer {
+fn merged(wished: &Offer, planned: &TransferOffer) -> Offer {
     let default = Offer::default();
     let mut offer = wished.clone();
     choose(&mut offer.initial_r2t, default.initial_r2t, planned.initial_request);
@@ -282,19 +307,19 @@ fn choose<T: PartialEq>(key: &mut T, default: T, planned: T) {
 }
 
 /// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
-fn terms(negotiated: &Negotiated) -> Terms {
+fn terms(negotiated: &Negotiated) -> TransferTerms {
     let first_burst = negotiated.first_burst_length;
     let unsolicited = match (negotiated.initial_r2t, negotiated.immediate_data) {
         (false, _) => first_burst,
         (true, true) => first_burst.min(negotiated.target_max_recv_data_segment_length),
         (true, false) => 0,
     };
-    Terms {
-        unsolicited: unsolicited.into(),
-        burst: negotiated.max_burst_length.into(),
-        bursts_at_once: negotiated.max_outstanding_r2t.into(),
-        window: None,
-    }
+    TransferTerms::new(
+        unsolicited.into(),
+        negotiated.max_burst_length.into(),
+        negotiated.max_outstanding_r2t.into(),
+        None,
+    )
 }
 
 #[cfg(test)]
@@ -305,11 +330,9 @@ mod tests {
 
     /// A stock kernel with BBR at hand, 100 ms away from its target.
     fn connected() -> Tuner {
-        let limits = Limits {
-            allowed_congestion_controls: vec!["bbr".to_owned()],
-            available_congestion_controls: vec!["bbr".to_owned()],
-            ..Limits::default()
-        };
+        let mut limits = Limits::default();
+        limits.allowed_congestion_controls = vec!["bbr".to_owned()];
+        limits.available_congestion_controls = vec!["bbr".to_owned()];
         let mut tuner = Tuner::within(limits, Tuning::default());
         tuner.learn(&info(100, 0, 0), Instant::now());
         tuner.is_applied = true;
@@ -318,16 +341,15 @@ mod tests {
 
     /// A reading at a round trip of so many milliseconds, 100 without a queue.
     fn info(millis: u64, sent: u32, again: u32) -> TcpInfo {
-        TcpInfo {
-            smoothed_rtt: Some(Duration::from_millis(millis)),
-            min_rtt: Some(Duration::from_millis(100)),
-            send_mss: Some(1448),
-            data_segments_sent: Some(sent),
-            segments_retransmitted: Some(again),
-            delivery_rate: "90mbit".parse().ok(),
-            delivery_rate_app_limited: Some(false),
-            ..TcpInfo::default()
-        }
+        let mut info = TcpInfo::default();
+        info.smoothed_rtt = Some(Duration::from_millis(millis));
+        info.min_rtt = Some(Duration::from_millis(100));
+        info.send_mss = Some(1448);
+        info.data_segments_sent = Some(sent);
+        info.segments_retransmitted = Some(again);
+        info.delivery_rate = "90mbit".parse().ok();
+        info.delivery_rate_app_limited = Some(false);
+        info
     }
 
     #[test]
@@ -344,12 +366,13 @@ mod tests {
     fn what_arrives_shows_the_rate_as_well() {
         let mut tuner = connected();
         let begun = Instant::now();
-        let arrived = |millis, bytes| TcpInfo {
-            delivery_rate: "10kbit".parse().ok(),
-            delivery_rate_app_limited: Some(true),
-            bytes_received: Some(bytes),
-            receive_rtt: Some(Duration::from_millis(millis)),
-            ..info(100, 0, 0)
+        let arrived = |millis, bytes| {
+            let mut info = info(100, 0, 0);
+            info.delivery_rate = "10kbit".parse().ok();
+            info.delivery_rate_app_limited = Some(true);
+            info.bytes_received = Some(bytes);
+            info.receive_rtt = Some(Duration::from_millis(millis));
+            info
         };
         tuner.learn(&arrived(100, 0), begun);
         tuner.learn(&arrived(100, 2_000_000), begun + Duration::from_secs(1));
@@ -357,6 +380,36 @@ mod tests {
         tuner.learn(&arrived(180, 4_500_000), begun + Duration::from_secs(2));
         assert_eq!(tuner.plan.link.basis, Basis::Estimated);
         assert_eq!(tuner.plan.link.bandwidth, "20mbit".parse().unwrap());
+    }
+
+    /// The rate of a link, or this connection's share of it, may fall for good.
+    #[test]
+    fn a_rate_that_is_not_reached_any_more_is_forgotten() {
+        let mut tuner = connected();
+        let begun = Instant::now();
+        let mut after = |seconds, rate: &str| {
+            let mut reading = info(180, 900, 0);
+            reading.delivery_rate = rate.parse().ok();
+            tuner.learn(&reading, begun + Duration::from_secs(seconds));
+            tuner.plan.link.bandwidth.to_string()
+        };
+        assert_eq!(after(0, "90mbit"), "90 Mbit/s");
+        assert_eq!([1, 5, 10].map(|seconds| after(seconds, "30mbit")), ["90 Mbit/s"; 3]);
+        assert_eq!(after(20, "30mbit"), "30 Mbit/s");
+    }
+
+    #[test]
+    fn a_round_trip_that_has_grown_for_good_is_believed() {
+        let mut tuner = connected();
+        let begun = Instant::now();
+        let mut after = |minutes: u64, millis| {
+            let mut reading = info(millis, 900, 0);
+            reading.min_rtt = Some(Duration::from_millis(millis));
+            tuner.learn(&reading, begun + Duration::from_secs(60 * minutes));
+            tuner.plan.link.rtt.map(|rtt| rtt.min.as_millis())
+        };
+        assert_eq!([1, 5, 9].map(|minutes| after(minutes, 250)), [Some(100); 3]);
+        assert_eq!(after(11, 250), Some(250));
     }
 
     #[test]
@@ -372,7 +425,7 @@ mod tests {
     #[test]
     fn loss_in_which_a_queue_had_a_part_asks_for_nothing() {
         let mut tuner = connected();
-        tuner.had_queue = true;
+        tuner.loss.watch_queue(&info(180, 1000, 5));
         tuner.learn(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value, None);
         // What came before does not count for ever.
@@ -388,7 +441,7 @@ mod tests {
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
         assert!(tuner.copes_with_loss());
         // Its probes make queues, which do not explain what is lost.
-        tuner.had_queue = true;
+        tuner.loss.watch_queue(&info(180, 1000, 5));
         tuner.learn(&info(100, 2000, 10), Instant::now());
         assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
     }
@@ -410,12 +463,10 @@ mod tests {
     fn the_plan_proposes_what_the_user_does_not() {
         let mut wished = Offer::default();
         wished.max_outstanding_r2t = 3;
-        let planned = iscsi_tuner::Offer {
-            initial_request: true,
-            first_burst: 8192,
-            burst: 16_384,
-            bursts_at_once: 7,
-        };
+        let limits = Limits::default();
+        let mut planned = plan(&Measurement::default(), &limits, &Tuning::default()).offer.value;
+        (planned.initial_request, planned.first_burst) = (true, 8192);
+        (planned.burst, planned.bursts_at_once) = (16_384, 7);
         let offer = merged(&wished, &planned);
         assert_eq!((offer.initial_r2t, offer.max_outstanding_r2t), (true, 3));
         assert_eq!((offer.first_burst_length, offer.max_burst_length), (8192, 16_384));
