@@ -5,16 +5,16 @@
 //! connection stop another. Callers are never waited for: what they ask for comes through a queue,
 //! and what they get goes into a slot of their own.
 
+mod bytes;
 pub(crate) mod connection_count;
 mod connections;
-mod io;
+pub(crate) mod connector;
+pub(crate) mod io;
 mod links;
 pub(crate) mod measure;
 pub(crate) mod peer;
 pub(crate) mod request;
 pub(crate) mod shared;
-mod socket;
-pub(crate) mod transport;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -26,11 +26,11 @@ use iscsi_session::{Notice, Output, Session, SessionError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
+use crate::driver::connector::Connector;
 use crate::driver::measure::tuner;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Answer, Holds, Message, Outcome, Submission};
 use crate::driver::shared::{Life, RequestId, Shared};
-use crate::driver::transport::Connector;
 use crate::error::Error;
 use links::{Link, Readiness, poll_any};
 

@@ -119,6 +119,8 @@ mod multipath;
 mod name;
 mod options;
 mod session;
+#[cfg(test)]
+mod simulated;
 mod state;
 mod unit;
 pub mod url;

@@ -19,14 +19,14 @@ use tokio::time::Instant;
 
 use crate::driver::Driver;
 use crate::driver::connection_count::Connections;
+use crate::driver::connector::Connector;
+use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Holds, Message, Request, Waiter};
 use crate::driver::shared::{Life, Shared};
-use crate::driver::transport::Connector;
 use crate::error::Error;
 use crate::options::Options;
-use crate::options::socket::SocketOptions;
 use crate::state::budget::{Budget, Permit};
 use crate::state::range_locks::RangeGuard;
 use crate::state::unit_state::UnitState;
@@ -50,7 +50,7 @@ impl Session {
         config: Config,
         entropy: impl Entropy + 'static,
         options: &Options,
-        socket: SocketOptions,
+        network: Arc<dyn Network>,
         budget: Budget,
     ) -> Self {
         let connections = options.connections_of(&config.kind);
@@ -64,7 +64,7 @@ impl Session {
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
         let connector =
-            Connector { limit: options.connect_timeout, socket, tuning: options.tuning.clone() };
+            Connector { limit: options.connect_timeout, network, tuning: options.tuning.clone() };
         let task =
             Driver::new(session, peer, Arc::clone(&shared), messages, connector, connections);
         tokio::spawn(task.run());

@@ -5,8 +5,8 @@ use iscsi_session::{SessionError, SubmitError, TransportError};
 
 use super::Driver;
 use super::links::Link;
+use crate::driver::connector::Connected;
 use crate::driver::shared::{Life, Terms};
-use crate::driver::transport::{self, Connected};
 use crate::error::ConnectError;
 
 /// The connection that a session begins with.
@@ -49,8 +49,8 @@ impl Driver {
 
     /// Closes a connection as the session wants it.
     pub(super) fn close(&mut self, cid: Cid, abortive: bool) {
-        if let Some(stream) = self.remove(cid).and_then(Link::into_stream) {
-            transport::close(stream, abortive);
+        if let Some(link) = self.remove(cid) {
+            link.close(abortive);
         }
     }
 
@@ -69,10 +69,10 @@ impl Driver {
     pub(super) fn logged_in(&mut self, cid: Cid) {
         if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
             link.is_logged_in = true;
-            if let (Some(agreed), Some((stream, tuner))) =
+            if let (Some(agreed), Some((socket, tuner))) =
                 (self.session.negotiated_on(cid), link.up_mut())
             {
-                tuner.agreed(stream, agreed);
+                tuner.agreed(socket, agreed);
             }
         }
         self.count_open();

@@ -3,10 +3,10 @@
 use std::task::{Context, Poll};
 
 use iscsi_pdu::Cid;
-use tokio::net::TcpStream;
 
+use crate::driver::connector::{Connected, Opening};
+use crate::driver::io::Socket;
 use crate::driver::measure::tuner::Tuner;
-use crate::driver::transport::{Connected, Opening};
 use crate::error::ConnectError;
 
 /// A connection of the session, from the attempt to open it to its end.
@@ -33,7 +33,7 @@ pub(super) enum Readiness {
 
 enum State {
     Opening(Opening),
-    Up(TcpStream, Box<Tuner>),
+    Up(Box<dyn Socket>, Box<Tuner>),
 }
 
 impl Link {
@@ -43,31 +43,32 @@ impl Link {
     }
 
     /// The transport connection stands.
-    pub(super) fn stand(&mut self, (stream, tuner): Connected) {
-        self.state = State::Up(stream, Box::new(tuner));
+    pub(super) fn stand(&mut self, (socket, tuner): Connected) {
+        self.state = State::Up(socket, Box::new(tuner));
     }
 
     /// The socket, if there is one, and its tuner.
-    pub(super) fn up(&self) -> Option<(&TcpStream, &Tuner)> {
+    pub(super) fn up(&self) -> Option<(&dyn Socket, &Tuner)> {
         match &self.state {
             State::Opening(_) => None,
-            State::Up(stream, tuner) => Some((stream, tuner)),
+            State::Up(socket, tuner) => Some((&**socket, tuner)),
         }
     }
 
     /// The same, for the tuner to learn.
-    pub(super) fn up_mut(&mut self) -> Option<(&TcpStream, &mut Tuner)> {
+    pub(super) fn up_mut(&mut self) -> Option<(&dyn Socket, &mut Tuner)> {
         match &mut self.state {
             State::Opening(_) => None,
-            State::Up(stream, tuner) => Some((stream, tuner)),
+            State::Up(socket, tuner) => Some((&**socket, tuner)),
         }
     }
 
-    /// The socket, to be closed.
-    pub(super) fn into_stream(self) -> Option<TcpStream> {
-        match self.state {
-            State::Opening(_) => None,
-            State::Up(stream, _) => Some(stream),
+    /// Closes it; an abortive close resets the connection.
+    pub(super) fn close(self, abortive: bool) {
+        if let State::Up(socket, _) = self.state
+            && abortive
+        {
+            socket.set_abortive();
         }
     }
 
@@ -82,10 +83,9 @@ impl Link {
                 let opened = |result| Readiness::Opened(self.cid, Box::new(result));
                 opening.as_mut().poll(context).map(opened)
             }
-            // An error of the socket shows again when it is read from or written to.
-            State::Up(stream, _) => {
-                self.readable = stream.poll_read_ready(context).is_ready();
-                let unblocked = self.blocked && stream.poll_write_ready(context).is_ready();
+            State::Up(socket, _) => {
+                self.readable = socket.poll_readable(context).is_ready();
+                let unblocked = self.blocked && socket.poll_writable(context).is_ready();
                 self.blocked &= !unblocked;
                 if self.readable || unblocked {
                     Poll::Ready(Readiness::Ready)

@@ -23,8 +23,8 @@ impl Driver {
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
         for link in &mut self.links {
             let blocked = link.blocked;
-            if let Some((stream, tuner)) = link.up_mut() {
-                tuner.look(stream, waiting, blocked, now);
+            if let Some((socket, tuner)) = link.up_mut() {
+                tuner.look(socket, waiting, blocked, now);
             }
         }
         self.limit_writes();
@@ -75,8 +75,8 @@ impl Driver {
         let now = self.now();
         let reading = |link: &mut Link| {
             let (cid, bytes) = (link.cid, link.bytes);
-            let (stream, tuner) = link.up_mut()?;
-            Some(tuner.reading(stream, cid, bytes, now))
+            let (socket, tuner) = link.up_mut()?;
+            Some(tuner.reading(socket, cid, bytes, now))
         };
         drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
     }
@@ -84,7 +84,7 @@ impl Driver {
     /// Another session over the same link has met so much loss.
     pub(super) fn hear_of_loss(&mut self, loss: f64) {
         let links = self.links.iter_mut().filter_map(Link::up_mut);
-        links.for_each(|(stream, tuner)| tuner.hear_of_loss(stream, loss));
+        links.for_each(|(socket, tuner)| tuner.hear_of_loss(socket, loss));
         self.tell_facts();
     }
 
@@ -93,8 +93,8 @@ impl Driver {
         let (max, now) = (self.shared.budget.most_bytes(), self.now.into_std());
         for link in &mut self.links {
             let cid = link.cid;
-            let Some((stream, tuner)) = link.up_mut() else { continue };
-            let limit = tuner.write_limit(stream, max, now);
+            let Some((socket, tuner)) = link.up_mut() else { continue };
+            let limit = tuner.write_limit(socket, max, now);
             self.session.limit_writes(cid, limit.unwrap_or(u64::MAX));
         }
     }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use iscsi_pdu::{IscsiName, Isid};
 use iscsi_session::{Chap, Config, Entropy, IssuedChallenges, SessionKind};
 
+use crate::driver::io::Network;
+use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
 use crate::error::Error;
 use crate::options::Options;
@@ -25,11 +27,25 @@ struct Inner {
     isid: [u8; 3],
     qualifier: AtomicU16,
     challenges: IssuedChallenges,
+    network: Arc<dyn Network>,
 }
 
 impl Node {
-    /// A node of that name.
+    /// A node of that name, with connections of the kernel.
     pub(crate) fn new(name: IscsiName, options: Options) -> Result<Self, Error> {
+        let mut socket = options.socket.clone();
+        if options.use_environment {
+            socket = socket.with_environment(|name| std::env::var(name).ok());
+        }
+        Self::over(Arc::new(Tcp(socket)), name, options)
+    }
+
+    /// A node of that name, with connections of any network.
+    pub(crate) fn over(
+        network: Arc<dyn Network>,
+        name: IscsiName,
+        options: Options,
+    ) -> Result<Self, Error> {
         let mut drawn = [0; 3];
         getrandom::fill(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
         let isid = options.isid.unwrap_or(drawn);
@@ -39,6 +55,7 @@ impl Node {
             isid,
             qualifier: AtomicU16::new(0),
             challenges: IssuedChallenges::default(),
+            network,
         })))
     }
 
@@ -83,11 +100,8 @@ impl Node {
     ) -> Result<Session, Error> {
         let config = self.config(url, kind, isid)?;
         let options = &self.0.options;
-        let mut socket = options.socket.clone();
-        if options.use_environment {
-            socket = socket.with_environment(|name| std::env::var(name).ok());
-        }
-        Ok(Session::start(url, config, SystemEntropy, options, socket, budget))
+        let network = Arc::clone(&self.0.network);
+        Ok(Session::start(url, config, SystemEntropy, options, network, budget))
     }
 
     /// The next ISID: each is given once.

@@ -11,8 +11,8 @@ use iscsi_tuner::{
     Measurement, Plan, RateSample, Rtt, TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit,
     plan,
 };
-use tokio::net::TcpStream;
 
+use crate::driver::io::Socket;
 use crate::driver::measure::reading::{Facts, Reading};
 
 /// How often one looks what the connection waits for.
@@ -43,12 +43,9 @@ pub(crate) struct Tuner {
 }
 
 impl Tuner {
-    /// Nothing is measured yet: the plan is what holds before the connection is made.
-    pub(crate) fn new(tuning: Tuning) -> Self {
-        Self::within(Limits::read(), tuning)
-    }
-
-    fn within(limits: Limits, tuning: Tuning) -> Self {
+    /// Nothing is measured yet: the plan is what holds, within what the host permits, before the connection
+    /// is made.
+    pub(crate) fn within(limits: Limits, tuning: Tuning) -> Self {
         let measurement = Measurement::default();
         let plan = plan(&measurement, &limits, &tuning);
         Self {
@@ -75,9 +72,9 @@ impl Tuner {
 
     /// The connection stands: the handshake has measured the round-trip time. Says whether the
     /// plan that follows asks for what only a connection made anew can have.
-    pub(crate) fn connected(&mut self, stream: &TcpStream) -> bool {
+    pub(crate) fn connected(&mut self, socket: &dyn Socket) -> bool {
         let prepared = self.plan.receive_buffer.value;
-        match TcpInfo::read(stream) {
+        match socket.tcp_info() {
             Ok(info) => self.measurement.update(&info),
             Err(error) => tracing::debug!(%error, "the kernel tells nothing of the connection"),
         }
@@ -86,25 +83,24 @@ impl Tuner {
     }
 
     /// Sets the plan on the socket.
-    pub(crate) fn apply(&mut self, stream: &TcpStream) {
-        self.granted = self.plan.apply(stream);
+    pub(crate) fn apply(&mut self, socket: &dyn Socket) {
+        self.granted = socket.apply(&self.plan);
         self.is_applied = true;
         for refusal in &self.granted.refused {
             tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
         }
-        let local = stream.local_addr().ok();
-        self.interface = local.and_then(|address| Interface::with_address(address.ip()));
+        self.interface = socket.interface();
         self.facts = None;
     }
 
     /// The login has agreed on terms, and has measured the round-trip time once more: the handshake
     /// may have waited for an address to be resolved.
-    pub(crate) fn agreed(&mut self, stream: &TcpStream, negotiated: &Negotiated) {
-        if let Ok(info) = TcpInfo::read(stream) {
+    pub(crate) fn agreed(&mut self, socket: &dyn Socket, negotiated: &Negotiated) {
+        if let Ok(info) = socket.tcp_info() {
             self.measurement.update(&info);
         }
         self.measurement.terms = Some(terms(negotiated));
-        self.adapt(stream, Self::plan_again);
+        self.adapt(socket, Self::plan_again);
     }
 
     /// The target takes so many commands at once, by its latest word; the largest counts. Says
@@ -122,29 +118,29 @@ impl Tuner {
     /// Looks what the connection waits for, and now and then how the link does.
     pub(crate) fn look(
         &mut self,
-        stream: &TcpStream,
+        socket: &dyn Socket,
         waiting: Waiting,
         is_blocked: bool,
         now: Instant,
     ) {
-        let Ok(info) = TcpInfo::read(stream) else { return };
+        let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
         self.count(&info, waiting, is_blocked);
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS_PER_READING) {
-            self.adapt(stream, |tuner| tuner.learn(&info, now));
+            self.adapt(socket, |tuner| tuner.learn(&info, now));
         }
     }
 
     /// Sets what a new plan asks for beyond the old one.
-    fn adapt(&mut self, stream: &TcpStream, change: impl FnOnce(&mut Self)) {
+    fn adapt(&mut self, socket: &dyn Socket, change: impl FnOnce(&mut Self)) {
         let in_force =
             |plan: &Plan| (plan.send_buffer.value, plan.congestion_control.value.clone());
         let before = in_force(&self.plan);
         change(self);
         if before != in_force(&self.plan) {
             tracing::info!("tuned again:\n{}", self.plan);
-            self.apply(stream);
+            self.apply(socket);
         }
     }
 
@@ -208,19 +204,19 @@ impl Tuner {
     /// that may be under way at all.
     pub(crate) fn write_limit(
         &mut self,
-        stream: &TcpStream,
+        socket: &dyn Socket,
         max: u64,
         now: Instant,
     ) -> Option<u64> {
-        if let Ok(info) = TcpInfo::read(stream) {
+        if let Ok(info) = socket.tcp_info() {
             self.write_limit.observe(&info, now);
         }
         self.write_limit.bytes(self.copes_with_loss(), max)
     }
 
     /// Another connection over the same link has met losses that no queue explains.
-    pub(crate) fn hear_of_loss(&mut self, stream: &TcpStream, loss: f64) {
-        self.adapt(stream, |tuner| tuner.believe(loss));
+    pub(crate) fn hear_of_loss(&mut self, socket: &dyn Socket, loss: f64) {
+        self.adapt(socket, |tuner| tuner.believe(loss));
     }
 
     fn believe(&mut self, loss: f64) {
@@ -259,12 +255,12 @@ impl Tuner {
     /// What is known now.
     pub(crate) fn reading(
         &mut self,
-        stream: &TcpStream,
+        socket: &dyn Socket,
         cid: Cid,
         bytes: u64,
         at: Instant,
     ) -> Reading {
-        let info = TcpInfo::read(stream).unwrap_or_default();
+        let info = socket.tcp_info().unwrap_or_default();
         Reading { at, cid, info, bytes, activity: self.activity, facts: self.facts() }
     }
 

@@ -1,0 +1,164 @@
+//! Bytes between the session and its sockets.
+
+use std::io::{self, IoSlice, IoSliceMut};
+
+use bytes::Buf;
+use iscsi_pdu::Cid;
+use iscsi_session::{Session, Transmit, TransportError};
+use iscsi_tuner::{Plan, Sends};
+
+use super::Driver;
+use super::links::Link;
+use crate::driver::io::Socket;
+
+/// As many slices as one system call takes (IOV_MAX on Linux).
+const MAX_SLICES: usize = 1024;
+
+/// System calls in one direction of a connection before the other one has its turn.
+const CALLS_PER_TURN: usize = 16;
+
+/// What one system call takes in the manner of the past.
+const PAGE: usize = 4096;
+
+/// How to read into slices from a socket.
+type Read = fn(&dyn Socket, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+
+/// A connection that was lost, and why.
+type Lost = (Cid, TransportError);
+
+impl Driver {
+    /// Sends what there is to send, within what the connections bring to the target in time.
+    pub(super) fn write_within_limits(&mut self) -> Result<(), Lost> {
+        self.write()?;
+        if !self.session.is_holding_back() {
+            return Ok(());
+        }
+        self.limit_writes();
+        self.write()
+    }
+
+    /// Sends what there is to send and the sockets take: a system call each, again and again, and
+    /// every turn begins with another connection.
+    fn write(&mut self) -> Result<(), Lost> {
+        let count = self.links.len();
+        self.first = (self.first + 1).checked_rem(count).unwrap_or_default();
+        for _ in 0..CALLS_PER_TURN {
+            let mut moved = false;
+            for at in (self.first..count).chain(0..self.first) {
+                moved |= self.write_once(at)?;
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+        // There is more to send, but also something to read.
+        self.links.iter_mut().for_each(|link| link.blocked = true);
+        Ok(())
+    }
+
+    /// Sends over one connection what one system call takes; says whether there may be more.
+    fn write_once(&mut self, at: usize) -> Result<bool, Lost> {
+        let now = self.now();
+        let Some(link) = self.links.get_mut(at).filter(|link| !link.blocked) else {
+            return Ok(false);
+        };
+        let Some((socket, tuner)) = link.up() else { return Ok(false) };
+        let before = data_moved(&self.session);
+        let Some(mut transmit) = self.session.poll_transmit(link.cid, now) else {
+            return Ok(false);
+        };
+        let result = send(socket, tuner.plan(), &transmit);
+        if let Ok(count) = result {
+            transmit.advance(count);
+        }
+        link.bytes += data_moved(&self.session) - before;
+        match result {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                link.blocked = true;
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err((link.cid, TransportError::Io(error.to_string()))),
+        }
+    }
+
+    /// Reads what has come over each connection, and acts on it.
+    pub(super) fn read(&mut self) {
+        let next = |link: &mut Link| link.take_readable().then_some(link.cid);
+        while let Some(cid) = self.links.iter_mut().find_map(next) {
+            if let Err(why) = self.read_from(cid, |socket, slices| socket.read(slices)) {
+                self.lose(cid, why);
+            }
+        }
+    }
+
+    /// A connection that cannot be written to is gone, but what came over it before counts: it may
+    /// say why.
+    pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
+        while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
+        // The session may have closed it on reading that, or be about to open another in its place.
+        if self.links.iter().any(|link| link.cid == cid && link.up().is_some()) {
+            self.lose(cid, why);
+        }
+    }
+
+    /// Reads what has come over a connection, and acts on it; says whether there may be more.
+    fn read_from(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
+        let now = self.now();
+        for _ in 0..CALLS_PER_TURN {
+            let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) else {
+                return Ok(false);
+            };
+            let Some((socket, _)) = link.up() else { return Ok(false) };
+            let mut slices = self.session.receive_slices(cid);
+            let room: usize = slices.iter().map(|slice| slice.len()).sum();
+            let count = match read(socket, &mut slices) {
+                Ok(0) => return Err(TransportError::Closed),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(TransportError::Io(error.to_string())),
+            };
+            let before = data_moved(&self.session);
+            self.session.handle_received(cid, count, now);
+            link.bytes += data_moved(&self.session) - before;
+            self.dispatch();
+            if count < room {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Command data of the session so far, both directions.
+fn data_moved(session: &Session) -> u64 {
+    let stats = session.stats();
+    stats.data_in_bytes.saturating_add(stats.data_out_bytes)
+}
+
+fn send(socket: &dyn Socket, plan: &Plan, transmit: &Transmit<'_>) -> io::Result<usize> {
+    match plan.sends.value {
+        Sends::OnePage => write_page(socket, transmit),
+        Sends::ManyPages => write_pages(socket, transmit, plan.cork.value),
+    }
+}
+
+/// Writes as much as one system call takes.
+fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, cork: bool) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+    let filled = transmit.chunks_vectored(&mut slices);
+    let slices = slices.get(..filled).unwrap_or_default();
+    let has_more = cork && slices.len() == MAX_SLICES && {
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        total < transmit.remaining()
+    };
+    socket.write(slices, has_more)
+}
+
+/// Writes at most a page.
+fn write_page(socket: &dyn Socket, transmit: &Transmit<'_>) -> io::Result<usize> {
+    let chunk = transmit.chunk();
+    socket.write(&[IoSlice::new(chunk.get(..PAGE).unwrap_or(chunk))], false)
+}

@@ -1,0 +1,103 @@
+//! How the connections to a portal come about.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use iscsi_tuner::Tuning;
+use tokio::time::{Instant, timeout_at};
+
+use crate::driver::io::{Network, Socket};
+use crate::driver::measure::tuner::Tuner;
+use crate::error::ConnectError;
+use crate::url::portal_name;
+
+/// A connection, and the tuner that has set it up.
+pub(crate) type Connected = (Box<dyn Socket>, Tuner);
+
+/// A connection that is being opened.
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Connected, ConnectError>> + Send>>;
+
+/// How connections are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    /// How long one may take to come about, over all addresses of its portal.
+    pub(crate) limit: Duration,
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) tuning: Tuning,
+}
+
+impl Connector {
+    /// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
+    /// equal share of the time that is left.
+    pub(crate) fn open(&self, portal: TargetAddress) -> Opening {
+        Box::pin(self.clone().connect(portal))
+    }
+
+    async fn connect(self, portal: TargetAddress) -> Result<Connected, ConnectError> {
+        let deadline = Instant::now() + self.limit;
+        let addresses = self.resolve(&portal, deadline).await?;
+        let mut last = None;
+        for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            let share = deadline.saturating_duration_since(Instant::now()) / left;
+            match self.connect_to(*address, Instant::now() + share).await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| ConnectError::TimedOut { portal: portal_name(&portal) }))
+    }
+
+    async fn connect_to(
+        &self,
+        address: SocketAddr,
+        deadline: Instant,
+    ) -> Result<Connected, ConnectError> {
+        let timed_out = || ConnectError::TimedOut { portal: address.to_string() };
+        let failed = |error: io::Error| {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                ConnectError::Refused { address }
+            } else if error.kind() == io::ErrorKind::TimedOut {
+                timed_out()
+            } else {
+                ConnectError::Failed { address, reason: error.to_string() }
+            }
+        };
+        match timeout_at(deadline, self.set_up(address)).await {
+            Ok(result) => result.map_err(failed),
+            Err(_) => Err(timed_out()),
+        }
+    }
+
+    /// Opens a connection and sets it up as the tuner plans. If the round-trip time asks for what
+    /// counts only before a connection is made, it is made anew.
+    async fn set_up(&self, address: SocketAddr) -> io::Result<Connected> {
+        let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone());
+        let mut socket = self.network.connect(address, tuner.plan()).await?;
+        if tuner.connected(&*socket) {
+            drop(socket);
+            socket = self.network.connect(address, tuner.plan()).await?;
+        }
+        tuner.apply(&*socket);
+        Ok((socket, tuner))
+    }
+
+    /// The addresses of a portal.
+    async fn resolve(
+        &self,
+        portal: &TargetAddress,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, ConnectError> {
+        let unknown = |reason| ConnectError::HostUnknown { host: portal.host.clone(), reason };
+        match timeout_at(deadline, self.network.resolve(portal)).await {
+            Ok(Ok(addresses)) if addresses.is_empty() => Err(unknown("no address".to_owned())),
+            Ok(Ok(addresses)) => Ok(addresses),
+            Ok(Err(error)) => Err(unknown(error.to_string())),
+            Err(_) => Err(unknown("the name service does not answer".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The kernel's TCP.
+
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+
+use crate::driver::io::{Network, Pending, Socket};
+use crate::options::socket::SocketOptions;
+
+/// The interface for the next connection: each takes the one after the last.
+static NEXT_INTERFACE: AtomicUsize = AtomicUsize::new(0);
+
+/// TCP connections under these options.
+#[derive(Clone, Debug)]
+pub(crate) struct Tcp(pub(crate) SocketOptions);
+
+impl Network for Tcp {
+    fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
+        // This does not block the runtime.
+        let lookup = lookup_host((portal.host.as_str(), portal.port));
+        Box::pin(async { Ok(lookup.await?.collect()) })
+    }
+
+    fn connect<'a>(&'a self, address: SocketAddr, plan: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+        Box::pin(async move {
+            let stream = open(&self.0, address, plan).await?;
+            Ok(Box::new(stream) as Box<dyn Socket>)
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::read()
+    }
+}
+
+impl Socket for TcpStream {
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        // An error shows again when it is read from.
+        self.poll_read_ready(context).map(drop)
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_write_ready(context).map(drop)
+    }
+
+    /// A read that does not fill the slices has emptied the socket; the runtime is told so, which saves
+    /// the system call that would find out.
+    fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let room: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut count = None;
+        let result = self.try_io(Interest::READABLE, || {
+            let read = (&*SockRef::from(self)).read_vectored(slices)?;
+            count = Some(read);
+            if read < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(read) }
+        });
+        count.map_or(result, Ok)
+    }
+
+    fn read_unasked(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*SockRef::from(self)).read_vectored(slices)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>], has_more: bool) -> io::Result<usize> {
+        if !has_more {
+            return self.try_write_vectored(slices);
+        }
+        self.try_io(Interest::WRITABLE, || iscsi_tuner::send_with_more_to_come(self, slices))
+    }
+
+    fn tcp_info(&self) -> io::Result<TcpInfo> {
+        TcpInfo::read(self)
+    }
+
+    fn apply(&self, plan: &Plan) -> Granted {
+        plan.apply(self)
+    }
+
+    fn interface(&self) -> Option<Interface> {
+        self.local_addr().ok().and_then(|address| Interface::with_address(address.ip()))
+    }
+
+    fn set_abortive(&self) {
+        if let Err(error) = SockRef::from(self).set_linger(Some(Duration::ZERO)) {
+            tracing::debug!(%error, "the connection cannot be reset");
+        }
+    }
+}
+
+/// Opens a connection to an address, under these options and what of the plan counts only
+/// before the connection is made.
+async fn open(options: &SocketOptions, address: SocketAddr, plan: &Plan) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    bind(options, &socket)?;
+    for refusal in plan.prepare(&socket) {
+        tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
+    }
+    let stream = socket.connect(address).await?;
+    keep_alive(options, &stream)?;
+    Ok(stream)
+}
+
+fn bind(options: &SocketOptions, socket: &TcpSocket) -> io::Result<()> {
+    if options.interfaces.is_empty() {
+        return Ok(());
+    }
+    let turn = NEXT_INTERFACE.fetch_add(1, Ordering::Relaxed) % options.interfaces.len();
+    let name = options.interfaces.get(turn).map(String::as_bytes);
+    SockRef::from(socket).bind_device(name)
+}
+
+/// A peer that vanished must be noticed.
+fn keep_alive(options: &SocketOptions, stream: &TcpStream) -> io::Result<()> {
+    let second = Duration::from_secs(1);
+    let keepalive = TcpKeepalive::new()
+        .with_time(options.keepalive_idle.max(second))
+        .with_interval(options.keepalive_interval.max(second))
+        .with_retries(options.keepalive_count.clamp(1, 127));
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    match options.user_timeout {
+        Some(limit) => socket.set_tcp_user_timeout(Some(limit)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        iscsi_tuner::plan(&Default::default(), &Default::default(), &Default::default())
+    }
+
+    #[tokio::test]
+    async fn the_kernel_is_told() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = SocketOptions {
+            keepalive_count: 9,
+            user_timeout: Some(Duration::from_millis(2500)),
+            ..SocketOptions::default()
+        };
+        let stream = open(&options, listener.local_addr().unwrap(), &plan()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 9);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(2500)));
+    }
+
+    #[tokio::test]
+    async fn an_interface_that_is_not_there_is_an_error() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = SocketOptions {
+            interfaces: vec!["no-such-if0".to_owned()],
+            ..SocketOptions::default()
+        };
+        assert!(open(&options, listener.local_addr().unwrap(), &plan()).await.is_err());
+    }
+}
