@@ -63,7 +63,7 @@ pub use data_out::DataOut;
 pub use digest::{Crc32c, Digest, crc32c};
 pub use error::DecodeError;
 pub use frame::{FrameLayout, padding_of};
-pub use login::{LoginRequest, LoginResponse, LoginStatus, Stage};
+pub use login::{LOGIN_VERSION, LoginRequest, LoginResponse, LoginStatus, Stage};
 pub use logout::{LogoutCode, LogoutReason, LogoutRequest, LogoutResponse};
 pub use message::{InitiatorPdu, TargetPdu};
 pub use name::{IscsiName, NameError};

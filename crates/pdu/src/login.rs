@@ -9,6 +9,9 @@ use crate::opcode::{InitiatorOpcode, TargetOpcode};
 use crate::serial::{CmdSn, StatSn};
 use crate::tag::{Cid, Isid, Itt, Tsih};
 
+/// The only protocol version there is (RFC 7143 §11.12.4).
+pub const LOGIN_VERSION: u8 = 0;
+
 const REQUEST: &str = "Login Request";
 const RESPONSE: &str = "Login Response";
 
@@ -225,9 +228,31 @@ pub struct LoginStatus {
 }
 
 impl LoginStatus {
+    /// The class of a login that goes on, or is complete.
+    pub const CLASS_SUCCESS: u8 = 0;
+    /// The class of a login that is to be sent elsewhere.
+    pub const CLASS_REDIRECTION: u8 = 1;
+    /// The class of a login that fails through the initiator's fault.
+    pub const CLASS_INITIATOR_ERROR: u8 = 2;
+    /// The class of a login that fails through the target's fault.
+    pub const CLASS_TARGET_ERROR: u8 = 3;
+
+    /// The target has moved for good.
+    pub const TARGET_MOVED_PERMANENTLY: Self = Self { class: 1, detail: 2 };
+    /// The initiator's error, without a word on what it is.
+    pub const INITIATOR_ERROR: Self = Self { class: 2, detail: 0 };
+    /// The initiator could not prove itself.
+    pub const AUTHENTICATION_FAILURE: Self = Self { class: 2, detail: 1 };
+    /// The initiator may not use the target.
+    pub const AUTHORIZATION_FAILURE: Self = Self { class: 2, detail: 2 };
+    /// There is no such target.
+    pub const TARGET_NOT_FOUND: Self = Self { class: 2, detail: 3 };
+    /// There is no such target any more.
+    pub const TARGET_REMOVED: Self = Self { class: 2, detail: 4 };
+
     /// Whether the login goes on, or is complete.
     pub const fn is_success(self) -> bool {
-        self.class == 0
+        self.class == Self::CLASS_SUCCESS
     }
 
     const fn words(self) -> &'static str {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use iscsi_pdu::keys::ChapAlgorithm;
 use iscsi_pdu::{CmdSn, IscsiName, Isid};
 
-use crate::login::chap::{ChapAlgorithm, IssuedChallenges, Secret};
+use crate::chap::{IssuedChallenges, Secret};
 
 /// Everything a session needs to know before its first connection.
 #[derive(Clone, Debug)]
@@ -105,8 +106,8 @@ pub struct Offer {
     pub protocol_level: Option<u8>,
 }
 
-/// The longest burst proposed: the largest multiple of 4096 that a 24-bit length can hold.
-pub(crate) const LONGEST_BURST: u32 = 4095 * 4096;
+/// The greatest length of a burst that is proposed, bytes: the largest multiple of 4096 that a 24-bit length can hold.
+pub(crate) const MAX_BURST: u32 = 4095 * 4096;
 
 impl Default for Offer {
     /// For long links: no round trip before the first burst, bursts of up to 16 MiB, 32 R2Ts.
@@ -118,8 +119,8 @@ impl Default for Offer {
             initial_r2t: false,
             immediate_data: true,
             max_recv_data_segment_length: 256 * 1024,
-            max_burst_length: LONGEST_BURST,
-            first_burst_length: LONGEST_BURST,
+            max_burst_length: MAX_BURST,
+            first_burst_length: MAX_BURST,
             default_time2wait: 2,
             default_time2retain: 20,
             max_outstanding_r2t: 32,
@@ -221,17 +222,5 @@ impl Default for Timeouts {
             nop_response: Duration::from_secs(30),
             logout: Duration::from_secs(5),
         }
-    }
-}
-
-/// Where a session takes random bytes from: CHAP challenges need a cryptographic source.
-pub trait Entropy: Send {
-    /// Fills the whole slice.
-    fn fill(&mut self, bytes: &mut [u8]);
-}
-
-impl<F: FnMut(&mut [u8]) + Send> Entropy for F {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        self(bytes);
     }
 }

@@ -38,6 +38,7 @@
 //! | `transmit/` | each kind of PDU on its way out, one file each |
 //! | `receive/` | what each PDU of the target means, one file each |
 //! | `login/` | the login phase: stages, negotiation, CHAP |
+//! | `config.rs`, `chap.rs`, `entropy.rs` | what a session is given: settings, secrets, random bytes |
 //! | `task/` | commands that wait or are in flight, and their transfers |
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, what time limits are for |
 //! | `waiting.rs` | what a session without bytes to send waits for |
@@ -45,9 +46,11 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
 
+mod chap;
 mod config;
 mod connection;
 mod discovery;
+mod entropy;
 mod error;
 mod login;
 mod output;
@@ -63,13 +66,13 @@ mod transmit;
 mod waiting;
 mod window;
 
-pub use config::{
-    Chap, Config, DigestOffer, Entropy, Offer, SessionKind, TargetCredentials, Timeouts,
-};
+pub use chap::{IssuedChallenges, Secret};
+pub use config::{Chap, Config, DigestOffer, Offer, SessionKind, TargetCredentials, Timeouts};
 pub use connection::transmit::Transmit;
 pub use discovery::{DiscoveredTarget, decode_send_targets};
+pub use entropy::Entropy;
 pub use error::{ProtocolError, SessionError, SubmitError, TaskError, TransportError};
-pub use login::chap::{ChapAlgorithm, IssuedChallenges, Secret, UnknownChapAlgorithm};
+pub use iscsi_pdu::keys::{ChapAlgorithm, UnknownChapAlgorithm};
 pub use login::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
 pub use output::{Notice, Output};
 pub use params::Negotiated;

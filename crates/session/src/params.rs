@@ -1,6 +1,7 @@
 //! What was agreed at login.
 
 use iscsi_pdu::Digest;
+use iscsi_pdu::keys::Key;
 
 /// The operational parameters in force on a connection and its session (RFC 7143 §13).
 ///
@@ -52,22 +53,59 @@ impl Default for Negotiated {
         Self {
             header_digest: Digest::None,
             data_digest: Digest::None,
-            initiator_max_recv_data_segment_length: 8192,
-            target_max_recv_data_segment_length: 8192,
-            max_connections: 1,
-            initial_r2t: true,
-            immediate_data: true,
-            max_burst_length: 262_144,
-            first_burst_length: 65_536,
-            default_time2wait: 2,
-            default_time2retain: 20,
-            max_outstanding_r2t: 1,
-            data_pdu_in_order: true,
-            data_sequence_in_order: true,
-            error_recovery_level: 0,
-            protocol_level: 1,
+            initiator_max_recv_data_segment_length: number(Key::MaxRecvDataSegmentLength),
+            target_max_recv_data_segment_length: number(Key::MaxRecvDataSegmentLength),
+            max_connections: narrow(number(Key::MaxConnections)),
+            initial_r2t: boolean(Key::InitialR2T),
+            immediate_data: boolean(Key::ImmediateData),
+            max_burst_length: number(Key::MaxBurstLength),
+            first_burst_length: number(Key::FirstBurstLength),
+            default_time2wait: narrow(number(Key::DefaultTime2Wait)),
+            default_time2retain: narrow(number(Key::DefaultTime2Retain)),
+            max_outstanding_r2t: narrow(number(Key::MaxOutstandingR2T)),
+            data_pdu_in_order: boolean(Key::DataPDUInOrder),
+            data_sequence_in_order: boolean(Key::DataSequenceInOrder),
+            error_recovery_level: narrow(number(Key::ErrorRecoveryLevel)),
+            protocol_level: narrow(number(Key::ISCSIProtocolLevel)),
             target_portal_group_tag: None,
             target_alias: None,
         }
+    }
+}
+
+fn number(key: Key) -> u32 {
+    key.definition().kind.default_number().unwrap_or_default()
+}
+
+fn boolean(key: Key) -> bool {
+    key.definition().kind.default_boolean().unwrap_or_default()
+}
+
+/// Invariant: the table holds no default beyond the range of its field.
+fn narrow<T: TryFrom<u32> + Default>(number: u32) -> T {
+    T::try_from(number).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7143 §13.2-13.20: no default is lost on the way from the table.
+    #[test]
+    fn defaults_are_those_of_the_standard() {
+        let Negotiated {
+            initiator_max_recv_data_segment_length: receive,
+            target_max_recv_data_segment_length: send,
+            max_burst_length: burst,
+            first_burst_length: first,
+            ..
+        } = Negotiated::default();
+        assert_eq!([receive, send, burst, first], [8192, 8192, 262_144, 65_536]);
+        let terms = Negotiated::default();
+        let times = (terms.default_time2wait, terms.default_time2retain);
+        assert_eq!((terms.max_connections, terms.max_outstanding_r2t, times), (1, 1, (2, 20)));
+        assert!(terms.initial_r2t && terms.immediate_data);
+        assert!(terms.data_pdu_in_order && terms.data_sequence_in_order);
+        assert_eq!((terms.error_recovery_level, terms.protocol_level), (0, 1));
     }
 }

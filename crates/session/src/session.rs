@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Isid, Itt, Tsih};
 
-use crate::config::{Config, Entropy};
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::connection::set::ConnectionSet;
 use crate::connection::state::ConnectionState;
+use crate::entropy::Entropy;
 use crate::error::TransportError;
 use crate::login::logins::Logins;
 use crate::login::{Login, LoginIdentity};

@@ -6,6 +6,7 @@
 //! | `mod` | the list of pairs: [`decode_pairs`], [`TextBuilder`] |
 //! | `value` | what a value may look like: numbers, booleans, lists, binary items |
 //! | `table` | [`Key`]: each key with its [`Definition`], the one place for defaults and ranges |
+//! | `chap` | [`ChapAlgorithm`], and the limits of the items of CHAP |
 //! | `kind` | [`Kind`]: how a result comes out of an offer and an answer |
 //!
 //! ```
@@ -19,17 +20,20 @@
 //! # Ok::<(), iscsi_pdu::keys::TextError>(())
 //! ```
 
+mod chap;
 mod error;
 mod kind;
 mod table;
 mod value;
 
+pub use chap::{CHAP, ChapAlgorithm, MAX_CHALLENGE_LEN, MIN_SECRET_LEN, UnknownChapAlgorithm};
 pub use error::TextError;
 pub use kind::Kind;
-pub use table::{Definition, Key, Scope, Sender, Use};
+pub use table::{DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH, Definition, Key, Scope, Sender, Use};
 pub use value::{
-    IRRELEVANT, NONE, NOT_UNDERSTOOD, REJECT, decode_binary, encode_base64, encode_hex,
-    format_boolean, list_values, parse_boolean, parse_number,
+    ALL_TARGETS, CRC32C, DISCOVERY, IRRELEVANT, MAX_VALUE_LEN, NONE, NORMAL, NOT_UNDERSTOOD,
+    REJECT, RFC3720, decode_binary, encode_base64, encode_hex, format_boolean, list_values,
+    parse_boolean, parse_number,
 };
 
 use bytes::{BufMut, Bytes, BytesMut};

@@ -72,6 +72,9 @@ const MAX_LENGTH: u32 = 0x00ff_ffff;
 /// The range of the length keys begins here, bytes.
 const MIN_LENGTH: u32 = 512;
 
+/// MaxRecvDataSegmentLength of a side that has not declared another one, bytes (RFC 7143 §13.12).
+pub const DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH: u32 = 8192;
+
 const HEADER_OR_DATA_DIGEST: &str = "RFC 7143 §13.1";
 const CHAP: &str = "RFC 7143 §12.1.3";
 const OBSOLETED: &str = "RFC 7143 §13.25";
@@ -165,7 +168,7 @@ keys! {
         LeadingLogin Session Either false true "RFC 7143 §13.11";
     /// The most bytes in a data segment that the declaring side takes.
     MaxRecvDataSegmentLength "MaxRecvDataSegmentLength"
-        DeclaredNumber { default: 8192, min: MIN_LENGTH, max: MAX_LENGTH }
+        DeclaredNumber { default: DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH, min: MIN_LENGTH, max: MAX_LENGTH }
         Any Connection Either false false "RFC 7143 §13.12";
     /// The most bytes in a solicited or a Data-In sequence.
     MaxBurstLength "MaxBurstLength"

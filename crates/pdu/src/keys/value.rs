@@ -10,6 +10,19 @@ pub const IRRELEVANT: &str = "Irrelevant";
 pub const REJECT: &str = "Reject";
 /// The list value that stands for "none of it" (RFC 7143 §6.2.1).
 pub const NONE: &str = "None";
+/// The digest that is a CRC (RFC 7143 §13.1).
+pub const CRC32C: &str = "CRC32C";
+/// The SendTargets value that asks for all targets (RFC 7143 appendix C).
+pub const ALL_TARGETS: &str = "All";
+/// The SessionType of a session without SCSI commands (RFC 7143 §13.21).
+pub const DISCOVERY: &str = "Discovery";
+/// The SessionType of a session with a target (RFC 7143 §13.21).
+pub const NORMAL: &str = "Normal";
+/// The TaskReporting that every implementation has (RFC 7143 §13.23).
+pub const RFC3720: &str = "RFC3720";
+
+/// The greatest length of a value whose key sets no limit of its own, bytes (RFC 7143 §6.1).
+pub const MAX_VALUE_LEN: usize = 255;
 
 /// Reads a numerical-value: decimal without leading zeros, or hexadecimal after `0x` or `0X`,
 /// below 2^64 (RFC 7143 §6.1).

@@ -1,6 +1,7 @@
 //! Whether a header is in order, and where its data segment goes, before a byte of it lands.
 
 use bytes::BytesMut;
+use iscsi_pdu::keys::DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH;
 use iscsi_pdu::{Cid, DataIn, TargetOpcode, TargetPdu};
 
 use super::inbox::Place;
@@ -8,9 +9,6 @@ use crate::error::ProtocolError;
 use crate::params::Negotiated;
 use crate::task::Task;
 use crate::task::set::TaskSet;
-
-/// MaxRecvDataSegmentLength until another is declared (RFC 7143 §13.12).
-const LOGIN_SEGMENT_LIMIT: usize = 8192;
 
 /// Finds the place for a data segment of `len` bytes. `agreed` is absent in the login phase, in
 /// which only Login Responses may come (RFC 7143 §6.3).
@@ -24,9 +22,8 @@ pub(crate) fn place(
     if matches!(pdu, TargetPdu::LoginResponse(_)) != agreed.is_none() {
         return Err(ProtocolError::Unexpected { pdu: pdu.opcode().name() });
     }
-    let limit = agreed.map_or(LOGIN_SEGMENT_LIMIT, |agreed| {
-        agreed.initiator_max_recv_data_segment_length as usize
-    });
+    let declared = agreed.map(|agreed| agreed.initiator_max_recv_data_segment_length);
+    let limit = declared.unwrap_or(DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH) as usize;
     if len > limit {
         return Err(ProtocolError::DataSegmentLength { len, limit });
     }

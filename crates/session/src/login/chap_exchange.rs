@@ -15,17 +15,16 @@
 use std::fmt;
 
 use iscsi_pdu::LoginStatus;
-use iscsi_pdu::keys::{Key, NONE, REJECT, TextBuilder, decode_binary, encode_hex, parse_number};
+use iscsi_pdu::keys::{
+    CHAP, ChapAlgorithm, Key, MAX_CHALLENGE_LEN, MAX_VALUE_LEN, NONE, REJECT, TextBuilder,
+    decode_binary, encode_hex, parse_number,
+};
 
-use super::chap::{ChapAlgorithm, IssuedChallenge, IssuedChallenges, LONGEST_NAME, check, equal};
+use super::credentials::check;
 use super::error::{AuthenticationError, LoginError};
-use crate::config::{Chap, Entropy, TargetCredentials};
-
-/// The AuthMethod that stands for CHAP (RFC 7143 §12.1).
-const METHOD: &str = "CHAP";
-
-/// The longest challenge a target may send, bytes (RFC 7143 §12.1.3).
-const LONGEST_CHALLENGE: usize = 1024;
+use crate::chap::{IssuedChallenge, IssuedChallenges, equal, response};
+use crate::config::{Chap, TargetCredentials};
+use crate::entropy::Entropy;
 
 /// The authentication keys that came in one step of the target.
 #[derive(Default)]
@@ -118,18 +117,18 @@ impl ChapExchange {
     /// Whether the target may have failed over the algorithms: it takes the list for one number, or
     /// picks one whose responses it cannot hold. A wrong password is told from that by its status.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
-        let detail = if let LoginError::Status(LoginStatus { class: 2, detail }) = error {
-            Some(*detail)
-        } else {
-            None
-        };
+        let is_status = |status| *error == LoginError::Status(status);
         // An answer without any choice is a refusal too.
         let refused = *error == AuthenticationError::AlgorithmRefused.into()
             || *error == AuthenticationError::Missing(Key::ChapA.name()).into();
         let stumbled = match &self.step {
-            Step::Algorithms => refused || matches!(detail, Some(0 | 1)),
+            Step::Algorithms => {
+                refused
+                    || is_status(LoginStatus::INITIATOR_ERROR)
+                    || is_status(LoginStatus::AUTHENTICATION_FAILURE)
+            }
             Step::Response { theirs, .. } => {
-                theirs.algorithm != ChapAlgorithm::Md5 && detail == Some(0)
+                theirs.algorithm != ChapAlgorithm::Md5 && is_status(LoginStatus::INITIATOR_ERROR)
             }
             Step::Method | Step::Complete => false,
         };
@@ -150,7 +149,7 @@ impl ChapExchange {
     pub(super) fn write(&mut self, chap: &Chap, entropy: &mut dyn Entropy, text: &mut TextBuilder) {
         match &mut self.step {
             Step::Method => {
-                text.pair(Key::AuthMethod.name(), METHOD);
+                text.pair(Key::AuthMethod.name(), CHAP);
             }
             Step::Algorithms => {
                 let numbers = self.offered.iter().map(|algorithm| algorithm.number().to_string());
@@ -233,7 +232,7 @@ fn distinct(algorithms: &[ChapAlgorithm]) -> Vec<ChapAlgorithm> {
 }
 
 fn write_response(chap: &Chap, theirs: &Challenge, text: &mut TextBuilder) {
-    let response = theirs.algorithm.response(theirs.identifier, &chap.secret, &theirs.bytes);
+    let response = response(theirs.algorithm, theirs.identifier, &chap.secret, &theirs.bytes);
     text.pair(Key::ChapN.name(), &chap.user);
     text.pair(Key::ChapR.name(), &encode_hex(&response));
 }
@@ -257,7 +256,7 @@ fn write_challenge(
 fn receive_method(chap: &Chap, keys: AuthenticationKeys<'_>) -> Result<Step, AuthenticationError> {
     check(chap)?;
     match keys.exactly([Key::AuthMethod])? {
-        [METHOD] => Ok(Step::Algorithms),
+        [CHAP] => Ok(Step::Algorithms),
         [_] => Err(AuthenticationError::MethodRefused),
     }
 }
@@ -284,7 +283,7 @@ fn receive_proof(
 }
 
 fn check_name(target: &TargetCredentials, name: &str) -> Result<(), AuthenticationError> {
-    if !(1..=LONGEST_NAME).contains(&name.len()) {
+    if !(1..=MAX_VALUE_LEN).contains(&name.len()) {
         return Err(malformed(Key::ChapN));
     }
     match &target.user {
@@ -300,17 +299,17 @@ fn check_response(
     target: &TargetCredentials,
     algorithm: ChapAlgorithm,
     own: &OwnChallenge,
-    response: &str,
+    answer: &str,
 ) -> Result<(), AuthenticationError> {
-    let response = decode_binary(response).map_err(|_| malformed(Key::ChapR))?;
-    if response.len() != algorithm.digest_len() {
+    let answer = decode_binary(answer).map_err(|_| malformed(Key::ChapR))?;
+    if answer.len() != algorithm.digest_len() {
         return Err(malformed(Key::ChapR));
     }
-    let expected = |secret| algorithm.response(own.identifier, secret, own.challenge.as_bytes());
-    if equal(&response, &expected(&chap.secret)) {
+    let expected = |secret| response(algorithm, own.identifier, secret, own.challenge.as_bytes());
+    if equal(&answer, &expected(&chap.secret)) {
         return Err(AuthenticationError::ReflectedResponse);
     }
-    if !equal(&response, &expected(&target.secret)) {
+    if !equal(&answer, &expected(&target.secret)) {
         return Err(AuthenticationError::WrongResponse);
     }
     Ok(())
@@ -323,7 +322,7 @@ fn decode_identifier(value: &str) -> Result<u8, AuthenticationError> {
 
 fn decode_challenge(value: &str) -> Result<Vec<u8>, AuthenticationError> {
     let bytes = decode_binary(value).map_err(|_| malformed(Key::ChapC))?;
-    let legal = (1..=LONGEST_CHALLENGE).contains(&bytes.len());
+    let legal = (1..=MAX_CHALLENGE_LEN).contains(&bytes.len());
     legal.then_some(bytes).ok_or_else(|| malformed(Key::ChapC))
 }
 

@@ -48,7 +48,10 @@ impl LoginError {
     pub const fn is_authentication(&self) -> bool {
         match self {
             Self::Authentication(_) => true,
-            Self::Status(status) => status.class == 2 && matches!(status.detail, 1 | 2),
+            Self::Status(status) => matches!(
+                *status,
+                LoginStatus::AUTHENTICATION_FAILURE | LoginStatus::AUTHORIZATION_FAILURE
+            ),
             Self::Negotiation { .. }
             | Self::Text(_)
             | Self::Protocol(_)
@@ -59,13 +62,13 @@ impl LoginError {
 
     /// Whether the portal knows no such target, or knows it no longer (status 0203, 0204).
     pub const fn is_target_not_found(&self) -> bool {
-        matches!(self, Self::Status(status) if status.class == 2 && matches!(status.detail, 3 | 4))
+        matches!(self, Self::Status(LoginStatus::TARGET_NOT_FOUND | LoginStatus::TARGET_REMOVED))
     }
 
     /// Whether the same login may succeed later: the fault is the target's and may pass (status
     /// class 3). Any other login should not be tried again unchanged.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Status(status) if status.class == 3)
+        matches!(self, Self::Status(status) if status.class == LoginStatus::CLASS_TARGET_ERROR)
     }
 
     /// Whether the target broke the rules of the authentication, so that other credentials would not
@@ -124,12 +127,12 @@ pub enum NegotiationFault {
     #[error("the configuration insists on {0}")]
     Required(&'static str),
     /// FirstBurstLength exceeds MaxBurstLength (RFC 7143 §13.14).
-    #[error("{first} bytes exceed MaxBurstLength, {longest} bytes")]
+    #[error("{first} bytes exceed MaxBurstLength, {max} bytes")]
     ExceedsMaxBurstLength {
         /// FirstBurstLength, bytes.
         first: u32,
         /// MaxBurstLength, bytes.
-        longest: u32,
+        max: u32,
     },
 }
 

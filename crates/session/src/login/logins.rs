@@ -6,7 +6,8 @@ use bytes::Bytes;
 use iscsi_pdu::LoginRequest;
 
 use super::Login;
-use crate::config::{Config, Entropy};
+use crate::config::Config;
+use crate::entropy::Entropy;
 
 /// The source of challenges, and what was learnt of the target in earlier logins.
 pub(crate) struct Logins {

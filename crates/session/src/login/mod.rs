@@ -11,8 +11,8 @@
 //! ```
 //! Without credentials the login starts in the second stage and so takes a single round trip.
 
-pub(crate) mod chap;
 mod chap_exchange;
+mod credentials;
 mod error;
 pub(crate) mod logins;
 mod negotiate;
@@ -23,29 +23,28 @@ mod tests;
 mod text;
 
 pub use error::{AuthenticationError, LoginError, LoginViolation, NegotiationFault};
+pub(crate) use response::Redirect;
 
 use bytes::Bytes;
-use iscsi_pdu::keys::{Key, Kind, TextBuilder, decode_pairs};
+use iscsi_pdu::keys::{
+    DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH, DISCOVERY, Key, Kind, MAX_VALUE_LEN, NORMAL, TextBuilder,
+    decode_pairs,
+};
 use iscsi_pdu::{
-    Cid, CmdSn, Isid, Itt, LoginRequest, LoginResponse, Stage, StatSn, TargetAddress, Tsih,
+    Cid, CmdSn, Isid, Itt, LOGIN_VERSION, LoginRequest, LoginResponse, LoginStatus, Stage, StatSn,
+    Tsih,
 };
 
-use crate::config::{Config, Entropy, SessionKind};
+use crate::config::{Config, SessionKind};
+use crate::entropy::Entropy;
 use crate::params::Negotiated;
 use chap_exchange::{AuthenticationKeys, ChapExchange};
 use negotiate::Negotiation;
-use response::{Expected, VERSION, check_acknowledgement, next_stage, read_redirect};
+use response::{Expected, check_acknowledgement, next_stage, read_redirect};
 use text::{Incoming, Outgoing, SeenKeys};
-
-/// The longest data segment of a login request before the target declares less, bytes
-/// (RFC 7143 §13.12).
-const LONGEST_SEGMENT: u32 = 8192;
 
 /// How many exchanges a login may take. The longest that makes sense has some ten.
 const MAX_EXCHANGES: u32 = 64;
-
-/// The longest InitiatorAlias, bytes (RFC 7143 §6.1).
-const LONGEST_ALIAS: usize = 255;
 
 /// What tells one login from another, the same in all its requests (RFC 7143 §11.12).
 #[derive(Clone, Debug)]
@@ -72,14 +71,6 @@ pub(crate) enum Progress {
     Redirected(Redirect),
     /// The login is complete.
     FullFeature(Box<LoggedIn>),
-}
-
-/// Where the target is to be found (RFC 7143 §11.13.5, status class 1).
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Redirect {
-    pub(crate) address: TargetAddress,
-    /// Whether the new address also holds for later logins.
-    pub(crate) permanent: bool,
 }
 
 /// What a complete login leaves behind.
@@ -171,7 +162,8 @@ impl Login {
             Turn::Await(_) => return None,
         }
         let declared = self.negotiation.target_max_recv_data_segment_length();
-        let limit = usize::try_from(declared.min(LONGEST_SEGMENT)).unwrap_or(usize::MAX);
+        let limit = usize::try_from(declared.min(DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH))
+            .unwrap_or(usize::MAX);
         let (segment, continued) = self.outgoing.next(limit);
         let sent = Sent { transit: self.transit && !continued, continued };
         self.turn = Turn::Await(sent);
@@ -191,8 +183,10 @@ impl Login {
     ) -> Result<Progress, LoginError> {
         let Turn::Await(sent) = self.turn else { return Err(LoginViolation::Unsolicited.into()) };
         match response.status.class {
-            0 => self.check_header(sent, response)?,
-            1 => return Ok(Progress::Redirected(read_redirect(response.status.detail, data)?)),
+            LoginStatus::CLASS_SUCCESS => self.check_header(sent, response)?,
+            LoginStatus::CLASS_REDIRECTION => {
+                return Ok(Progress::Redirected(read_redirect(response.status, data)?));
+            }
             _ => return Err(LoginError::Status(response.status)),
         }
         if sent.continued {
@@ -225,8 +219,8 @@ impl Login {
             is_continued: sent.continued,
             current_stage: self.stage,
             next_stage: next_stage(self.stage),
-            version_max: VERSION,
-            version_min: VERSION,
+            version_max: LOGIN_VERSION,
+            version_min: LOGIN_VERSION,
             isid: self.isid,
             tsih: self.identity.tsih,
             itt: self.identity.itt,
@@ -346,17 +340,17 @@ fn is_authentication(key: Key) -> bool {
 fn write_names(config: &Config, leading: bool, text: &mut TextBuilder) {
     text.pair(Key::InitiatorName.name(), config.initiator_name.as_str());
     let session_type = match &config.kind {
-        SessionKind::Discovery => "Discovery",
+        SessionKind::Discovery => DISCOVERY,
         SessionKind::Normal { target_name } => {
             text.pair(Key::TargetName.name(), target_name.as_str());
-            "Normal"
+            NORMAL
         }
     };
     if leading {
         text.pair(Key::SessionType.name(), session_type);
     }
     match &config.initiator_alias {
-        Some(alias) if alias.len() <= LONGEST_ALIAS => {
+        Some(alias) if alias.len() <= MAX_VALUE_LEN => {
             text.pair(Key::InitiatorAlias.name(), alias);
         }
         Some(_) => tracing::warn!("InitiatorAlias is longer than 255 bytes and is not sent"),

@@ -1,16 +1,15 @@
 //! Operational parameters: what is proposed, what is answered, and what holds in the end
 //! (RFC 7143 §6.2, §13).
 
-use iscsi_pdu::keys::{IRRELEVANT, Key, Kind, NOT_UNDERSTOOD, REJECT, Sender, TextBuilder, Use};
+use iscsi_pdu::keys::{
+    CRC32C, IRRELEVANT, Key, Kind, MAX_VALUE_LEN, NOT_UNDERSTOOD, REJECT, Sender, TextBuilder, Use,
+};
 use iscsi_pdu::{Digest, Stage};
 
 use super::error::{LoginError, NegotiationFault};
 use super::parameter::{Parameter, Value, is_reserved_answer, parameters};
 use crate::config::{Config, SessionKind};
 use crate::params::Negotiated;
-
-/// The longest value of a key that sets no limit of its own, bytes (RFC 7143 §6.1).
-const LONGEST_VALUE: usize = 255;
 
 /// The negotiation of one login.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl Negotiation {
     ) -> Result<(), LoginError> {
         let fault = |why| LoginError::negotiation(key.name(), why);
         check_place(stage, key).map_err(fault)?;
-        if value.len() > LONGEST_VALUE {
+        if value.len() > MAX_VALUE_LEN {
             return Err(fault(NegotiationFault::TooLong(value.len())));
         }
         if key == Key::TargetPortalGroupTag {
@@ -201,9 +200,9 @@ impl Negotiation {
     }
 
     fn check_digest(&self, key: Key, digest: Digest) -> Result<(), LoginError> {
-        let insists = self.own(key) == Some(Value::List("CRC32C"));
+        let insists = self.own(key) == Some(Value::List(CRC32C));
         if insists && digest == Digest::None {
-            return Err(LoginError::negotiation(key.name(), NegotiationFault::Required("CRC32C")));
+            return Err(LoginError::negotiation(key.name(), NegotiationFault::Required(CRC32C)));
         }
         Ok(())
     }
@@ -212,14 +211,14 @@ impl Negotiation {
     /// it means nothing, and a default or an old answer must not fail the login.
     fn check_bursts(&self, mut negotiated: Negotiated) -> Result<Negotiated, LoginError> {
         let first = negotiated.first_burst_length;
-        let longest = negotiated.max_burst_length;
+        let max = negotiated.max_burst_length;
         let in_use = !negotiated.initial_r2t || negotiated.immediate_data;
         let answered = self.outcome(Key::FirstBurstLength).is_some();
-        if first > longest && (in_use || answered) && !self.discovery {
-            let why = NegotiationFault::ExceedsMaxBurstLength { first, longest };
+        if first > max && (in_use || answered) && !self.discovery {
+            let why = NegotiationFault::ExceedsMaxBurstLength { first, max };
             return Err(LoginError::negotiation(Key::FirstBurstLength.name(), why));
         }
-        negotiated.first_burst_length = first.min(longest);
+        negotiated.first_burst_length = first.min(max);
         Ok(negotiated)
     }
 
@@ -265,7 +264,7 @@ impl Negotiation {
 
     fn digest(&self, key: Key) -> Digest {
         match self.outcome(key) {
-            Some(Value::List("CRC32C")) => Digest::Crc32c,
+            Some(Value::List(CRC32C)) => Digest::Crc32c,
             _ => Digest::None,
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use iscsi_pdu::keys::{
-    IRRELEVANT, Key, Kind, NOT_UNDERSTOOD, REJECT, TextError, format_boolean, list_values,
+    IRRELEVANT, Key, Kind, NOT_UNDERSTOOD, REJECT, RFC3720, TextError, format_boolean, list_values,
     parse_boolean,
 };
 
@@ -165,7 +165,7 @@ fn of_session(offer: &Offer, discovery: bool) -> impl Iterator<Item = Parameter>
         (Key::DataSequenceInOrder, Value::Boolean(offer.data_sequence_in_order), true),
         (Key::ErrorRecoveryLevel, Value::Number(0), true),
         (Key::ISCSIProtocolLevel, Value::Number(level.into()), offer.protocol_level.is_some()),
-        (Key::TaskReporting, Value::List("RFC3720"), false),
+        (Key::TaskReporting, Value::List(RFC3720), false),
     ];
     rows.into_iter().map(move |(key, own, proposed)| Parameter {
         proposed: proposed && !discovery,

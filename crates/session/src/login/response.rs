@@ -1,13 +1,17 @@
 //! What a Login Response says besides its text (RFC 7143 §11.13).
 
 use iscsi_pdu::keys::{Key, decode_pairs};
-use iscsi_pdu::{Itt, LoginResponse, Stage, StatSn, TargetAddress};
+use iscsi_pdu::{Itt, LOGIN_VERSION, LoginResponse, LoginStatus, Stage, StatSn, TargetAddress};
 
-use super::Redirect;
 use super::error::LoginViolation;
 
-/// The only protocol version there is (RFC 7143 §11.12.4).
-pub(super) const VERSION: u8 = 0;
+/// Where the target is to be found (RFC 7143 §11.13.5, status class 1).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Redirect {
+    pub(crate) address: TargetAddress,
+    /// Whether the new address also holds for later logins.
+    pub(crate) permanent: bool,
+}
 
 /// What the header of a response is checked against.
 #[derive(Debug)]
@@ -27,7 +31,7 @@ impl Expected {
         if response.itt != self.itt {
             return Err(LoginViolation::Mismatch("Initiator Task Tag"));
         }
-        if response.version_active != VERSION {
+        if response.version_active != LOGIN_VERSION {
             return Err(LoginViolation::Version(response.version_active));
         }
         if response.current_stage != self.stage {
@@ -73,10 +77,10 @@ pub(super) const fn next_stage(stage: Stage) -> Stage {
 
 /// Reads where a redirection leads (RFC 7143 §11.13.5, status class 1). A detail that the
 /// standard does not know counts as temporary.
-pub(super) fn read_redirect(detail: u8, text: &[u8]) -> Result<Redirect, LoginViolation> {
+pub(super) fn read_redirect(status: LoginStatus, text: &[u8]) -> Result<Redirect, LoginViolation> {
     let pairs = decode_pairs(text).map_err(|_| LoginViolation::Redirection)?;
     let mut values = pairs.iter().filter(|(key, _)| *key == Key::TargetAddress.name());
     let address = values.find_map(|(_, value)| TargetAddress::parse(value).ok());
     let address = address.ok_or(LoginViolation::Redirection)?;
-    Ok(Redirect { address, permanent: detail == 2 })
+    Ok(Redirect { address, permanent: status == LoginStatus::TARGET_MOVED_PERMANENTLY })
 }

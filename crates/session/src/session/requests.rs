@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use iscsi_pdu::keys::TextBuilder;
+use iscsi_pdu::keys::{ALL_TARGETS, Key, TextBuilder};
 use iscsi_pdu::{IscsiName, Itt, TaskFunction};
 
 use super::Session;
@@ -24,12 +24,9 @@ impl Session {
     /// longer than 2^32-1 bytes, or this is a discovery session.
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<Itt, SubmitError> {
         self.check_normal()?;
-        let longest = command
-            .write
-            .as_ref()
-            .map_or(0, Payload::len)
-            .max(command.read.as_ref().map_or(0, BytesMut::len));
-        if u32::try_from(longest).is_err() {
+        let write = command.write.as_ref().map_or(0, Payload::len);
+        let read = command.read.as_ref().map_or(0, BytesMut::len);
+        if u32::try_from(write.max(read)).is_err() {
             return Err(SubmitError::TooLong);
         }
         let timeout = command.timeout.or(self.config.timeouts.command);
@@ -45,7 +42,7 @@ impl Session {
     /// # Errors
     /// When the session is closing or as many tasks are outstanding as configured.
     pub fn send_targets(&mut self, now: Instant) -> Result<Itt, SubmitError> {
-        let which = if self.config.kind == SessionKind::Discovery { "All" } else { "" };
+        let which = if self.config.kind == SessionKind::Discovery { ALL_TARGETS } else { "" };
         self.exchange_targets(which, now)
     }
 
@@ -70,7 +67,7 @@ impl Session {
     fn exchange_targets(&mut self, which: &str, now: Instant) -> Result<Itt, SubmitError> {
         self.check_open()?;
         let mut text = TextBuilder::new();
-        text.pair("SendTargets", which);
+        text.pair(Key::SendTargets.name(), which);
         let kind = TaskKind::Text(TextTask::new(text.finish(), false));
         self.enlist(kind, self.config.timeouts.command, true, now)
     }

@@ -1,6 +1,6 @@
 //! Page B1: what the medium is like (SBC-3 §6.5).
 
-use super::page;
+use super::page::page;
 use crate::scsi::FormatError;
 
 /// How fast the medium turns (SBC-3 §6.5).

@@ -1,6 +1,6 @@
 //! Page B0: how much one command may do (SBC-3 §6.5).
 
-use super::page;
+use super::page::page;
 use crate::scsi::FormatError;
 
 /// Block Limits (SBC-3 §6.5). Lengths and counts are in logical blocks.

@@ -1,6 +1,6 @@
 //! Page 83: world wide names of unit, port and target (SPC-4 §7.8).
 
-use super::{HEADER_LEN, page};
+use super::page::{HEADER_LEN, page};
 use crate::scsi::{FormatError, fields::text_of};
 use std::fmt;
 

@@ -15,6 +15,7 @@
 mod block_characteristics;
 mod block_limits;
 mod device_identification;
+mod page;
 mod provisioning;
 mod supported_pages;
 mod unit_serial_number;
@@ -24,28 +25,7 @@ pub use block_limits::BlockLimits;
 pub use device_identification::{
     Association, CodeSet, Designator, DesignatorType, DeviceIdentification,
 };
+pub use page::page_len;
 pub use provisioning::{LogicalBlockProvisioning, ProvisioningType};
 pub use supported_pages::SupportedPages;
 pub use unit_serial_number::UnitSerialNumber;
-
-use super::{FormatError, fields::Fields};
-
-/// Length of the header that every page begins with, bytes.
-const HEADER_LEN: usize = 4;
-
-/// How long a page is by its own account, header included, bytes: more than `data` if that is only
-/// its beginning. `None` if it is another page, or too short to say.
-pub fn page_len(data: &[u8], page: u8) -> Option<usize> {
-    let &[_, code, high, low, ..] = data else { return None };
-    (code == page).then(|| HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
-}
-
-/// The page in `data`, header included, cut to the length it gives itself.
-fn page<'a>(data: &'a [u8], code: u8, format: &'static str) -> Result<Fields<'a>, FormatError> {
-    let fields = Fields::new(data, format, HEADER_LEN)?;
-    let found = fields.u8(1);
-    if found != code {
-        return Err(FormatError::Field { format, field: "PAGE CODE", value: found.into() });
-    }
-    Ok(fields.cut(HEADER_LEN + usize::from(fields.u16(2))))
-}

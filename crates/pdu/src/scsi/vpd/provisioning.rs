@@ -1,6 +1,6 @@
 //! Page B2: how blocks are deallocated (SBC-3 §6.5).
 
-use super::page;
+use super::page::page;
 use crate::scsi::FormatError;
 
 /// Whether the unit has a place for every block (SBC-3 §4.7).

@@ -1,6 +1,6 @@
 //! Page 00: which vital product data pages there are (SPC-4 §7.8).
 
-use super::{HEADER_LEN, page};
+use super::page::{HEADER_LEN, page};
 use crate::scsi::FormatError;
 
 /// Supported VPD pages (SPC-4 §7.8).

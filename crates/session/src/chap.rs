@@ -1,113 +1,20 @@
-//! CHAP: algorithms, secrets, and challenges that must not come back (RFC 7143 §12.1.3, RFC 1994).
+//! CHAP: secrets, responses, and challenges that must not come back (RFC 7143 §12.1.3, RFC 1994).
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_pdu::keys::ChapAlgorithm;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 use sha3::Sha3_256;
 use subtle::ConstantTimeEq;
-use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::config::{Chap, Entropy};
-use crate::login::AuthenticationError;
+use crate::entropy::Entropy;
 
-/// The shortest secret that RFC 7143 §9.2.1 wants without IPsec, bytes: 96 bits.
-const SHORTEST_SECRET: usize = 12;
-
-/// The shortest challenge issued, bytes. Some targets have little room for a longer one.
-const SHORTEST_CHALLENGE: usize = 16;
-
-/// The longest CHAP_N, bytes (RFC 7143 §6.1, text-value).
-pub(super) const LONGEST_NAME: usize = 255;
-
-/// The hash functions of CHAP_A, by their registered numbers (RFC 7143 §12.1.3, IANA PPP
-/// authentication algorithms).
-///
-/// `FromStr` and `Display` use `md5`, `sha1`, `sha-256` and `sha3-256`.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum ChapAlgorithm {
-    /// SHA3-256.
-    Sha3_256 = 8,
-    /// SHA-256.
-    Sha256 = 7,
-    /// SHA-1.
-    Sha1 = 6,
-    /// MD5, the one that every implementation has.
-    Md5 = 5,
-}
-
-impl ChapAlgorithm {
-    /// All algorithms, the strongest first.
-    pub const ALL: [Self; 4] = [Self::Sha3_256, Self::Sha256, Self::Sha1, Self::Md5];
-
-    /// The registered number, as it stands in CHAP_A.
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The length of a response, bytes.
-    pub const fn digest_len(self) -> usize {
-        match self {
-            Self::Sha3_256 | Self::Sha256 => 32,
-            Self::Sha1 => 20,
-            Self::Md5 => 16,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Sha3_256 => "sha3-256",
-            Self::Sha256 => "sha-256",
-            Self::Sha1 => "sha1",
-            Self::Md5 => "md5",
-        }
-    }
-
-    /// The response to a challenge: the hash of identifier, secret and challenge (RFC 1994 §4.1).
-    pub(super) fn response(self, identifier: u8, secret: &Secret, challenge: &[u8]) -> Vec<u8> {
-        let parts = [&[identifier], secret.as_bytes(), challenge];
-        match self {
-            Self::Sha3_256 => hash::<Sha3_256>(parts),
-            Self::Sha256 => hash::<Sha256>(parts),
-            Self::Sha1 => hash::<Sha1>(parts),
-            Self::Md5 => hash::<Md5>(parts),
-        }
-    }
-
-    /// How long an own challenge is, bytes: not shorter than the hash (RFC 1994 §4.1).
-    const fn challenge_len(self) -> usize {
-        if self.digest_len() > SHORTEST_CHALLENGE { self.digest_len() } else { SHORTEST_CHALLENGE }
-    }
-}
-
-fn hash<D: Digest>(parts: [&[u8]; 3]) -> Vec<u8> {
-    parts.iter().fold(D::new(), |hash, part| hash.chain_update(part)).finalize().to_vec()
-}
-
-impl fmt::Display for ChapAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that is no CHAP algorithm.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{0:?} is not a CHAP algorithm; use md5, sha1, sha-256 or sha3-256")]
-pub struct UnknownChapAlgorithm(String);
-
-impl FromStr for ChapAlgorithm {
-    type Err = UnknownChapAlgorithm;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name() == name);
-        found.ok_or_else(|| UnknownChapAlgorithm(name.to_owned()))
-    }
-}
+/// The length of the shortest challenge issued, bytes. Some targets have little room for a longer one.
+const MIN_CHALLENGE_LEN: usize = 16;
 
 /// A CHAP secret: bytes that are erased from memory when dropped and that no `Debug` shows.
 ///
@@ -124,6 +31,11 @@ impl Secret {
     /// Whether there is no byte in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether another secret has the same bytes.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        equal(&self.0, &other.0)
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -149,37 +61,29 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The response to a challenge: the hash of identifier, secret and challenge (RFC 1994 §4.1).
+pub(crate) fn response(
+    algorithm: ChapAlgorithm,
+    identifier: u8,
+    secret: &Secret,
+    challenge: &[u8],
+) -> Vec<u8> {
+    let parts = [&[identifier], secret.as_bytes(), challenge];
+    match algorithm {
+        ChapAlgorithm::Sha3_256 => hash::<Sha3_256>(parts),
+        ChapAlgorithm::Sha256 => hash::<Sha256>(parts),
+        ChapAlgorithm::Sha1 => hash::<Sha1>(parts),
+        ChapAlgorithm::Md5 => hash::<Md5>(parts),
+    }
+}
+
+fn hash<D: Digest>(parts: [&[u8]; 3]) -> Vec<u8> {
+    parts.iter().fold(D::new(), |hash, part| hash.chain_update(part)).finalize().to_vec()
+}
+
 /// Whether two byte strings are equal, in a time that does not depend on where they differ.
-pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
-}
-
-/// Checks credentials before they are used (RFC 7143 §9.2.1).
-pub(super) fn check(chap: &Chap) -> Result<(), AuthenticationError> {
-    if !(1..=LONGEST_NAME).contains(&chap.user.len()) || chap.user.contains('\0') {
-        return Err(AuthenticationError::UserName);
-    }
-    if chap.algorithms.is_empty() {
-        return Err(AuthenticationError::NoAlgorithm);
-    }
-    check_length(&chap.secret, chap.allow_short_secret)?;
-    let Some(target) = &chap.target else { return Ok(()) };
-    check_length(&target.secret, chap.allow_short_secret)?;
-    if equal(chap.secret.as_bytes(), target.secret.as_bytes()) {
-        return Err(AuthenticationError::SameSecret);
-    }
-    Ok(())
-}
-
-fn check_length(secret: &Secret, allow_short: bool) -> Result<(), AuthenticationError> {
-    if secret.len() >= SHORTEST_SECRET {
-        return Ok(());
-    }
-    if secret.is_empty() || !allow_short {
-        return Err(AuthenticationError::ShortSecret);
-    }
-    tracing::warn!("a CHAP secret is shorter than 96 bits; on an open network it can be guessed");
-    Ok(())
 }
 
 /// The challenges that the logins of this process have issued and that are not answered yet.
@@ -193,13 +97,14 @@ pub struct IssuedChallenges(Arc<Mutex<Vec<Vec<u8>>>>);
 impl IssuedChallenges {
     /// Draws a challenge that differs from `theirs` and from all that are on the list, and puts
     /// it there for as long as the returned value lives.
-    pub(super) fn issue(
+    pub(crate) fn issue(
         &self,
         algorithm: ChapAlgorithm,
         theirs: &[u8],
         entropy: &mut dyn Entropy,
     ) -> IssuedChallenge {
-        let mut challenge = vec![0; algorithm.challenge_len()];
+        // Not shorter than the hash (RFC 1994 §4.1).
+        let mut challenge = vec![0; algorithm.digest_len().max(MIN_CHALLENGE_LEN)];
         entropy.fill(&mut challenge);
         let mut issued = self.lock();
         // Bad luck or a poor source: counting on from a challenge in use finds a free one.
@@ -211,7 +116,7 @@ impl IssuedChallenges {
     }
 
     /// Whether a challenge is on the list.
-    pub(super) fn contains(&self, challenge: &[u8]) -> bool {
+    pub(crate) fn contains(&self, challenge: &[u8]) -> bool {
         self.lock().iter().any(|issued| issued == challenge)
     }
 
@@ -237,13 +142,13 @@ impl fmt::Debug for IssuedChallenges {
 }
 
 /// A challenge on the list of [`IssuedChallenges`]; dropping it takes it off.
-pub(super) struct IssuedChallenge {
+pub(crate) struct IssuedChallenge {
     challenge: Vec<u8>,
     list: IssuedChallenges,
 }
 
 impl IssuedChallenge {
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.challenge
     }
 }
@@ -275,18 +180,9 @@ mod tests {
             "21193f037e447a0962a5e687c53dabff",
         ];
         for (algorithm, digest) in ChapAlgorithm::ALL.into_iter().zip(expected) {
-            assert_eq!(hex(&algorithm.response(0x17, &secret, &challenge)), digest, "{algorithm}");
+            assert_eq!(digest.len(), 2 * algorithm.digest_len());
+            assert_eq!(hex(&response(algorithm, 0x17, &secret, &challenge)), digest, "{algorithm}");
         }
-    }
-
-    #[test]
-    fn algorithms_go_by_name_and_number() {
-        assert_eq!(ChapAlgorithm::ALL.map(ChapAlgorithm::number), [8, 7, 6, 5]);
-        for algorithm in ChapAlgorithm::ALL {
-            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
-            assert_eq!(algorithm.response(0, &"x".into(), b"y").len(), algorithm.digest_len());
-        }
-        assert!("MD5".parse::<ChapAlgorithm>().is_err());
     }
 
     /// CHP-15.

@@ -1,0 +1,13 @@
+//! The source of random bytes.
+
+/// Where a session takes random bytes from: CHAP challenges need a cryptographic source.
+pub trait Entropy: Send {
+    /// Fills the whole slice.
+    fn fill(&mut self, bytes: &mut [u8]);
+}
+
+impl<F: FnMut(&mut [u8]) + Send> Entropy for F {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self(bytes);
+    }
+}
