@@ -1,5 +1,7 @@
 //! A disk in memory that many sessions, and the test that looks on, share.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -11,20 +13,47 @@ use crate::convert::index;
 #[derive(Clone, Debug)]
 pub struct RamDisk(Arc<Shared>);
 
+/// What becomes of writes of initiators before they are flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cache {
+    /// A cache that loses nothing: WCE is set in the caching mode page, and writes are durable at once.
+    #[default]
+    NonVolatile,
+    /// WCE is set, and a loss of power empties the cache: writes are durable once SYNCHRONIZE CACHE
+    /// without IMMED has covered them, or when they were written with FUA. DPOFUA is set.
+    Volatile,
+    /// No write cache: WCE is clear, and writes are durable at once.
+    WriteThrough,
+}
+
 #[derive(Debug)]
 struct Shared {
     block_size: u32,
-    blocks: u64,
     read_only: AtomicBool,
     flushes: AtomicU64,
+    power_losses: AtomicU64,
+    resizes: AtomicU64,
     content: RwLock<Content>,
 }
 
-/// The bytes, and for each block whether it was ever written (and not unmapped since).
+/// The bytes as a read sees them, and for each block whether it was ever written (and not unmapped
+/// since).
 #[derive(Debug)]
 struct Content {
     bytes: Vec<u8>,
     mapped: Vec<bool>,
+    cache: Cache,
+    /// What a loss of power brings back: the durable content of each block that was changed since its
+    /// last flush.
+    durable: BTreeMap<usize, Block>,
+}
+
+/// The durable content of a block.
+#[derive(Debug)]
+struct Block {
+    bytes: Box<[u8]>,
+    mapped: bool,
 }
 
 impl RamDisk {
@@ -33,13 +62,18 @@ impl RamDisk {
     #[must_use]
     pub fn new(block_size: u32, blocks: u64) -> Self {
         let length = index(blocks.saturating_mul(u64::from(block_size)));
-        let content = Content { bytes: vec![0; length], mapped: vec![false; index(blocks)] };
         Self(Arc::new(Shared {
             block_size,
-            blocks,
             read_only: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
-            content: RwLock::new(content),
+            power_losses: AtomicU64::new(0),
+            resizes: AtomicU64::new(0),
+            content: RwLock::new(Content {
+                bytes: vec![0; length],
+                mapped: vec![false; index(blocks)],
+                cache: Cache::default(),
+                durable: BTreeMap::new(),
+            }),
         }))
     }
 
@@ -61,13 +95,13 @@ impl RamDisk {
     /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.0.blocks
+        self.content().mapped.len() as u64
     }
 
     /// Number of bytes.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.0.blocks * u64::from(self.0.block_size)
+        self.blocks() * u64::from(self.0.block_size)
     }
 
     /// Whether initiators are refused to write.
@@ -81,14 +115,77 @@ impl RamDisk {
         self.0.read_only.store(read_only, Ordering::Relaxed);
     }
 
+    /// Changes the number of blocks: what lies behind the new end is lost, new blocks are zero. Each
+    /// session that knows the old capacity meets the unit attention CAPACITY DATA HAS CHANGED.
+    pub fn resize(&self, blocks: u64) {
+        let mut content = self.content_mut();
+        content.bytes.resize(index(blocks.saturating_mul(u64::from(self.0.block_size))), 0);
+        content.mapped.resize(index(blocks), false);
+        content.durable.split_off(&index(blocks));
+        self.0.resizes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the number of blocks was changed.
+    pub(crate) fn resizes(&self) -> u64 {
+        self.0.resizes.load(Ordering::Relaxed)
+    }
+
+    /// What becomes of writes before they are flushed.
+    #[must_use]
+    pub fn cache(&self) -> Cache {
+        self.content().cache
+    }
+
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.cache() == Cache::Volatile
+    }
+
+    /// Changes what becomes of writes from now on. What waits in a volatile cache is flushed first.
+    pub fn set_cache(&self, cache: Cache) {
+        let mut content = self.content_mut();
+        content.durable.clear();
+        content.cache = cache;
+    }
+
+    /// How many blocks a loss of power would change.
+    #[must_use]
+    pub fn unflushed_blocks(&self) -> usize {
+        self.content().durable.len()
+    }
+
+    /// Power is lost and comes back: a volatile cache is empty, all else is as it was. Each nexus, of
+    /// any target that serves this disk, then meets the unit attention POWER ON, RESET, OR BUS
+    /// DEVICE RESET OCCURRED. [`Target::restart`](crate::target::Target::restart) does this for all
+    /// disks of a target, and drops its connections.
+    pub fn lose_power(&self) {
+        let mut content = self.content_mut();
+        let size = self.0.block_size as usize;
+        for (lba, block) in std::mem::take(&mut content.durable) {
+            content.bytes[lba * size..(lba + 1) * size].copy_from_slice(&block.bytes);
+            content.mapped[lba] = block.mapped;
+        }
+        self.0.power_losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often power was lost.
+    pub(crate) fn power_losses(&self) -> u64 {
+        self.0.power_losses.load(Ordering::Relaxed)
+    }
+
     /// How many SYNCHRONIZE CACHE commands this disk has seen.
     #[must_use]
     pub fn flushes(&self) -> u64 {
         self.0.flushes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn flush(&self) {
+    /// Counts a SYNCHRONIZE CACHE.
+    pub(crate) fn count_flush(&self) {
         self.0.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes blocks durable.
+    pub(crate) fn flush(&self, blocks: Range<u64>) {
+        self.content_mut().flush(index(blocks.start)..index(blocks.end));
     }
 
     /// A copy of `length` bytes from `offset`, cut at the end of the disk.
@@ -100,22 +197,39 @@ impl RamDisk {
         Bytes::copy_from_slice(&content.bytes[start..end])
     }
 
-    /// Puts `data` at `offset`; what would lie behind the end is left out.
+    /// Puts `data` at `offset`; what would lie behind the end is left out. The blocks are durable at
+    /// once, with all that waits in a cache for them.
     pub fn write(&self, offset: u64, data: &[u8]) {
         let mut content = self.content_mut();
-        let start = index(offset).min(content.bytes.len());
-        let end = start.saturating_add(data.len()).min(content.bytes.len());
-        content.bytes[start..end].copy_from_slice(&data[..end - start]);
-        self.mark(&mut content, start, end, true);
+        let blocks = self.put(&mut content, offset, data);
+        content.flush(blocks);
     }
 
-    /// Fills the whole disk with bytes that depend on their place and on `seed`.
+    /// The same for an initiator: the blocks are durable when they are flushed.
+    pub(crate) fn write_cached(&self, offset: u64, data: &[u8]) {
+        self.put(&mut self.content_mut(), offset, data);
+    }
+
+    /// Puts `data` at `offset`; the blocks that changed.
+    fn put(&self, content: &mut Content, offset: u64, data: &[u8]) -> Range<usize> {
+        let start = index(offset).min(content.bytes.len());
+        let end = start.saturating_add(data.len()).min(content.bytes.len());
+        let size = self.0.block_size as usize;
+        let blocks = start / size..end.div_ceil(size);
+        content.keep_durable(blocks.clone(), size);
+        content.bytes[start..end].copy_from_slice(&data[..end - start]);
+        content.mapped[blocks.clone()].fill(true);
+        blocks
+    }
+
+    /// Fills the whole disk with bytes that depend on their place and on `seed`, durable at once.
     pub fn fill(&self, seed: u64) {
         let mut content = self.content_mut();
         for (at, word) in (0..).zip(content.bytes.chunks_mut(8)) {
             word.copy_from_slice(&scramble(seed ^ at).to_le_bytes()[..word.len()]);
         }
         content.mapped.fill(true);
+        content.durable.clear();
     }
 
     /// Whether `data` stands at `offset`.
@@ -137,14 +251,15 @@ impl RamDisk {
         Some(same as u64)
     }
 
-    /// Zeroes whole blocks and marks them as never written (UNMAP).
+    /// Zeroes whole blocks and marks them as never written (UNMAP); durable when they are flushed.
     pub(crate) fn unmap(&self, lba: u64, blocks: u64) {
         let mut content = self.content_mut();
-        let size = u64::from(self.0.block_size);
-        let start = index(lba * size).min(content.bytes.len());
-        let end = index((lba + blocks) * size).min(content.bytes.len());
-        content.bytes[start..end].fill(0);
-        self.mark(&mut content, start, end, false);
+        let size = self.0.block_size as usize;
+        let count = content.mapped.len();
+        let (start, end) = (index(lba).min(count), index(lba.saturating_add(blocks)).min(count));
+        content.keep_durable(start..end, size);
+        content.bytes[start * size..end * size].fill(0);
+        content.mapped[start..end].fill(false);
     }
 
     /// Whether the block at `lba` is mapped, and for how many blocks that stays so.
@@ -156,18 +271,32 @@ impl RamDisk {
         (mapped, run as u64)
     }
 
-    /// Marks the blocks that lie, also in part, between two bytes.
-    fn mark(&self, content: &mut Content, start: usize, end: usize, mapped: bool) {
-        let size = self.0.block_size as usize;
-        content.mapped[start / size..end.div_ceil(size)].fill(mapped);
-    }
-
     fn content(&self) -> RwLockReadGuard<'_, Content> {
         self.0.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
         self.0.content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    /// Remembers the durable content of blocks that are about to change.
+    fn keep_durable(&mut self, blocks: Range<usize>, size: usize) {
+        if self.cache != Cache::Volatile {
+            return;
+        }
+        for lba in blocks {
+            let (bytes, mapped) = (&self.bytes[lba * size..(lba + 1) * size], self.mapped[lba]);
+            self.durable.entry(lba).or_insert_with(|| Block { bytes: bytes.into(), mapped });
+        }
+    }
+
+    fn flush(&mut self, blocks: Range<usize>) {
+        if !blocks.is_empty() && !self.durable.is_empty() {
+            let mut behind = self.durable.split_off(&blocks.start);
+            self.durable.append(&mut behind.split_off(&blocks.end));
+        }
     }
 }
 
@@ -181,7 +310,7 @@ const fn scramble(seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::RamDisk;
+    use super::{Cache, RamDisk};
 
     #[test]
     fn handles_share_one_disk() {
@@ -203,5 +332,49 @@ mod tests {
         assert_eq!(one.first_difference(&two), None);
         two.write(777, &[!one.read(777, 1)[0]]);
         assert_eq!(one.first_difference(&two), Some(777));
+    }
+
+    #[test]
+    fn a_loss_of_power_brings_back_what_was_flushed() {
+        let disk = RamDisk::new(512, 8);
+        disk.set_cache(Cache::Volatile);
+        disk.write(0, &[1; 1024]);
+        disk.write_cached(256, &[2; 512]);
+        disk.write_cached(256, &[3; 512]);
+        disk.unmap(7, 1);
+        assert_eq!(disk.unflushed_blocks(), 3);
+        disk.flush(1..7);
+        assert_eq!(disk.unflushed_blocks(), 2);
+        disk.lose_power();
+        assert!(
+            disk.holds(0, &[1; 512]) && disk.holds(512, &[3; 256]) && disk.holds(768, &[1; 256])
+        );
+        assert_eq!(
+            (disk.extent(0), disk.extent(2), disk.unflushed_blocks()),
+            ((true, 2), (false, 6), 0)
+        );
+    }
+
+    #[test]
+    fn other_caches_lose_nothing() {
+        for cache in [Cache::NonVolatile, Cache::WriteThrough] {
+            let disk = RamDisk::new(512, 1);
+            disk.set_cache(cache);
+            disk.write_cached(0, b"here to stay");
+            disk.lose_power();
+            assert!(disk.holds(0, b"here to stay"));
+        }
+    }
+
+    #[test]
+    fn a_disk_shrinks_and_grows() {
+        let disk = RamDisk::new(512, 4);
+        disk.set_cache(Cache::Volatile);
+        disk.write_cached(3 * 512, &[1; 512]);
+        disk.resize(2);
+        disk.resize(4);
+        disk.lose_power();
+        assert_eq!((disk.blocks(), disk.extent(0)), (4, (false, 4)));
+        assert!(disk.holds(0, &[0; 2048]));
     }
 }

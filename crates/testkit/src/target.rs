@@ -8,6 +8,7 @@
 //! Every PDU of the initiator, and every PDU of the target, passes the
 //! [`Checker`]; what the initiator did wrong is in [`Target::violations`].
 
+mod attention;
 mod chap;
 mod command;
 mod connection;

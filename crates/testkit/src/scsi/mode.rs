@@ -6,10 +6,17 @@ use super::sense::Sense;
 use super::unit::Unit;
 use super::work::{Work, answer};
 use crate::convert::be;
+use crate::disk::Cache;
 
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
 const ALL_PAGES: u8 = 0x3f;
+
+/// Device-specific parameter: WP, and DPOFUA.
+const WRITE_PROTECTED: u8 = 0x80;
+const DPO_FUA: u8 = 0x10;
+/// Byte 2 of the caching page: WCE.
+const WRITE_CACHE_ENABLED: u8 = 0x04;
 
 /// Page control: what MODE SELECT could change, which is nothing.
 const CHANGEABLE: u8 = 1;
@@ -22,9 +29,9 @@ pub(super) fn mode_sense(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
         return Err(Sense::NOT_SAVED);
     }
     let mut pages = match cdb[2] & 0x3f {
-        CACHING => vec![caching()],
+        CACHING => vec![caching(unit)],
         CONTROL => vec![control()],
-        ALL_PAGES => vec![caching(), control()],
+        ALL_PAGES => vec![caching(unit), control()],
         0 => Vec::new(),
         _ => return Err(Sense::INVALID_FIELD),
     };
@@ -32,17 +39,21 @@ pub(super) fn mode_sense(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
         pages.iter_mut().for_each(|page| page[2..].fill(0));
     }
     let pages = pages.concat();
-    let protection = if unit.disk.is_read_only() { 0x80 } else { 0 };
+    let protection = if unit.disk.is_read_only() { WRITE_PROTECTED } else { 0 };
+    let fua = if unit.disk.is_volatile() { DPO_FUA } else { 0 };
+    let specific = protection | fua;
     if cdb[0] == operation::MODE_SENSE_6 {
-        Ok(answer(with_short_header(protection, &pages), u64::from(cdb[4])))
+        Ok(answer(with_short_header(specific, &pages), u64::from(cdb[4])))
     } else {
-        Ok(answer(with_long_header(protection, &pages), be(&cdb[7..], 2)))
+        Ok(answer(with_long_header(specific, &pages), be(&cdb[7..], 2)))
     }
 }
 
-/// Caching page with WCE: writes may stay in a cache until a flush.
-fn caching() -> Vec<u8> {
-    let mut page = vec![CACHING, 18, 0x04];
+/// Caching page; WCE says that writes may stay in a cache until a flush.
+fn caching(unit: &Unit) -> Vec<u8> {
+    let write_cache =
+        if unit.disk.cache() == Cache::WriteThrough { 0 } else { WRITE_CACHE_ENABLED };
+    let mut page = vec![CACHING, 18, write_cache];
     page.resize(20, 0);
     page
 }
@@ -53,12 +64,12 @@ fn control() -> Vec<u8> {
     vec![CONTROL, 10, 0, 0x10, 0, 0, 0, 0, 0xff, 0xff, 0, 0]
 }
 
-fn with_short_header(protection: u8, pages: &[u8]) -> Vec<u8> {
+fn with_short_header(specific: u8, pages: &[u8]) -> Vec<u8> {
     let length = u8::try_from(pages.len() + 3).unwrap_or(u8::MAX);
-    [&[length, 0, protection, 0], pages].concat()
+    [&[length, 0, specific, 0], pages].concat()
 }
 
-fn with_long_header(protection: u8, pages: &[u8]) -> Vec<u8> {
+fn with_long_header(specific: u8, pages: &[u8]) -> Vec<u8> {
     let length = u16::try_from(pages.len() + 6).unwrap_or(u16::MAX).to_be_bytes();
-    [&length[..], &[0, protection, 0, 0, 0, 0], pages].concat()
+    [&length[..], &[0, specific, 0, 0, 0, 0], pages].concat()
 }

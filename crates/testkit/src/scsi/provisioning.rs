@@ -62,7 +62,8 @@ pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense
 /// Writes one block over the range; zero blocks mean all up to the end.
 pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(), Sense> {
     let range = Range::of(cdb);
-    let blocks = if range.blocks == 0 { unit.disk.blocks() - range.lba } else { range.blocks };
+    let blocks =
+        if range.blocks == 0 { unit.disk.blocks().saturating_sub(range.lba) } else { range.blocks };
     let zero = block.iter().all(|byte| *byte == 0);
     if zero && (cdb[1] & UNMAP_BIT != 0 || has_no_data(cdb)) {
         unit.disk.unmap(range.lba, blocks);
@@ -73,7 +74,7 @@ pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(),
         return Err(Sense::PARAMETER_LENGTH);
     }
     for lba in range.lba..range.lba + blocks {
-        unit.disk.write(lba * u64::from(size), block);
+        unit.disk.write_cached(lba * u64::from(size), block);
     }
     Ok(())
 }

@@ -43,6 +43,10 @@ impl Sense {
     pub const WRITE_PROTECTED: Self = Self::new(7, 0x27, 0);
     /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED.
     pub const RESET: Self = Self::new(6, 0x29, 0);
+    /// CAPACITY DATA HAS CHANGED.
+    pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a, 0x09);
+    /// REPORTED LUNS DATA HAS CHANGED.
+    pub const LUNS_CHANGED: Self = Self::new(6, 0x3f, 0x0e);
     /// PROTOCOL SERVICE CRC ERROR (RFC 7143 §11.4.7.2).
     pub const CRC_ERROR: Self = Self::new(0x0b, 0x47, 0x05);
     /// WRITE ERROR - UNEXPECTED UNSOLICITED DATA (RFC 7143 §11.4.7.2).

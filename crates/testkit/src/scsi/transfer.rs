@@ -8,8 +8,12 @@ use crate::convert::be;
 
 /// RDPROTECT or WRPROTECT in byte 1: the unit has no protection information (SBC-3 §4.22.2).
 pub(super) const PROTECT: u8 = 0xe0;
-/// DPO and FUA in byte 1: MODE SENSE tells with DPOFUA clear that they are not served (SBC-3 §6.4.1).
+/// DPO and FUA in byte 1: served where MODE SENSE tells so with DPOFUA (SBC-3 §6.4.1).
 const DPO_FUA: u8 = 0x18;
+/// FUA in byte 1: the medium itself is read, or written before the command ends.
+const FUA: u8 = 0x08;
+/// Byte 1 of SYNCHRONIZE CACHE: the status comes before the blocks are durable.
+const IMMEDIATE: u8 = 0x02;
 
 /// The blocks a command names.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,10 @@ impl Range {
         }
     }
 
+    fn span(self) -> std::ops::Range<u64> {
+        self.lba..self.lba.saturating_add(self.blocks)
+    }
+
     fn check_length(self, unit: &Unit) -> Result<Self, Sense> {
         let limit = u64::from(unit.max_transfer_blocks);
         if limit > 0 && self.blocks > limit { Err(Sense::INVALID_FIELD) } else { Ok(self) }
@@ -47,15 +55,18 @@ impl Range {
 }
 
 pub(super) fn read(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    refuse_flags(cdb, PROTECT | DPO_FUA)?;
+    refuse_flags(cdb, PROTECT | unserved(unit))?;
     let range = Range::of(cdb).check(unit)?.check_length(unit)?;
+    if cdb[1] & FUA != 0 {
+        unit.disk.flush(range.span());
+    }
     let size = u64::from(unit.disk.block_size());
     let (offset, length) = (range.lba * size, range.blocks * size);
     Ok(Work::Send(Source::Disk { disk: unit.disk.clone(), offset, length, inverted: None }))
 }
 
 pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    refuse_flags(cdb, PROTECT | DPO_FUA)?;
+    refuse_flags(cdb, PROTECT | unserved(unit))?;
     let range = Range::of(cdb).check(unit)?.check_length(unit)?;
     refuse_if_protected(unit)?;
     let size = u64::from(unit.disk.block_size());
@@ -63,10 +74,27 @@ pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(sink, range.blocks * size))
 }
 
+/// Makes a written range durable, if the command asks for it.
+pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) {
+    if cdb[1] & FUA != 0 {
+        unit.disk.flush(Range::of(cdb).span());
+    }
+}
+
+/// With IMMED nothing is promised when the status comes, so nothing is durable then.
 pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    Range::of(cdb).check(unit)?;
-    unit.disk.flush();
+    let range = Range::of(cdb).check(unit)?;
+    unit.disk.count_flush();
+    if cdb[1] & IMMEDIATE == 0 {
+        let end = if range.blocks == 0 { unit.disk.blocks() } else { range.lba + range.blocks };
+        unit.disk.flush(range.lba..end);
+    }
     Ok(Work::Done)
+}
+
+/// DPO and FUA, unless the unit serves them.
+fn unserved(unit: &Unit) -> u8 {
+    if unit.disk.is_volatile() { 0 } else { DPO_FUA }
 }
 
 /// Refuses a command that sets any of these bits of byte 1.

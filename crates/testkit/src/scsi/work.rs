@@ -88,9 +88,9 @@ impl Sink {
         match self {
             Self::Disk { disk, offset, inverted } => {
                 let start = *offset + u64::from(at);
-                disk.write(start, data);
+                disk.write_cached(start, data);
                 if let Some(wrong) = place_of(*inverted, at, data.len()) {
-                    disk.write(start + wrong as u64, &[!data[wrong]]);
+                    disk.write_cached(start + wrong as u64, &[!data[wrong]]);
                 }
             }
             Self::Parameters(bytes) => {

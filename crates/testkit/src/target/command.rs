@@ -114,15 +114,6 @@ impl Target {
         met.failure.map_or(Ok(met.inverted), Err)
     }
 
-    /// Reports a pending unit attention, once (SAM-5 §5.14).
-    fn meet_attention(&mut self, id: ConnId, unit: Option<u16>, code: u8) -> Result<(), Sense> {
-        let Some((session, unit)) = self.session_of(id).zip(unit) else { return Ok(()) };
-        if !scsi::ignores_unit_attention(code) && session.attention.remove(&unit) {
-            return Err(Sense::RESET);
-        }
-        Ok(())
-    }
-
     /// A command without data, or one that fails; unsolicited data of it are taken and thrown away.
     fn start_nothing(&mut self, mut task: Task, pdu: &Pdu, outcome: Outcome) {
         task.outcome = outcome;

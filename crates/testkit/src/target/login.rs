@@ -314,8 +314,7 @@ impl Target {
         let first_tag = self.config.r2t.first_tag;
         let mut session = Session::new(nexus, params, pdu.cmd_sn(), self.config.window, first_tag);
         session.discovery = login.discovery;
-        let units = self.config.units.iter().filter(|(_, unit)| unit.unit_attention);
-        session.attention = units.map(|(number, _)| *number).collect();
+        self.prepare_attentions(&mut session);
         self.sessions.insert(tsih, session);
         tsih
     }

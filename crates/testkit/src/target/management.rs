@@ -25,8 +25,9 @@ impl Target {
     pub(super) fn task_management(&mut self, id: ConnId, pdu: &Pdu) {
         let code = match pdu.function() {
             ABORT_TASK => self.abort_task(id, pdu),
-            ABORT_TASK_SET | CLEAR_TASK_SET | LOGICAL_UNIT_RESET => self.abort_unit(id, pdu.lun()),
-            TARGET_WARM_RESET | TARGET_COLD_RESET => self.abort_all(id),
+            ABORT_TASK_SET | CLEAR_TASK_SET => self.abort_unit(id, pdu.lun()),
+            LOGICAL_UNIT_RESET => self.reset_unit(id, pdu.lun()),
+            TARGET_WARM_RESET | TARGET_COLD_RESET => self.reset_all(id),
             TASK_REASSIGN => NO_REASSIGNMENT,
             _ => NOT_SUPPORTED,
         };
@@ -78,13 +79,30 @@ impl Target {
         COMPLETE
     }
 
-    fn abort_all(&mut self, id: ConnId) -> u8 {
+    fn reset_unit(&mut self, id: ConnId, lun: u64) -> u8 {
+        if let Some(number) = self.config.lun_form.decode(lun) {
+            self.reset_cache(number);
+        }
+        self.abort_unit(id, lun)
+    }
+
+    fn reset_all(&mut self, id: ConnId) -> u8 {
+        for number in self.config.units.keys().copied().collect::<Vec<_>>() {
+            self.reset_cache(number);
+        }
         self.abort_where(id, |_| true);
         COMPLETE
     }
 
     fn abort_where(&mut self, id: ConnId, affected: impl Fn(u64) -> bool) {
-        let Some(session) = self.session_of(id) else { return };
+        if let Some(connection) = self.connections.get(id.0) {
+            self.abort_tasks(connection.session, affected);
+        }
+    }
+
+    /// Ends tasks of a session, by their LUN fields, without an answer.
+    pub(super) fn abort_tasks(&mut self, tsih: u16, affected: impl Fn(u64) -> bool) {
+        let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let ended = session.tasks.iter().filter(|(_, task)| affected(task.lun));
         let ended: Vec<u32> = ended.map(|(tag, _)| *tag).collect();
         for tag in &ended {

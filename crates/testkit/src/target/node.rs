@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 
 use super::connection::{Connection, Delayed, Outgoing, Phase};
-use super::session::Session;
+use super::session::{Nexus, Session};
 use super::tally::Tally;
 use super::task::Outcome;
 use crate::checker::{Checker, Violation};
@@ -49,6 +49,8 @@ pub struct Target {
     pub(super) holding: bool,
     pub(super) held: Vec<(ConnId, Outgoing)>,
     pub(super) delayed: Vec<Delayed>,
+    /// How many losses of power each nexus was told of, by unit.
+    pub(super) power_losses_told: BTreeMap<(Nexus, u16), u64>,
     pub(super) since_ping: u32,
     pub(super) refused: u32,
     pub(super) seen_challenge: Option<Vec<u8>>,
@@ -72,6 +74,7 @@ impl Target {
             holding: false,
             held: Vec::new(),
             delayed: Vec::new(),
+            power_losses_told: BTreeMap::new(),
             since_ping: 0,
             refused: 0,
             seen_challenge: None,

@@ -1,12 +1,13 @@
 //! A session: the order of its commands, its window and its tasks (RFC 7143 §4.2.2.1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::params::Params;
 use super::task::Task;
 use crate::conn_id::ConnId;
 use crate::convert::{before, len32};
 use crate::pdu::{NO_TAG, Pdu};
+use crate::scsi::{Sense, Unit};
 
 /// A command that came before its turn, with the write data that followed it.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Early {
 }
 
 /// Whose session it is: two sessions never share it (RFC 7143 §4.4.3).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nexus {
     pub(crate) initiator: String,
     pub(crate) isid: u64,
@@ -37,8 +38,10 @@ pub(crate) struct Session {
     plugged: BTreeSet<u32>,
     pub(crate) tasks: BTreeMap<u32, Task>,
     pub(crate) connections: Vec<ConnId>,
-    /// Units whose first command meets a unit attention.
-    pub(crate) attention: BTreeSet<u16>,
+    /// Unit attentions that wait to be reported, by unit.
+    pub(crate) attentions: BTreeMap<u16, VecDeque<Sense>>,
+    /// How often the capacity of a unit had changed when the session last knew it.
+    resizes: BTreeMap<u16, u64>,
     next_ttt: u32,
 }
 
@@ -55,9 +58,33 @@ impl Session {
             plugged: BTreeSet::new(),
             tasks: BTreeMap::new(),
             connections: Vec::new(),
-            attention: BTreeSet::new(),
+            attentions: BTreeMap::new(),
+            resizes: BTreeMap::new(),
             next_ttt: ttt,
         }
+    }
+
+    /// Has the next command for a unit meet this unit attention, unless it waits already.
+    pub(crate) fn add_attention(&mut self, number: u16, sense: Sense) {
+        let waiting = self.attentions.entry(number).or_default();
+        if !waiting.contains(&sense) {
+            waiting.push_back(sense);
+        }
+    }
+
+    pub(crate) fn take_attention(&mut self, number: u16) -> Option<Sense> {
+        self.attentions.get_mut(&number)?.pop_front()
+    }
+
+    /// The session knows the capacity of a unit, or will ask for it.
+    pub(crate) fn know_capacity(&mut self, number: u16, unit: &Unit) {
+        self.resizes.insert(number, unit.disk.resizes());
+    }
+
+    /// Whether the capacity of a unit has changed since the session knew it; now it does.
+    pub(crate) fn learns_capacity(&mut self, number: u16, unit: &Unit) -> bool {
+        let now = unit.disk.resizes();
+        self.resizes.insert(number, now).is_some_and(|known| known != now)
     }
 
     /// The last `CmdSN` allowed. It never goes back.
