@@ -17,15 +17,15 @@ use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
 const NAME: &str = "iqn.2026-01.org.example:testkit";
-const LONGEST_BURST: u32 = (1 << 24) - 1;
+const MAX_BURST: u32 = (1 << 24) - 1;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     let mebibytes = std::env::args().nth(1).and_then(|size| size.parse().ok()).unwrap_or(64);
     let mut config = TargetConfig::new(NAME, RamDisk::new(512, mebibytes * 2048));
     config.keys.initial_r2t = false;
-    config.keys.first_burst_length = LONGEST_BURST;
-    config.keys.max_burst_length = LONGEST_BURST;
+    config.keys.first_burst_length = MAX_BURST;
+    config.keys.max_burst_length = MAX_BURST;
     let server = Server::start(Target::new(config)).await?;
     println!("iscsi://{}/{NAME}/0", server.address());
     let wait = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));

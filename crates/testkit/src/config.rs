@@ -14,8 +14,10 @@ pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
 pub use shapes::{DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect};
 
-/// The whole behaviour of a [`Target`](crate::target::Target).
+/// The whole behaviour of a [`Target`](crate::target::Target). [`TargetConfig::new`] is well-behaved;
+/// each field is one departure from it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TargetConfig {
     /// Names under which the target can be logged in to; the first is its own.
     pub names: Vec<String>,
@@ -53,7 +55,7 @@ pub struct TargetConfig {
     pub silent_task_management: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
-    /// Faults, each of which happens once.
+    /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Whether to keep the PDUs of the initiator, for [`Target::received`](crate::target::Target::received).
     pub record: bool,
@@ -85,5 +87,26 @@ impl TargetConfig {
             faults: Vec::new(),
             record: false,
         }
+    }
+
+    /// The same target with another unit, or another one behind this number.
+    #[must_use]
+    pub fn with_unit(mut self, number: u16, unit: Unit) -> Self {
+        self.units.insert(number, unit);
+        self
+    }
+
+    /// The same target, which lets in only whom CHAP proves.
+    #[must_use]
+    pub fn with_chap(mut self, chap: Chap) -> Self {
+        self.chap = Some(chap);
+        self
+    }
+
+    /// The same target with one more fault.
+    #[must_use]
+    pub fn with_fault(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
+        self
     }
 }

@@ -24,6 +24,7 @@ pub struct Framing {
 
 /// Why a stream cannot be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FrameError {
     /// The header digest is wrong; where the next PDU begins is unknown.
     HeaderDigest,

@@ -1,16 +1,74 @@
-//! A sans-IO iSCSI target and what tests need around it.
+//! An iSCSI target for tests: it serves disks in memory, breaks when and where a test says so, and notes
+//! what the initiator does against the standard.
 //!
-//! Everything here has its own encoder and decoder: the crates under test are checked against a second
-//! reading of RFC 7143, not against themselves.
+//! It is meant for authors of initiators, and of tools that copy to, restore to or read from iSCSI
+//! disks. Served over TCP, it takes any initiator. With the feature `serve`:
+//!
+#![cfg_attr(feature = "serve", doc = "```")]
+#![cfg_attr(not(feature = "serve"), doc = "```ignore")]
+//! use iscsi_testkit::config::TargetConfig;
+//! use iscsi_testkit::disk::{Cache, RamDisk};
+//! use iscsi_testkit::fault::Fault;
+//! use iscsi_testkit::serve::Server;
+//! use iscsi_testkit::target::Target;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! // A disk of 1 MiB. It forgets what was not flushed, and block 100 cannot be read.
+//! let disk = RamDisk::new(512, 2048);
+//! disk.set_cache(Cache::Volatile);
+//! disk.write(0, b"what the tool is to find");
+//! let config = TargetConfig::new("iqn.2026-01.org.example:disk", disk.clone())
+//!     .with_fault(Fault::medium_error(100..=100));
+//! let server = Server::start(Target::new(config)).await?;
+//!
+//! let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
+//! // Here the tool under test runs against the URL.
+//! # use iscsi_testkit::{frame::Framing, opcode::Opcode, pdu::Pdu, text::Pairs};
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # let mut stream = tokio::net::TcpStream::connect(server.address()).await?;
+//! # let mut login = Pdu::new(Opcode::LoginRequest);
+//! # login.header[0] |= 0x40;
+//! # login.header[1] = 0x87;
+//! # login.set(8, &[0x80, 0, 0, 0, 0, 1]);
+//! # let names = [
+//! #     ("InitiatorName", "iqn.2026-01.org.example:host"),
+//! #     ("TargetName", "iqn.2026-01.org.example:disk"),
+//! #     ("SessionType", "Normal"),
+//! # ];
+//! # login.data = names.into_iter().collect::<Pairs>().join().into();
+//! # let mut bytes = bytes::BytesMut::new();
+//! # Framing::PLAIN.put(&login, &mut bytes);
+//! # stream.write_all(&bytes).await?;
+//! # let mut response = [0; 48];
+//! # stream.read_exact(&mut response).await?;
+//! # assert_eq!(response[36..38], [0, 0], "the login succeeded");
+//! # assert_eq!(server.with(|target| target.sessions()), 1);
+//!
+//! // Power is lost: connections break, and what the tool did not flush is gone.
+//! server.with(|target| target.restart());
+//! assert!(disk.holds(0, b"what the tool is to find"));
+//! assert_eq!(server.with(|target| target.violations().len()), 0);
+//! server.stop().await;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! | to | take |
 //! |---|---|
-//! | run an initiator against a whole target, in virtual time | [`target::Target`] with a [`config::TargetConfig`] |
-//! | the same over TCP | `serve::Server` (feature `serve`) |
-//! | play a trace, PDU by PDU | [`script::Script`], [`expect!`], [`send!`], [`pdus`] |
-//! | make things go wrong | [`fault::Fault`] in the configuration, [`link::Shape`] on the wire |
+//! | serve a target over TCP | `serve::Server` (feature `serve`) |
+//! | say what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
+//! | look at the bytes that were written, lose power, change the capacity | [`disk::RamDisk`], a handle that is shared |
+//! | make things go wrong, at a block or at a PDU | [`fault::Fault`] in the configuration |
 //! | know what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |
-//! | look at the bytes that were written | [`disk::RamDisk`], a handle that is shared |
+//! | run an initiator without sockets, in virtual time | [`target::Target`]: bytes in, bytes out |
+//! | the same over a wire with latency and losses | [`link::Link`] |
+//! | play a trace, PDU by PDU | [`script::Script`], [`expect!`], [`send!`], [`pdus`] |
+//!
+//! Everything here has its own encoder and decoder, so that an initiator is checked against a second
+//! reading of RFC 7143 and not against itself.
+//!
+//! Without a socket:
 //!
 //! ```
 //! use iscsi_testkit::config::TargetConfig;

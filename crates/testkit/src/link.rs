@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-/// Properties of one direction. Offsets count the bytes that were ever sent, from 0.
+/// How one direction carries bytes. Offsets count the bytes that were ever sent, from 0.
 #[derive(Clone, Debug, Default)]
-pub struct Shape {
+#[non_exhaustive]
+pub struct Properties {
     /// Time from the departure of a byte to its arrival.
     pub latency: Duration,
     /// Bytes per second; `None` is any number at once.
@@ -25,7 +26,7 @@ pub struct Shape {
 /// One direction of a wire.
 #[derive(Debug)]
 pub struct Pipe {
-    shape: Shape,
+    properties: Properties,
     sent: u64,
     free_at: Option<Instant>,
     flying: VecDeque<(Instant, Bytes)>,
@@ -45,8 +46,8 @@ pub struct Link {
 impl Link {
     /// The same properties both ways.
     #[must_use]
-    pub fn new(shape: Shape) -> Self {
-        Self { to_target: Pipe::new(shape.clone()), to_initiator: Pipe::new(shape) }
+    pub fn new(properties: Properties) -> Self {
+        Self { to_target: Pipe::new(properties.clone()), to_initiator: Pipe::new(properties) }
     }
 
     /// When the next piece arrives, in either direction.
@@ -60,9 +61,9 @@ impl Link {
 impl Pipe {
     /// An empty direction.
     #[must_use]
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(properties: Properties) -> Self {
         Self {
-            shape,
+            properties,
             sent: 0,
             free_at: None,
             flying: VecDeque::new(),
@@ -80,11 +81,11 @@ impl Pipe {
         if self.cut {
             return;
         }
-        if let Some(cut) = self.shape.cut.filter(|cut| *cut < self.sent) {
+        if let Some(cut) = self.properties.cut.filter(|cut| *cut < self.sent) {
             bytes.truncate(crate::convert::index(cut - start));
             self.cut = true;
         }
-        if let Some(stall) = self.shape.stall.filter(|stall| *stall < self.sent) {
+        if let Some(stall) = self.properties.stall.filter(|stall| *stall < self.sent) {
             let keep = crate::convert::index(stall.saturating_sub(start)).min(bytes.len());
             self.stalled.unsplit(bytes.split_off(keep));
         }
@@ -93,7 +94,7 @@ impl Pipe {
 
     /// Lets go what was stalled, and stalls no more.
     pub fn resume(&mut self, now: Instant) {
-        self.shape.stall = None;
+        self.properties.stall = None;
         let stalled = std::mem::take(&mut self.stalled);
         self.launch(stalled.freeze(), now);
     }
@@ -126,7 +127,7 @@ impl Pipe {
     }
 
     fn flip(&self, bytes: &mut [u8]) {
-        for flip in &self.shape.flips {
+        for flip in &self.properties.flips {
             let place = (flip / 8).checked_sub(self.sent).map(crate::convert::index);
             if let Some(byte) = place.and_then(|place| bytes.get_mut(place)) {
                 *byte ^= 1 << (flip % 8);
@@ -135,18 +136,20 @@ impl Pipe {
     }
 
     fn launch(&mut self, mut bytes: Bytes, now: Instant) {
-        let segment = self.shape.segment.unwrap_or(usize::MAX).max(1);
+        let segment = self.properties.segment.unwrap_or(usize::MAX).max(1);
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(segment));
             let start = self.free_at.map_or(now, |free| free.max(now));
             let left = start + self.time_for(piece.len());
             self.free_at = Some(left);
-            self.flying.push_back((left + self.shape.latency, piece));
+            self.flying.push_back((left + self.properties.latency, piece));
         }
     }
 
     fn time_for(&self, length: usize) -> Duration {
-        let Some(rate) = self.shape.rate.filter(|rate| *rate > 0) else { return Duration::ZERO };
+        let Some(rate) = self.properties.rate.filter(|rate| *rate > 0) else {
+            return Duration::ZERO;
+        };
         let nanos = (length as u64).saturating_mul(1_000_000_000) / rate;
         Duration::from_nanos(nanos)
     }
@@ -164,8 +167,9 @@ mod tests {
     fn rate_and_latency_add_up() {
         let now = Instant::now();
         let latency = Duration::from_millis(50);
-        let shape = Shape { latency, rate: Some(1000), segment: Some(10), ..Shape::default() };
-        let mut pipe = Pipe::new(shape);
+        let properties =
+            Properties { latency, rate: Some(1000), segment: Some(10), ..Properties::default() };
+        let mut pipe = Pipe::new(properties);
         pipe.send(&[7; 20], now);
         assert_eq!(pipe.next_arrival(), Some(now + Duration::from_millis(60)));
         assert_eq!(all(&mut pipe, now + Duration::from_millis(69)).len(), 1);
@@ -176,7 +180,7 @@ mod tests {
     fn a_cut_loses_the_rest_wherever_it_falls() {
         let now = Instant::now();
         for cut in 0..10 {
-            let mut pipe = Pipe::new(Shape { cut: Some(cut), ..Shape::default() });
+            let mut pipe = Pipe::new(Properties { cut: Some(cut), ..Properties::default() });
             for byte in 0..10 {
                 pipe.send(&[byte], now);
             }
@@ -189,7 +193,8 @@ mod tests {
     #[test]
     fn a_stall_keeps_the_rest_until_it_resumes() {
         let now = Instant::now();
-        let mut pipe = Pipe::new(Shape { stall: Some(3), flips: vec![4 * 8], ..Shape::default() });
+        let mut pipe =
+            Pipe::new(Properties { stall: Some(3), flips: vec![4 * 8], ..Properties::default() });
         pipe.send(&[0; 2], now);
         pipe.send(&[0; 4], now);
         assert_eq!(all(&mut pipe, now).concat(), [0; 3]);

@@ -6,7 +6,7 @@
 //!                          is_closed(id) ──► close the stream      disconnected(id) when it broke
 //! ```
 //! Every PDU of the initiator, and every PDU of the target, passes the
-//! [`Checker`]; what the initiator did wrong is in [`Target::violations`].
+//! [`Checker`](crate::checker::Checker); what the initiator did wrong is in [`Target::violations`].
 
 mod attention;
 mod chap;

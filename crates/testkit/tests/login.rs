@@ -265,7 +265,7 @@ fn an_unknown_session_cannot_be_joined() {
 /// CHAP as far as the target's proof.
 fn proof_of(chap: Chap, own_challenge: &str) -> (Rig, Pairs) {
     let mut config = config();
-    config.chap = Some(Chap { algorithms: vec![5], ..chap });
+    config.chap = Some(chap.with_algorithms([5]));
     let (mut rig, _) = to_challenge(config);
     let proof = prove(&mut rig, own_challenge, &(0x40..0x50).collect::<Vec<u8>>());
     (rig, proof)
@@ -281,11 +281,11 @@ fn prove(rig: &mut Rig, own_challenge: &str, challenge: &[u8]) -> Pairs {
 #[test]
 fn a_target_may_reflect_what_it_saw() {
     let chap = Chap::new("host", "secret").mutual("disk", "other");
-    let response = Chap { reflection: Reflection::Response, ..chap.clone() };
+    let response = chap.clone().with_reflection(Reflection::Response);
     let (_, proof) = proof_of(response, "0x0102");
     let seen: Vec<u8> = (0x40..0x50).collect();
     assert_eq!(proof.get("CHAP_R"), Some(md5(0x2a, b"secret", &seen).as_str()));
-    let challenge = Chap { reflection: Reflection::Challenge, ..chap };
+    let challenge = chap.with_reflection(Reflection::Challenge);
     let (mut rig, proof) = proof_of(challenge, "0x0102");
     assert_eq!(proof.get("CHAP_R"), Some(md5(9, b"other", &[1, 2]).as_str()));
     rig.id = rig.target.accept();

@@ -32,16 +32,15 @@ fn a_read_ends_with_status_in_its_last_pdu() {
 
 #[test]
 fn read_shapes_all_bring_the_same_bytes() {
-    let plain = DataInShape::default();
-    let shapes = [
-        DataInShape { separate_status: true, ..plain.clone() },
-        DataInShape { empty_first: true, pad: 0xff, pdu: Some(509), ..plain.clone() },
-        DataInShape { shuffle_pdus: true, sequence: Some(1024), pdu: Some(300), ..plain.clone() },
-        DataInShape { shuffle_sequences: true, sequence: Some(700), junk: true, ..plain },
+    let shapes: [fn(&mut DataInShape); 4] = [
+        |shape| shape.separate_status = true,
+        |shape| (shape.empty_first, shape.pad, shape.pdu) = (true, 0xff, Some(509)),
+        |shape| (shape.shuffle_pdus, shape.sequence, shape.pdu) = (true, Some(1024), Some(300)),
+        |shape| (shape.shuffle_sequences, shape.sequence, shape.junk) = (true, Some(700), true),
     ];
     for shape in shapes {
         let mut config = config();
-        config.data_in = shape;
+        shape(&mut config.data_in);
         config.keys.data_pdu_in_order = false;
         config.keys.data_sequence_in_order = false;
         let keys = [("DataPDUInOrder", "No"), ("DataSequenceInOrder", "No")];

@@ -52,8 +52,7 @@ pub(crate) fn rows() -> Vec<Row> {
         answer("no name", "CHAP_N", Answer::Omit).ends(Fault::Target, &["CHAP_N"]),
         mutual("the initiator's own response")
             .target(|config| {
-                let reflection = Reflection::Response;
-                config.chap = Some(Chap { reflection, ..chap() });
+                config.chap = Some(chap().with_reflection(Reflection::Response));
             })
             .ends(Fault::Caller, &["could not prove"]),
         mutual("another secret than agreed on")

@@ -86,7 +86,8 @@ fn next_command_goes_where_least_is_under_way() {
 /// With a command window smaller than what waits, each connection still gets its share.
 #[test]
 fn shares_within_a_small_window() {
-    let small = TargetConfig { window: 4, ..target() };
+    let mut small = target();
+    small.window = 4;
     let mut pair = several(4, small);
     for n in 0..64 {
         pair.submit(read(n, 1));

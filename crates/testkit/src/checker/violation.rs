@@ -6,6 +6,7 @@ use crate::conn_id::ConnId;
 
 /// A breach of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
     /// The rule.
     pub rule: &'static str,

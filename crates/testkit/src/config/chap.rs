@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The target's side of CHAP.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Chap {
     /// Whom the target lets in.
     pub initiator: ChapIdentity,
@@ -49,6 +50,20 @@ impl Chap {
         self.target = Some(ChapIdentity::new(user, secret));
         self
     }
+
+    /// The target knows these algorithms only.
+    #[must_use]
+    pub fn with_algorithms(mut self, codes: impl Into<Vec<u8>>) -> Self {
+        self.algorithms = codes.into();
+        self
+    }
+
+    /// The target sends back what it has seen.
+    #[must_use]
+    pub const fn with_reflection(mut self, reflection: Reflection) -> Self {
+        self.reflection = reflection;
+        self
+    }
 }
 
 /// A name and its secret.
@@ -85,6 +100,7 @@ pub enum Encoding {
 
 /// A reflection attack (RFC 7143 §9.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reflection {
     /// None.
     None,

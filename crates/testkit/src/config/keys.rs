@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 /// Values of the target for the keys of RFC 7143 §13, and departures from its rules.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Keys {
     /// `HeaderDigest`.
     pub header_digest: DigestPolicy,
@@ -92,6 +93,7 @@ pub enum DigestPolicy {
 
 /// An answer that is not the target's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Answer {
     /// No answer at all.
     Omit,
@@ -107,6 +109,7 @@ impl From<&str> for Answer {
 
 /// Where in the login a pair of the target's own goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stage {
     /// The first response of the security stage.
     Security,

@@ -2,6 +2,7 @@
 
 /// How the target asks for write data (RFC 7143 §11.8).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct R2tShape {
     /// Bytes per R2T, at most `MaxBurstLength`; `None` is just that.
     pub burst: Option<u32>,
@@ -36,6 +37,7 @@ impl Default for R2tShape {
 
 /// The order of the ranges of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum R2tOrder {
     /// By rising offset.
     Rising,
@@ -45,6 +47,7 @@ pub enum R2tOrder {
 
 /// How the target sends read data (RFC 7143 §11.7).
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct DataInShape {
     /// Bytes per PDU, at most the initiator's `MaxRecvDataSegmentLength`; `None` is just that.
     pub pdu: Option<u32>,
@@ -73,6 +76,7 @@ pub struct DataInShape {
 
 /// How a login goes (RFC 7143 §6.3).
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LoginShape {
     /// Responses with T=0 before the target agrees to leave a stage.
     pub extra_rounds: u32,
@@ -105,6 +109,7 @@ pub struct Redirect {
 
 /// What SendTargets lists (RFC 7143 appendix C).
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Discovery {
     /// Targets with their addresses; empty lists the target itself, with an
     /// address only where it is served over TCP.

@@ -45,5 +45,5 @@ pub(crate) fn accessed(
     let range = transfer::Range::of(cdb).check(unit).ok()?;
     let open = matches!(access, Access::WriteSame | Access::SynchronizeCache) && range.blocks == 0;
     let end = if open { unit.disk.blocks() } else { range.lba + range.blocks };
-    Some((access, Vec::from([range.lba..end])))
+    Some((access, std::iter::once(range.lba..end).collect()))
 }

@@ -4,6 +4,7 @@ use crate::disk::RamDisk;
 
 /// A logical unit.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Unit {
     /// The bytes.
     pub disk: RamDisk,
@@ -48,10 +49,34 @@ impl Unit {
             shape: UnitShape::default(),
         }
     }
+
+    /// The same unit with this serial number and NAA designator, by which initiators know it again.
+    #[must_use]
+    pub fn with_identity(mut self, serial: impl Into<String>, naa: u64) -> Self {
+        self.serial = serial.into();
+        self.naa = naa;
+        self
+    }
+
+    /// The same unit with these transfer lengths in blocks, at most and at best; 0 announces none.
+    #[must_use]
+    pub const fn with_transfer_blocks(mut self, max: u32, optimal: u32) -> Self {
+        self.max_transfer_blocks = max;
+        self.optimal_transfer_blocks = optimal;
+        self
+    }
+
+    /// The same unit, fully provisioned: UNMAP is not served.
+    #[must_use]
+    pub const fn fully_provisioned(mut self) -> Self {
+        self.thin = false;
+        self
+    }
 }
 
 /// What sets a logical unit apart from others.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct UnitShape {
     /// Operation codes that the unit does not know.
     pub refused: Vec<u8>,

@@ -18,6 +18,7 @@ use crate::pdu::{NO_TAG, Pdu};
 
 /// A command as the target saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CommandRecord {
     /// The connection it came on.
     pub connection: ConnId,

@@ -59,6 +59,7 @@ pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Outcome {
     /// SCSI status.
     pub status: u8,
