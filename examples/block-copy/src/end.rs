@@ -1,11 +1,13 @@
 //! The ends of a copy: files, streams and units.
 
+mod blocking;
+mod destination;
 mod file;
+mod source;
 mod stream;
 mod unit;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,67 +15,16 @@ use iscsi_initiator::Initiator;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::place::{Place, Side};
+use crate::location::Location;
+use crate::side::Side;
 use crate::stop::Stop;
 use file::Opened;
 
+pub use destination::Destination;
 pub use file::FileEnd;
+pub use source::Source;
 pub use stream::StreamEnd;
 pub use unit::UnitEnd;
-
-/// Where bytes come from. Clones are the same source.
-pub trait Source: Clone + Send + Sync + 'static {
-    /// How many bytes there are, if that is known before they are read.
-    fn length(&self) -> Option<u64>;
-
-    /// Whether bytes come in order only, one read at a time.
-    fn is_sequential(&self) -> bool;
-
-    /// How many bytes one read had better fetch, where that is more than a chunk.
-    fn stride(&self) -> usize {
-        1
-    }
-
-    /// How many reads of `io_size` bytes keep it busy by now; `None` if it has no opinion.
-    fn queue_depth(&self, _io_size: usize) -> Option<usize> {
-        None
-    }
-
-    /// Reads `len` bytes from `offset` on; fewer only where a sequential source ends.
-    ///
-    /// # Errors
-    /// As the kind of source has it.
-    fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, Error>> + Send;
-
-    /// Takes back what it has read, when nobody needs it any more.
-    fn take_back(&self, _data: Bytes) {}
-}
-
-/// Where bytes go. Clones are the same destination.
-pub trait Destination: Clone + Send + Sync + 'static {
-    /// How many bytes fit; `None` if nothing limits them.
-    fn capacity(&self) -> Option<u64>;
-
-    /// Whether bytes must come in order, one write at a time.
-    fn is_sequential(&self) -> bool;
-
-    /// How many writes of `io_size` bytes keep it busy by now; `None` if it has no opinion.
-    fn queue_depth(&self, _io_size: usize) -> Option<usize> {
-        None
-    }
-
-    /// Writes `data` from `offset` on.
-    ///
-    /// # Errors
-    /// As the kind of destination has it.
-    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), Error>> + Send;
-
-    /// Brings what was written, `length` bytes, onto the medium.
-    ///
-    /// # Errors
-    /// As the kind of destination has it.
-    fn flush(&self, length: u64) -> impl Future<Output = Result<(), Error>> + Send;
-}
 
 /// An end of a copy.
 #[derive(Clone, Debug)]
@@ -87,33 +38,37 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a place to read from.
+    /// Opens a location to read from.
     ///
     /// # Errors
-    /// What is wrong with the place, or the way to it.
-    pub async fn source(place: &Place, initiator: &Initiator) -> Result<Self, Error> {
+    /// What is wrong with the location, or the way to it.
+    pub async fn source(location: &Location, initiator: &Initiator) -> Result<Self, Error> {
         let side = Side::Source;
-        match place {
-            Place::Path(path) => Ok(file::open_source(path.clone()).await?.into()),
-            Place::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
-            Place::Unit(url) => Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into())),
+        match location {
+            Location::Path(path) => Ok(file::open_source(path.clone()).await?.into()),
+            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
+            Location::Unit(url) => {
+                Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
+            }
         }
     }
 
-    /// Opens a place to write to, and to read back from if it shall be verified.
+    /// Opens a location to write to, and to read back from if it shall be verified.
     ///
     /// # Errors
-    /// What is wrong with the place, or the way to it.
+    /// What is wrong with the location, or the way to it.
     pub async fn destination(
-        place: &Place,
+        location: &Location,
         initiator: &Initiator,
         verify: bool,
     ) -> Result<Self, Error> {
         let side = Side::Destination;
-        match place {
-            Place::Path(path) => Ok(file::open_destination(path.clone(), verify).await?.into()),
-            Place::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
-            Place::Unit(url) => Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into())),
+        match location {
+            Location::Path(path) => Ok(file::open_destination(path.clone(), verify).await?.into()),
+            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
+            Location::Unit(url) => {
+                Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
+            }
         }
     }
 
@@ -249,11 +204,4 @@ impl fmt::Display for End {
             Self::Unit(unit) => unit.fmt(f),
         }
     }
-}
-
-/// Runs what may block in a thread of its own.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await?
 }

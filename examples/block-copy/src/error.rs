@@ -3,12 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use iscsi_examples_common::failure::{self, Kind};
-use serde_json::{Value, json};
+use iscsi_examples_common::failure::Kind;
 use thiserror::Error as ThisError;
 
-use crate::place::Side;
-use crate::report::Report;
+use crate::difference::Difference;
+use crate::side::Side;
 use crate::size::Size;
 
 /// Why a copy failed. Each message is one sentence that says what to do where something can be
@@ -77,7 +76,7 @@ pub enum Error {
     )]
     Mismatch {
         /// Where.
-        difference: crate::verify::Difference,
+        difference: Difference,
     },
     /// The copy is complete, but whether the destination holds it could not be found out.
     #[error("{0}; everything was written and flushed, but not verified")]
@@ -192,32 +191,6 @@ impl Error {
             return self;
         }
         Self::Unflushed { cause: Box::new(self), written: Size(written) }
-    }
-}
-
-/// A copy that did not succeed.
-#[derive(Debug, ThisError)]
-#[error("{error}")]
-pub struct Failure {
-    /// Why.
-    pub error: Error,
-    /// What came of it by then; `None` if it did not begin.
-    pub report: Option<Box<Report>>,
-}
-
-impl Failure {
-    /// The failure for programs: the report as far as there is one, the error, and whose fault it
-    /// is.
-    pub fn to_json(&self) -> Value {
-        let nothing = || json!({ "bytes": 0, "verified": false });
-        let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());
-        failure::object(known, &self.error.to_string(), self.error.kind())
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self { error, report: None }
     }
 }
 

@@ -8,15 +8,17 @@ use tokio::time::Instant;
 
 use crate::args::{Args, IoSize, QueueDepth};
 use crate::end::{Destination, End, Source, UnitEnd};
-use crate::error::{Error, Failure};
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::location::Location;
 use crate::meter::Meter;
 use crate::observation::Observation;
-use crate::place::{Place, Side};
-use crate::plan::Plan;
+use crate::plan::CopyPlan;
 use crate::progress::{Progress, ProgressMode, say};
 use crate::pump::{Pump, Shape};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
+use crate::side::Side;
 use crate::size::Size;
 use crate::stop::Stop;
 use crate::verify::{Checksums, Comparison};
@@ -37,8 +39,8 @@ const LARGEST_QUEUE: u64 = 1 << 30;
 /// # Errors
 /// The first thing that went wrong, with what was written by then.
 pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
-    let from = Place::parse(&args.source, Side::Source)?;
-    let to = Place::parse(&args.destination, Side::Destination)?;
+    let from = Location::parse(&args.source, Side::Source)?;
+    let to = Location::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;
     let initiator = initiator(args)?;
     let (source, destination) = open(args, &from, &to, &initiator, stop).await?;
@@ -53,8 +55,8 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
 const NO_WAY_BACK: Error =
     Error::Usage("a stream cannot be read back; leave --verify out, or write to a file or a unit");
 
-fn check_arguments(args: &Args, to: &Place) -> Result<(), Error> {
-    if let Place::Standard = to {
+fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
+    if let Location::Standard = to {
         if args.json {
             return Err(Error::Usage(
                 "--json and the destination - both need standard output; leave one of them out",
@@ -122,14 +124,14 @@ fn check_ends(args: &Args, source: &End, destination: &End) -> Result<(), Error>
 /// cannot be had.
 async fn open(
     args: &Args,
-    from: &Place,
-    to: &Place,
+    from: &Location,
+    to: &Location,
     initiator: &Initiator,
     stop: &Stop,
 ) -> Result<(End, End), Error> {
     let source = unless(stop, End::source(from, initiator));
     let destination = unless(stop, End::destination(to, initiator, args.verify));
-    let (source, destination) = if let (Place::Unit(_), Place::Unit(_)) = (from, to) {
+    let (source, destination) = if let (Location::Unit(_), Location::Unit(_)) = (from, to) {
         // The error of the source is the one to tell.
         tokio::try_join!(source, async { Ok(destination.await) })?
     } else {
@@ -155,12 +157,12 @@ struct Job<'a> {
     args: &'a Args,
     source: End,
     destination: End,
-    plan: Plan,
+    plan: CopyPlan,
 }
 
 impl<'a> Job<'a> {
     fn new(args: &'a Args, source: End, destination: End) -> Self {
-        let plan = Plan::new(args.io_size, args.queue_depth, &source, &destination);
+        let plan = CopyPlan::new(args.io_size, args.queue_depth, &source, &destination);
         let io_size = plan.io_size.value;
         let source = source.with_io_size(io_size);
         Self { args, source, destination: destination.with_io_size(io_size), plan }
@@ -240,7 +242,7 @@ impl<'a> Job<'a> {
 
     /// How deep the queues are by now.
     fn queue_depth(&self) -> usize {
-        let Plan { io_size, queue_depth, follows, .. } = &self.plan;
+        let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let depths = self.units().map(|unit| unit.queue_depth(io_size.value));
         depths.max().filter(|_| *follows).unwrap_or(queue_depth.value)
     }
@@ -258,7 +260,7 @@ impl<'a> Job<'a> {
                 say(&format!("{}\n", self.reach(unit).without_notes()));
             }
         }
-        let Plan { io_size, queue_depth, .. } = &self.plan;
+        let CopyPlan { io_size, queue_depth, .. } = &self.plan;
         say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
         say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
     }

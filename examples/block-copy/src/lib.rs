@@ -4,7 +4,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`args`], [`size`], [`place`] | what the command line says |
+//! | [`args`], [`size`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, behind the traits [`end::Source`] and [`end::Destination`] |
 //! | [`pump`] | reads ahead, writes behind, in any order of completion, in bounded memory |
 //! | [`verify`] | checksums on the way out, comparison on the way back |
@@ -13,22 +13,27 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod difference;
 pub mod end;
 pub mod error;
+mod failure;
 mod job;
+pub mod location;
 pub mod meter;
 mod observation;
-pub mod place;
 pub mod plan;
 mod pool;
 pub mod progress;
 pub mod pump;
+mod rate;
 pub mod reach;
 pub mod report;
+pub mod side;
 pub mod verify;
 
 pub use args::Args;
-pub use error::{Error, Failure};
+pub use error::Error;
+pub use failure::Failure;
 pub use iscsi_examples_common::{command_line, log, output, size, stop};
 pub use job::run;
 pub use report::Report;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::progress::Progress;
+use crate::rate::mbit_per_s;
 
 /// How often the display is refreshed.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -83,12 +84,4 @@ impl Samples {
         self.rates.push(rate);
         rate
     }
-}
-
-/// A rate in Mbit/s (10^6 bits); 0 for no time.
-pub fn mbit_per_s(bytes: u64, time: Duration) -> f64 {
-    let seconds = time.as_secs_f64();
-    #[expect(clippy::cast_precision_loss, reason = "a rate is a rounded number")]
-    let bits = bytes as f64 * 8.0;
-    if seconds > 0.0 { bits / seconds / 1e6 } else { 0.0 }
 }

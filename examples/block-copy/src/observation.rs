@@ -4,7 +4,7 @@ use iscsi_initiator::tuning::{Diagnosis, Row};
 use iscsi_initiator::{Reading, Session};
 
 use crate::end::UnitEnd;
-use crate::place::Side;
+use crate::side::Side;
 
 /// The sessions of both ends at the beginning of a copy, with what their connections had done.
 #[derive(Debug)]

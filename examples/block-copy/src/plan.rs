@@ -1,6 +1,6 @@
 //! The numbers of a copy, and why they are what they are.
 
-use iscsi_initiator::tuning::Plan as TunerPlan;
+use iscsi_initiator::tuning::Plan;
 use serde_json::{Value, json};
 
 use crate::args::{IoSize, QueueDepth};
@@ -44,7 +44,7 @@ impl Choice {
 
 /// What a copy has decided.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Plan {
+pub struct CopyPlan {
     /// Bytes of one read or write.
     pub io_size: Choice,
     /// Reads or writes of a unit under way at once; at first, if it follows the sessions. Without a
@@ -56,7 +56,7 @@ pub struct Plan {
     pub follows: bool,
 }
 
-impl Plan {
+impl CopyPlan {
     /// Decides from what was asked for, and from what the tuner says of the units' links: the one
     /// with the longer way decides.
     pub fn new(io_size: IoSize, depth: QueueDepth, source: &End, destination: &End) -> Self {
@@ -112,7 +112,7 @@ enum Work {
 
 fn choose_io_size(
     wanted: IoSize,
-    tuned: Option<&TunerPlan>,
+    tuned: Option<&Plan>,
     work: Work,
     block: Option<usize>,
 ) -> Choice {
@@ -137,7 +137,7 @@ fn choose_io_size(
 
 fn choose_queue_depth(
     wanted: QueueDepth,
-    tuned: Option<&TunerPlan>,
+    tuned: Option<&Plan>,
     work: Work,
     io_size: usize,
 ) -> Choice {
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::size::Size;
 
-    fn tuned(millis: u64) -> TunerPlan {
+    fn tuned(millis: u64) -> Plan {
         let mut measurement = Measurement::default();
         measurement.rtt = Some(Rtt::first(Duration::from_millis(millis)));
         plan(&measurement, &Limits::default(), &Tuning::default())

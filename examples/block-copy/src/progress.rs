@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use tokio::time::Instant;
 
-use crate::meter::mbit_per_s;
 use crate::output;
+use crate::rate::mbit_per_s;
 use crate::size::Size;
 
 /// How progress is shown.

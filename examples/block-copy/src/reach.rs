@@ -4,7 +4,7 @@ use std::fmt;
 
 use iscsi_initiator::{Connections, Spread};
 
-use crate::place::Side;
+use crate::side::Side;
 
 /// How a unit was reached.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -8,10 +8,10 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde_json::{Value, json};
 
-use crate::meter::mbit_per_s;
-use crate::place::Side;
-use crate::plan::Plan;
+use crate::plan::CopyPlan;
+use crate::rate::mbit_per_s;
 use crate::reach::Reach;
+use crate::side::Side;
 use crate::size::Size;
 
 /// What came of a copy: of one that failed, by then.
@@ -29,7 +29,7 @@ pub struct Report {
     /// Writes, or reads, under way at once, as it was at the end.
     pub queue_depth: usize,
     /// What was decided, and why.
-    pub plan: Plan,
+    pub plan: CopyPlan,
     /// The plan with its ends, for programs.
     pub plan_json: Value,
     /// What held a connection of each end back.

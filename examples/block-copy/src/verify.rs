@@ -6,7 +6,6 @@
 //! accidents. (A target that lies can lie later as well.) Only where a chunk differs is the source
 //! read again, to tell the very byte.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +13,8 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use crate::end::{Destination, Source};
 use crate::error::Error;
+
+pub use crate::difference::Difference;
 
 /// The checksum of a chunk.
 pub fn sum(data: &[u8]) -> u64 {
@@ -47,34 +48,6 @@ impl Checksums {
     /// The checksum of the chunk at `offset`.
     pub fn get(&self, offset: u64) -> Option<u64> {
         self.sums.get(usize::try_from(offset / self.chunk).ok()?).copied()
-    }
-}
-
-/// Where two ends differ first.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Difference {
-    /// At this byte.
-    At(u64),
-    /// Somewhere in these bytes: the source cannot tell any more.
-    Within {
-        /// Where they begin.
-        offset: u64,
-        /// How many they are.
-        len: usize,
-    },
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::At(offset) => {
-                write!(f, "the destination differs from the source at byte {offset}")
-            }
-            Self::Within { offset, len } => write!(
-                f,
-                "the destination differs from what was written in the {len} bytes at byte {offset}"
-            ),
-        }
     }
 }
 

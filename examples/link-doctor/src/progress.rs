@@ -1,10 +1,11 @@
 //! What people see on standard error while they wait.
 
+use std::time::Duration;
+
 use iscsi_initiator::Url;
 use iscsi_initiator::tuning::Bandwidth;
 
 use crate::output::say;
-use crate::read_test::ReadTest;
 use crate::size::Size;
 
 /// The session comes about.
@@ -22,12 +23,12 @@ pub(crate) fn reading_begins(seconds: u64) {
     say(&format!("reading for {seconds} s; nothing is written\n"));
 }
 
-/// A second of the reads is over.
-pub(crate) fn reading(test: &ReadTest, rate: Option<Bandwidth>) {
-    let seconds = test.time.as_secs_f64();
+/// A second of the reads is over: after so much time, with so many bytes, and the kernel's round-trip time.
+pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Bandwidth>, rtt: Duration) {
+    let seconds = time.as_secs_f64();
     let rate = shown(rate);
-    let rtt = test.readings.1.tcp_info().smoothed_rtt.unwrap_or_default().as_secs_f64() * 1e3;
-    let bytes = Size(test.bytes);
+    let bytes = Size(bytes);
+    let rtt = rtt.as_secs_f64() * 1e3;
     say(&format!("{seconds:4.0} s  {rate}  {bytes} read  TCP round trip {rtt:.1} ms\n"));
 }
 

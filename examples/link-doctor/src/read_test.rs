@@ -157,7 +157,8 @@ impl ReadTest {
         let rate = rate(bytes - self.bytes, reading.at().saturating_duration_since(since));
         self.samples.push(rate);
         self.take(reading, bytes);
-        progress::reading(self, rate);
+        let rtt = self.readings.1.tcp_info().smoothed_rtt.unwrap_or_default();
+        progress::reading(self.time, self.bytes, rate, rtt);
         Ok(())
     }
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Destination, Source, StreamEnd, blocking};
+use super::blocking::blocking;
+use super::{Destination, Source, StreamEnd};
 use crate::error::Error;
-use crate::place::Side;
 use crate::pool::Pool;
+use crate::side::Side;
 use crate::size::Size;
 
 /// A regular file or a block device.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Destination, Source, blocking};
+use super::blocking::blocking;
+use super::{Destination, Source};
 use crate::error::Error;
-use crate::place::Side;
 use crate::pool::Pool;
+use crate::side::Side;
 
 /// A pipe, a terminal, a character device, or a file that somebody else has opened.
 #[derive(Clone, Debug)]

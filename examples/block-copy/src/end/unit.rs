@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::{Destination, Source};
 use crate::error::Error;
-use crate::place::Side;
 use crate::pool::Pool;
+use crate::side::Side;
 use crate::size::Size;
 use crate::stop::Stop;
 

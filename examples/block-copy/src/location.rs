@@ -1,34 +1,16 @@
 //! Where bytes come from or go to, as the command line names it.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::PathBuf;
 
 use iscsi_initiator::{Error as IscsiError, Url, UrlError};
 
 use crate::error::Error;
+use crate::side::Side;
 
-/// The two sides of a copy.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// Where the bytes come from.
-    Source,
-    /// Where they go.
-    Destination,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Source => "source",
-            Self::Destination => "destination",
-        })
-    }
-}
-
-/// A place that can be copied from or to.
+/// A location that can be copied from or to.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// A file, of any kind.
     Path(PathBuf),
     /// Standard input or output, by the side.
@@ -37,7 +19,7 @@ pub enum Place {
     Unit(Box<Url>),
 }
 
-impl Place {
+impl Location {
     /// Reads an argument. Whatever has `://` in it is a URL; a path that has can be written with a
     /// `./` before it and a single slash.
     ///
@@ -73,16 +55,19 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Place, Error> {
-        Place::parse(OsStr::new(text), Side::Source)
+    fn parse(text: &str) -> Result<Location, Error> {
+        Location::parse(OsStr::new(text), Side::Source)
     }
 
     #[test]
-    fn places_are_told_apart() {
-        assert!(matches!(parse("-"), Ok(Place::Standard)));
-        assert!(matches!(parse("./-"), Ok(Place::Path(_))));
-        assert!(matches!(parse("disk.img"), Ok(Place::Path(_))));
-        assert!(matches!(parse("iscsi://host/iqn.2026-01.org.example:disk/0"), Ok(Place::Unit(_))));
+    fn locations_are_told_apart() {
+        assert!(matches!(parse("-"), Ok(Location::Standard)));
+        assert!(matches!(parse("./-"), Ok(Location::Path(_))));
+        assert!(matches!(parse("disk.img"), Ok(Location::Path(_))));
+        assert!(matches!(
+            parse("iscsi://host/iqn.2026-01.org.example:disk/0"),
+            Ok(Location::Unit(_))
+        ));
     }
 
     #[test]

@@ -1,0 +1,34 @@
+//! A copy that did not succeed.
+
+use iscsi_examples_common::failure;
+use serde_json::{Value, json};
+use thiserror::Error as ThisError;
+
+use crate::error::Error;
+use crate::report::Report;
+
+/// A copy that did not succeed.
+#[derive(Debug, ThisError)]
+#[error("{error}")]
+pub struct Failure {
+    /// Why.
+    pub error: Error,
+    /// What came of it by then; `None` if it did not begin.
+    pub report: Option<Box<Report>>,
+}
+
+impl Failure {
+    /// The failure for programs: the report as far as there is one, the error, and whose fault it
+    /// is.
+    pub fn to_json(&self) -> Value {
+        let nothing = || json!({ "bytes": 0, "verified": false });
+        let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());
+        failure::object(known, &self.error.to_string(), self.error.kind())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, report: None }
+    }
+}
