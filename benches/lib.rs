@@ -14,7 +14,7 @@ const NAME: &str = "iqn.2026-01.org.example:disk";
 
 /// A logged-in session with its target.
 #[derive(Debug)]
-pub struct Rig {
+pub struct Pair {
     session: Session,
     target: Target,
     link: ConnId,
@@ -22,7 +22,7 @@ pub struct Rig {
     answers: Bytes,
 }
 
-impl Rig {
+impl Pair {
     /// Logs in with the given offer to a RAM disk of 64 MiB.
     ///
     /// # Errors
@@ -41,11 +41,11 @@ impl Rig {
         let link = target.accept();
         let now = Instant::now();
         let session = Session::new(config, |bytes: &mut [u8]| bytes.fill(7), now);
-        let mut rig = Self { session, target, link, now, answers: Bytes::new() };
-        rig.session.handle_connected(Cid(0), now);
-        rig.drive();
-        rig.session.negotiated().map(|_| ()).ok_or("the login failed")?;
-        Ok(rig)
+        let mut pair = Self { session, target, link, now, answers: Bytes::new() };
+        pair.session.handle_connected(Cid(0), now);
+        pair.drive();
+        pair.session.negotiated().map(|_| ()).ok_or("the login failed")?;
+        Ok(pair)
     }
 
     /// Hands a command in.

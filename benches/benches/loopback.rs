@@ -39,7 +39,7 @@ const LOADS: [(&str, Load); 5] = [
 ];
 
 /// A disk behind a socket, and the threads at both ends.
-struct Rig {
+struct Testbed {
     near: Runtime,
     disk: Disk,
     /// The last one up: its runtime carries the server.
@@ -47,7 +47,7 @@ struct Rig {
     _server: Server,
 }
 
-impl Rig {
+impl Testbed {
     fn new(options: Options) -> Self {
         let far = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let near = Builder::new_current_thread().enable_all().build().unwrap();
@@ -139,11 +139,16 @@ fn one_page_a_send() -> Options {
     options
 }
 
-fn bench(group: &mut BenchmarkGroup<'_, WallTime>, rig: &Rig, name: &str, request: Request) {
+fn bench(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    testbed: &Testbed,
+    name: &str,
+    request: Request,
+) {
     for (shape, load) in LOADS {
         group.throughput(Throughput::Bytes(load.len as u64));
         group.bench_function(format!("{name} {shape}"), |b| {
-            b.iter_custom(|count| rig.time(load, count, request));
+            b.iter_custom(|count| testbed.time(load, count, request));
         });
     }
 }
@@ -157,13 +162,13 @@ fn loopback(c: &mut Criterion) {
         ("digests", with_digests(), both),
         ("one page a send", one_page_a_send(), writes),
     ] {
-        let rig = Rig::new(options);
+        let testbed = Testbed::new(options);
         let mut group = c.benchmark_group(format!("loopback, {name}"));
         // A sample of few requests would be all beginning and end.
         group.sampling_mode(SamplingMode::Flat).sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for (name, request) in requests {
-            bench(&mut group, &rig, name, *request);
+            bench(&mut group, &testbed, name, *request);
         }
         group.finish();
     }

@@ -6,7 +6,7 @@
 
 use bytes::{Bytes, BytesMut};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use iscsi_benches::Rig;
+use iscsi_benches::Pair;
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_session::{Command, DigestOffer, Offer, Payload};
 
@@ -37,12 +37,12 @@ fn write_session_alone(c: &mut Criterion) {
     {
         let payload = pages(MIB);
         let ready = || {
-            let mut rig = Rig::new(offer.clone()).unwrap();
-            rig.submit(write(&payload)).unwrap();
-            rig
+            let mut pair = Pair::new(offer.clone()).unwrap();
+            pair.submit(write(&payload)).unwrap();
+            pair
         };
         group.bench_function(name, |b| {
-            b.iter_batched_ref(ready, Rig::transmit_only, BatchSize::SmallInput);
+            b.iter_batched_ref(ready, Pair::transmit_only, BatchSize::SmallInput);
         });
     }
 }
@@ -51,21 +51,21 @@ fn round_trips(c: &mut Criterion) {
     let mut group = c.benchmark_group("with the test target");
     for (name, len) in [("4 KiB", 4096), ("64 KiB", 65536), ("1 MiB", MIB)] {
         let blocks = u16::try_from(len / 512).unwrap();
-        let mut rig = Rig::new(Offer::default()).unwrap();
+        let mut pair = Pair::new(Offer::default()).unwrap();
         group.throughput(Throughput::Bytes(len as u64));
         group.bench_function(format!("read {name}"), |b| {
             b.iter(|| {
                 let buffer = BytesMut::zeroed(len);
-                rig.submit(Command::new(Lun::ZERO, Cdb::read_10(0, blocks)).with_read(buffer))
+                pair.submit(Command::new(Lun::ZERO, Cdb::read_10(0, blocks)).with_read(buffer))
                     .unwrap();
-                assert_eq!(rig.drive(), 1);
+                assert_eq!(pair.drive(), 1);
             });
         });
         let payload = pages(len);
         group.bench_function(format!("write {name}"), |b| {
             b.iter(|| {
-                rig.submit(write(&payload)).unwrap();
-                assert_eq!(rig.drive(), 1);
+                pair.submit(write(&payload)).unwrap();
+                assert_eq!(pair.drive(), 1);
             });
         });
     }

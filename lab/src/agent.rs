@@ -1,4 +1,4 @@
-//! The half of the lab that runs in its place: makes the rig, measures, takes it down.
+//! The part of the lab that runs in its environment: makes the testbed, measures, takes it down.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,45 +6,45 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use crate::environment::{Environment, code};
 use crate::error::Error;
-use crate::facts;
 use crate::images::Images;
-use crate::order::{ExecOrder, Order, RunOrder};
+use crate::job::{ExecJob, Job, RunJob};
 use crate::peers::{Bench, measure};
-use crate::place::{Place, code};
 use crate::process::{Group, tool};
+use crate::provenance;
 use crate::record::Record;
 use crate::result::{Figure, Outcome};
-use crate::rig::{self, Rig, link_words};
 use crate::scenario::{Direction, Point, Scenario};
 use crate::signals::Signals;
+use crate::testbed::{self, Testbed, link_words};
 
-/// Carries out an order and returns the exit status.
+/// Carries out a job and returns the exit status.
 ///
 /// # Errors
 /// [`Error`] for what is no measurement's own failure.
-pub async fn inside(order: &str) -> Result<u8, Error> {
-    match serde_json::from_str(order)? {
-        Order::Run(order) => run(*order).await,
-        Order::Exec(order) => exec(&order).await,
+pub async fn carry_out(job: &str) -> Result<u8, Error> {
+    match serde_json::from_str(job)? {
+        Job::Run(job) => run(*job).await,
+        Job::Exec(job) => exec(&job).await,
     }
 }
 
-async fn exec(order: &ExecOrder) -> Result<u8, Error> {
+async fn exec(job: &ExecJob) -> Result<u8, Error> {
     let mut signals = Signals::catch()?;
-    let mut rig = Rig::up(&order.scripts, &order.link).await?;
+    let mut testbed = Testbed::up(&job.scripts, &job.link).await?;
     let done = tokio::select! {
-        done = exec_on(&mut rig, order) => done,
+        done = exec_on(&mut testbed, job) => done,
         _ = signals.next() => Ok(1),
     };
-    take_down(rig).await;
+    take_down(testbed).await;
     done
 }
 
-async fn exec_on(rig: &mut Rig, order: &ExecOrder) -> Result<u8, Error> {
-    rig.set_target(&order.target).await?;
-    let url = rig::url(order.lun);
-    let words: Vec<_> = order.program.iter().map(|word| word.replace("{url}", &url)).collect();
+async fn exec_on(testbed: &mut Testbed, job: &ExecJob) -> Result<u8, Error> {
+    testbed.set_target(&job.target).await?;
+    let url = testbed::url(job.lun);
+    let words: Vec<_> = job.program.iter().map(|word| word.replace("{url}", &url)).collect();
     let (program, arguments) =
         words.split_first().ok_or_else(|| Error::Usage("no program".to_owned()))?;
     let mut command = Command::new(program);
@@ -53,23 +53,23 @@ async fn exec_on(rig: &mut Rig, order: &ExecOrder) -> Result<u8, Error> {
     Ok(code(Group::start(&mut command)?.child.wait().await?))
 }
 
-async fn run(order: RunOrder) -> Result<u8, Error> {
+async fn run(job: RunJob) -> Result<u8, Error> {
     let mut signals = Signals::catch()?;
-    let points = order.scenario.points();
+    let points = job.scenario.points();
     let Some(first) = points.first() else { return Ok(0) };
-    load(&order.scenario.modules).await?;
-    let mut rig = Rig::up(&order.scripts, &link_words(&first.link)).await?;
+    load(&job.scenario.modules).await?;
+    let mut testbed = Testbed::up(&job.scripts, &link_words(&first.link)).await?;
     let done = tokio::select! {
-        done = measure_all(&mut rig, order, &points) => done,
+        done = measure_all(&mut testbed, job, &points) => done,
         _ = signals.next() => Ok(()),
     };
-    take_down(rig).await;
+    take_down(testbed).await;
     done.map(|()| 0)
 }
 
-/// Takes the rig down. Whatever comes of it, what was done before decides how all ends.
-async fn take_down(rig: Rig) {
-    if let Err(error) = rig.down().await {
+/// Takes the testbed down. Whatever comes of it, what was done before decides how all ends.
+async fn take_down(testbed: Testbed) {
+    if let Err(error) = testbed.down().await {
         eprintln!("lab: {error}");
     }
 }
@@ -81,16 +81,16 @@ async fn load(modules: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-async fn measure_all(rig: &mut Rig, order: RunOrder, points: &[Point]) -> Result<(), Error> {
-    let RunOrder { scenario, mut file, out, tree, .. } = order;
+async fn measure_all(testbed: &mut Testbed, job: RunJob, points: &[Point]) -> Result<(), Error> {
+    let RunJob { scenario, mut file, out, tree, .. } = job;
     set_system(&scenario).await?;
-    rig.set_target(&scenario.target.words(&Default::default())).await?;
-    file.machine.lab_kernel = facts::kernel();
-    file.settings.extend(facts::system());
-    file.settings.extend(facts::target());
-    let in_guest = file.machine.place == Place::Guest.name();
+    testbed.set_target(&scenario.target.words(&Default::default())).await?;
+    file.machine.lab_kernel = provenance::kernel();
+    file.settings.extend(provenance::system());
+    file.settings.extend(provenance::target());
+    let in_guest = file.machine.environment == Environment::Guest.name();
     let mut record = Record::begin(&out, file)?;
-    let mut lab = Lab { rig, scenario, images: Images::mount()?, tree, in_guest };
+    let mut lab = Lab { testbed, scenario, images: Images::mount()?, tree, in_guest };
     for (index, point) in points.iter().enumerate() {
         let figure = lab.figure(point).await;
         eprintln!("[{}/{}] {}", index + 1, points.len(), figure.line());
@@ -104,17 +104,17 @@ async fn measure_all(rig: &mut Rig, order: RunOrder, points: &[Point]) -> Result
 async fn set_system(scenario: &Scenario) -> Result<(), Error> {
     const SET: &str = "[ ! -e \"$1\" ] || printf %s \"$2\" >\"$1\"";
     for (name, value) in &scenario.sysctl {
-        let path = facts::sysctl_file(name);
+        let path = provenance::sysctl_file(name);
         fs::write(&path, value)
             .map_err(|cause| Error::File { path: PathBuf::from(&path), cause })?;
-        tool(rig::far("sh").args(["-c", SET, "sh", &path, value])).await?;
+        tool(testbed::far("sh").args(["-c", SET, "sh", &path, value])).await?;
     }
     Ok(())
 }
 
 /// All that a measurement needs.
 struct Lab<'a> {
-    rig: &'a mut Rig,
+    testbed: &'a mut Testbed,
     scenario: Scenario,
     images: Images,
     tree: PathBuf,
@@ -124,7 +124,7 @@ struct Lab<'a> {
 impl Lab<'_> {
     async fn figure(&mut self, point: &Point) -> Figure {
         let reading = match self.prepare(point).await {
-            Ok(bench) => measure(point, &bench, self.rig).await,
+            Ok(bench) => measure(point, &bench, self.testbed).await,
             Err(error) => Err(Outcome::Failed(error.to_string())),
         };
         if reading.is_err() {
@@ -134,8 +134,8 @@ impl Lab<'_> {
     }
 
     async fn prepare(&mut self, point: &Point) -> Result<Bench, Error> {
-        self.rig.set_target(&self.scenario.target.words(&point.measure.keys)).await?;
-        self.rig.set_link(&link_words(&point.link)).await?;
+        self.testbed.set_target(&self.scenario.target.words(&point.measure.keys)).await?;
+        self.testbed.set_link(&link_words(&point.link)).await?;
         match point.measure.direction {
             Direction::Read => self.images.make_room(point.bytes)?,
             Direction::Write => self.images.clear_room(),
@@ -150,7 +150,7 @@ impl Lab<'_> {
     /// After a measurement that did not end well: a link that lets everything through, so that what
     /// is under way in the kernel comes to its end, and no session of before.
     async fn recover(&mut self) {
-        for tried in [self.rig.set_link(&[]).await, self.rig.drop_target().await] {
+        for tried in [self.testbed.set_link(&[]).await, self.testbed.drop_target().await] {
             if let Err(error) = tried {
                 eprintln!("lab: {error}");
             }

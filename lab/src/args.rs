@@ -14,7 +14,7 @@ const DAY: u64 = 86_400;
 ///
 /// The exit status is 0 when all went well (without --strict, a figure that timed out or failed is a
 /// result, not an error), 1 after an error, 2 for a wrong command line or scenario, 3 when this
-/// machine has no place for a lab, 124 when the limit ended the run, 128 and the signal's number
+/// machine has no environment for a lab, 124 when the limit ended the run, 128 and the signal's number
 /// after an interrupt; `exec` passes its program's status on.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "lab", version)]
@@ -33,11 +33,11 @@ pub enum Command {
     Exec(ExecArgs),
     /// Makes tables and charts of result files.
     Draw(DrawArgs),
-    /// What the lab calls itself in its place.
+    /// How the lab starts itself in its environment.
     #[command(hide = true)]
-    Inside {
+    Agent {
         /// What to do there.
-        order: String,
+        job: String,
     },
 }
 
@@ -100,8 +100,8 @@ pub struct DrawArgs {
 #[derive(Args, Clone, Debug)]
 pub struct LabArgs {
     /// In a kernel of its own, or in network namespaces of this machine's.
-    #[arg(long = "where", value_enum, value_name = "PLACE", default_value_t = Where::Auto)]
-    pub place: Where,
+    #[arg(long = "where", value_enum, value_name = "ENVIRONMENT", default_value_t = Where::Auto)]
+    pub environment: Where,
     /// Seconds until the whole is ended; by default an hour, and for a scenario what its
     /// measurements may take at most. At most a day.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=DAY))]

@@ -25,6 +25,8 @@ mod goals;
 mod group;
 mod names;
 mod page;
+mod part;
+mod render;
 #[cfg(test)]
 mod sample;
 mod section;

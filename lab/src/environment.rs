@@ -12,15 +12,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::Where;
 use crate::error::Error;
-use crate::facts;
-use crate::order::Order;
+use crate::job::Job;
 use crate::process::Group;
+use crate::provenance;
 use crate::signals::Signals;
 use crate::size::Size;
 
 /// Where a lab is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum Environment {
     /// In a kernel that runs as a program.
     Guest,
     /// In the machine's own kernel.
@@ -38,11 +38,11 @@ pub enum Ending {
     Interrupt(Signal),
 }
 
-impl Place {
-    /// Finds a place.
+impl Environment {
+    /// Finds an environment.
     ///
     /// # Errors
-    /// [`Error::NoPlace`] says what is missing and which package brings it.
+    /// [`Error::NoEnvironment`] says what is missing and which package brings it.
     pub fn find(wanted: Where) -> Result<Self, Error> {
         match wanted {
             Where::Guest => Self::Guest.unless(guest_lacks(), "no guest can be started here"),
@@ -51,13 +51,13 @@ impl Place {
             }
             Where::Auto => Self::find(Where::Guest).or_else(|guest| {
                 Self::find(Where::Host)
-                    .map_err(|host| Error::NoPlace(format!("{guest}; and {host}")))
+                    .map_err(|host| Error::NoEnvironment(format!("{guest}; and {host}")))
             }),
         }
     }
 
     fn unless(self, lack: Option<String>, refusal: &str) -> Result<Self, Error> {
-        lack.map_or(Ok(self), |lack| Err(Error::NoPlace(format!("{refusal}: {lack}"))))
+        lack.map_or(Ok(self), |lack| Err(Error::NoEnvironment(format!("{refusal}: {lack}"))))
     }
 
     /// The name in results.
@@ -68,22 +68,22 @@ impl Place {
         }
     }
 
-    /// Carries out an order there. Whatever ends it, nothing of it stays.
+    /// Carries out a job there. Whatever ends it, nothing of it stays.
     ///
     /// # Errors
     /// [`Error::Start`] if it cannot begin.
     pub async fn carry_out(
         self,
-        order: &Order,
+        job: &Job,
         memory: Size,
         limit: Duration,
     ) -> Result<Ending, Error> {
         let mut signals = Signals::catch()?;
-        let order = serde_json::to_string(order)?;
+        let job = serde_json::to_string(job)?;
         let program = env::current_exe()?;
         let mut command = match self {
-            Self::Guest => in_guest(&program, &order, memory, limit),
-            Self::Host => in_namespaces(&program, &order),
+            Self::Guest => in_guest(&program, &job, memory, limit),
+            Self::Host => in_namespaces(&program, &job),
         };
         let mut group = Group::start(&mut command)?;
         let ending = tokio::select! {
@@ -109,12 +109,12 @@ pub fn code(status: ExitStatus) -> u8 {
 /// killed.
 const GRACE: Duration = Duration::from_secs(30);
 
-fn in_guest(program: &Path, order: &str, memory: Size, limit: Duration) -> Command {
+fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command {
     let mut command = Command::new("bash");
     command.arg(scripts().join("boot"));
     command.arg("--memory").arg(format!("{}M", memory.0.div_ceil(1 << 20)));
     command.arg("--timeout").arg((limit + GRACE).as_secs().to_string());
-    command.arg("--").arg(program).args(["inside", order]);
+    command.arg("--").arg(program).args(["agent", job]);
     command
 }
 
@@ -122,16 +122,16 @@ fn in_guest(program: &Path, order: &str, memory: Size, limit: Duration) -> Comma
 const ENTER: &str =
     "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && exec \"$@\"";
 
-fn in_namespaces(program: &Path, order: &str) -> Command {
+fn in_namespaces(program: &Path, job: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--", "sh", "-c", ENTER, "lab"]);
-    command.arg(program).args(["inside", order]);
+    command.arg(program).args(["agent", job]);
     command
 }
 
 /// The folder of the scripts.
 pub fn scripts() -> PathBuf {
-    facts::workspace().join("lab")
+    provenance::workspace().join("lab")
 }
 
 /// The programs a guest needs, and the packages that bring them.
@@ -191,9 +191,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lack_refuses_the_place_and_says_why() {
-        assert_eq!(Place::Guest.unless(None, "no").ok(), Some(Place::Guest));
-        let error = Place::Host.unless(Some("no netem".to_owned()), "it cannot be").unwrap_err();
+    fn a_lack_refuses_the_environment_and_says_why() {
+        assert_eq!(Environment::Guest.unless(None, "no").ok(), Some(Environment::Guest));
+        let error =
+            Environment::Host.unless(Some("no netem".to_owned()), "it cannot be").unwrap_err();
         assert_eq!((error.to_string().as_str(), error.status()), ("it cannot be: no netem", 3));
     }
 

@@ -34,9 +34,9 @@ pub enum Error {
     /// The command line makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// This machine has no place for a lab.
+    /// This machine has no environment for a lab.
     #[error("{0}")]
-    NoPlace(String),
+    NoEnvironment(String),
     /// A program could not be started.
     #[error("{program} could not be started: {cause}")]
     Start {
@@ -54,8 +54,8 @@ pub enum Error {
         message: String,
     },
     /// What the two halves of the lab tell each other was garbled.
-    #[error("the order for the lab's inside cannot be understood: {0}")]
-    Order(#[from] serde_json::Error),
+    #[error("the job for the lab's agent cannot be understood: {0}")]
+    Job(#[from] serde_json::Error),
     /// The runtime or its signals could not be set up.
     #[error("the system refused what the lab needs to run: {0}")]
     System(#[from] io::Error),
@@ -67,12 +67,12 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Scenario { .. } => 2,
-            Self::NoPlace(_) => 3,
+            Self::NoEnvironment(_) => 3,
             Self::File { .. }
             | Self::Result { .. }
             | Self::Start { .. }
             | Self::Tool { .. }
-            | Self::Order(_)
+            | Self::Job(_)
             | Self::System(_) => 1,
         }
     }

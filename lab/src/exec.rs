@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::args::ExecArgs;
+use crate::environment::{Ending, Environment, scripts};
 use crate::error::Error;
-use crate::order::{ExecOrder, Order};
-use crate::place::{Ending, Place, scripts};
+use crate::job::{ExecJob, Job};
 use crate::size::Size;
 use crate::target::Unit;
 
@@ -21,16 +21,16 @@ const UNIT: &str = "lun=0:64M";
 /// # Errors
 /// [`Error`] for what keeps it from beginning.
 pub async fn exec(args: &ExecArgs) -> Result<u8, Error> {
-    let place = Place::find(args.lab.place)?;
-    let order = order(args)?;
+    let environment = Environment::find(args.lab.environment)?;
+    let job = job(args)?;
     let limit = args.lab.limit.map_or(HOUR, Duration::from_secs);
-    let units = units(&order.target)?;
+    let units = units(&job.target)?;
     let held: u64 = units.iter().filter(|unit| unit.in_memory).map(|unit| unit.size.0).sum();
     let memory = args.lab.memory.unwrap_or(Size(BASE + held));
-    Ok(tell(place.carry_out(&Order::Exec(order), memory, limit).await?, limit))
+    Ok(tell(environment.carry_out(&Job::Exec(job), memory, limit).await?, limit))
 }
 
-fn order(args: &ExecArgs) -> Result<ExecOrder, Error> {
+fn job(args: &ExecArgs) -> Result<ExecJob, Error> {
     let of_link =
         |word: &&String| ["rtt=", "rate=", "loss="].iter().any(|key| word.starts_with(key));
     if let Some(word) = args.words.iter().find(|word| !word.contains('=')) {
@@ -42,7 +42,7 @@ fn order(args: &ExecArgs) -> Result<ExecOrder, Error> {
     if !target.iter().any(|word| word.starts_with("lun=")) {
         target.insert(0, UNIT.to_owned());
     }
-    Ok(ExecOrder {
+    Ok(ExecJob {
         link: args.words.iter().filter(of_link).cloned().collect(),
         lun: units(&target)?.first().map_or(0, |unit| unit.number),
         target,
@@ -78,28 +78,28 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    fn ordered(words: &[&str]) -> Result<ExecOrder, Error> {
+    fn job_of(words: &[&str]) -> Result<ExecJob, Error> {
         let line = ["lab", "exec"].iter().chain(words).chain(&["--", "true"]);
         let Command::Exec(args) = Cli::parse_from(line).command else { panic!("another command") };
-        order(&args)
+        job(&args)
     }
 
     #[test]
     fn words_go_to_the_link_or_to_the_target() {
-        let order = ordered(&["rtt=100", "lun=7:1G", "loss=0.1", "InitialR2T=No"]).unwrap();
-        assert_eq!(order.link, ["rtt=100", "loss=0.1"]);
-        assert_eq!(order.target, ["lun=7:1G", "InitialR2T=No"]);
-        assert_eq!(order.lun, 7);
+        let job = job_of(&["rtt=100", "lun=7:1G", "loss=0.1", "InitialR2T=No"]).unwrap();
+        assert_eq!(job.link, ["rtt=100", "loss=0.1"]);
+        assert_eq!(job.target, ["lun=7:1G", "InitialR2T=No"]);
+        assert_eq!(job.lun, 7);
     }
 
     #[test]
     fn there_is_a_unit_without_a_word() {
-        assert_eq!(ordered(&["depth=8"]).unwrap().target, [UNIT, "depth=8"]);
+        assert_eq!(job_of(&["depth=8"]).unwrap().target, [UNIT, "depth=8"]);
     }
 
     #[test]
     fn what_is_no_setting_is_refused() {
-        assert!(matches!(ordered(&["100mbit"]), Err(Error::Usage(_))));
-        assert!(matches!(ordered(&["lun=0:huge"]), Err(Error::Usage(_))));
+        assert!(matches!(job_of(&["100mbit"]), Err(Error::Usage(_))));
+        assert!(matches!(job_of(&["lun=0:huge"]), Err(Error::Usage(_))));
     }
 }

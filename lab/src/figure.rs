@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::peers::Reading;
 use crate::rate::{mbit_per_s, start, steady};
-use crate::result::{Figure, Link, Outcome};
+use crate::result::{Figure, LinkConditions, Outcome};
 use crate::scenario::Point;
 
 impl Figure {
@@ -83,7 +83,7 @@ fn limit(outcome: &Outcome, point: &Point) -> Value {
     }
 }
 
-fn link(link: &Link) -> String {
+fn link(link: &LinkConditions) -> String {
     let rate = link.rate_mbit_per_s.map_or_else(String::new, |rate| format!(", {rate} Mbit/s"));
     let loss = if link.loss_percent > 0.0 {
         format!(", {} % lost", link.loss_percent)

@@ -1,4 +1,4 @@
-//! What the lab's half on the machine tells its half inside.
+//! What the lab on the machine tells its agent to do.
 
 use std::path::PathBuf;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::result::ResultFile;
 use crate::scenario::Scenario;
 
-/// What to do inside.
+/// What the agent is to do.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub enum Order {
+pub enum Job {
     /// Measure a scenario.
-    Run(Box<RunOrder>),
+    Run(Box<RunJob>),
     /// Run a program.
-    Exec(ExecOrder),
+    Exec(ExecJob),
 }
 
 /// A scenario to be measured.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct RunOrder {
+pub struct RunJob {
     /// The scenario.
     pub scenario: Scenario,
     /// The result with what is known before the first figure.
@@ -33,7 +33,7 @@ pub struct RunOrder {
 
 /// A program to be run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct ExecOrder {
+pub struct ExecJob {
     /// Words for `lab/link`.
     pub link: Vec<String>,
     /// Words for `lab/lio`.

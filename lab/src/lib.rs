@@ -3,27 +3,27 @@
 //! from such files.
 //!
 //! [`run`] and [`exec`] are the halves on the machine: they read the [`scenario`], find a
-//! [`place`] for the lab, and hand an [`order`] to the same program [`inside`] it, where the
-//! [`rig`] is set up and the [`peers`] are measured.
+//! [`environment`] for the lab, and hand a [`job`] to the same program there, the [`agent`], where the
+//! [`testbed`] is set up and the [`peers`] are measured.
 
+pub mod agent;
 pub mod args;
 pub mod draw;
+pub mod environment;
 pub mod error;
 pub mod exec;
-pub mod facts;
 mod figure;
 pub mod images;
-pub mod inside;
-pub mod order;
+pub mod job;
 pub mod peers;
-pub mod place;
 pub mod process;
+pub mod provenance;
 pub mod rate;
 pub mod record;
 pub mod result;
-pub mod rig;
 pub mod run;
 pub mod scenario;
 pub mod signals;
 pub mod size;
 pub mod target;
+pub mod testbed;

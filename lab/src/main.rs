@@ -8,7 +8,7 @@ use iscsi_lab::args::{Cli, Command, DrawArgs};
 use iscsi_lab::draw::{Page, draw};
 use iscsi_lab::error::Error;
 use iscsi_lab::scenario::Scenario;
-use iscsi_lab::{exec, inside, run};
+use iscsi_lab::{agent, exec, run};
 use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
@@ -28,7 +28,7 @@ fn start(command: Command) -> Result<u8, Error> {
             Command::Run(args) => run::run(&args).await,
             Command::Exec(args) => exec::exec(&args).await,
             Command::Draw(args) => draw_all(&args),
-            Command::Inside { order } => inside::inside(&order).await,
+            Command::Agent { job } => agent::carry_out(&job).await,
         }
     })
 }

@@ -17,8 +17,8 @@ use tokio::process::Command;
 use crate::error::Error;
 use crate::process::{Ended, run};
 use crate::result::Outcome;
-use crate::rig::{Rig, traffic};
 use crate::scenario::{Direction, Measure, Point, Who};
+use crate::testbed::{Testbed, traffic};
 
 /// What lies ready for a measurement.
 #[derive(Clone, Debug)]
@@ -53,14 +53,14 @@ pub struct Reading {
 ///
 /// # Errors
 /// The [`Outcome`] that is not [`Outcome::Complete`].
-pub async fn measure(point: &Point, bench: &Bench, rig: &Rig) -> Result<Reading, Outcome> {
+pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<Reading, Outcome> {
     let before = traffic(point.measure.lun);
     let reading = match point.measure.who {
         Who::BlockCopy => block_copy::measure(point, bench).await,
         Who::Iperf3 => return iperf3::measure(point).await,
         Who::Libiscsi => libiscsi::measure(point).await,
         Who::QemuImg => qemu_img::measure(point, bench).await,
-        Who::OpenIscsi => open_iscsi::measure(point, bench, rig).await,
+        Who::OpenIscsi => open_iscsi::measure(point, bench, testbed).await,
         Who::Program => return program::measure(point, bench).await,
     }?;
     let after = traffic(point.measure.lun);

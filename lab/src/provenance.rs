@@ -1,4 +1,4 @@
-//! Where a run takes place: the machine, the sources, what the system has set.
+//! Where figures come from: the machine, the sources, what the system has set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::result::Machine;
-use crate::rig;
+use crate::testbed;
 
 /// The folder of the workspace.
 pub fn workspace() -> &'static Path {
@@ -50,7 +50,7 @@ pub fn machine() -> Machine {
         memory_bytes: memory(&read("/proc/meminfo")),
         kernel: kernel(),
         lab_kernel: String::new(),
-        place: String::new(),
+        environment: String::new(),
     }
 }
 
@@ -99,11 +99,11 @@ pub fn system() -> BTreeMap<String, String> {
 /// The keys and the depth that the target has in force.
 pub fn target() -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
-    let keys = fs::read_dir(rig::group().join("param")).into_iter().flatten().flatten();
+    let keys = fs::read_dir(testbed::group().join("param")).into_iter().flatten().flatten();
     for key in keys {
         settings.insert(format!("target.{}", key.file_name().to_string_lossy()), read(key.path()));
     }
-    let depth = read(rig::group().join("attrib/default_cmdsn_depth"));
+    let depth = read(testbed::group().join("attrib/default_cmdsn_depth"));
     settings.insert("target.default_cmdsn_depth".to_owned(), depth);
     settings
 }

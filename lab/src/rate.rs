@@ -1,6 +1,6 @@
 //! Rates out of bytes, times and samples.
 
-use crate::result::Link;
+use crate::result::LinkConditions;
 
 /// Seconds until a copy is in its stride: that begins with the fifth.
 const STRIDE: usize = 4;
@@ -50,7 +50,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// What a run took beyond the time that its bytes need on the link, seconds.
-pub fn start(link: &Link, bytes: u64, seconds: f64) -> Option<f64> {
+pub fn start(link: &LinkConditions, bytes: u64, seconds: f64) -> Option<f64> {
     let rate = link.rate_mbit_per_s? * PAYLOAD_SHARE;
     Some(seconds - megabits(bytes) / rate)
 }
@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn the_start_is_what_the_bytes_do_not_need() {
-        let mut link = Link { rtt_ms: 100.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.0 };
+        let mut link =
+            LinkConditions { rtt_ms: 100.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.0 };
         let needed = 1e7 * 8.0 / (1e8 * 1448.0 / 1514.0);
         assert!(close(start(&link, 10_000_000, needed + 2.0), 2.0));
         link.rate_mbit_per_s = None;

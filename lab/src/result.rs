@@ -40,7 +40,8 @@ pub struct Machine {
     /// The kernel that carried the link and the target: the guest's, or the machine's own.
     pub lab_kernel: String,
     /// `guest` or `host`.
-    pub place: String,
+    #[serde(rename = "place")]
+    pub environment: String,
 }
 
 /// One measurement.
@@ -48,7 +49,7 @@ pub struct Machine {
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// The link it was measured over.
-    pub link: Link,
+    pub link: LinkConditions,
     /// Who moved the bytes: `block-copy`, `iperf3`, ...
     pub who: String,
     /// What was special about it: `variant`, `send_buffer`, `direction`, `repetition`, ...
@@ -80,7 +81,7 @@ pub struct Figure {
 /// What a link was like.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Link {
+pub struct LinkConditions {
     /// Round-trip time, milliseconds.
     pub rtt_ms: f64,
     /// Rate, 10^6 bits a second, each way; `None` is as fast as it can be.

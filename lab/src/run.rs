@@ -7,11 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::args::RunArgs;
+use crate::environment::{Environment, find, scripts};
 use crate::error::Error;
 use crate::exec::tell;
-use crate::facts;
-use crate::order::{Order, RunOrder};
-use crate::place::{Place, find, scripts};
+use crate::job::{Job, RunJob};
+use crate::provenance;
 use crate::result::{Figure, Machine, Outcome, ResultFile};
 use crate::scenario::{Direction, Point, Scenario, Source, Who};
 use crate::size::Size;
@@ -24,15 +24,15 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let mut scenario = Scenario::read(&args.scenario)?;
     scenario.keep_only(&args.only)?;
     scenario.keep_direction(args.direction)?;
-    let place = Place::find(args.lab.place)?;
+    let environment = Environment::find(args.lab.environment)?;
     let tree = programs(args, &scenario)?;
-    let out = result_path(args, place)?;
+    let out = result_path(args, environment)?;
     let points = scenario.points();
     let memory = args.lab.memory.unwrap_or_else(|| memory(&scenario, &points));
     let limit = args.lab.limit.map_or_else(|| longest(&points), Duration::from_secs);
-    let file = empty_file(args, &scenario, place, &tree);
-    let order = RunOrder { scenario, file, out: out.clone(), tree, scripts: scripts() };
-    let ending = place.carry_out(&Order::Run(Box::new(order)), memory, limit).await?;
+    let file = empty_file(args, &scenario, environment, &tree);
+    let job = RunJob { scenario, file, out: out.clone(), tree, scripts: scripts() };
+    let ending = environment.carry_out(&Job::Run(Box::new(job)), memory, limit).await?;
     if out.is_file() {
         eprintln!("lab: the figures are in {}", out.display());
     }
@@ -68,14 +68,16 @@ fn is_good(outcome: &Outcome) -> bool {
 }
 
 /// Where the result goes; its folder is there afterwards, and a result of earlier is not.
-fn result_path(args: &RunArgs, place: Place) -> Result<PathBuf, Error> {
+fn result_path(args: &RunArgs, environment: Environment) -> Result<PathBuf, Error> {
     let path = args.out.clone().unwrap_or_else(|| {
         let name = args.scenario.file_stem().unwrap_or_default();
-        facts::workspace().join("target/lab").join(name).with_extension("json")
+        provenance::workspace().join("target/lab").join(name).with_extension("json")
     });
     let file_error = |cause| Error::File { path: path.clone(), cause };
     let full = absolute(&path).map_err(file_error)?;
-    if place == Place::Guest && OWN_TO_GUEST.iter().any(|folder| full.starts_with(folder)) {
+    if environment == Environment::Guest
+        && OWN_TO_GUEST.iter().any(|folder| full.starts_with(folder))
+    {
         return Err(Error::Usage(format!(
             "{}: a guest has a {} of its own; name a file elsewhere",
             path.display(),
@@ -101,14 +103,14 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
         build_block_copy()?;
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    Ok(facts::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
+    Ok(provenance::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
 }
 
 fn build_block_copy() -> Result<(), Error> {
     let words = ["build", "--release", "--quiet", "-p", "block-copy"];
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&cargo);
-    command.args(words).current_dir(facts::workspace());
+    command.args(words).current_dir(provenance::workspace());
     let program = cargo.to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -141,13 +143,18 @@ fn longest(points: &[Point]) -> Duration {
     points.iter().map(|point| point.limit + AROUND).sum::<Duration>() + AROUND
 }
 
-fn empty_file(args: &RunArgs, scenario: &Scenario, place: Place, tree: &Path) -> ResultFile {
+fn empty_file(
+    args: &RunArgs,
+    scenario: &Scenario,
+    environment: Environment,
+    tree: &Path,
+) -> ResultFile {
     ResultFile {
         title: scenario.title.clone(),
         command: command(args),
-        date: facts::now(),
-        commit: facts::commit(),
-        machine: Machine { place: place.name().to_owned(), ..facts::machine() },
+        date: provenance::now(),
+        commit: provenance::commit(),
+        machine: Machine { environment: environment.name().to_owned(), ..provenance::machine() },
         settings: versions(scenario, tree),
         figures: Vec::new(),
     }
@@ -157,7 +164,7 @@ fn empty_file(args: &RunArgs, scenario: &Scenario, place: Place, tree: &Path) ->
 /// file's name is told: where it lies means nothing on another machine.
 fn command(args: &RunArgs) -> String {
     let full = absolute(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
-    let inside = full.strip_prefix(facts::workspace()).ok();
+    let inside = full.strip_prefix(provenance::workspace()).ok();
     let scenario =
         inside.unwrap_or_else(|| Path::new(args.scenario.file_name().unwrap_or_default()));
     let mut words = vec![format!("cargo run --release -p iscsi-lab -- run {}", scenario.display())];
@@ -172,7 +179,7 @@ fn command(args: &RunArgs) -> String {
 fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
     let version = |program: &Path| {
         let found = program.to_str().and_then(find).unwrap_or_else(|| program.into());
-        facts::first_line(Command::new(found).arg("--version"))
+        provenance::first_line(Command::new(found).arg("--version"))
     };
     let mut versions = BTreeMap::new();
     for measure in &scenario.measures {
@@ -194,7 +201,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Command as Order};
+    use crate::args::{Cli, Command};
 
     fn command_of(scenario: &Path) -> String {
         let line = ["lab", "run", scenario.to_str().unwrap(), "--only", "iperf3"];
@@ -202,14 +209,14 @@ mod tests {
     }
 
     fn command_told(line: &[&str]) -> String {
-        let Order::Run(args) = Cli::parse_from(line).command else { panic!("another command") };
+        let Command::Run(args) = Cli::parse_from(line).command else { panic!("another command") };
         command(&args)
     }
 
     #[test]
     fn the_command_names_no_folder_beyond_the_workspace() {
         let told = "cargo run --release -p iscsi-lab -- run";
-        let own = facts::workspace().join("lab/scenarios/quick.toml");
+        let own = provenance::workspace().join("lab/scenarios/quick.toml");
         assert_eq!(command_of(&own), format!("{told} lab/scenarios/quick.toml --only iperf3"));
         let other = Path::new("/elsewhere/own.toml");
         assert_eq!(command_of(other), format!("{told} own.toml --only iperf3"));

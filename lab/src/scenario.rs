@@ -1,6 +1,7 @@
 //! Scenarios: what to measure, over which links, against which target; TOML that people write.
 
 mod check;
+mod direction;
 mod goal;
 mod point;
 #[cfg(test)]
@@ -9,13 +10,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::size::{Rate, Size};
 use crate::target::{Target, Unit};
 
+pub use direction::Direction;
 pub use goal::{Goal, Over, Reason, Start};
 pub use point::Point;
 
@@ -93,27 +94,6 @@ impl Who {
             Self::QemuImg => "qemu-img",
             Self::OpenIscsi => "open-iscsi",
             Self::Program => "program",
-        }
-    }
-}
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// To the target.
-    #[default]
-    Write,
-    /// From it.
-    Read,
-}
-
-impl Direction {
-    /// Its name in scenarios and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
         }
     }
 }

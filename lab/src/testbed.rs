@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::error::Error;
 use crate::process::tool;
-use crate::result::Link;
+use crate::result::LinkConditions;
 
 /// The second host's address.
 pub const FAR: &str = "10.99.0.2";
@@ -18,7 +18,7 @@ pub const TARGET: &str = "iqn.2026-01.org.example:lio";
 
 /// A link and a target, while they are up.
 #[derive(Debug)]
-pub struct Rig {
+pub struct Testbed {
     scripts: PathBuf,
     target: Standing,
 }
@@ -44,21 +44,21 @@ pub fn portal() -> String {
 }
 
 /// A link as words for `lab/link`.
-pub fn link_words(link: &Link) -> Vec<String> {
+pub fn link_words(link: &LinkConditions) -> Vec<String> {
     let mut words = vec![format!("rtt={}", link.rtt_ms), format!("loss={}", link.loss_percent)];
     words.extend(link.rate_mbit_per_s.map(|mbit| format!("rate={:.0}kbit", mbit * 1e3)));
     words
 }
 
-impl Rig {
+impl Testbed {
     /// Makes the second host and the link.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn up(scripts: &Path, link: &[String]) -> Result<Self, Error> {
-        let rig = Self { scripts: scripts.into(), target: Standing::Nothing };
-        rig.script("link", "up", link).await?;
-        Ok(rig)
+        let testbed = Self { scripts: scripts.into(), target: Standing::Nothing };
+        testbed.script("link", "up", link).await?;
+        Ok(testbed)
     }
 
     /// Changes what the link is like; nothing that was learnt of the one before stays.
@@ -155,7 +155,7 @@ mod tests {
     impl Scripts {
         fn new(name: &str) -> Self {
             let folder =
-                std::env::temp_dir().join(format!("lab-rig-{}-{name}", std::process::id()));
+                std::env::temp_dir().join(format!("lab-testbed-{}-{name}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
             for script in ["lio", "link"] {
                 let text = format!(
@@ -188,44 +188,45 @@ mod tests {
     #[tokio::test]
     async fn a_target_that_stands_stays_and_another_replaces_it() {
         let scripts = Scripts::new("stays");
-        let mut rig = Rig::up(&scripts.0, &[]).await.unwrap();
-        rig.set_target(&["depth=1".to_owned()]).await.unwrap();
-        rig.set_target(&["depth=1".to_owned()]).await.unwrap();
+        let mut testbed = Testbed::up(&scripts.0, &[]).await.unwrap();
+        testbed.set_target(&["depth=1".to_owned()]).await.unwrap();
+        testbed.set_target(&["depth=1".to_owned()]).await.unwrap();
         assert_eq!(scripts.log(), ["link up", "lio up"]);
-        rig.set_target(&["depth=2".to_owned()]).await.unwrap();
+        testbed.set_target(&["depth=2".to_owned()]).await.unwrap();
         assert_eq!(scripts.log(), ["lio down", "lio up"]);
-        rig.down().await.unwrap();
+        testbed.down().await.unwrap();
         assert_eq!(scripts.log(), ["lio down", "link down"]);
     }
 
     #[tokio::test]
     async fn a_target_in_parts_is_removed_before_the_next_try() {
         let scripts = Scripts::new("parts");
-        let mut rig = Rig::up(&scripts.0, &[]).await.unwrap();
+        let mut testbed = Testbed::up(&scripts.0, &[]).await.unwrap();
         scripts.fail_at("lio up");
-        rig.set_target(&[]).await.unwrap_err();
+        testbed.set_target(&[]).await.unwrap_err();
         scripts.fail_at("lio down");
-        rig.set_target(&[]).await.unwrap_err();
+        testbed.set_target(&[]).await.unwrap_err();
         assert_eq!(scripts.log(), ["link up", "lio up", "lio down"]);
         scripts.fail_at("nothing");
-        rig.set_target(&[]).await.unwrap();
+        testbed.set_target(&[]).await.unwrap();
         assert_eq!(scripts.log(), ["lio down", "lio up"]);
     }
 
     #[tokio::test]
     async fn the_link_goes_also_if_the_target_does_not() {
         let scripts = Scripts::new("down");
-        let mut rig = Rig::up(&scripts.0, &[]).await.unwrap();
-        rig.set_target(&[]).await.unwrap();
+        let mut testbed = Testbed::up(&scripts.0, &[]).await.unwrap();
+        testbed.set_target(&[]).await.unwrap();
         scripts.fail_at("lio down");
-        let error = rig.down().await.unwrap_err();
+        let error = testbed.down().await.unwrap_err();
         assert!(error.to_string().contains("lio down"), "{error}");
         assert_eq!(scripts.log(), ["link up", "lio up", "lio down", "link down"]);
     }
 
     #[test]
     fn links_become_words_that_the_script_takes() {
-        let mut link = Link { rtt_ms: 0.3, rate_mbit_per_s: Some(100.0), loss_percent: 0.01 };
+        let mut link =
+            LinkConditions { rtt_ms: 0.3, rate_mbit_per_s: Some(100.0), loss_percent: 0.01 };
         assert_eq!(link_words(&link), ["rtt=0.3", "loss=0.01", "rate=100000kbit"]);
         link.rate_mbit_per_s = None;
         assert_eq!(link_words(&link), ["rtt=0.3", "loss=0.01"]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use iscsi_lab::draw::{Page, draw};
 use iscsi_lab::error::Error;
-use iscsi_lab::result::{Figure, Link, Machine, Outcome, ResultFile};
+use iscsi_lab::result::{Figure, LinkConditions, Machine, Outcome, ResultFile};
 use iscsi_lab::scenario::Goal;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn result(figures: Vec<Figure>) -> ResultFile {
             memory_bytes: 8 << 30,
             kernel: "6.12".into(),
             lab_kernel: "6.1".into(),
-            place: "guest".into(),
+            environment: "guest".into(),
         },
         settings: BTreeMap::from([("net.ipv4.tcp_wmem".into(), "4096 16384 4194304".into())]),
         figures,
@@ -31,7 +31,7 @@ fn result(figures: Vec<Figure>) -> ResultFile {
 }
 
 fn figure(who: &str, (rtt_ms, loss_percent): (f64, f64), goodput: Option<f64>) -> Figure {
-    let link = Link { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent };
+    let link = LinkConditions { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent };
     Figure {
         link,
         who: who.into(),
@@ -285,4 +285,19 @@ fn what_is_no_result_file_is_told_with_its_name() {
     assert!(matches!(error, Error::Result { .. }));
     assert!(error.to_string().contains("x.json is no result file"));
     assert!(matches!(Page::read(&folder.join("missing")), Err(Error::File { .. })));
+}
+
+#[test]
+fn committed_results_are_read_and_written_alike() {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results");
+    let files = fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|e| e == "json")).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let page = Page::read(&file).unwrap();
+        let again = serde_json::to_value(&page.result).unwrap();
+        assert_eq!(again, serde_json::from_str::<serde_json::Value>(&text).unwrap(), "{file:?}");
+    }
 }

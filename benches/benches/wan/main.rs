@@ -2,17 +2,18 @@
 //! LIO in the lab, by round-trip time. See `benches/README.md`.
 //!
 //! ```text
-//! outside: finds a place for the lab, and goes there with what the result file begins with
-//! inside:  the lab's own half, which this program carries, makes link and target ...
-//! at work: ... and starts this program with LAB_URL: for each point a stream of writes, and samples
+//! launch:  finds an environment for the lab, and goes there with what the result file begins with
+//! agent:   the lab's own part, which this program carries, makes link and target ...
+//! work:    ... and starts this program with LAB_URL: for each point a stream of writes, and samples
 //! ```
 #![allow(missing_docs, clippy::print_stdout, clippy::cast_precision_loss, reason = "a bench")]
 
 mod grid;
+mod launch;
 mod meter;
-mod outside;
 mod stream;
 mod system;
+mod variables;
 mod work;
 
 use std::env;
@@ -33,16 +34,16 @@ fn main() -> ExitCode {
 
 fn start() -> Result<u8, Trouble> {
     let words: Vec<_> = env::args().skip(1).collect();
-    if let [word, order] = words.as_slice()
-        && word == "inside"
+    if let [word, job] = words.as_slice()
+        && word == "agent"
     {
-        return outside::runtime()?
-            .block_on(iscsi_lab::inside::inside(order))
+        return launch::runtime()?
+            .block_on(iscsi_lab::agent::carry_out(job))
             .map_err(Trouble::from);
     }
     let grid = grid::Grid::from_variables(|name| env::var(name).ok())?;
     match env::var("LAB_URL") {
         Ok(url) => work::measure(&url, &grid),
-        Err(_) => outside::go(&grid, &words),
+        Err(_) => launch::go(&grid, &words),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use iscsi_lab::facts::sysctl_file;
-use iscsi_lab::place::scripts;
+use iscsi_lab::environment::scripts;
 use iscsi_lab::process::tool;
-use iscsi_lab::result::Link;
-use iscsi_lab::rig::link_words;
+use iscsi_lab::provenance::sysctl_file;
+use iscsi_lab::result::LinkConditions;
+use iscsi_lab::testbed::link_words;
 use tokio::process::Command;
 
 use crate::Trouble;
@@ -57,16 +57,16 @@ impl Drop for System {
 }
 
 /// The link of a point.
-pub(crate) fn link(point: &Point) -> Link {
-    Link { rtt_ms: point.rtt_ms.into(), rate_mbit_per_s: Some(RATE), loss_percent: 0.0 }
+pub(crate) fn link(point: &Point) -> LinkConditions {
+    LinkConditions { rtt_ms: point.rtt_ms.into(), rate_mbit_per_s: Some(RATE), loss_percent: 0.0 }
 }
 
 /// Makes the link as fast as it can be, so that what is under way arrives at once.
 pub(crate) async fn open_link() -> Result<(), Trouble> {
-    set_link(&Link::default()).await
+    set_link(&LinkConditions::default()).await
 }
 
-async fn set_link(link: &Link) -> Result<(), Trouble> {
+async fn set_link(link: &LinkConditions) -> Result<(), Trouble> {
     let mut command = Command::new("bash");
     command.arg(scripts().join("link")).arg("set").args(link_words(link));
     tool(&mut command).await?;

@@ -5,7 +5,7 @@ use std::fs;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
-use iscsi_lab::facts;
+use iscsi_lab::provenance;
 use iscsi_lab::record::Record;
 use iscsi_lab::result::{Figure, Outcome, ResultFile};
 use tokio::runtime::{Builder, Runtime};
@@ -13,12 +13,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::Trouble;
 use crate::grid::{Grid, Point};
 use crate::meter::{Meter, SAMPLES, failed};
-use crate::outside::result_path;
 use crate::stream::{DEPTH, Stream, WRITE};
 use crate::system::{RAISED, System, open_link};
-
-/// The variable that holds the result file before its first figure.
-pub(crate) const RESULT: &str = "WAN_RESULT";
+use crate::variables::{RESULT, result_path};
 
 /// Measures all points and returns the exit status: 1 if one of them has no figure to show. The
 /// result file is whole after each of them.
@@ -44,9 +41,9 @@ pub(crate) fn measure(url: &str, grid: &Grid) -> Result<u8, Trouble> {
 fn record() -> Result<Record, Trouble> {
     let head = env::var(RESULT).map_err(|_| format!("{RESULT} is not set"))?;
     let mut file: ResultFile = serde_json::from_str(&head)?;
-    file.machine.lab_kernel = facts::kernel();
-    file.settings.extend(facts::system());
-    file.settings.extend(facts::target());
+    file.machine.lab_kernel = provenance::kernel();
+    file.settings.extend(provenance::system());
+    file.settings.extend(provenance::target());
     let own = [
         ("bench.net.core.wmem_max", format!("{RAISED} for static buffers")),
         ("bench.write_bytes", WRITE.to_string()),

@@ -1,6 +1,6 @@
 //! Scales, and where their ticks go.
 
-/// How values become places along an axis.
+/// How values become positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
     /// Equal differences at equal distances.
@@ -9,9 +9,9 @@ pub(super) enum Scale {
     Log { from: f64, to: f64, base: f64 },
 }
 
-/// A place along the horizontal axis.
+/// A position along the horizontal axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// A value on the scale.
     At(f64),
     /// The slot left of the scale: what a logarithm cannot show.

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::axis::{Axis, Place, Scale};
+use super::axis::{Axis, Position, Scale};
 use super::cell::{Cell, Quantity};
 use super::chart::{Chart, Line, Point};
 use super::group::{ascending, direction, group, parameter, parameters_but};
 use super::names;
-use super::page::{Part, Source};
+use super::part::{Part, Source};
 use super::table::Table;
 use super::text;
-use crate::result::{Figure, Link};
+use crate::result::{Figure, LinkConditions};
 
 /// How near to the best a buffer has to come to count as large enough.
 const ENOUGH: f64 = 0.98;
@@ -66,7 +66,7 @@ pub(super) fn is_grid(figure: &Figure) -> bool {
 /// The parts of a page about grids of send buffers.
 pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     let grids = group(figures, |figure| {
-        let link = Link { rtt_ms: 0.0, ..figure.link.clone() };
+        let link = LinkConditions { rtt_ms: 0.0, ..figure.link.clone() };
         (figure.who.clone(), link, parameters_but(figure, &["variant", "send_buffer"]))
     });
     let grids = grids.iter().map(|((who, link, others), own)| Grid::of(who, link, others, own));
@@ -90,16 +90,21 @@ impl Buffer {
         }
     }
 
-    fn place(self) -> Place {
+    fn position(self) -> Position {
         match self {
-            Self::Bytes(bytes) => Place::At(f64::from(bytes)),
-            Self::Auto | Self::Tuned => Place::After,
+            Self::Bytes(bytes) => Position::At(f64::from(bytes)),
+            Self::Auto | Self::Tuned => Position::After,
         }
     }
 }
 
 impl Grid {
-    fn of(who: &str, link: &Link, others: &BTreeMap<String, String>, own: &[&Figure]) -> Self {
+    fn of(
+        who: &str,
+        link: &LinkConditions,
+        others: &BTreeMap<String, String>,
+        own: &[&Figure],
+    ) -> Self {
         let flow = names::flow(
             own.first().map_or("write", |figure| direction(figure)),
             link.rate_mbit_per_s,
@@ -220,7 +225,7 @@ impl Grid {
     fn ratios(&self, name: &str) -> Line {
         let point = |panel: &Panel| {
             let variant = panel.variants.iter().find(|variant| variant.name == name)?;
-            Some(Point { place: Place::At(panel.rtt_ms), y: Some(variant.ratio()?) })
+            Some(Point { position: Position::At(panel.rtt_ms), y: Some(variant.ratio()?) })
         };
         let points = self.panels.iter().filter_map(point).collect();
         Line { name: name.into(), bold: false, points }
@@ -279,7 +284,7 @@ impl Panel {
 
     /// What came of the program's own tuner, as a level.
     fn tuned_line(&self) -> Option<Line> {
-        let point = self.tuned.as_ref()?.point(Buffer::Tuned.place())?;
+        let point = self.tuned.as_ref()?.point(Buffer::Tuned.position())?;
         Some(Line { name: TUNED.into(), bold: true, points: vec![point] })
     }
 
@@ -320,7 +325,7 @@ impl Variant {
 
     fn line(&self) -> Line {
         let point = |(buffer, cell): &(Buffer, Option<Cell>)| {
-            cell.as_ref().and_then(|cell| cell.point(buffer.place()))
+            cell.as_ref().and_then(|cell| cell.point(buffer.position()))
         };
         Line {
             name: self.name.clone(),

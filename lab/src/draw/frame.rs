@@ -1,6 +1,6 @@
-//! The place of everything on a chart's sheet.
+//! The position of everything on a chart's sheet.
 
-use super::axis::{Axis, Place, Scale};
+use super::axis::{Axis, Position, Scale};
 use super::chart::Chart;
 
 /// The width of every chart, pixels.
@@ -52,18 +52,18 @@ impl Frame {
         }
     }
 
-    /// The horizontal place on the sheet.
-    pub(super) fn x(&self, place: Place) -> f64 {
-        match place {
-            Place::At(value) => {
+    /// The horizontal position on the sheet.
+    pub(super) fn x(&self, position: Position) -> f64 {
+        match position {
+            Position::At(value) => {
                 self.scale_left + self.scale.share(value) * (self.scale_right - self.scale_left)
             }
-            Place::Before => self.left + SLOT / 2.0,
-            Place::After => self.right - SLOT / 2.0,
+            Position::Before => self.left + SLOT / 2.0,
+            Position::After => self.right - SLOT / 2.0,
         }
     }
 
-    /// The vertical place on the sheet of a value of the vertical axis.
+    /// The vertical position on the sheet of a value of the vertical axis.
     pub(super) fn y(&self, value: f64) -> f64 {
         self.bottom - self.heights.share(value) * (self.bottom - self.top)
     }

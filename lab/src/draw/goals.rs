@@ -3,10 +3,10 @@
 use super::cell::{Cell, Quantity};
 use super::group::{direction, group, parameters_but};
 use super::names::{self, Key};
-use super::page::Part;
+use super::part::Part;
 use super::table::Table;
 use super::text;
-use crate::result::{Figure, Link};
+use crate::result::{Figure, LinkConditions};
 use crate::scenario::Goal;
 
 /// Figures of the same bytes may differ by this share: some programs count what arrived.
@@ -17,7 +17,7 @@ const SAME_BYTES: f64 = 0.01;
 struct Row<'a> {
     goal: &'a Goal,
     key: Key,
-    link: &'a Link,
+    link: &'a LinkConditions,
     direction: &'a str,
     bytes: u64,
     cell: Cell,

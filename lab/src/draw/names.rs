@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::group::{ascending, group};
 use super::text;
-use crate::result::{Figure, Link};
+use crate::result::{Figure, LinkConditions};
 
 /// Who measured, and with which parameters.
 pub(super) type Key = (String, BTreeMap<String, String>);
@@ -70,7 +70,7 @@ pub(super) fn loss(percent: f64) -> String {
 }
 
 /// The part of a file's name that tells a link apart: `100mbit`, `100mbit-loss-0.1`.
-pub(super) fn link_slug(link: &Link) -> String {
+pub(super) fn link_slug(link: &LinkConditions) -> String {
     let rate = link
         .rate_mbit_per_s
         .map_or_else(|| "unlimited".into(), |rate| format!("{}mbit", text::plain(rate)));
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(flow("read", Some(1000.0)), "Reads over 1 Gbit/s");
         assert_eq!(flow("write", None), "Writes over a link without a set rate");
         assert_eq!([0.0, 0.001].map(loss), ["no loss", "0.001 % loss"]);
-        let link = Link { rtt_ms: 4.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.1 };
+        let link = LinkConditions { rtt_ms: 4.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.1 };
         assert_eq!(link_slug(&link), "100mbit-loss-0.1");
     }
 }

@@ -1,49 +1,9 @@
 //! One page of Markdown for each result file, and the charts it shows.
 
-use super::chart::Chart;
-use super::table::{Table, escape};
+use super::part::Source;
+use super::table::escape;
 use super::{Page, buffers, goals, section, text};
 use crate::result::{Figure, ResultFile};
-
-/// Where the charts of a page come from.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
-    /// What the names of its files begin with.
-    pub(super) name: String,
-    /// What stands in the corner of each chart.
-    pub(super) caption: String,
-}
-
-/// A stretch of a page: its Markdown, and the files of its charts by name.
-#[derive(Clone, Debug)]
-pub(super) struct Part {
-    markdown: String,
-    charts: Vec<(String, String)>,
-}
-
-impl Part {
-    /// A part under a heading.
-    pub(super) fn new(heading: &str) -> Self {
-        Self { markdown: format!("## {}\n\n", escape(heading)), charts: Vec::new() }
-    }
-
-    /// Adds a paragraph.
-    pub(super) fn paragraph(&mut self, text: &str) {
-        self.markdown.push_str(&format!("{}\n\n", escape(text)));
-    }
-
-    /// Adds a table.
-    pub(super) fn table(&mut self, table: &Table) {
-        self.markdown.push_str(&format!("{table}\n"));
-    }
-
-    /// Adds a chart, which gets a file of its own.
-    pub(super) fn chart(&mut self, source: &Source, name: &str, chart: &Chart) {
-        let file = format!("{}.svg", text::slug(&format!("{} {name}", source.name)));
-        self.markdown.push_str(&format!("![{}]({file})\n\n", escape(&chart.title)));
-        self.charts.push((file, chart.svg()));
-    }
-}
 
 /// All files of a page, the Markdown first.
 pub(super) fn files(page: &Page) -> Vec<(String, String)> {
@@ -69,7 +29,7 @@ fn head(result: &ResultFile) -> String {
     let machine = &result.machine;
     let mut markdown = format!("# {}\n\n", escape(&result.title));
     let size = text::bytes(machine.memory_bytes as f64);
-    let place = match machine.place.as_str() {
+    let environment = match machine.environment.as_str() {
         "guest" => "in a guest on this machine",
         "host" => "on this machine itself",
         other => other,
@@ -77,7 +37,7 @@ fn head(result: &ResultFile) -> String {
     markdown.push_str(&rows(&[
         ("Machine", &format!("{}, {} processors, {size}", machine.processor, machine.processors)),
         ("Kernel of the machine", &machine.kernel),
-        ("Kernel of link and target", &format!("{}, {place}", machine.lab_kernel)),
+        ("Kernel of link and target", &format!("{}, {environment}", machine.lab_kernel)),
         ("Commit", &result.commit),
         ("Date", &result.date),
     ]));

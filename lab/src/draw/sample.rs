@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::result::{Figure, Link, Outcome};
+use crate::result::{Figure, LinkConditions, Outcome};
 
 /// A complete figure over 100 Mbit/s.
 pub(super) fn figure(who: &str, rtt_ms: f64, goodput_mbit_per_s: f64) -> Figure {
@@ -15,7 +15,7 @@ pub(super) fn figure(who: &str, rtt_ms: f64, goodput_mbit_per_s: f64) -> Figure 
 /// A figure without a number.
 pub(super) fn outcome(who: &str, rtt_ms: f64, outcome: Outcome) -> Figure {
     Figure {
-        link: Link { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent: 0.0 },
+        link: LinkConditions { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent: 0.0 },
         who: who.into(),
         parameters: BTreeMap::new(),
         outcome,

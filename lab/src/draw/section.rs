@@ -1,15 +1,15 @@
 //! Programs against each other over the same link: by round-trip time, or by loss where all
 //! round-trip times are one.
 
-use super::axis::{Axis, Place, Scale};
+use super::axis::{Axis, Position, Scale};
 use super::cell::{Cell, Quantity};
 use super::chart::{Chart, Line, Point};
 use super::group::{ascending, direction, group, parameters_but};
 use super::names;
-use super::page::{Part, Source};
+use super::part::{Part, Source};
 use super::table::Table;
 use super::text;
-use crate::result::{Figure, Link};
+use crate::result::{Figure, LinkConditions};
 
 /// Our own program, which stands out among the others.
 const OURS: &str = "block-copy";
@@ -66,7 +66,7 @@ fn cuts<'a>(figures: &[&'a Figure]) -> Vec<(Along, Vec<&'a Figure>)> {
 }
 
 impl Along {
-    fn of(self, link: &Link) -> f64 {
+    fn of(self, link: &LinkConditions) -> f64 {
         match self {
             Self::Rtt => link.rtt_ms,
             Self::Loss => link.loss_percent,
@@ -95,8 +95,8 @@ impl Along {
         }
     }
 
-    fn place(self, value: f64) -> Place {
-        if self == Self::Loss && value <= 0.0 { Place::Before } else { Place::At(value) }
+    fn position(self, value: f64) -> Position {
+        if self == Self::Loss && value <= 0.0 { Position::Before } else { Position::At(value) }
     }
 
     fn axis(self, values: &[f64]) -> Axis {
@@ -124,8 +124,8 @@ impl Section {
         let (keys, members): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         let series = names::names(&keys).into_iter().zip(members);
         let fixed = match along {
-            Along::Rtt => Link { rtt_ms: 0.0, ..link.clone() },
-            Along::Loss => Link { loss_percent: 0.0, ..link.clone() },
+            Along::Rtt => LinkConditions { rtt_ms: 0.0, ..link.clone() },
+            Along::Loss => LinkConditions { loss_percent: 0.0, ..link.clone() },
         };
         let words = match along {
             Along::Rtt => names::loss(link.loss_percent),
@@ -234,8 +234,8 @@ impl Series {
     fn line(&self, section: &Section) -> Line {
         let cells = section.values.iter().zip(&self.cells);
         let point = |(value, cell): (&f64, &Option<Cell>)| {
-            let place = section.along.place(*value);
-            cell.as_ref().and_then(|cell| cell.point(place))
+            let position = section.along.position(*value);
+            cell.as_ref().and_then(|cell| cell.point(position))
         };
         Line { name: self.name.clone(), bold: self.ours, points: cells.filter_map(point).collect() }
     }
@@ -251,7 +251,7 @@ fn in_order(mut series: Vec<Series>) -> Vec<Series> {
 
 impl Cell {
     /// The point of the goodput; `None` where there is nothing to show.
-    pub(super) fn point(&self, place: Place) -> Option<Point> {
-        (self.goodput.is_some() || self.timed_out()).then_some(Point { place, y: self.goodput })
+    pub(super) fn point(&self, position: Position) -> Option<Point> {
+        (self.goodput.is_some() || self.timed_out()).then_some(Point { position, y: self.goodput })
     }
 }

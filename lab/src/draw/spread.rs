@@ -11,11 +11,11 @@ pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     let shifted = order.iter().zip(&offsets).map(|(index, offset)| wanted[*index] - offset);
     let top = (high - offsets.last().copied().unwrap_or(0.0)).max(low);
     let level = never_falling(shifted);
-    let mut places = vec![0.0; wanted.len()];
+    let mut positions = vec![0.0; wanted.len()];
     for ((index, offset), level) in order.into_iter().zip(offsets).zip(level) {
-        places[index] = level.clamp(low, top) + offset;
+        positions[index] = level.clamp(low, top) + offset;
     }
-    places
+    positions
 }
 
 /// The nearest sequence that never falls: neighbours in the wrong order share their mean.
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn a_pool_that_grows_takes_its_neighbours_along() {
-        let places = spread(&[30.0, 40.0, 41.0, 42.0], 10.0, 0.0, 100.0);
-        let gaps: Vec<f64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(gaps.iter().all(|gap| (gap - 10.0).abs() < 1e-9), "{places:?}");
-        assert!((places.iter().sum::<f64>() - 153.0).abs() < 1e-9, "{places:?}");
+        let positions = spread(&[30.0, 40.0, 41.0, 42.0], 10.0, 0.0, 100.0);
+        let gaps: Vec<f64> = positions.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.iter().all(|gap| (gap - 10.0).abs() < 1e-9), "{positions:?}");
+        assert!((positions.iter().sum::<f64>() - 153.0).abs() < 1e-9, "{positions:?}");
     }
 }

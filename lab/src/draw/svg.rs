@@ -8,7 +8,7 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// A place on the sheet, x from the left and y from the top.
+/// A position on the sheet, x from the left and y from the top.
 pub(super) type At = (f64, f64);
 
 const FONTS: &str =
@@ -26,12 +26,12 @@ impl Svg {
         self.element(&format!(r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" {attributes}/>"#));
     }
 
-    /// A line through several places, or the border of an area.
-    pub(super) fn path(&mut self, places: &[At], closed: bool, attributes: &str) {
-        let places: Vec<_> =
-            places.iter().map(|(x, y)| format!("{} {}", number(*x), number(*y))).collect();
+    /// A line through several positions, or the border of an area.
+    pub(super) fn path(&mut self, positions: &[At], closed: bool, attributes: &str) {
+        let positions: Vec<_> =
+            positions.iter().map(|(x, y)| format!("{} {}", number(*x), number(*y))).collect();
         let end = if closed { "Z" } else { "" };
-        self.element(&format!(r#"<path d="M{}{end}" {attributes}/>"#, places.join("L")));
+        self.element(&format!(r#"<path d="M{}{end}" {attributes}/>"#, positions.join("L")));
     }
 
     /// A circle.

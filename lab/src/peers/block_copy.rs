@@ -7,8 +7,8 @@ use tokio::process::Command;
 
 use super::{Bench, Reading, garbled, numbers, to_end};
 use crate::result::Outcome;
-use crate::rig::url;
 use crate::scenario::{Direction, Point};
+use crate::testbed::url;
 
 pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Outcome> {
     let unit = OsString::from(url(point.measure.lun));

@@ -9,11 +9,11 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::{Reading, garbled, missing, not_started, to_end};
-use crate::place::find;
+use crate::environment::find;
 use crate::process::Group;
 use crate::result::Outcome;
-use crate::rig::{FAR, far};
 use crate::scenario::{Direction, Measure, Point};
+use crate::testbed::{FAR, far};
 
 const PACKAGE: &str = "iperf3";
 /// How long a server may take to listen.

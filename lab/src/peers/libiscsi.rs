@@ -8,8 +8,8 @@ use super::{Reading, garbled, to_end};
 use crate::peers::qemu_img::explain;
 use crate::rate::mbit_per_s;
 use crate::result::Outcome;
-use crate::rig::url;
 use crate::scenario::{Direction, Point};
+use crate::testbed::url;
 
 /// Bytes of one request.
 const REQUEST: u64 = 64 << 10;

@@ -13,12 +13,12 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::{Bench, Reading, missing, to_end};
+use crate::environment::find;
 use crate::error::Error;
-use crate::place::find;
 use crate::process::{Group, tool};
 use crate::result::Outcome;
-use crate::rig::{Rig, TARGET, portal};
 use crate::scenario::{Direction, Point};
+use crate::testbed::{TARGET, Testbed, portal};
 
 const PACKAGE: &str = "open-iscsi";
 /// The package's settings, and where the programs look for them.
@@ -30,7 +30,11 @@ const NAME: &str = "InitiatorName=iqn.2026-01.org.example:lab\n";
 const LOOKS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) async fn measure(point: &Point, bench: &Bench, rig: &Rig) -> Result<Reading, Outcome> {
+pub(super) async fn measure(
+    point: &Point,
+    bench: &Bench,
+    testbed: &Testbed,
+) -> Result<Reading, Outcome> {
     if !bench.in_guest {
         let reason = "the kernel's initiator knows the machine's own network only; use a guest";
         return Err(Outcome::Skipped(reason.to_owned()));
@@ -48,7 +52,7 @@ pub(super) async fn measure(point: &Point, bench: &Bench, rig: &Rig) -> Result<R
     };
     if reading.is_err() {
         // What the kernel still has to write must not wait for a bad link.
-        warn(rig.set_link(&[]).await);
+        warn(testbed.set_link(&[]).await);
     }
     warn(log_out().await);
     drop(daemon);

@@ -4,8 +4,8 @@ use tokio::process::Command;
 
 use super::{Bench, Reading, to_end};
 use crate::result::Outcome;
-use crate::rig::url;
 use crate::scenario::Point;
+use crate::testbed::url;
 
 pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Outcome> {
     let url = url(point.measure.lun);

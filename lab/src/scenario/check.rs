@@ -19,8 +19,9 @@ impl Scenario {
                 format!("[[measure]] number {} ({}): {reason}", index + 1, measure.name())
             })?;
         }
+        let measured: Vec<_> = self.measures.iter().map(Measure::name).collect();
         for (index, goal) in self.goals.iter().enumerate() {
-            goal.check(self)
+            goal.check(&measured)
                 .map_err(|reason| format!("[[goal]] number {}: {reason}", index + 1))?;
         }
         Ok(())

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Scenario};
-use crate::result::Link;
+use super::Direction;
+use crate::result::LinkConditions;
 use crate::size::Rate;
 
 /// What the figures of one program must reach. It has at least one of `steady`, `start`,
@@ -69,16 +69,16 @@ pub struct Reason {
 
 impl Goal {
     /// Why a figure over this link falls short, if the scenario knows.
-    pub fn reason(&self, link: &Link, direction: &str) -> Option<&str> {
+    pub fn reason(&self, link: &LinkConditions, direction: &str) -> Option<&str> {
         let found = self.reasons.iter().find(|reason| reason.over.holds(link, direction));
         found.map(|reason| reason.text.as_str())
     }
 
-    /// Says what makes no sense.
-    pub(super) fn check(&self, scenario: &Scenario) -> Result<(), String> {
+    /// Says what makes no sense in a scenario that measures under these names.
+    pub(super) fn check(&self, measured: &[&str]) -> Result<(), String> {
         let names = std::iter::once(&self.who).chain(&self.no_slower_than);
         for name in names {
-            if !scenario.measures.iter().any(|measure| measure.name() == name) {
+            if !measured.contains(&name.as_str()) {
                 return Err(format!("no [[measure]] is called `{name}`"));
             }
         }
@@ -101,7 +101,7 @@ impl Goal {
 
 impl Over {
     /// Whether figures over this link and in this direction are meant.
-    pub fn holds(&self, link: &Link, direction: &str) -> bool {
+    pub fn holds(&self, link: &LinkConditions, direction: &str) -> bool {
         let any = |list: &[f64], value: f64| list.is_empty() || list.contains(&value);
         let rates: Vec<_> = self.rate.iter().map(|rate| Some(rate.mbit_per_s)).collect();
         self.direction.is_none_or(|own| own.name() == direction)
@@ -113,7 +113,7 @@ impl Over {
 
 impl Start {
     /// The time over a link, seconds.
-    pub fn over(self, link: &Link) -> f64 {
+    pub fn over(self, link: &LinkConditions) -> f64 {
         self.rtts * link.rtt_ms * 1e-3 + self.seconds
     }
 
@@ -126,8 +126,8 @@ impl Start {
 mod tests {
     use super::*;
 
-    fn link(rtt_ms: f64, loss_percent: f64) -> Link {
-        Link { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent }
+    fn link(rtt_ms: f64, loss_percent: f64) -> LinkConditions {
+        LinkConditions { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent }
     }
 
     fn over(text: &str) -> Over {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_link_without_a_rate_is_of_no_named_rate() {
-        let unlimited = Link { rate_mbit_per_s: None, ..link(4.0, 0.0) };
+        let unlimited = LinkConditions { rate_mbit_per_s: None, ..link(4.0, 0.0) };
         assert!(!over("rate = ['100mbit']").holds(&unlimited, "write"));
         assert!(over("").holds(&unlimited, "write"));
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Links, Measure, Scenario};
-use crate::result::Link;
+use crate::result::LinkConditions;
 use crate::size::Size;
 
 /// One measurement to be done.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The link.
-    pub link: Link,
+    pub link: LinkConditions,
     /// What to measure, with the values of this combination filled in.
     pub measure: Measure,
     /// What the result says of it.
@@ -29,7 +29,7 @@ impl Scenario {
         links.flat_map(|link| self.points_over(&link)).collect()
     }
 
-    fn points_over(&self, link: &Link) -> Vec<Point> {
+    fn points_over(&self, link: &LinkConditions) -> Vec<Point> {
         let mut points = Vec::new();
         for measure in &self.measures {
             for values in combinations(&measure.vary) {
@@ -41,7 +41,13 @@ impl Scenario {
         points
     }
 
-    fn point(&self, link: &Link, measure: &Measure, values: &Values, repetition: u32) -> Point {
+    fn point(
+        &self,
+        link: &LinkConditions,
+        measure: &Measure,
+        values: &Values,
+        repetition: u32,
+    ) -> Point {
         let mut parameters = measure.parameters.clone();
         parameters.insert("direction".to_owned(), measure.direction.name().to_owned());
         let filled = fill(measure, values);
@@ -64,13 +70,13 @@ impl Scenario {
 }
 
 impl Links {
-    fn combinations(&self) -> Vec<Link> {
+    fn combinations(&self) -> Vec<LinkConditions> {
         let rates = all_or_none(&self.rate, |rate| rate.mbit_per_s);
         let losses = all_or_none(&self.loss, |loss| *loss);
         let mut links = Vec::new();
         for rate in &rates {
             for loss in &losses {
-                links.extend(self.rtt_ms.iter().map(|rtt| Link {
+                links.extend(self.rtt_ms.iter().map(|rtt| LinkConditions {
                     rtt_ms: *rtt,
                     rate_mbit_per_s: *rate,
                     loss_percent: loss.unwrap_or(0.0),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::result::Link;
+use crate::result::LinkConditions;
 
 const WHOLE: &str = r#"
 title = "all there is"
@@ -66,10 +66,14 @@ fn with_measure(line: &str) -> Result<Scenario, String> {
 
 #[test]
 fn all_links_are_combined() {
-    let mut links: Vec<Link> = whole().points().into_iter().map(|point| point.link).collect();
+    let mut links: Vec<LinkConditions> =
+        whole().points().into_iter().map(|point| point.link).collect();
     links.dedup();
-    let link =
-        |rtt_ms, rate_mbit_per_s, loss_percent| Link { rtt_ms, rate_mbit_per_s, loss_percent };
+    let link = |rtt_ms, rate_mbit_per_s, loss_percent| LinkConditions {
+        rtt_ms,
+        rate_mbit_per_s,
+        loss_percent,
+    };
     assert_eq!(links.len(), 9);
     assert_eq!(links[0], link(0.3, Some(100.0), 0.0));
     assert_eq!(links[3], link(100.0, Some(100.0), 0.1));
@@ -184,7 +188,7 @@ fn a_scenario_can_be_narrowed_to_one_direction() {
 #[test]
 fn a_goal_is_read_with_its_reasons() {
     let goal = whole().goals.remove(0);
-    let link = Link { rtt_ms: 100.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.1 };
+    let link = LinkConditions { rtt_ms: 100.0, rate_mbit_per_s: Some(100.0), loss_percent: 0.1 };
     assert!(goal.over.holds(&link, "write") && !goal.over.holds(&link, "read"));
     assert_eq!(goal.steady, Some(88.0));
     assert_eq!(goal.start, Some(Start { rtts: 20.0, seconds: 0.3 }));
