@@ -5,7 +5,6 @@ use std::time::Duration;
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_pdu::{Cid, Itt};
 use iscsi_session::{Command, Waiting};
-use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::opcode::Opcode;
 
 use crate::connection_loss::several;
