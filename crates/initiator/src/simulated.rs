@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::link::{Link, Shape};
+use iscsi_testkit::link::{Link, Properties};
 use iscsi_testkit::target::{ConnId, Target};
 use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
 use tokio::sync::Notify;
@@ -26,11 +26,11 @@ use crate::url::Url;
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// A target at the end of links of that shape.
+/// A target at the end of links of these properties.
 #[derive(Clone)]
 struct Simulated {
     target: Arc<Mutex<Target>>,
-    shape: Shape,
+    properties: Properties,
 }
 
 impl fmt::Debug for Simulated {
@@ -62,7 +62,7 @@ impl Network for Simulated {
         Box::pin(async move {
             tokio::time::sleep(ROUND_TRIP).await;
             let wire = Arc::new(Mutex::new(Wire {
-                link: Link::new(self.shape.clone()),
+                link: Link::new(self.properties.clone()),
                 inbox: BytesMut::new(),
                 is_closed: false,
                 reader: None,
@@ -185,10 +185,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// From the login to the logout, by the runtime's clock: what the round trips cost is known exactly.
 #[tokio::test(start_paused = true)]
 async fn a_disk_over_a_simulated_network_in_virtual_time() {
-    let shape = Shape { latency: ROUND_TRIP / 2, ..Shape::default() };
+    let mut properties = Properties::default();
+    properties.latency = ROUND_TRIP / 2;
     let target =
         Arc::new(Mutex::new(Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)))));
-    let network = Simulated { target: Arc::clone(&target), shape };
+    let network = Simulated { target: Arc::clone(&target), properties };
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let options = Options { use_environment: false, ..Options::default() };
     let node = Node::over(Arc::new(network), name, options).unwrap();
