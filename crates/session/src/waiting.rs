@@ -14,7 +14,7 @@ pub enum Waiting {
     /// The command window: a command waits for its CmdSN (RFC 7143 §4.2.2.1).
     CommandWindow,
     /// Other writes to end: [`Session::limit_writes`] holds one back.
-    Pace,
+    WriteLimit,
     /// Data-In and statuses: everything has been sent.
     Answers,
 }
@@ -30,7 +30,7 @@ impl Session {
         } else if first.is_some_and(|(_, task)| !self.window.lets_out(task)) {
             Waiting::CommandWindow
         } else if self.is_holding_back() {
-            Waiting::Pace
+            Waiting::WriteLimit
         } else if self.tasks.iter().any(|(_, task)| task.as_scsi().is_some()) {
             Waiting::Answers
         } else {

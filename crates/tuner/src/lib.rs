@@ -7,6 +7,8 @@
 //! | what this host permits | [`Limits`] |
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
 //! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
+//! | samples of its rate and round-trip time | [`LinkEstimator`], and from it what may be under way: [`inflight_limit`], [`WriteLimit`] |
+//! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
 //! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
 //!

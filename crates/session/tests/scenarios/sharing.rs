@@ -161,7 +161,7 @@ fn limits_are_those_of_each_connection() {
     pair.drive();
     assert_eq!(spread(&pair, 2), [2, 6]);
     assert!(pair.session.is_holding_back());
-    assert_eq!(pair.session.waiting_for(), Waiting::Pace);
+    assert_eq!(pair.session.waiting_for(), Waiting::WriteLimit);
     pair.session.limit_writes(Cid(0), 3 * BLOCK);
     assert!(!pair.session.is_holding_back());
     pair.drive();

@@ -80,7 +80,7 @@ fn a_write_limit_keeps_the_order() {
     let third = trace.submit(read(0, 1));
     expect!(trace, ScsiCommand);
     trace.silence();
-    assert_eq!(trace.session.waiting_for(), Waiting::Pace);
+    assert_eq!(trace.session.waiting_for(), Waiting::WriteLimit);
     trace.send(scsi_response().itt(first.get()));
     assert_eq!(expect!(trace, ScsiCommand).itt(), second.get());
     assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());

@@ -236,9 +236,23 @@ mod tests {
     /// the rate that is known after it, Mbit/s.
     type Row = (u64, u64, bool, Option<u64>);
 
+    /// Each case: what it shows, the round trip in milliseconds, the samples.
+    fn check(cases: &[(&str, u64, &[Row])]) {
+        for (name, round_trip, rows) in cases {
+            let start = Instant::now();
+            let mut link = LinkEstimator::new(WINDOW);
+            link.observe_round_trip(Duration::from_millis(*round_trip), start);
+            for (at, rate, is_app_limited, expected) in *rows {
+                let sample = RateSample::new(mbit(*rate)).app_limited(*is_app_limited);
+                link.observe_rate(&sample, start + Duration::from_millis(*at));
+                assert_eq!(link.rate(), expected.map(mbit), "{name}, at {at} ms");
+            }
+        }
+    }
+
     #[test]
     fn the_rate_is_the_highest_of_the_window() {
-        let tables: [(&str, u64, &[Row]); 7] = [
+        check(&[
             ("a rise counts at once", 1, &[(0, 10, FREE, Some(10)), (10, 30, FREE, Some(30))]),
             (
                 "a fall counts after the window",
@@ -266,8 +280,14 @@ mod tests {
                     (8000, 20, FREE, Some(20)),
                 ],
             ),
+        ]);
+    }
+
+    #[test]
+    fn too_little_to_send_shows_no_link() {
+        check(&[
             (
-                "too little to send shows no link",
+                "there is no rate yet",
                 1,
                 &[
                     (0, 10, APP_LIMITED, None),
@@ -276,12 +296,12 @@ mod tests {
                 ],
             ),
             (
-                "too little to send counts if it is more",
+                "it counts if it is more",
                 1,
                 &[(0, 10, FREE, Some(10)), (10, 30, APP_LIMITED, Some(30))],
             ),
             (
-                "too little to send, and less, counts never",
+                "what is less counts never",
                 1,
                 &[
                     (0, 100, FREE, Some(100)),
@@ -291,17 +311,7 @@ mod tests {
                     (10_500, 60, FREE, Some(60)),
                 ],
             ),
-        ];
-        for (name, round_trip, rows) in tables {
-            let start = Instant::now();
-            let mut link = LinkEstimator::new(WINDOW);
-            link.observe_round_trip(Duration::from_millis(round_trip), start);
-            for (at, rate, is_app_limited, expected) in rows {
-                let sample = RateSample::new(mbit(*rate)).app_limited(*is_app_limited);
-                link.observe_rate(&sample, start + Duration::from_millis(*at));
-                assert_eq!(link.rate(), expected.map(mbit), "{name}, at {at} ms");
-            }
-        }
+        ]);
     }
 
     #[test]

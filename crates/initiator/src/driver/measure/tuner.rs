@@ -149,7 +149,7 @@ impl Tuner {
         let activity = &mut self.activity;
         let counter = match waiting {
             _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
-            Waiting::Pace => &mut activity.socket,
+            Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
             Waiting::CommandWindow => &mut activity.command_window,
             Waiting::Answers if is_positive(info.segments_in_flight) => &mut activity.answers,
