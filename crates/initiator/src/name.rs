@@ -8,7 +8,7 @@ use iscsi_pdu::{IscsiName, NameError};
 const AUTHORITY: &str = "iqn.2026-01.org.example.iscsi-initiator";
 
 /// The longest host part; the whole name stays far below 223 bytes (RFC 7143 §4.2.7.1).
-const LONGEST_HOST: usize = 63;
+const MAX_HOST_LEN: usize = 63;
 
 /// A name that is the same on every call on this host and differs from other hosts':
 /// `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host's name and eight digits of
@@ -27,7 +27,7 @@ pub fn default_name() -> Result<IscsiName, NameError> {
 
 fn name_of(host: &str, machine: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
-    let host: String = host.trim().chars().map(legal).take(LONGEST_HOST).collect();
+    let host: String = host.trim().chars().map(legal).take(MAX_HOST_LEN).collect();
     let host = if host.is_empty() { "host" } else { &host };
     let digest = fnv1a(format!("{host} {}", machine.trim()).as_bytes());
     format!("{AUTHORITY}:{}-{digest:08x}", host.to_ascii_lowercase())

@@ -93,21 +93,21 @@ impl Default for Options {
 
 impl Options {
     /// More crowd out others on the link.
-    const MOST_CONNECTIONS: u16 = 16;
+    const MAX_CONNECTIONS: u16 = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
-    const MOST_REQUESTS: usize = 2000;
+    const MAX_REQUESTS: usize = 2000;
 
     /// `connections` within its range; discovery has no use for several (RFC 7143 §13.2).
     pub(crate) fn connections_of(&self, kind: &SessionKind) -> u16 {
         match kind {
-            SessionKind::Normal { .. } => self.connections.clamp(1, Self::MOST_CONNECTIONS),
+            SessionKind::Normal { .. } => self.connections.clamp(1, Self::MAX_CONNECTIONS),
             SessionKind::Discovery => 1,
         }
     }
 
     /// `max_requests` within its range.
     pub(crate) fn requests(&self) -> usize {
-        self.max_requests.clamp(1, Self::MOST_REQUESTS)
+        self.max_requests.clamp(1, Self::MAX_REQUESTS)
     }
 
     /// Room for every request, an abort for each of them, and what the session asks by itself: so

@@ -283,8 +283,8 @@ impl Session {
     }
 
     /// How many requests with buffers of `bytes` the options allow at once.
-    pub(crate) fn most_of(&self, bytes: usize) -> usize {
-        self.shared.budget.most_of(bytes)
+    pub(crate) fn max_of(&self, bytes: usize) -> usize {
+        self.shared.budget.max_of(bytes)
     }
 
     /// What the session may have under way, maybe together with others.

@@ -90,7 +90,7 @@ impl Driver {
 
     /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn limit_writes(&mut self) {
-        let (max, now) = (self.shared.budget.most_bytes(), self.now.into_std());
+        let (max, now) = (self.shared.budget.max_bytes(), self.now.into_std());
         for link in &mut self.links {
             let cid = link.cid;
             let Some((socket, tuner)) = link.up_mut() else { continue };

@@ -188,7 +188,7 @@ impl Disk {
         let open = self.paths.open();
         let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth_for(io_size));
         let depth: u32 = depths.sum();
-        self.unit.session().most_of(io_size).min(depth as usize).max(1)
+        self.unit.session().max_of(io_size).min(depth as usize).max(1)
     }
 
     /// Ends all sessions of the disk in order (RFC 7143 §11.14): no request is taken any more,

@@ -7,7 +7,7 @@ use iscsi_session::Entropy;
 /// The longest pause before the second try.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause of all: so long a target that is back is not missed.
-const LONGEST: Duration = Duration::from_secs(15);
+const MAX_PAUSE: Duration = Duration::from_secs(15);
 
 /// Pauses that double up to a limit. Each is drawn from the upper half of its range: the sessions that
 /// a target or a line has lost together do not come back in step.
@@ -32,7 +32,7 @@ impl<E: Entropy> BackOff<E> {
     /// The pause before the next try.
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.longest.mul_f64(0.5 + self.chance() / 2.0);
-        self.longest = (self.longest * 2).min(LONGEST);
+        self.longest = (self.longest * 2).min(MAX_PAUSE);
         pause
     }
 

@@ -12,7 +12,7 @@ use crate::multipath::spread::Spread;
 use crate::url::portal_name;
 
 /// The latest notes tell enough.
-const MOST_NOTES: usize = 16;
+const MAX_NOTES: usize = 16;
 /// What is waited for so long is worth a note, and a new one whenever it has doubled; before, it shows
 /// only while it lasts.
 const LONG: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ impl Report {
         tracing::warn!("{note}");
         self.with(|spread| {
             spread.notes.retain(|old| *old != note);
-            if spread.notes.len() == MOST_NOTES {
+            if spread.notes.len() == MAX_NOTES {
                 spread.notes.remove(0);
             }
             spread.notes.push(note);

@@ -25,9 +25,9 @@ const SUSPECT: u32 = 3;
 const GUILTY: u32 = 5;
 /// So many more for each session that has ended meanwhile without a suspect alone on it, up to a limit.
 const DOUBT: u32 = 3;
-const MOST_DOUBT: u32 = 15;
+const MAX_DOUBT: u32 = 15;
 /// More losses than this in a row are never worth another try.
-const MOST_LOSSES: u32 = 100;
+const MAX_LOSSES: u32 = 100;
 
 /// What one request has been through.
 pub(super) struct Trials<'a, C: Carrier> {
@@ -155,7 +155,7 @@ impl<'a, C: Carrier> Trials<'a, C> {
             self.tell(&error);
             self.executed = Some(error.clone());
         }
-        if goes_on && self.losses < MOST_LOSSES {
+        if goes_on && self.losses < MAX_LOSSES {
             return Ok(());
         }
         Err(self.executed.take().unwrap_or(error))
@@ -208,7 +208,7 @@ impl Suspicion {
 
     fn is_proven(&self, plain_losses: u64) -> bool {
         let others = u32::try_from(plain_losses.saturating_sub(self.plain_losses));
-        let doubt = DOUBT.saturating_mul(others.unwrap_or(MOST_DOUBT)).min(MOST_DOUBT);
+        let doubt = DOUBT.saturating_mul(others.unwrap_or(MAX_DOUBT)).min(MAX_DOUBT);
         self.alone >= GUILTY + doubt
     }
 }

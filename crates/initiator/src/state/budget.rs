@@ -12,8 +12,8 @@ use crate::options::Options;
 pub(crate) struct Budget {
     requests: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
-    most_requests: usize,
-    most_bytes: u32,
+    max_requests: usize,
+    max_bytes: u32,
 }
 
 /// A share of the budget; it goes back when the session has finished with the request, which may
@@ -31,30 +31,30 @@ impl Budget {
     }
 
     pub(crate) fn new(requests: usize, bytes: usize) -> Self {
-        let most_bytes = u32::try_from(bytes.max(1)).unwrap_or(u32::MAX);
+        let max_bytes = u32::try_from(bytes.max(1)).unwrap_or(u32::MAX);
         Self {
             requests: Arc::new(Semaphore::new(requests)),
-            bytes: Arc::new(Semaphore::new(most_bytes as usize)),
-            most_requests: requests,
-            most_bytes,
+            bytes: Arc::new(Semaphore::new(max_bytes as usize)),
+            max_requests: requests,
+            max_bytes,
         }
     }
 
     /// How many requests with buffers of `bytes` have room at once, at least one.
-    pub(crate) fn most_of(&self, bytes: usize) -> usize {
-        (self.most_bytes as usize / bytes.max(1)).min(self.most_requests).max(1)
+    pub(crate) fn max_of(&self, bytes: usize) -> usize {
+        (self.max_bytes as usize / bytes.max(1)).min(self.max_requests).max(1)
     }
 
     /// Bytes of the buffers of requests under way.
     #[cfg(test)]
     pub(crate) fn bytes_in_use(&self) -> usize {
-        self.most_bytes as usize - self.bytes.available_permits()
+        self.max_bytes as usize - self.bytes.available_permits()
     }
 
     /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
     /// gets all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.most_bytes);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
         let request = Arc::clone(&self.requests).acquire_owned().await;
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await;
         match (request, bytes) {
@@ -66,15 +66,15 @@ impl Budget {
 
     /// Room for one request, if there is some and nobody waits for it.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.most_bytes);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
         let request = Arc::clone(&self.requests).try_acquire_owned().ok()?;
         let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(bytes).ok()?;
         Some(Permit { _request: request, _bytes: bytes })
     }
 
     /// The bytes of all buffers there can be, but for one request that exceeds the budget.
-    pub(crate) fn most_bytes(&self) -> u64 {
-        self.most_bytes.into()
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max_bytes.into()
     }
 }
 

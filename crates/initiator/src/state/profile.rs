@@ -41,7 +41,7 @@ impl Profile {
     pub(crate) fn longest_transfer(&self, wanted: usize) -> usize {
         let block = self.capacity.block_size as usize;
         let limit = self.limits.maximum_transfer_length.unwrap_or(u32::MAX);
-        let limit = limit.min(Capacity::LONGEST) as usize;
+        let limit = limit.min(Capacity::MAX_BLOCKS) as usize;
         (wanted / block).clamp(1, limit) * block
     }
 

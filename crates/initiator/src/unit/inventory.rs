@@ -10,7 +10,7 @@ use crate::unit::logical_unit::LogicalUnit;
 /// Room for the numbers of 1023 logical units; a longer list is asked for again.
 const LUN_LIST: u32 = 8192;
 /// Room for more numbers than there are with one level of addressing.
-const LONGEST_LUN_LIST: u32 = 1 << 20;
+const MAX_LUN_LIST: u32 = 1 << 20;
 
 impl Session {
     /// Waits for the end of the login; meanwhile the questions to the unit that the URL names
@@ -61,7 +61,7 @@ impl Session {
         if !list.is_truncated() {
             return Ok(list.luns);
         }
-        let length = list.allocation_length().min(LONGEST_LUN_LIST);
+        let length = list.allocation_length().min(MAX_LUN_LIST);
         Ok(unit.report_luns(length).await?.luns)
     }
 }

@@ -8,11 +8,11 @@ use iscsi_session::TaskError;
 use crate::error::Error;
 
 /// Unit attention conditions queue up in a unit; more than this in a row are no news.
-const MOST_ATTENTIONS: u32 = 8;
+const MAX_ATTENTIONS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// With these pauses, some five seconds.
-const MOST_PAUSES: u32 = 11;
+const MAX_PAUSES: u32 = 11;
 /// The same for a disk.
 const BRIEF: Duration = Duration::from_secs(5);
 
@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Patience {
     attentions: u32,
     pauses: Pauses,
-    most_pauses: u32,
+    max_pauses: u32,
 }
 
 /// Pauses that double, up to a limit.
@@ -40,12 +40,12 @@ pub(crate) struct Pauses(u32);
 impl Patience {
     /// That of a unit: for some seconds.
     pub(crate) fn of_a_unit() -> Self {
-        Self { attentions: 0, pauses: Pauses::default(), most_pauses: MOST_PAUSES }
+        Self { attentions: 0, pauses: Pauses::default(), max_pauses: MAX_PAUSES }
     }
 
     /// That of a disk's path: whoever has others waits for himself.
     pub(crate) fn of_a_path() -> Self {
-        Self { most_pauses: 0, ..Self::of_a_unit() }
+        Self { max_pauses: 0, ..Self::of_a_unit() }
     }
 
     /// Judges the end of one try.
@@ -60,7 +60,7 @@ impl Patience {
     fn judge_sense(&mut self, sense: &Sense) -> Verdict {
         if sense.key == SenseKey::UnitAttention {
             self.attentions += 1;
-            let again = self.attentions <= MOST_ATTENTIONS;
+            let again = self.attentions <= MAX_ATTENTIONS;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
         if sense.key == SenseKey::AbortedCommand || is_on_its_way(sense) {
@@ -70,7 +70,7 @@ impl Patience {
     }
 
     fn pause(&mut self) -> Verdict {
-        if self.pauses.0 >= self.most_pauses {
+        if self.pauses.0 >= self.max_pauses {
             return Verdict::Final;
         }
         Verdict::Again(self.pauses.next())
@@ -86,7 +86,7 @@ impl Pauses {
     pub(crate) fn next(&mut self) -> Duration {
         let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(self.0));
         self.0 += 1;
-        pause.min(LONGEST_PAUSE)
+        pause.min(MAX_PAUSE)
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         let mut patience = Patience::of_a_unit();
         let mut total = Duration::ZERO;
         while let Verdict::Again(pause) = patience.judge(Status::BUSY, None) {
-            assert!(pause <= LONGEST_PAUSE);
+            assert!(pause <= MAX_PAUSE);
             total += pause;
         }
         assert!((4..6).contains(&total.as_secs()), "{total:?}");
@@ -195,7 +195,7 @@ mod tests {
                 patience.judge(Status::CHECK_CONDITION, Some(&attention)) != Verdict::Final
             })
             .count();
-        assert_eq!(tries, MOST_ATTENTIONS as usize);
+        assert_eq!(tries, MAX_ATTENTIONS as usize);
         let mut path = Patience::of_a_path();
         assert_eq!(path.judge(Status::BUSY, None), Verdict::Final);
         let again = Verdict::Again(Duration::ZERO);

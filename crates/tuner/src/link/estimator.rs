@@ -108,7 +108,8 @@ impl EstimatorWindow {
 }
 
 impl RateSample {
-    /// A sample that the link alone has set, of a source that does not count rounds.
+    /// A sample that the link alone has set. Until [`between`](Self::between) says otherwise, it is a round
+    /// of its own.
     #[must_use]
     pub const fn new(rate: Bandwidth) -> Self {
         Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }

@@ -15,8 +15,8 @@ use crate::handles::disk::Disk;
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
 /// Requests under way in one direction: as many as the tuner wants, and never fewer or more.
-const LEAST_WINDOW: usize = 16;
-const MOST_WINDOW: usize = 256;
+const MIN_WINDOW: usize = 16;
+const MAX_WINDOW: usize = 256;
 
 type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
@@ -208,7 +208,7 @@ impl WriteBehind {
 
 /// How many requests fill the link.
 fn window(disk: &Disk) -> usize {
-    disk.queue_depth(CHUNK).clamp(LEAST_WINDOW, MOST_WINDOW)
+    disk.queue_depth(CHUNK).clamp(MIN_WINDOW, MAX_WINDOW)
 }
 
 /// Bytes from here to the next multiple of a chunk; never 0.

@@ -76,7 +76,7 @@ impl Disk {
         let is_short = way == Zeroing::Unmap10
             || !self.profile.capacity.long_commands
             || self.unit.state().unknown_forms.contains(long_form);
-        if is_short { most.min(Capacity::LONGEST.into()) } else { most }
+        if is_short { most.min(Capacity::MAX_BLOCKS.into()) } else { most }
     }
 
     async fn write_same_zeroes(
