@@ -160,7 +160,9 @@ impl Target {
                 break;
             }
         }
-        self.config.faults.retain(|fault| fault.times != Some(0));
+        let is_spent =
+            |fault: &Fault| matches!(fault.trigger, Trigger::Command(_)) && fault.times == Some(0);
+        self.config.faults.retain(|fault| !is_spent(fault));
         met
     }
 
