@@ -20,6 +20,11 @@ fn discover(name: &'static str) -> Row {
 }
 
 pub(crate) fn rows() -> Vec<Row> {
+    [answers(), other_pdus()].into_iter().flatten().collect()
+}
+
+/// Lists that are wrong, or not where they should be.
+fn answers() -> Vec<Row> {
     vec![
         text("an address before any target", b"TargetAddress=10.0.0.5:3260,1\0"),
         text("a name that is none", b"TargetName=my disk!\0"),
@@ -54,6 +59,17 @@ pub(crate) fn rows() -> Vec<Row> {
             })
             .limits(|timeouts, soon| timeouts.command = Some(soon))
             .ends(Fault::Network, &["did not answer in time"]),
+        discover("a list twice").says(RESPONSE, 0, |pdu, line| {
+            let again = pdu.clone();
+            line.then_as_is(&again);
+        }),
+        discover("a tag with the end").says(RESPONSE, 0, |pdu, _| pdu.set_u32(20, NO_TAG - 1)),
+    ]
+}
+
+/// Other PDUs where the list or the end of the session should be.
+fn other_pdus() -> Vec<Row> {
+    vec![
         discover("a SCSI response in place of the list")
             .says(RESPONSE, 0, |pdu, _| {
                 pdu.header[0] = Opcode::ScsiResponse as u8;
@@ -83,10 +99,5 @@ pub(crate) fn rows() -> Vec<Row> {
             0,
             |_, line| line.close(),
         ),
-        discover("a list twice").says(RESPONSE, 0, |pdu, line| {
-            let again = pdu.clone();
-            line.then_as_is(&again);
-        }),
-        discover("a tag with the end").says(RESPONSE, 0, |pdu, _| pdu.set_u32(20, NO_TAG - 1)),
     ]
 }
