@@ -201,7 +201,7 @@ pub enum SessionCount {
 }
 
 /// More would crowd out whoever else uses the target.
-const MOST_SESSIONS: u32 = 64;
+const MAX_SESSIONS: u32 = 64;
 
 impl FromStr for SessionCount {
     type Err = String;
@@ -210,10 +210,10 @@ impl FromStr for SessionCount {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let count = text.parse().ok().filter(|count: &NonZeroU32| count.get() <= MOST_SESSIONS);
+        let count = text.parse().ok().filter(|count: &NonZeroU32| count.get() <= MAX_SESSIONS);
         count
             .map(Self::Fixed)
-            .ok_or_else(|| format!("write auto, or a number from 1 to {MOST_SESSIONS}"))
+            .ok_or_else(|| format!("write auto, or a number from 1 to {MAX_SESSIONS}"))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::meter::Meter;
 use crate::observation::Observation;
 use crate::plan::CopyPlan;
 use crate::progress::{Progress, ProgressMode, say};
-use crate::pump::{Pump, Shape};
+use crate::pump::{Pump, PumpConfig};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::side::Side;
@@ -28,7 +28,7 @@ use crate::verify::{Checksums, Comparison};
 /// much sooner.
 const COMMAND: Duration = Duration::from_secs(300);
 /// No plan has longer reads and writes.
-const LONGEST_AUTO_IO: u64 = 4 << 20;
+const MAX_AUTO_IO: u64 = 4 << 20;
 /// So often at most all is written, where what was written may be gone from the unit's cache.
 const ROUNDS: u32 = 3;
 /// The most memory that may be asked for, in one queue.
@@ -82,7 +82,7 @@ fn queue_bytes(args: &Args) -> u64 {
     };
     let io_size = match args.io_size {
         IoSize::Fixed(size) => size.0,
-        IoSize::Auto => LONGEST_AUTO_IO,
+        IoSize::Auto => MAX_AUTO_IO,
     };
     depth.saturating_mul(io_size)
 }
@@ -276,11 +276,11 @@ impl<'a> Job<'a> {
         // What a stream is said to hold is good for the display; it ends where it ends.
         let end = total.filter(|_| !Source::is_sequential(&self.source));
         let (source, destination) = (self.source.clone(), self.destination.clone());
-        let shape = self.plan.shape(source.unit().is_some(), destination.unit().is_some());
+        let config = self.plan.pump_config(source.unit().is_some(), destination.unit().is_some());
         let progress = Progress::new(self.args.progress, "copied", total);
         let work = async {
             for _ in 1..ROUNDS {
-                let pump = self.pump(source.clone(), destination.clone(), shape, end);
+                let pump = self.pump(source.clone(), destination.clone(), config, end);
                 match self.pass(pump, meter, stop).await {
                     Err(error) if error.is_lost_cache() && end.is_some() => {
                         progress.remark(&format!("{error}; all of it is written again"));
@@ -289,7 +289,7 @@ impl<'a> Job<'a> {
                     result => return result,
                 }
             }
-            self.pass(self.pump(source, destination, shape, end), meter, stop).await
+            self.pass(self.pump(source, destination, config, end), meter, stop).await
         };
         let (result, samples) = meter.follow(&progress, work).await;
         (result.map_err(|error| error.after(meter.bytes(), total)), samples)
@@ -313,18 +313,18 @@ impl<'a> Job<'a> {
         &self,
         from: S,
         to: D,
-        shape: Shape,
+        config: PumpConfig,
         length: Option<u64>,
     ) -> Pump<S, D> {
-        let pump = Pump::new(from, to, shape, length);
+        let pump = Pump::new(from, to, config, length);
         if self.plan.follows { pump.following_its_ends() } else { pump }
     }
 
     /// Reads the destination back and compares.
     async fn verify(&self, bytes: u64, sums: Checksums, stop: &Stop) -> Result<(), Error> {
         let comparison = Comparison::new(self.source.clone(), sums);
-        let shape = self.plan.shape(self.destination.unit().is_some(), false);
-        let pump = self.pump(self.destination.clone(), comparison, shape, Some(bytes));
+        let config = self.plan.pump_config(self.destination.unit().is_some(), false);
+        let pump = self.pump(self.destination.clone(), comparison, config, Some(bytes));
         let progress = Progress::new(self.args.progress, "verified", Some(bytes));
         let meter = Meter::default();
         match meter.follow(&progress, pump.run(&meter, stop)).await.0 {

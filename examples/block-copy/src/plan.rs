@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::args::{IoSize, QueueDepth};
 use crate::end::{End, UnitEnd};
-use crate::pump::Shape;
+use crate::pump::PumpConfig;
 
 /// Where no link lies between: long enough to be worth a system call.
 const LOCAL_IO: usize = 1 << 20;
@@ -81,9 +81,9 @@ impl CopyPlan {
     }
 
     /// The numbers alone, for reads and writes that each go to a unit or do not.
-    pub const fn shape(&self, reads_unit: bool, writes_unit: bool) -> Shape {
+    pub const fn pump_config(&self, reads_unit: bool, writes_unit: bool) -> PumpConfig {
         let (unit, local) = (self.queue_depth.value, self.local_depth);
-        Shape {
+        PumpConfig {
             io_size: self.io_size.value,
             reads: if reads_unit { unit } else { local },
             writes: if writes_unit { unit } else { local },

@@ -26,7 +26,7 @@ use crate::verify::{Checksums, sum};
 
 /// How much is read, written and kept at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Shape {
+pub struct PumpConfig {
     /// Bytes of one read or write, not 0.
     pub io_size: usize,
     /// Reads under way, at least 1.
@@ -36,7 +36,7 @@ pub struct Shape {
 }
 
 /// How often the ends are asked how deep the queues shall be.
-const LOOK: Duration = Duration::from_millis(100);
+const REFRESH: Duration = Duration::from_millis(100);
 
 /// A part of what is copied.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ struct Stride {
 pub struct Pump<S, D> {
     source: S,
     destination: D,
-    shape: Shape,
+    config: PumpConfig,
     /// When to ask the ends for the depth of the queues; `None` if it stays.
-    looks: Option<Interval>,
+    refreshes: Option<Interval>,
     /// Where the source ends, once that is known.
     end: Option<u64>,
     next_read: u64,
@@ -79,12 +79,12 @@ pub struct Pump<S, D> {
 
 impl<S: Source, D: Destination> Pump<S, D> {
     /// A copy of the first `length` bytes, or of all that a sequential source has to give.
-    pub fn new(source: S, destination: D, shape: Shape, length: Option<u64>) -> Self {
+    pub fn new(source: S, destination: D, config: PumpConfig, length: Option<u64>) -> Self {
         Self {
             source,
             destination,
-            shape,
-            looks: None,
+            config,
+            refreshes: None,
             end: length,
             next_read: 0,
             next_write: 0,
@@ -100,7 +100,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
     /// The same copy, with a checksum of each chunk.
     #[must_use]
     pub fn with_checksums(mut self) -> Self {
-        self.sums = Some(Checksums::new(self.shape.io_size));
+        self.sums = Some(Checksums::new(self.config.io_size));
         self
     }
 
@@ -108,8 +108,8 @@ impl<S: Source, D: Destination> Pump<S, D> {
     /// where an end has no opinion.
     #[must_use]
     pub fn following_its_ends(mut self) -> Self {
-        let looks = self.looks.insert(interval(LOOK));
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let refreshes = self.refreshes.insert(interval(REFRESH));
+        refreshes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self
     }
 
@@ -130,20 +130,20 @@ impl<S: Source, D: Destination> Pump<S, D> {
             tokio::select! {
                 Some(read) = self.reads.join_next() => self.keep(joined(read)?)?,
                 Some(write) = self.writes.join_next() => self.written(write, meter)?,
-                () = tick(&mut self.looks) => self.look(),
+                () = tick(&mut self.refreshes) => self.refresh(),
                 () = stop.requested() => return Err(self.drain(meter, stop).await),
             }
         }
     }
 
     /// Asks the ends for the depth of the queues.
-    fn look(&mut self) {
-        let io_size = self.shape.io_size;
+    fn refresh(&mut self) {
+        let io_size = self.config.io_size;
         if let Some(reads) = self.source.queue_depth(io_size) {
-            self.shape.reads = reads.max(1);
+            self.config.reads = reads.max(1);
         }
         if let Some(writes) = self.destination.queue_depth(io_size) {
-            self.shape.writes = writes.max(1);
+            self.config.writes = writes.max(1);
         }
     }
 
@@ -151,11 +151,11 @@ impl<S: Source, D: Destination> Pump<S, D> {
         while self.may_read() {
             let offset = self.next_read;
             let len = self.next_len();
-            let asked = len.div_ceil(self.shape.io_size);
+            let asked = len.div_ceil(self.config.io_size);
             self.next_read += len as u64;
             self.reading += asked;
             let (source, wants_sum) = (self.source.clone(), self.sums.is_some());
-            let io_size = self.shape.io_size;
+            let io_size = self.config.io_size;
             self.reads.spawn(async move {
                 let data = source.read(offset, len).await?;
                 Ok(Stride { asked, chunks: chunks(offset, data, io_size, wants_sum) })
@@ -164,21 +164,21 @@ impl<S: Source, D: Destination> Pump<S, D> {
     }
 
     fn may_read(&self) -> bool {
-        let at_once = if self.source.is_sequential() { 1 } else { self.shape.reads };
+        let at_once = if self.source.is_sequential() { 1 } else { self.config.reads };
         let held = self.reading + self.waiting.len() + self.writes.len();
         self.reading < at_once
-            && held + self.stride() <= self.shape.reads + self.shape.writes
+            && held + self.stride() <= self.config.reads + self.config.writes
             && self.next_len() > 0
     }
 
     /// How many chunks one read fetches: no more than may be read at once.
     fn stride(&self) -> usize {
-        (self.source.stride() / self.shape.io_size).clamp(1, self.shape.reads)
+        (self.source.stride() / self.config.io_size).clamp(1, self.config.reads)
     }
 
     fn next_len(&self) -> usize {
         let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.next_read));
-        let most = self.stride() * self.shape.io_size;
+        let most = self.stride() * self.config.io_size;
         usize::try_from(left).unwrap_or(usize::MAX).min(most)
     }
 
@@ -198,7 +198,7 @@ impl<S: Source, D: Destination> Pump<S, D> {
 
     fn next_to_write(&mut self) -> Option<(u64, Bytes)> {
         let in_order = self.destination.is_sequential();
-        let at_once = if in_order { 1 } else { self.shape.writes };
+        let at_once = if in_order { 1 } else { self.config.writes };
         let next = self.waiting.first_entry()?;
         let in_turn = !in_order || *next.key() == self.next_write;
         (self.writes.len() < at_once && in_turn).then(|| next.remove_entry())
@@ -258,9 +258,9 @@ impl<S: Source, D: Destination> Pump<S, D> {
 }
 
 /// Waits until it is time, if it ever is.
-async fn tick(looks: &mut Option<Interval>) {
-    match looks {
-        Some(looks) => drop(looks.tick().await),
+async fn tick(refreshes: &mut Option<Interval>) {
+    match refreshes {
+        Some(refreshes) => drop(refreshes.tick().await),
         None => pending().await,
     }
 }

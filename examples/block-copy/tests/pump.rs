@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use block_copy::end::{Destination, Source};
 use block_copy::meter::Meter;
-use block_copy::pump::{Pump, Shape};
+use block_copy::pump::{Pump, PumpConfig};
 use block_copy::verify::{Checksums, Comparison, Difference, sum};
 use block_copy::{Error, Stop};
 use bytes::Bytes;
@@ -223,17 +223,17 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// So many reads, and so many writes, of short chunks.
-const fn shape(reads: usize, writes: usize) -> Shape {
-    Shape { io_size: 64, reads, writes }
+const fn config(reads: usize, writes: usize) -> PumpConfig {
+    PumpConfig { io_size: 64, reads, writes }
 }
 
 async fn pump(
     source: &Memory,
     sink: &Sink,
-    shape: Shape,
+    config: PumpConfig,
 ) -> (u64, Result<Option<Checksums>, Error>) {
     let meter = Meter::default();
-    let pump = Pump::new(source.clone(), sink.clone(), shape, source.length());
+    let pump = Pump::new(source.clone(), sink.clone(), config, source.length());
     let run = pump.with_checksums().run(&meter, &Stop::never()).await;
     (meter.bytes(), run)
 }
@@ -243,25 +243,25 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.expect("the test hangs")
 }
 
-async fn copies(len: usize, shape: Shape, in_order: (bool, bool)) {
+async fn copies(len: usize, config: PumpConfig, in_order: (bool, bool)) {
     let data = pattern(len);
     let mut source = Memory::new(&data);
     source.sequential = in_order.0;
     let mut sink = Sink::new(len, &source);
     sink.sequential = in_order.1;
-    let (bytes, result) = soon(pump(&source, &sink, shape)).await;
-    let case = format!("{len} bytes, {shape:?}, in order {in_order:?}");
+    let (bytes, result) = soon(pump(&source, &sink, config)).await;
+    let case = format!("{len} bytes, {config:?}, in order {in_order:?}");
 
     let sums = result.unwrap().unwrap();
     assert_eq!(bytes, len as u64, "{case}");
     assert_eq!(sink.written(), data, "{case}");
-    for (chunk, at) in data.chunks(shape.io_size).zip((0..).step_by(shape.io_size)) {
+    for (chunk, at) in data.chunks(config.io_size).zip((0..).step_by(config.io_size)) {
         assert_eq!(sums.get(at), Some(sum(chunk)), "{case}");
     }
     let at_once = |in_order, depth| if in_order { 1 } else { depth };
-    assert!(source.watch.reads.most() <= at_once(in_order.0, shape.reads), "{case}");
-    assert!(source.watch.writes.most() <= at_once(in_order.1, shape.writes), "{case}");
-    assert!(source.watch.chunks.most() <= shape.reads + shape.writes, "{case}");
+    assert!(source.watch.reads.most() <= at_once(in_order.0, config.reads), "{case}");
+    assert!(source.watch.writes.most() <= at_once(in_order.1, config.writes), "{case}");
+    assert!(source.watch.chunks.most() <= config.reads + config.writes, "{case}");
     assert_eq!(source.watch.chunks.now.load(Ordering::SeqCst), 0, "{case}");
 }
 
@@ -270,7 +270,7 @@ async fn every_byte_arrives_once_within_the_limits() {
     for len in [0, 1, 63, 64, 65, 640, 10_001] {
         for (reads, writes) in [(1, 1), (2, 2), (7, 7), (64, 64), (1, 7), (7, 1), (3, 64)] {
             for in_order in [(false, false), (false, true), (true, false), (true, true)] {
-                copies(len, shape(reads, writes), in_order).await;
+                copies(len, config(reads, writes), in_order).await;
             }
         }
     }
@@ -282,7 +282,7 @@ async fn a_whole_queue_is_read_and_written_at_once() {
     source.together = Some(Arc::new(Barrier::new(4)));
     let mut sink = Sink::new(8 * 64, &source);
     sink.together = Some(Arc::new(Barrier::new(4)));
-    let (bytes, result) = soon(pump(&source, &sink, shape(4, 4))).await;
+    let (bytes, result) = soon(pump(&source, &sink, config(4, 4))).await;
     assert!(result.is_ok());
     assert_eq!((bytes, source.watch.reads.most(), source.watch.writes.most()), (512, 4, 4));
 }
@@ -294,7 +294,7 @@ async fn reads_go_on_while_all_writes_are_stuck_but_not_for_ever() {
     let gate = Arc::new(Semaphore::new(0));
     sink.gate = Some(Arc::clone(&gate));
     let (from, to) = (source.clone(), sink.clone());
-    let copy = tokio::spawn(async move { pump(&from, &to, shape(4, 4)).await });
+    let copy = tokio::spawn(async move { pump(&from, &to, config(4, 4)).await });
     let chunks = &source.watch.chunks;
     soon(async {
         while chunks.most() < 8 || source.watch.reads.now.load(Ordering::SeqCst) > 0 {
@@ -317,7 +317,7 @@ async fn most_reads(follows: bool, before: usize, after: usize) -> (usize, usize
     let depths = Arc::new(Depths { before, after, at: 50 * 64, now, late: Gauge::default() });
     source.depths = Some(Arc::clone(&depths));
     let sink = Sink::new(data.len(), &source);
-    let pump = Pump::new(source.clone(), sink.clone(), shape(3, 3), source.length());
+    let pump = Pump::new(source.clone(), sink.clone(), config(3, 3), source.length());
     let pump = if follows { pump.following_its_ends() } else { pump };
     soon(pump.run(&Meter::default(), &Stop::never())).await.unwrap();
     assert_eq!(sink.written(), data);
@@ -334,16 +334,16 @@ async fn the_queue_follows_the_sessions_of_its_ends() {
 #[tokio::test]
 async fn the_first_error_ends_the_copy() {
     let data = pattern(20 * 64);
-    let shape = shape(3, 3);
+    let config = config(3, 3);
     let mut source = Memory::new(&data);
     source.fails_at = Some(10 * 64);
     let sink = Sink::new(data.len(), &source);
-    assert!(matches!(soon(pump(&source, &sink, shape)).await.1, Err(Error::Shrunk(_))));
+    assert!(matches!(soon(pump(&source, &sink, config)).await.1, Err(Error::Shrunk(_))));
 
     let source = Memory::new(&data);
     let mut sink = Sink::new(data.len(), &source);
     sink.fails_at = Some(10 * 64);
-    let (bytes, result) = soon(pump(&source, &sink, shape)).await;
+    let (bytes, result) = soon(pump(&source, &sink, config)).await;
     assert!(matches!(result, Err(Error::Cancelled)));
     // What was behind the failed write may have been written, but no more than a queue of it.
     assert!(bytes <= 13 * 64, "{bytes}");
@@ -354,7 +354,7 @@ async fn a_stream_that_does_not_fit_is_an_error() {
     let mut source = Memory::new(&pattern(1000));
     source.sequential = true;
     let sink = Sink::new(999, &source);
-    let (_, result) = soon(pump(&source, &sink, shape(4, 4))).await;
+    let (_, result) = soon(pump(&source, &sink, config(4, 4))).await;
     assert!(matches!(result, Err(Error::Overflow { capacity }) if capacity.0 == 999));
 }
 
@@ -369,8 +369,8 @@ async fn stopped(go_on: bool) -> (Error, u64, usize) {
     let (from, to) = (source.clone(), sink.clone());
     let copy = tokio::spawn(async move {
         let meter = Meter::default();
-        let shape = shape(4, 4);
-        let result = Pump::new(from, to, shape, Some(100 * 64)).run(&meter, &stop).await;
+        let config = config(4, 4);
+        let result = Pump::new(from, to, config, Some(100 * 64)).run(&meter, &stop).await;
         (meter.bytes(), result)
     });
     soon(async {
@@ -409,9 +409,9 @@ async fn a_stop_does_not_wait_for_writes_that_do_not_end() {
 /// Compares a destination with what a source says, chunk by chunk.
 async fn compare(source: &Memory, sums: Checksums, destination: &[u8]) -> Result<(), Error> {
     let comparison = Comparison::new(source.clone(), sums);
-    let shape = shape(4, 4);
+    let config = config(4, 4);
     let length = Some(destination.len() as u64);
-    let pump = Pump::new(Memory::new(destination), comparison, shape, length);
+    let pump = Pump::new(Memory::new(destination), comparison, config, length);
     soon(pump.run(&Meter::default(), &Stop::never())).await.map(drop)
 }
 
@@ -420,7 +420,7 @@ async fn the_first_of_several_differences_is_found() {
     let data = pattern(1000);
     let source = Memory::new(&data);
     let sink = Sink::new(1000, &source);
-    let (_, result) = pump(&source, &sink, shape(4, 4)).await;
+    let (_, result) = pump(&source, &sink, config(4, 4)).await;
     let sums = result.unwrap().unwrap();
     assert!(compare(&source, sums.clone(), &data).await.is_ok());
 

@@ -66,7 +66,7 @@ pub enum Depth {
 
 impl Depth {
     /// The most reads at once: with the longest I/O size of a plan, 1 GiB.
-    pub const MOST: u32 = 256;
+    pub const MAX: u32 = 256;
 }
 
 impl FromStr for Depth {
@@ -76,10 +76,10 @@ impl FromStr for Depth {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let depth = text.parse().ok().filter(|depth| (1..=Self::MOST).contains(depth));
+        let depth = text.parse().ok().filter(|depth| (1..=Self::MAX).contains(depth));
         depth
             .map(Self::Fixed)
-            .ok_or_else(|| format!("write auto, or a number from 1 to {}", Self::MOST))
+            .ok_or_else(|| format!("write auto, or a number from 1 to {}", Self::MAX))
     }
 }
 

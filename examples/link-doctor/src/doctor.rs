@@ -12,7 +12,7 @@ use crate::facts::LinkFacts;
 use crate::lio::PortalGroup;
 use crate::ping;
 use crate::progress;
-use crate::read_test::{ReadTest, Shape};
+use crate::read_test::{ReadTest, Workload};
 use crate::report::{Report, Who};
 use crate::stop::Stop;
 use crate::unit::Unit;
@@ -25,7 +25,7 @@ const COMMAND: Duration = Duration::from_secs(300);
 /// How long the end of a session may take: there is nothing to lose.
 const LOGOUT: Duration = Duration::from_secs(3);
 /// The longest read of any plan, bytes.
-const LONGEST_READ: usize = 4 << 20;
+const MAX_READ: usize = 4 << 20;
 
 /// Examines the link as the arguments say.
 ///
@@ -49,7 +49,7 @@ fn initiator(args: &Args) -> Result<Initiator, Error> {
     options.timeouts.command = Some(COMMAND);
     options.tuning = args.tuning();
     if let Depth::Fixed(depth) = args.depth {
-        let wanted = LONGEST_READ.saturating_mul(depth as usize);
+        let wanted = MAX_READ.saturating_mul(depth as usize);
         options.max_bytes_in_flight = options.max_bytes_in_flight.max(wanted);
     }
     let initiator = match &args.initiator_name {
@@ -131,14 +131,15 @@ impl<'a> Examination<'a> {
     async fn read(&mut self, disk: &Disk, reading: &Reading) -> Option<ReadTest> {
         let plan = reading.plan();
         let planned = (plan.io_size.value, plan.queue_depth.value);
-        let shape = Shape::new(planned, self.args.depth, window_of(reading), disk);
-        let Some(shape) = shape else {
+        let workload = Workload::new(planned, self.args.depth, window_of(reading), disk);
+        let Some(workload) = workload else {
             self.end = Some(Error::Empty);
             return None;
         };
         progress::reading_begins(self.args.seconds);
         let time = Duration::from_secs(self.args.seconds);
-        let (test, error) = match ReadTest::run(self.session, disk, shape, time, self.stop).await {
+        let (test, error) = match ReadTest::run(self.session, disk, workload, time, self.stop).await
+        {
             Ok((test, error)) => (Some(test), error),
             Err(error) => (None, Some(error)),
         };
@@ -177,7 +178,7 @@ impl<'a> Examination<'a> {
             facts,
             negotiated,
             terms: facts.measurement.terms.unwrap_or_default(),
-            shape: (plan.io_size.value, depth),
+            workload: (plan.io_size.value, depth),
             answer: ping,
             full_rate: reads.and_then(|reads| reads.full_rate(&plan.link)),
             portal_group: PortalGroup::new(target, negotiated.target_portal_group_tag),

@@ -10,9 +10,9 @@ pub struct PortalGroup {
 }
 
 /// The most commands that LIO lets an initiator have under way.
-pub const DEEPEST_WINDOW: u64 = 512;
+pub const MAX_WINDOW: u64 = 512;
 /// The longest burst that a key can say (RFC 7143 §13.13, §13.14).
-pub const LONGEST_BURST: u64 = 0x00ff_ffff;
+pub const MAX_BURST: u64 = 0x00ff_ffff;
 
 impl PortalGroup {
     /// The portal group of that tag; the first if the target has not said which it is.
@@ -35,7 +35,7 @@ impl PortalGroup {
     /// The command that sets how many commands an initiator may have under way, as far as LIO goes.
     #[must_use]
     pub fn set_window(&self, commands: u64) -> String {
-        let commands = commands.clamp(1, DEEPEST_WINDOW);
+        let commands = commands.clamp(1, MAX_WINDOW);
         format!("{} default_cmdsn_depth={commands}", self.command("attribute"))
     }
 

@@ -21,7 +21,7 @@ const PINGS_APART: Duration = Duration::from_millis(500);
 
 /// How a unit is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Shape {
+pub struct Workload {
     /// Bytes of one read, a whole number of blocks, not 0.
     pub io_size: usize,
     /// Reads under way at once, not 0.
@@ -32,7 +32,7 @@ pub struct Shape {
 #[derive(Debug)]
 pub struct ReadTest {
     /// How it was read.
-    pub shape: Shape,
+    pub workload: Workload,
     /// How long.
     pub time: Duration,
     /// Bytes read in that time.
@@ -46,7 +46,7 @@ pub struct ReadTest {
     pub readings: (Reading, Reading),
 }
 
-impl Shape {
+impl Workload {
     /// What a plan says, brought to what the unit is: no read is longer than the unit or than it
     /// takes at once, and as many bytes are under way as planned. `None` if the unit holds nothing.
     #[must_use]
@@ -76,7 +76,7 @@ impl Shape {
                 let under_way = io_size.saturating_mul(planned.into());
                 let wanted = u32::try_from(under_way.div_ceil(length as u64)).unwrap_or(u32::MAX);
                 // A short unit is no reason for more reads than the target takes at once.
-                wanted.max(planned).clamp(1, window.unwrap_or(Depth::MOST).clamp(1, Depth::MOST))
+                wanted.max(planned).clamp(1, window.unwrap_or(Depth::MAX).clamp(1, Depth::MAX))
             }
         };
         Some(Self { io_size: length, depth })
@@ -98,22 +98,22 @@ impl ReadTest {
     pub async fn run(
         session: &Session,
         disk: &Disk,
-        shape: Shape,
+        workload: Workload,
         time: Duration,
         stop: &Stop,
     ) -> Result<(Self, Option<Error>), Error> {
         let before = session.reading().await?;
         let mut test = Self {
-            shape,
+            workload,
             time: Duration::ZERO,
             bytes: 0,
             samples: Vec::new(),
             pings: Vec::new(),
             readings: (before.clone(), before),
         };
-        let flow = Arc::new(Flow::new(disk, shape));
+        let flow = Arc::new(Flow::new(disk, workload));
         let mut readers = JoinSet::new();
-        for _ in 0..shape.depth {
+        for _ in 0..workload.depth {
             readers.spawn(read(Arc::clone(&flow), disk.clone()));
         }
         let mut pings = Pings::default();
@@ -214,10 +214,10 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(disk: &Disk, shape: Shape) -> Self {
+    fn new(disk: &Disk, workload: Workload) -> Self {
         Self {
-            io_size: shape.io_size,
-            places: (disk.capacity() / shape.io_size.max(1) as u64).max(1),
+            io_size: workload.io_size,
+            places: (disk.capacity() / workload.io_size.max(1) as u64).max(1),
             next: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -314,15 +314,15 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn fit(depth: Depth, window: Option<u32>, longest: usize, capacity: u64) -> Option<Shape> {
-        Shape::fit((MIB as u64, 8), depth, window, (longest, capacity))
+    fn fit(depth: Depth, window: Option<u32>, longest: usize, capacity: u64) -> Option<Workload> {
+        Workload::fit((MIB as u64, 8), depth, window, (longest, capacity))
     }
 
     #[test]
     fn a_large_unit_is_read_as_planned() {
-        let shape = fit(Depth::Auto, Some(64), MIB, 1 << 40);
-        assert_eq!(shape, Some(Shape { io_size: MIB, depth: 8 }));
-        assert_eq!(shape.map(|shape| shape.under_way()), Some(8 << 20));
+        let workload = fit(Depth::Auto, Some(64), MIB, 1 << 40);
+        assert_eq!(workload, Some(Workload { io_size: MIB, depth: 8 }));
+        assert_eq!(workload.map(|workload| workload.under_way()), Some(8 << 20));
     }
 
     #[test]
@@ -330,20 +330,20 @@ mod tests {
         let depth = |window, longest| fit(Depth::Auto, window, longest, 1 << 40).unwrap().depth;
         assert_eq!(depth(Some(64), 262_144), 32);
         assert_eq!(depth(Some(64), 4096), 64);
-        assert_eq!(depth(None, 512), Depth::MOST);
+        assert_eq!(depth(None, 512), Depth::MAX);
         assert_eq!(depth(Some(0), MIB), 1);
     }
 
     #[test]
     fn a_depth_by_the_user_counts() {
-        let shape = fit(Depth::Fixed(3), Some(64), 4096, 1 << 40);
-        assert_eq!(shape, Some(Shape { io_size: 4096, depth: 3 }));
+        let workload = fit(Depth::Fixed(3), Some(64), 4096, 1 << 40);
+        assert_eq!(workload, Some(Workload { io_size: 4096, depth: 3 }));
     }
 
     #[test]
     fn a_unit_shorter_than_a_read_is_read_whole() {
-        let shape = fit(Depth::Auto, Some(64), MIB, 4096);
-        assert_eq!(shape, Some(Shape { io_size: 4096, depth: 64 }));
+        let workload = fit(Depth::Auto, Some(64), MIB, 4096);
+        assert_eq!(workload, Some(Workload { io_size: 4096, depth: 64 }));
         assert_eq!(fit(Depth::Auto, Some(64), MIB, 0), None);
     }
 

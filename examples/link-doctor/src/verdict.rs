@@ -115,7 +115,7 @@ impl Reads {
     ) -> Option<Self> {
         Some(Self {
             goodput: test.steady()?,
-            under_way: test.shape.under_way(),
+            under_way: test.workload.under_way(),
             ping: Trips { idle: ping, loaded: test.loaded() },
             tcp: Trips { idle: tcp, loaded: facts.info.smoothed_rtt },
             window: facts.receive_window(),

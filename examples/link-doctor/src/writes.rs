@@ -13,7 +13,7 @@ use iscsi_initiator::tuning::{
 
 use crate::ceiling::{Ceiling, Limit, lowest, rate};
 use crate::facts::LinkFacts;
-use crate::lio::{DEEPEST_WINDOW, LONGEST_BURST, PortalGroup};
+use crate::lio::{MAX_BURST, MAX_WINDOW, PortalGroup};
 use crate::size::Size;
 
 /// What writes can reach.
@@ -43,7 +43,7 @@ pub struct Question<'a> {
     /// The terms of transfers that follow from it.
     pub terms: TransferTerms,
     /// Bytes of one write, and how many are under way.
-    pub shape: (u64, u32),
+    pub workload: (u64, u32),
     /// The round trip up to the target's answer, if it was measured; else TCP's counts.
     pub answer: Option<Duration>,
     /// The rate that reads have filled the link with, if they have.
@@ -59,7 +59,7 @@ impl Writes {
     /// Calculates.
     #[must_use]
     pub fn new(question: &Question<'_>) -> Self {
-        let (io_size, depth) = question.shape;
+        let (io_size, depth) = question.workload;
         let round_trips = question.round_trips();
         let round_trip = question.round_trip();
         Self {
@@ -91,7 +91,7 @@ impl Question<'_> {
     }
 
     fn round_trips(&self) -> u64 {
-        self.terms.round_trips(self.shape.0)
+        self.terms.round_trips(self.workload.0)
     }
 
     fn round_trip(&self) -> Duration {
@@ -107,7 +107,7 @@ impl Question<'_> {
 
     /// What is handed in at once.
     fn queue(&self) -> Ceiling {
-        let ((io_size, depth), trips) = (self.shape, self.round_trips());
+        let ((io_size, depth), trips) = (self.workload, self.round_trips());
         let under_way = io_size.saturating_mul(depth.into());
         let each = if trips == 1 {
             "one round trip each".to_owned()
@@ -127,7 +127,7 @@ impl Question<'_> {
         if self.round_trips() == 1 {
             return None;
         }
-        let burst = self.shape.0.min(LONGEST_BURST);
+        let burst = self.workload.0.min(MAX_BURST);
         let agreed = self.negotiated;
         let mut keys = Vec::new();
         if agreed.initial_r2t {
@@ -146,7 +146,7 @@ impl Question<'_> {
     }
 
     fn deeper_queue(&self) -> Option<String> {
-        let (depth, wanted) = (u64::from(self.shape.1), self.commands_wanted());
+        let (depth, wanted) = (u64::from(self.workload.1), self.commands_wanted());
         match self.terms.window.map(u64::from) {
             Some(window) if depth >= window => self.wider_window(window),
             _ => Some(format!("hand in more at once: a queue depth of {}", wanted.max(depth + 1))),
@@ -155,7 +155,7 @@ impl Question<'_> {
 
     fn command_window(&self) -> Option<Ceiling> {
         let window = self.terms.window?;
-        let under_way = self.shape.0.saturating_mul(window.into());
+        let under_way = self.workload.0.saturating_mul(window.into());
         Some(Ceiling {
             limit: Limit::CommandWindow,
             rate: rate(under_way, self.round_trip(), self.round_trips()),
@@ -166,7 +166,7 @@ impl Question<'_> {
 
     fn wider_window(&self, window: u64) -> Option<String> {
         let wanted = self.commands_wanted().max(window.saturating_mul(2));
-        if window >= DEEPEST_WINDOW {
+        if window >= MAX_WINDOW {
             return Some("longer writes, or more sessions: no LIO takes more at once".to_owned());
         }
         let command = self.portal_group.set_window(wanted);
@@ -180,7 +180,7 @@ impl Question<'_> {
     fn commands_wanted(&self) -> u64 {
         let rate = link_ceiling(self.link(), self.full_rate).rate;
         let busy = rate.bytes_in(self.round_trip());
-        busy.saturating_mul(self.round_trips()).div_ceil(self.shape.0.max(1)).max(1)
+        busy.saturating_mul(self.round_trips()).div_ceil(self.workload.0.max(1)).max(1)
     }
 
     fn send_buffer(&self) -> Ceiling {

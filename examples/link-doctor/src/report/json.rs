@@ -54,8 +54,8 @@ impl Report {
             "steady_mbit_per_s": test.steady().map(|rate| rate.mbit_per_second()),
             "samples_mbit_per_s":
                 test.samples.iter().map(|rate| rate.map_or(0.0, Bandwidth::mbit_per_second)).collect::<Vec<_>>(),
-            "io_size": test.shape.io_size,
-            "queue_depth": test.shape.depth,
+            "io_size": test.workload.io_size,
+            "queue_depth": test.workload.depth,
             "pings_ms": test.pings.iter().copied().map(millis).collect::<Vec<_>>(),
             "tcp_rtt_ms": self.facts.info.smoothed_rtt.map(millis),
             "limit": limit.map(|limit| limit.name()),

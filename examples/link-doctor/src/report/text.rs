@@ -96,10 +96,10 @@ impl Report {
     }
 
     fn read_lines(&self, test: &ReadTest) -> Vec<Line> {
-        let shape = test.shape;
+        let workload = test.workload;
         let goodput = rate_shown(test.goodput());
         let amount = format!("{} in {:.1} s", Size(test.bytes), test.time.as_secs_f64());
-        let under_way = format!("{} x {}", shape.depth, Size(shape.io_size as u64));
+        let under_way = format!("{} x {}", workload.depth, Size(workload.io_size as u64));
         let ping = test.loaded().map_or_else(unknown, millis);
         let mut lines = vec![
             Line::new("arrived", goodput, amount),

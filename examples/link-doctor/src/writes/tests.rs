@@ -36,7 +36,7 @@ fn facts(bandwidth: Option<&str>) -> LinkFacts {
 
 fn writes(
     facts: &LinkFacts,
-    shape: (u64, u32),
+    workload: (u64, u32),
     change: impl FnOnce(&mut Negotiated, &mut TransferTerms),
 ) -> Writes {
     let (mut negotiated, mut terms) = lio();
@@ -45,7 +45,7 @@ fn writes(
         facts,
         negotiated: &negotiated,
         terms,
-        shape,
+        workload,
         answer: None,
         full_rate: None,
         portal_group: PortalGroup::new("iqn.x", Some(1)),
@@ -185,7 +185,7 @@ fn an_answer_that_takes_longer_than_tcp_counts_for_round_trips_only() {
         facts: &facts,
         negotiated: &negotiated,
         terms,
-        shape: (MIB, 8),
+        workload: (MIB, 8),
         answer: Some(2 * RTT),
         full_rate: None,
         portal_group: PortalGroup::new("iqn.x", None),
