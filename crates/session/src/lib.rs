@@ -45,6 +45,7 @@
 //! | `reopening.rs` | when a session that has ended may be opened anew |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
+#![warn(clippy::iter_over_hash_type)]
 
 mod chap;
 mod config;

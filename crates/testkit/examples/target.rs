@@ -7,6 +7,7 @@
 //!
 //! It prints the URL of a disk of so many MiB (64 unless given) and then serves it. Bursts may be
 //! as long as RFC 7143 allows, so that only the socket holds a writer back.
+#![expect(clippy::disallowed_methods, reason = "a program has arguments and an input")]
 #![allow(clippy::print_stdout, reason = "this is what the program is for")]
 
 use std::io::Read;

@@ -41,3 +41,14 @@ mod traffic;
 mod waiting;
 mod write;
 mod zero_copy;
+
+use std::time::Instant;
+
+/// The point in time at which a scenario begins.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant comes from a clock; all later ones are reckoned"
+)]
+pub(crate) fn start() -> Instant {
+    Instant::now()
+}

@@ -32,6 +32,7 @@ pub(crate) enum Cut {
 impl Cut {
     /// Whole, unless `SCENARIO_CUT` says how many bytes the wire carries at once: so every scenario
     /// can be run again byte by byte.
+    #[expect(clippy::disallowed_methods, reason = "a second run of all scenarios sets it")]
     pub(crate) fn of_this_run() -> Self {
         let size = std::env::var("SCENARIO_CUT").ok().and_then(|size| size.parse().ok());
         size.map_or(Self::Whole, Self::Every)
@@ -93,7 +94,7 @@ pub(crate) fn entropy(seed: u64) -> impl FnMut(&mut [u8]) + Send {
 
 impl Pair {
     pub(crate) fn new(config: Config, target: TargetConfig) -> Self {
-        let now = Instant::now();
+        let now = crate::start();
         Self {
             session: Session::new(config, entropy(1), now),
             target: Target::new(target),

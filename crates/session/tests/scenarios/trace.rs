@@ -58,7 +58,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// A connection that stands, before the first login request.
     pub(crate) fn new(config: Config) -> Self {
-        let now = Instant::now();
+        let now = crate::start();
         let mut trace = Self {
             session: Session::new(config, entropy(1), now),
             script: Script::new(),
