@@ -1,4 +1,4 @@
-//! The session: one machine, many small rooms.
+//! The session: its owners, and the calls of the driver.
 
 mod abort;
 mod cleanup;

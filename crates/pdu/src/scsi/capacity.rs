@@ -4,7 +4,7 @@ use super::{FormatError, fields::Fields};
 
 /// The longest block that is believed, bytes: far beyond any disk, and small enough that whoever
 /// wants a single byte can take a whole block into memory.
-const LONGEST_BLOCK: u32 = 1 << 20;
+const MAX_BLOCK_LEN: u32 = 1 << 20;
 
 /// The answer to READ CAPACITY (10) (SBC-3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -110,7 +110,7 @@ impl ReadCapacity16 {
 /// A unit with blocks of no bytes cannot be addressed by anybody, and one with blocks of 4 GiB has
 /// a memory in mind that nobody has.
 fn checked_block_length(format: &'static str, length: u32) -> Result<u32, FormatError> {
-    if length == 0 || length > LONGEST_BLOCK {
+    if length == 0 || length > MAX_BLOCK_LEN {
         let value = length.into();
         return Err(FormatError::Field { format, field: "BLOCK LENGTH", value });
     }

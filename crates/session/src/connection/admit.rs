@@ -4,21 +4,21 @@ use bytes::BytesMut;
 use iscsi_pdu::keys::DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH;
 use iscsi_pdu::{Cid, DataIn, TargetOpcode, TargetPdu};
 
-use super::inbox::Place;
+use super::inbox::Destination;
 use crate::error::ProtocolError;
 use crate::params::Negotiated;
 use crate::task::Task;
 use crate::task::set::TaskSet;
 
-/// Finds the place for a data segment of `len` bytes. `agreed` is absent in the login phase, in
+/// Finds where a data segment of `len` bytes goes. `agreed` is absent in the login phase, in
 /// which only Login Responses may come (RFC 7143 §6.3).
-pub(crate) fn place(
+pub(crate) fn destination(
     pdu: &TargetPdu,
     len: usize,
     cid: Cid,
     tasks: &TaskSet,
     agreed: Option<&Negotiated>,
-) -> Result<Place, ProtocolError> {
+) -> Result<Destination, ProtocolError> {
     if matches!(pdu, TargetPdu::LoginResponse(_)) != agreed.is_none() {
         return Err(ProtocolError::Unexpected { pdu: pdu.opcode().name() });
     }
@@ -29,24 +29,24 @@ pub(crate) fn place(
     }
     match (pdu, agreed) {
         (TargetPdu::DataIn(data_in), Some(agreed)) => {
-            place_data_in(data_in, len, cid, tasks, agreed)
+            data_in_destination(data_in, len, cid, tasks, agreed)
         }
-        _ => Ok(Place::Own(BytesMut::zeroed(len))),
+        _ => Ok(Destination::Own(BytesMut::zeroed(len))),
     }
 }
 
-fn place_data_in(
+fn data_in_destination(
     data_in: &DataIn,
     len: usize,
     cid: Cid,
     tasks: &TaskSet,
     agreed: &Negotiated,
-) -> Result<Place, ProtocolError> {
+) -> Result<Destination, ProtocolError> {
     let itt = data_in.itt;
     let fits = |task: &&Task| task.allegiance() == Some(cid);
     let Some(task) = tasks.get(itt).filter(fits).and_then(Task::as_scsi) else {
         if tasks.was_aborted(itt) {
-            return Ok(Place::Discard);
+            return Ok(Destination::Discard);
         }
         return Err(ProtocolError::Task { pdu: TargetOpcode::DataIn.name(), itt });
     };
@@ -54,8 +54,8 @@ fn place_data_in(
         return Err(ProtocolError::Task { pdu: TargetOpcode::DataIn.name(), itt });
     };
     if task.is_damaged() {
-        return Ok(Place::Discard);
+        return Ok(Destination::Discard);
     }
     read.admit(data_in, len, task.next_data_sn(), agreed)?;
-    Ok(Place::Read { itt, offset: data_in.buffer_offset as usize })
+    Ok(Destination::Read { itt, offset: data_in.buffer_offset as usize })
 }

@@ -35,13 +35,13 @@ pub(crate) struct Inbox {
 struct Segment {
     pdu: TargetPdu,
     layout: FrameLayout,
-    place: Place,
+    destination: Destination,
     landed: usize,
 }
 
 /// Where a data segment goes.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     /// Into the buffer of a read, at this offset.
     Read { itt: Itt, offset: usize },
     /// Into memory of its own: text, sense and the like.
@@ -77,7 +77,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// The places for the next bytes, in order: the rest of a data segment, then read-ahead.
+    /// The destinations of the next bytes, in order: the rest of a data segment, then read-ahead.
     pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         self.compact();
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
@@ -101,13 +101,13 @@ impl Inbox {
         &mut self,
         tasks: &mut TaskSet,
         digests: Digests,
-        admit: impl FnOnce(&TargetPdu, usize, &TaskSet) -> Result<Place, ProtocolError>,
+        admit: impl FnOnce(&TargetPdu, usize, &TaskSet) -> Result<Destination, ProtocolError>,
     ) -> Result<Option<Received>, ProtocolError> {
         if self.segment.is_none() {
             let Some((header, layout)) = self.next_header(digests)? else { return Ok(None) };
             let pdu = TargetPdu::decode(&header)?;
-            let place = admit(&pdu, layout.data_len, tasks)?;
-            self.segment = Some(Segment { pdu, layout, place, landed: 0 });
+            let destination = admit(&pdu, layout.data_len, tasks)?;
+            self.segment = Some(Segment { pdu, layout, destination, landed: 0 });
         }
         self.move_read_ahead(tasks);
         let unread = self.end - self.start;
@@ -181,10 +181,10 @@ impl Segment {
     /// Where the rest of the data segment goes; empty when it goes nowhere.
     fn rest<'a>(&'a mut self, tasks: &'a mut TaskSet) -> &'a mut [u8] {
         let (landed, left) = (self.landed, self.layout.data_len - self.landed);
-        match &mut self.place {
-            Place::Own(own) => own.get_mut(landed..).unwrap_or_default(),
-            Place::Read { itt, offset } => buffer_of(tasks, *itt, *offset + landed, left),
-            Place::Discard => &mut [],
+        match &mut self.destination {
+            Destination::Own(own) => own.get_mut(landed..).unwrap_or_default(),
+            Destination::Read { itt, offset } => buffer_of(tasks, *itt, *offset + landed, left),
+            Destination::Discard => &mut [],
         }
     }
 
@@ -194,19 +194,21 @@ impl Segment {
         }
         let (padding, digest) =
             trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
-        let data: &[u8] = match &self.place {
-            Place::Own(own) => own,
-            Place::Read { itt, offset } => buffer_of(tasks, *itt, *offset, self.layout.data_len),
-            Place::Discard => return true,
+        let data: &[u8] = match &self.destination {
+            Destination::Own(own) => own,
+            Destination::Read { itt, offset } => {
+                buffer_of(tasks, *itt, *offset, self.layout.data_len)
+            }
+            Destination::Discard => return true,
         };
         checksum([data, padding]) == digest
     }
 
     fn into_received(self, intact: bool) -> Received {
-        let discarded = matches!(self.place, Place::Discard);
-        let data = match self.place {
-            Place::Own(own) => own.freeze(),
-            Place::Read { .. } | Place::Discard => Bytes::new(),
+        let discarded = matches!(self.destination, Destination::Discard);
+        let data = match self.destination {
+            Destination::Own(own) => own.freeze(),
+            Destination::Read { .. } | Destination::Discard => Bytes::new(),
         };
         Received { pdu: self.pdu, data, data_len: self.layout.data_len, intact, discarded }
     }
@@ -217,7 +219,7 @@ fn buffer_of(tasks: &mut TaskSet, itt: Itt, offset: usize, len: usize) -> &mut [
     tasks
         .get_mut(itt)
         .and_then(|task| task.as_scsi_mut()?.read.as_mut())
-        .map_or(&mut [], |read| read.place(offset, len))
+        .map_or(&mut [], |read| read.destination(offset, len))
 }
 
 fn checksum<const N: usize>(parts: [&[u8]; N]) -> [u8; 4] {

@@ -248,8 +248,9 @@ impl Connection {
             return Ok(None);
         }
         let (cid, digests, agreed) = (self.cid, self.digests(), self.agreed.as_ref());
-        self.inbox
-            .next(tasks, digests, |pdu, len, tasks| admit::place(pdu, len, cid, tasks, agreed))
+        self.inbox.next(tasks, digests, |pdu, len, tasks| {
+            admit::destination(pdu, len, cid, tasks, agreed)
+        })
     }
 
     /// What goes out next in full feature phase, unless enough waits for the socket. `command` is the

@@ -13,12 +13,12 @@ use iscsi_pdu::StatSn;
 use super::inbox::Received;
 use crate::error::ProtocolError;
 
-/// How long a StatSN may be missing: a slow link carries a megabyte of data between two answers
-/// meanwhile, and by default no command is given up so soon. What is really lost TCP will never bring.
+/// How long a StatSN may be missing. On a slow link a megabyte of data may pass between two answers, and
+/// the default time limit of a command is longer.
 const MAX_GAP: Duration = Duration::from_secs(5);
 
 /// How far ahead of its turn a PDU may come, and how many are kept: as many commands as targets
-/// take at once. Beyond that it is no disorder.
+/// take at once. A greater gap counts as a loss.
 const MAX_AHEAD: i32 = 256;
 
 /// How much the data segments of all that is kept may hold, bytes. Statuses have some hundred each.
@@ -35,7 +35,7 @@ pub(crate) struct StatSnOrder {
     kept: Vec<(StatSn, Received)>,
     /// Length of their data segments, bytes.
     bytes: usize,
-    /// The next StatSN by a NOP-In's account: all before it have been used.
+    /// The next StatSN, as a NOP-In has named it: all before it have been used.
     shown: Option<StatSn>,
     gap: Option<Gap>,
     /// Whether the target has given a StatSN to more than one PDU.

@@ -196,7 +196,7 @@ impl Transmitter {
         std::mem::take(&mut self.urgent)
     }
 
-    /// Keeps a task management request that the target has no room for at present.
+    /// Keeps a task management request, which the target refused, to be sent again later.
     pub(crate) fn defer(&mut self, itt: Itt) {
         self.deferred.push_back(itt);
     }

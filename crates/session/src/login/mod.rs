@@ -91,7 +91,7 @@ enum Turn {
     /// It is written; the rest of it, or nothing more of it, is to be sent.
     Send,
     /// A request is outstanding.
-    Await(Sent),
+    Receive(Sent),
 }
 
 /// The bits of the outstanding request that decide what its response may be.
@@ -150,7 +150,7 @@ impl Login {
         }
     }
 
-    /// The next request with its data segment, unless a response is awaited.
+    /// The next request with its data segment, unless a response is outstanding.
     pub(crate) fn poll_request(
         &mut self,
         config: &Config,
@@ -159,14 +159,14 @@ impl Login {
         match self.turn {
             Turn::Write => self.write_step(config, entropy),
             Turn::Send => {}
-            Turn::Await(_) => return None,
+            Turn::Receive(_) => return None,
         }
         let declared = self.negotiation.target_max_recv_data_segment_length();
         let limit = usize::try_from(declared.min(DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH))
             .unwrap_or(usize::MAX);
         let (segment, continued) = self.outgoing.next(limit);
         let sent = Sent { transit: self.transit && !continued, continued };
-        self.turn = Turn::Await(sent);
+        self.turn = Turn::Receive(sent);
         Some((self.request(sent), segment))
     }
 
@@ -181,7 +181,7 @@ impl Login {
         response: &LoginResponse,
         data: &[u8],
     ) -> Result<Progress, LoginError> {
-        let Turn::Await(sent) = self.turn else { return Err(LoginViolation::Unsolicited.into()) };
+        let Turn::Receive(sent) = self.turn else { return Err(LoginViolation::Unsolicited.into()) };
         match response.status.class {
             LoginStatus::CLASS_SUCCESS => self.check_header(sent, response)?,
             LoginStatus::CLASS_REDIRECTION => {
@@ -209,8 +209,8 @@ impl Login {
 
     /// The same, for a login whose connection the target has closed without an answer.
     pub(crate) fn may_retry_after_close(&self) -> bool {
-        let awaits = matches!(self.turn, Turn::Await(_));
-        awaits && self.chap.as_ref().is_some_and(ChapExchange::may_have_closed_over_list)
+        let is_outstanding = matches!(self.turn, Turn::Receive(_));
+        is_outstanding && self.chap.as_ref().is_some_and(ChapExchange::may_have_closed_over_list)
     }
 
     fn request(&self, sent: Sent) -> LoginRequest {

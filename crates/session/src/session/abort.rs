@@ -4,8 +4,8 @@
 //! name a task that does not exist. The rest of a first burst, which has to be sent whole
 //! (RFC 7143 §13.14), goes before the request. Data that R2Ts ask for stops where it is: the duty to
 //! serve each of them belongs to the functions that concern many tasks (RFC 7143 §4.2.3.3), and the
-//! request says for a single one that nobody wants it any more. It goes on when the target will not
-//! abort the task.
+//! request takes that duty back for a single task. The data goes on when the target refuses to abort
+//! the task.
 
 use std::time::Instant;
 

@@ -44,7 +44,7 @@ impl Session {
             ConnectionState::LoggedIn if self.connections.has_another_than(cid) => {
                 self.lose_connection(cid, why, now);
             }
-            ConnectionState::InLogout if !self.is_logging_out() => self.let_go(cid),
+            ConnectionState::InLogout if !self.is_logging_out() => self.close_connection(cid),
             ConnectionState::XptWait
             | ConnectionState::InLogin
             | ConnectionState::LoggedIn
@@ -150,19 +150,19 @@ impl Session {
                     let notice = Notice::LogoutFailed { response: code.0 };
                     self.outputs.notice(notice);
                 }
-                self.let_go(cid);
+                self.close_connection(cid);
             }
             None => {}
         }
     }
 
-    /// The logout of a connection came to nothing. What the target does with its tasks nobody can tell
-    /// any more, so the session ends, for the reason for which the connection failed.
+    /// The logout of a connection has failed. Whether the target still works on its tasks is unknown,
+    /// so the session ends, for the reason for which the connection failed.
     pub(crate) fn cleanup_failed(&mut self, cid: Cid) {
         match self.connections.get(cid).and_then(Connection::failure).cloned() {
             _ if self.is_logging_out() => self.logged_out(),
             Some(why) => self.fail(why),
-            None => self.let_go(cid),
+            None => self.close_connection(cid),
         }
     }
 

@@ -49,7 +49,7 @@ impl Session {
         let connection = self.connections.get_mut(cid).ok_or(SubmitError::NoConnection)?;
         connection.leave();
         if connection.is_logging_in() {
-            self.let_go(cid);
+            self.close_connection(cid);
         }
         self.follow_up(now);
         Ok(())
@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// Closes a connection that has no task but, perhaps, its logout.
-    pub(crate) fn let_go(&mut self, cid: Cid) {
+    pub(crate) fn close_connection(&mut self, cid: Cid) {
         let Some(mut connection) = self.connections.remove(cid) else { return };
         if let Some(logout) = self.logout_of(Logout::Connection(cid)) {
             self.tasks.remove_aborted(logout);
@@ -89,7 +89,7 @@ impl Session {
     /// Begins the logout of the session.
     pub(super) fn begin_logout(&mut self, now: Instant) {
         for cid in self.connections.cids(Connection::is_logging_in) {
-            self.let_go(cid);
+            self.close_connection(cid);
         }
         match self.new_logout(Logout::Session, now) {
             Some(itt) if self.connections.iter().any(Connection::is_up) => self.push_urgent(itt),

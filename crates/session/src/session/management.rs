@@ -1,5 +1,5 @@
-//! Task management requests: the caller's, the session's own, and those that the target has no room
-//! for at present (RFC 7143 §11.5).
+//! Task management requests: the caller's, the session's own, and those that the target refused because
+//! it had too many (RFC 7143 §11.5).
 
 use std::time::Instant;
 
@@ -72,17 +72,17 @@ impl Session {
     }
 
     /// Keeps a task management request that the target refuses because it has too many immediate ones
-    /// at hand (RFC 7143 §4.2.2.1); `false` if it has no other of this connection, so that there is
-    /// nothing to wait for. Its time begins anew when it is sent again.
+    /// (RFC 7143 §4.2.2.1), until another one of the connection has ended. `false` if no other one is
+    /// outstanding there. The time limit starts again when the request is sent again.
     pub(crate) fn defer_management(&mut self, cid: Cid, itt: Itt) -> bool {
         let Some(connection) = self.connections.get(cid) else { return false };
-        let at_hand = |(other, task): (Itt, &Task)| {
+        let is_outstanding = |(other, task): (Itt, &Task)| {
             other != itt
                 && task.allegiance() == Some(cid)
                 && matches!(task.kind, TaskKind::Management(_))
                 && !connection.transmitter.has_request(other)
         };
-        if !self.tasks.iter().any(at_hand) {
+        if !self.tasks.iter().any(is_outstanding) {
             return false;
         }
         self.tasks.set_deadline(itt, None);
@@ -92,7 +92,7 @@ impl Session {
         true
     }
 
-    /// A task management request has come to its end, so the target may have room for another one.
+    /// Sends the oldest request that was kept, now that another one has ended.
     pub(crate) fn send_deferred(&mut self, cid: Cid, now: Instant) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         let Some(itt) = connection.transmitter.resume_deferred() else { return };

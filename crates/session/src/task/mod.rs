@@ -70,8 +70,8 @@ pub(crate) enum Logout {
     Connection(Cid),
 }
 
-/// What a command weighs beside its data, bytes: so that connections also share out commands that
-/// have little or none.
+/// What a command adds to the load of its connection beside its data, bytes: so that connections also
+/// share out commands that have little or no data.
 const COMMAND_LOAD: u64 = 4096;
 
 /// A NOP-Out that wants an answer (RFC 7143 §11.18).

@@ -57,7 +57,7 @@ impl ReadTransfer {
     }
 
     /// The part of the buffer in which `len` bytes from `offset` land.
-    pub(crate) fn place(&mut self, offset: usize, len: usize) -> &mut [u8] {
+    pub(crate) fn destination(&mut self, offset: usize, len: usize) -> &mut [u8] {
         self.buffer.get_mut(offset..offset.saturating_add(len)).unwrap_or_default()
     }
 

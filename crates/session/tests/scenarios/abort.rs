@@ -270,14 +270,14 @@ fn tmf_06_aborts_of_many_commands_go_out_together() {
 /// given up.
 #[test]
 fn tmf_06_every_outstanding_command_can_be_aborted() {
-    const MOST: u32 = 4096;
+    const MAX_TASKS: u32 = 4096;
     let mut config = config();
-    config.max_tasks = MOST as usize;
+    config.max_tasks = MAX_TASKS as usize;
     config.timeouts.nop_interval = None;
     let mut trace = Trace::new(config);
-    trace.script.set_window(2 * MOST);
+    trace.script.set_window(2 * MAX_TASKS);
     trace.login(&[]);
-    let tags: Vec<Itt> = (0..MOST).map(|lba| trace.submit(read(lba, 1))).collect();
+    let tags: Vec<Itt> = (0..MAX_TASKS).map(|lba| trace.submit(read(lba, 1))).collect();
     assert_eq!(everything(&mut trace).len(), tags.len());
     trace.advance(COMMAND_LIMIT);
     let sent = everything(&mut trace);
