@@ -164,6 +164,10 @@ pub enum SessionError {
     /// The target stayed silent for too long.
     #[error("no answer from the target in time ({0})")]
     TimedOut(Timer),
+    /// The target refused to give up a task whose time was over, or whose data came damaged, so that its
+    /// buffers are safe only without the session (RFC 7143 §11.6.1, §11.17).
+    #[error("the target refused to abort a task")]
+    AbortRefused,
     /// The target announced that it drops the connection or the session (RFC 7143 §11.9.1).
     #[error("the target dropped the session; it asks to wait {time2wait} s before a reconnect")]
     DroppedByTarget {
@@ -186,7 +190,10 @@ impl SessionError {
         match self {
             Self::Protocol(error) => error.is_of_one_connection(),
             Self::Login(_) | Self::Transport(_) | Self::RedirectLoop => true,
-            Self::TimedOut(_) | Self::DroppedByTarget { .. } | Self::LogoutRequested => false,
+            Self::TimedOut(_)
+            | Self::AbortRefused
+            | Self::DroppedByTarget { .. }
+            | Self::LogoutRequested => false,
         }
     }
 }

@@ -55,6 +55,7 @@ impl Reopening {
             | SessionError::Protocol(_)
             | SessionError::Transport(_)
             | SessionError::TimedOut(_)
+            | SessionError::AbortRefused
             | SessionError::LogoutRequested
             | SessionError::RedirectLoop => None,
         }

@@ -32,9 +32,9 @@ fn aborts() -> Vec<Row> {
         abort("no answer to the abort", |_, line| line.lose())
             .ends(Fault::Network, &["did not answer in time"]),
         abort("an abort that is refused", |pdu, _| pdu.set(2, &[255]))
-            .ends(Fault::Network, &["did not answer in time"]),
+            .ends(Fault::Target, &["refused to abort"]),
         abort("an abort that is not supported", |pdu, _| pdu.set(2, &[5]))
-            .ends(Fault::Network, &["did not answer in time"]),
+            .ends(Fault::Target, &["refused to abort"]),
         abort("an abort whose task does not exist", |pdu, _| pdu.set(2, &[1])),
         abort("an answer to another abort", |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Task Management"]),

@@ -15,7 +15,6 @@ use super::Session;
 use crate::error::{SessionError, TaskError};
 use crate::task::write::WriteTransfer;
 use crate::task::{Management, Task};
-use crate::timer::Timer;
 
 impl Session {
     /// Serves no R2T of a task any more, now that its ABORT TASK is in wire order.
@@ -54,7 +53,7 @@ impl Session {
             return Ok(());
         }
         if management.gap.is_some_and(|gap| !self.window.exp_cmd_sn().is_after(gap)) {
-            return Err(SessionError::TimedOut(Timer::TaskManagement));
+            return Err(SessionError::AbortRefused);
         }
         let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else {
             return Ok(());
@@ -65,6 +64,6 @@ impl Session {
             self.tasks.set_deadline(itt, deadline);
             return Ok(());
         }
-        Err(SessionError::TimedOut(Timer::Command))
+        Err(SessionError::AbortRefused)
     }
 }

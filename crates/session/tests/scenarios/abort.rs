@@ -225,7 +225,7 @@ fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
             let again = expect!(trace, TaskManagementRequest { referenced_tag: itt.get() });
             assert_ne!(again.itt(), abort.itt());
             trace.send(reject(&again).response(reason));
-            assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Command));
+            assert_eq!(*trace.failure(), SessionError::AbortRefused);
             assert!(trace.result(itt).is_err());
         }
     }
@@ -241,7 +241,7 @@ fn rej_02_rejected_abort_of_a_command_that_timed_out_ends_the_session() {
     trace.advance(COMMAND_LIMIT);
     let abort = expect!(trace, TaskManagementRequest);
     trace.send(reject(&abort).response(5));
-    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Command));
+    assert_eq!(*trace.failure(), SessionError::AbortRefused);
     assert!(matches!(trace.result(itt), Err(TaskError::Session { sent: true, .. })));
 }
 
@@ -327,7 +327,7 @@ fn rej_04_too_many_without_another_is_a_refusal() {
     trace.send(reject(&aborts[0]).response(TOO_MANY_IMMEDIATE));
     assert!(trace.ended.is_none());
     trace.send(reject(&aborts[1]).response(TOO_MANY_IMMEDIATE));
-    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Command));
+    assert_eq!(*trace.failure(), SessionError::AbortRefused);
 }
 
 /// WR-20, SEQ-19: an R2T that comes after the status, or a second time after it, is ignored, also

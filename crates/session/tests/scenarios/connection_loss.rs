@@ -412,8 +412,8 @@ fn refused_filling_of_a_gap_ends_the_session() {
         pair.lose(SECOND);
         pair.drive();
         assert!(failure(&pair, tags[0]) == TaskError::Aborted);
-        let silence = SessionError::TimedOut(Timer::TaskManagement);
-        assert_eq!(pair.ended, (!effects.is_empty()).then_some(Err(silence)));
+        let refused = SessionError::AbortRefused;
+        assert_eq!(pair.ended, (!effects.is_empty()).then_some(Err(refused)));
     }
 }
 

@@ -327,7 +327,7 @@ fn tmf_11_refused_abort_leaves_the_task_with_a_time_limit() {
             send!(trace, task_management_response { itt: abort.itt(), response: code });
             trace.advance(COMMAND_LIMIT);
         }
-        let cause = SessionError::TimedOut(Timer::Command);
+        let cause = SessionError::AbortRefused;
         assert_eq!(trace.result(itt).unwrap_err(), TaskError::Session { cause, sent: true });
     }
 }
@@ -342,7 +342,7 @@ fn tmf_11_refused_abort_of_a_command_that_timed_out_ends_the_session() {
     let itt = pair.submit(read(0, 1));
     pair.drive();
     pair.advance(COMMAND_LIMIT);
-    let cause = SessionError::TimedOut(Timer::Command);
+    let cause = SessionError::AbortRefused;
     assert_eq!(pair.ended, Some(Err(cause.clone())));
     let expected = TaskError::Session { cause, sent: true };
     assert_eq!(*pair.completed[&itt].as_ref().unwrap_err(), expected);
