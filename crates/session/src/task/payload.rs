@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
 /// The data of a write: one page or many, of any sizes, in order.
 ///
@@ -69,14 +69,38 @@ impl From<Bytes> for Payload {
     }
 }
 
+impl From<BytesMut> for Payload {
+    fn from(bytes: BytesMut) -> Self {
+        Self::from(bytes.freeze())
+    }
+}
+
 impl From<Vec<Bytes>> for Payload {
     fn from(pages: Vec<Bytes>) -> Self {
         Self::from_pages(pages)
     }
 }
 
+impl<const N: usize> From<[Bytes; N]> for Payload {
+    fn from(pages: [Bytes; N]) -> Self {
+        Self::from_pages(pages)
+    }
+}
+
+impl FromIterator<Bytes> for Payload {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pages: I) -> Self {
+        Self::from_pages(pages)
+    }
+}
+
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
+        Self::from(Bytes::from(bytes))
+    }
+}
+
+impl From<Box<[u8]>> for Payload {
+    fn from(bytes: Box<[u8]>) -> Self {
         Self::from(Bytes::from(bytes))
     }
 }
@@ -166,6 +190,29 @@ mod tests {
                 assert!(!slice.has_remaining());
             }
         }
+    }
+
+    /// No conversion copies: each page lies where the caller had it.
+    #[test]
+    fn every_conversion_keeps_the_callers_memory() {
+        fn pages_of(payload: impl Into<Payload>) -> Vec<(*const u8, Vec<u8>)> {
+            payload.into().pages().map(|page| (page.as_ptr(), page.to_vec())).collect()
+        }
+        let growing = BytesMut::from(&b"abc"[..]);
+        let boxed: Box<[u8]> = Box::from(*b"abc");
+        let vector = b"abc".to_vec();
+        for (place, pages) in [
+            (growing.as_ptr(), pages_of(growing)),
+            (boxed.as_ptr(), pages_of(boxed)),
+            (vector.as_ptr(), pages_of(vector)),
+        ] {
+            assert_eq!(pages, [(place, b"abc".to_vec())]);
+        }
+        let pages = ["ab", "", "c"].map(|page| Bytes::copy_from_slice(page.as_bytes()));
+        let expected = [(pages[0].as_ptr(), b"ab".to_vec()), (pages[2].as_ptr(), b"c".to_vec())];
+        assert_eq!(pages_of(pages.clone()), expected);
+        assert_eq!(pages_of(pages.iter().cloned().collect::<Payload>()), expected);
+        assert_eq!(pages_of(pages.to_vec()), expected);
     }
 
     #[test]
