@@ -1,18 +1,31 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
+mod advice;
+mod classify;
 mod connect;
+mod fault;
+mod kind;
+mod login;
+pub(crate) mod sense;
+mod session;
 
-use std::fmt;
+use std::io;
 use std::ops::Range;
 
 use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
-use iscsi_pdu::scsi::{AdditionalSense, DeviceType, FormatError, Lun, Sense, SenseKey, Status};
-use iscsi_session::{LoginError, SessionError, SubmitError, TaskError};
+use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
+use iscsi_session::{SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
 use crate::url::UrlError;
+use advice::advice;
+pub(crate) use advice::of_blocks;
 pub use connect::ConnectError;
+pub use fault::Fault;
+pub use kind::ErrorKind;
+pub use login::LoginFailure;
+pub use session::SessionFailure;
 
 /// Why a request failed.
 ///
@@ -209,56 +222,7 @@ pub enum Error {
     Unsupported(&'static str),
 }
 
-/// Whose fault an [`Error`] is.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Fault {
-    /// The caller asked for what cannot be: another request is needed.
-    Caller,
-    /// The target or its unit failed, or refuses.
-    Target,
-    /// The way to the target.
-    Network,
-}
-
 impl Error {
-    /// Whose fault it is.
-    pub fn fault(&self) -> Fault {
-        match self {
-            Self::Url(_)
-            | Self::InitiatorName(_)
-            | Self::Entropy(_)
-            | Self::Closed
-            | Self::Submit(_)
-            | Self::NoUnitNamed
-            | Self::NoSuchUnit(_)
-            | Self::NotABlockDevice { .. }
-            | Self::SerialNumber { .. }
-            | Self::DifferentUnits { .. }
-            | Self::OutOfRange { .. }
-            | Self::NotWholeBlocks { .. } => Fault::Caller,
-            Self::Connect(_)
-            | Self::Task {
-                cause: TaskError::ConnectionLost { .. } | TaskError::DataDigest, ..
-            } => Fault::Network,
-            Self::Login(failure) => failure.fault(),
-            Self::Session(failure) => failure.fault(),
-            Self::NotReopened { why, .. } => why.fault(),
-            Self::Task { .. }
-            | Self::CheckCondition { .. }
-            | Self::Status { .. }
-            | Self::Length { .. }
-            | Self::Format { .. }
-            | Self::Targets(_)
-            | Self::EndsSessions { .. }
-            | Self::WriteProtected(_)
-            | Self::UnflushedWritesLost
-            | Self::UnprovenUnit { .. }
-            | Self::BlockSizeChanged { .. }
-            | Self::CapacityChanged { .. }
-            | Self::Unsupported(_) => Fault::Target,
-        }
-    }
-
     /// Whether the command may have been executed although it failed: it was sent, and no answer
     /// came. Where a [`Disk`](crate::Disk) has sent it again and the unit has then refused it for good,
     /// the refusal is the error, and this speaks of that last try alone.
@@ -275,6 +239,7 @@ impl Error {
                 cause: TaskError::Aborted
                     | TaskError::TimedOut
                     | TaskError::TargetFailure(_)
+                    | TaskError::Session { sent: true, .. }
                     | TaskError::ConnectionLost { sent: true, .. },
                 ..
             }
@@ -288,14 +253,7 @@ impl Error {
 
     /// Whether the unit does not serve this way to it, while it may serve another.
     pub(crate) fn is_of_path(&self) -> bool {
-        let state = self.sense().filter(|sense| sense.key == SenseKey::NotReady);
-        state.is_some_and(|sense| {
-            matches!(
-                sense.additional,
-                AdditionalSense::TARGET_PORT_IN_STANDBY_STATE
-                    | AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE
-            )
-        })
+        self.sense().is_some_and(sense::is_of_path)
     }
 
     /// Whether one connection of several was lost, not the session.
@@ -341,9 +299,11 @@ impl Error {
     }
 }
 
-impl From<Error> for std::io::Error {
+impl From<Error> for io::Error {
+    /// Of the [kind](ErrorKind) that is closest to that of the error, which is still there:
+    /// `get_ref` and then `downcast_ref` give it back.
     fn from(error: Error) -> Self {
-        Self::other(error)
+        Self::new(error.kind().into(), error)
     }
 }
 
@@ -353,148 +313,5 @@ impl From<std::convert::Infallible> for Error {
     }
 }
 
-/// The blocks of a command, for a sentence about it.
-pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
-    blocks.map_or_else(String::new, |blocks| {
-        format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
-    })
-}
-
-/// What to do about a status that is not an error of the command itself.
-const fn advice(status: Status) -> &'static str {
-    match status {
-        Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",
-        Status::CHECK_CONDITION => ", and the unit does not say why",
-        Status::BUSY | Status::TASK_SET_FULL => " again and again: try later, or with less at once",
-        _ => "",
-    }
-}
-
-/// A login that failed, and with whom.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LoginFailure {
-    /// The portal, `host:port`.
-    pub portal: String,
-    /// The target's name; `None` for discovery.
-    pub target: Option<String>,
-    /// The initiator's name.
-    pub initiator: String,
-    /// The CHAP user, if CHAP was configured.
-    pub user: Option<String>,
-    /// What happened.
-    pub cause: LoginError,
-}
-
-impl LoginFailure {
-    fn fault(&self) -> Fault {
-        let refused = self.cause.is_authentication() && !self.cause.is_authentication_violation();
-        if refused || self.cause.is_target_not_found() { Fault::Caller } else { Fault::Target }
-    }
-
-    /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
-    pub(crate) const fn status(&self) -> Option<(u8, u8)> {
-        if let LoginError::Status(status) = &self.cause {
-            Some((status.class, status.detail))
-        } else {
-            None
-        }
-    }
-}
-
-impl std::error::Error for LoginFailure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-impl fmt::Display for LoginFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { portal, initiator, cause, .. } = self;
-        let target = self.target.as_deref().unwrap_or("discovery");
-        match (self.status(), &self.user) {
-            (Some((2, 1)), Some(user)) => write!(
-                f,
-                "{portal} refused the user {user:?} or the password ({cause}); check both"
-            ),
-            (Some((2, 1)), None) => write!(
-                f,
-                "{portal} wants a user name and a password ({cause}); give them in the URL, as in \
-                 iscsi://user:password@host/target/lun"
-            ),
-            (Some((2, 2)), _) => write!(
-                f,
-                "{portal} does not admit {initiator} to {target} ({cause}); add it to the target's \
-                 access list or use another initiator name"
-            ),
-            (Some((2, 3 | 4)), _) => write!(
-                f,
-                "{portal} has no target {target} ({cause}); list its targets by discovery at \
-                 iscsi://{portal}"
-            ),
-            (Some((3, _)), _) => {
-                write!(f, "{portal} cannot take the login now ({cause}); try again later")
-            }
-            _ => write!(f, "the login to {target} at {portal} failed: {cause}"),
-        }
-    }
-}
-
-/// A session that ended before its time.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SessionFailure {
-    /// The portal, `host:port`.
-    pub portal: String,
-    /// What happened.
-    pub cause: SessionError,
-    /// Whether the request was handed to the network, so that it may have been carried out.
-    pub may_have_executed: bool,
-}
-
-impl SessionFailure {
-    const fn fault(&self) -> Fault {
-        let is_damage =
-            matches!(&self.cause, SessionError::Protocol(violation) if violation.is_damage());
-        let is_lost = matches!(&self.cause, SessionError::Transport(_) | SessionError::TimedOut(_));
-        if is_damage || is_lost { Fault::Network } else { Fault::Target }
-    }
-}
-
-impl std::error::Error for SessionFailure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-impl fmt::Display for SessionFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { portal, cause, may_have_executed } = self;
-        if let SessionError::Protocol(damage) = cause
-            && damage.is_damage()
-        {
-            write!(
-                f,
-                "what {portal} sends comes damaged ({damage}); connect again, and check the network \
-                 if that goes on"
-            )?;
-        } else if let SessionError::Protocol(violation) = cause {
-            write!(
-                f,
-                "{portal} does not speak iSCSI as it should ({violation}); check that an iSCSI \
-                 target listens there"
-            )?;
-        } else if let SessionError::TimedOut(timer) = cause {
-            write!(
-                f,
-                "{portal} did not answer in time (waiting for: {timer}); check that an iSCSI target \
-                 listens there and is well"
-            )?;
-        } else if let SessionError::Transport(loss) = cause {
-            write!(f, "lost {portal}: {loss}; connect again")?;
-        } else {
-            write!(f, "the session with {portal} ended: {cause}")?;
-        }
-        f.write_str(if *may_have_executed { "; the command may have been executed" } else { "" })
-    }
-}
+#[cfg(test)]
+mod tests;

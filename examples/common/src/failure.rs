@@ -39,8 +39,9 @@ impl From<Fault> for Kind {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Caller => Self::Caller,
-            Fault::Target => Self::Target,
             Fault::Network => Self::Network,
+            Fault::Target => Self::Target,
+            _ => Self::System,
         }
     }
 }

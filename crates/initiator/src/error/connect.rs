@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
+use crate::error::kind::ErrorKind;
+
 /// Why no TCP connection came about.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -36,4 +38,15 @@ pub enum ConnectError {
         /// What the system says.
         reason: String,
     },
+}
+
+impl ConnectError {
+    pub(super) const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::HostUnknown { .. } => ErrorKind::NotFound,
+            Self::Refused { .. } => ErrorKind::Refused,
+            Self::TimedOut { .. } => ErrorKind::TimedOut,
+            Self::Failed { .. } => ErrorKind::Unreachable,
+        }
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{Sense, SenseKey, Status};
 use iscsi_session::TaskError;
 
 use crate::error::Error;
+use crate::error::sense::is_becoming_ready;
 
 /// Unit attention conditions queue up in a unit; more than this in a row are no news.
 const MAX_ATTENTIONS: u32 = 8;
@@ -63,7 +64,7 @@ impl Patience {
             let again = self.attentions <= MAX_ATTENTIONS;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
-        if sense.key == SenseKey::AbortedCommand || is_on_its_way(sense) {
+        if sense.key == SenseKey::AbortedCommand || is_becoming_ready(sense) {
             return self.pause();
         }
         Verdict::Final
@@ -90,15 +91,6 @@ impl Pauses {
     }
 }
 
-/// The unit is becoming ready, or its port changes its state.
-fn is_on_its_way(sense: &Sense) -> bool {
-    let passes = matches!(
-        sense.additional,
-        AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
-    );
-    sense.key == SenseKey::NotReady && passes
-}
-
 /// What the unit has answered, for people, in place of taking a command.
 pub(crate) fn answer_of(error: &Error) -> String {
     if let Error::Status { status, .. } = error {
@@ -116,7 +108,7 @@ pub(crate) fn endurance(error: &Error, patience: Duration) -> Option<Duration> {
         Error::Status { status: Status::BUSY | Status::TASK_SET_FULL | Status::TASK_ABORTED, .. }
             | Error::Task { cause: TaskError::TimedOut, .. }
     );
-    if is_passing || sense.is_some_and(is_on_its_way) {
+    if is_passing || sense.is_some_and(is_becoming_ready) {
         return Some(patience);
     }
     // It may be the command's own fault.
@@ -165,6 +157,12 @@ mod tests {
         };
         for passes in [Status::BUSY, Status::TASK_SET_FULL, Status::TASK_ABORTED] {
             assert_eq!(lasts(status(passes)), Some(long));
+        }
+        for bits in 0..=u8::MAX {
+            assert!(lasts(status(Status(bits))).is_none() || status(Status(bits)).is_transient());
+        }
+        for (key, asc, ascq) in [(0x2, 0x04, 0x01), (0x2, 0x04, 0x0a), (0xb, 0x47, 0x03)] {
+            assert!(check(false, key, asc, ascq).is_transient(), "what is sent again is transient");
         }
         assert_eq!(lasts(check(false, 0x2, 0x04, 0x01)), Some(long));
         assert_eq!(lasts(check(false, 0x2, 0x04, 0x0a)), Some(long));

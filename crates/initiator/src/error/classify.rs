@@ -1,0 +1,154 @@
+//! Each error's kind, and whose fault it is.
+
+use iscsi_pdu::RejectReason;
+use iscsi_session::{SubmitError, TaskError};
+
+use crate::error::Error;
+use crate::error::fault::Fault;
+use crate::error::kind::ErrorKind;
+use crate::error::sense::{kind_of_sense, kind_of_status};
+use crate::error::session::{kind_of_end, kind_of_loss};
+use crate::url::UrlError;
+
+impl Error {
+    /// What it means to the caller, and what to do about it.
+    ///
+    /// ```
+    /// use iscsi_initiator::{Error, ErrorKind};
+    ///
+    /// fn advice(error: &Error) -> &'static str {
+    ///     match error.kind() {
+    ///         ErrorKind::OutOfSpace => "make room on the target",
+    ///         ErrorKind::WriteProtected => "make the unit writable",
+    ///         _ if error.is_transient() && !error.may_have_executed() => "try again",
+    ///         _ => "look at the message",
+    ///     }
+    /// }
+    /// # assert_eq!(advice(&Error::NoUnitNamed), "look at the message");
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Url(UrlError::Iser) | Self::Unsupported(_) => ErrorKind::Unsupported,
+            Self::Url(_)
+            | Self::InitiatorName(_)
+            | Self::NoUnitNamed
+            | Self::NotABlockDevice { .. }
+            | Self::OutOfRange { .. }
+            | Self::NotWholeBlocks { .. } => ErrorKind::InvalidInput,
+            Self::Entropy(_) => ErrorKind::Other,
+            Self::Connect(error) => error.kind(),
+            Self::Login(failure) => failure.kind(),
+            Self::Session(failure) => failure.kind(),
+            Self::Closed => ErrorKind::Closed,
+            Self::Submit(error) => kind_of_submit(*error),
+            Self::Task { cause, .. } => kind_of_task(cause),
+            Self::CheckCondition { sense, .. } => kind_of_sense(sense),
+            Self::Status { status, .. } => kind_of_status(*status),
+            Self::Length { .. }
+            | Self::Format { .. }
+            | Self::Targets(_)
+            | Self::EndsSessions { .. } => ErrorKind::Protocol,
+            Self::NoSuchUnit(_) => ErrorKind::NotFound,
+            Self::WriteProtected(_) => ErrorKind::WriteProtected,
+            Self::SerialNumber { .. }
+            | Self::DifferentUnits { .. }
+            | Self::UnprovenUnit { .. }
+            | Self::BlockSizeChanged { .. }
+            | Self::CapacityChanged { .. } => ErrorKind::UnitChanged,
+            Self::NotReopened { lost, why } => {
+                let kind = why.kind();
+                let is_loss = matches!(
+                    kind,
+                    ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
+                );
+                // The request was never sent in the attempts to open the session anew.
+                if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
+            }
+            Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
+        }
+    }
+
+    /// Whether the same request may go well later, or over a new session: see
+    /// [`ErrorKind::is_transient`].
+    pub fn is_transient(&self) -> bool {
+        self.kind().is_transient()
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Url(_)
+            | Self::InitiatorName(_)
+            | Self::Entropy(_)
+            | Self::Closed
+            | Self::Submit(_)
+            | Self::NoUnitNamed
+            | Self::NoSuchUnit(_)
+            | Self::NotABlockDevice { .. }
+            | Self::SerialNumber { .. }
+            | Self::DifferentUnits { .. }
+            | Self::OutOfRange { .. }
+            | Self::NotWholeBlocks { .. } => Fault::Caller,
+            Self::Connect(_)
+            | Self::Task {
+                cause: TaskError::ConnectionLost { .. } | TaskError::DataDigest, ..
+            } => Fault::Network,
+            Self::Login(failure) => failure.fault(),
+            Self::Session(failure) => failure.fault(),
+            Self::NotReopened { why, .. } => why.fault(),
+            Self::Task { .. }
+            | Self::CheckCondition { .. }
+            | Self::Status { .. }
+            | Self::Length { .. }
+            | Self::Format { .. }
+            | Self::Targets(_)
+            | Self::EndsSessions { .. }
+            | Self::WriteProtected(_)
+            | Self::UnflushedWritesLost
+            | Self::UnprovenUnit { .. }
+            | Self::BlockSizeChanged { .. }
+            | Self::CapacityChanged { .. }
+            | Self::Unsupported(_) => Fault::Target,
+        }
+    }
+}
+
+const fn kind_of_submit(error: SubmitError) -> ErrorKind {
+    match error {
+        SubmitError::Full => ErrorKind::Transient,
+        SubmitError::Closed => ErrorKind::Closed,
+        SubmitError::NoTsih => ErrorKind::Unsupported,
+        SubmitError::NoConnection | SubmitError::TooLong | SubmitError::WrongSession => {
+            ErrorKind::InvalidInput
+        }
+        _ => ErrorKind::Other,
+    }
+}
+
+const fn kind_of_task(cause: &TaskError) -> ErrorKind {
+    match cause {
+        TaskError::Session { cause, sent } | TaskError::ConnectionLost { cause, sent } => {
+            kind_of_end(cause, *sent)
+        }
+        TaskError::Closed => ErrorKind::Closed,
+        TaskError::Aborted => ErrorKind::Aborted,
+        TaskError::TimedOut => ErrorKind::TimedOut,
+        TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
+        // The target has given the task up, so it can be sent again.
+        TaskError::DataDigest => ErrorKind::Transient,
+        TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
+        TaskError::DataMissing { .. } => ErrorKind::Protocol,
+        _ => ErrorKind::Other,
+    }
+}
+
+/// A Reject, by its reason (RFC 7143 §11.17.1).
+const fn kind_of_reject(reason: RejectReason) -> ErrorKind {
+    match reason {
+        RejectReason::COMMAND_NOT_SUPPORTED => ErrorKind::Unsupported,
+        RejectReason::IMMEDIATE_COMMAND_REJECT | RejectReason::LONG_OPERATION_REJECT => {
+            ErrorKind::Transient
+        }
+        _ => ErrorKind::Protocol,
+    }
+}

@@ -1,0 +1,106 @@
+//! A login that failed (RFC 7143 §6.3).
+
+use std::fmt;
+
+use iscsi_session::LoginError;
+
+use crate::error::fault::Fault;
+use crate::error::kind::ErrorKind;
+
+/// A login that failed, and with whom.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoginFailure {
+    /// The portal, `host:port`.
+    pub portal: String,
+    /// The target's name; `None` for discovery.
+    pub target: Option<String>,
+    /// The initiator's name.
+    pub initiator: String,
+    /// The CHAP user, if CHAP was configured.
+    pub user: Option<String>,
+    /// What happened.
+    pub cause: LoginError,
+}
+
+impl LoginFailure {
+    pub(super) fn fault(&self) -> Fault {
+        let refused = self.cause.is_authentication() && !self.cause.is_authentication_violation();
+        if refused || self.cause.is_target_not_found() { Fault::Caller } else { Fault::Target }
+    }
+
+    pub(super) const fn kind(&self) -> ErrorKind {
+        kind_of_login(&self.cause)
+    }
+
+    /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
+    pub(crate) const fn status(&self) -> Option<(u8, u8)> {
+        if let LoginError::Status(status) = &self.cause {
+            Some((status.class, status.detail))
+        } else {
+            None
+        }
+    }
+}
+
+impl std::error::Error for LoginFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+impl fmt::Display for LoginFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { portal, initiator, cause, .. } = self;
+        let target = self.target.as_deref().unwrap_or("discovery");
+        match (self.status(), &self.user) {
+            (Some((2, 1)), Some(user)) => write!(
+                f,
+                "{portal} refused the user {user:?} or the password ({cause}); check both"
+            ),
+            (Some((2, 1)), None) => write!(
+                f,
+                "{portal} wants a user name and a password ({cause}); give them in the URL, as in \
+                 iscsi://user:password@host/target/lun"
+            ),
+            (Some((2, 2)), _) => write!(
+                f,
+                "{portal} does not admit {initiator} to {target} ({cause}); add it to the target's \
+                 access list or use another initiator name"
+            ),
+            (Some((2, 3 | 4)), _) => write!(
+                f,
+                "{portal} has no target {target} ({cause}); list its targets by discovery at \
+                 iscsi://{portal}"
+            ),
+            (Some((3, _)), _) => {
+                write!(f, "{portal} cannot take the login now ({cause}); try again later")
+            }
+            _ => write!(f, "the login to {target} at {portal} failed: {cause}"),
+        }
+    }
+}
+
+/// A login that failed, by its cause.
+pub(super) const fn kind_of_login(cause: &LoginError) -> ErrorKind {
+    if cause.is_authentication() && !cause.is_authentication_violation() {
+        return ErrorKind::Authentication;
+    }
+    if cause.is_target_not_found() {
+        return ErrorKind::NotFound;
+    }
+    match cause {
+        LoginError::Status(status) => match (status.class, status.detail) {
+            (2, 5 | 9) => ErrorKind::Unsupported,
+            (3, _) => ErrorKind::Transient,
+            _ => ErrorKind::Other,
+        },
+        LoginError::PortalGroup { .. } => ErrorKind::UnitChanged,
+        LoginError::Authentication(_)
+        | LoginError::Negotiation { .. }
+        | LoginError::Text(_)
+        | LoginError::Protocol(_)
+        | LoginError::TooManyExchanges(_) => ErrorKind::Protocol,
+        _ => ErrorKind::Other,
+    }
+}

@@ -1,0 +1,149 @@
+//! What a status and sense data of a unit mean to a caller (SAM-5 §5.3, SPC-4 §4.5).
+
+use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
+
+use crate::error::kind::ErrorKind;
+
+/// The unit is becoming ready, or its port changes its state.
+pub(crate) const fn is_becoming_ready(sense: &Sense) -> bool {
+    let passes = matches!(
+        sense.additional,
+        AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
+    );
+    matches!(sense.key, SenseKey::NotReady) && passes
+}
+
+/// The port does not serve the unit, while another one may.
+pub(super) const fn is_of_path(sense: &Sense) -> bool {
+    let state = matches!(
+        sense.additional,
+        AdditionalSense::TARGET_PORT_IN_STANDBY_STATE
+            | AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE
+    );
+    matches!(sense.key, SenseKey::NotReady) && state
+}
+
+pub(super) const fn kind_of_status(status: Status) -> ErrorKind {
+    match status {
+        Status::BUSY | Status::TASK_SET_FULL | Status::TASK_ABORTED => ErrorKind::Transient,
+        Status::RESERVATION_CONFLICT => ErrorKind::ReservationConflict,
+        _ => ErrorKind::Other,
+    }
+}
+
+pub(super) fn kind_of_sense(sense: &Sense) -> ErrorKind {
+    // The codes count before the key: not every unit says DATA PROTECT with them.
+    if sense.additional == AdditionalSense::SPACE_ALLOCATION_FAILED {
+        return ErrorKind::OutOfSpace;
+    }
+    if sense.additional == AdditionalSense::WRITE_PROTECTED {
+        return ErrorKind::WriteProtected;
+    }
+    let kind = match sense.key {
+        SenseKey::NotReady if is_becoming_ready(sense) => ErrorKind::Transient,
+        SenseKey::NotReady if is_of_path(sense) => ErrorKind::Unreachable,
+        SenseKey::MediumError | SenseKey::HardwareError | SenseKey::BlankCheck => ErrorKind::Medium,
+        SenseKey::IllegalRequest => kind_of_refusal(sense.additional),
+        SenseKey::UnitAttention
+            if sense.additional == AdditionalSense::CAPACITY_DATA_HAS_CHANGED =>
+        {
+            ErrorKind::UnitChanged
+        }
+        SenseKey::UnitAttention | SenseKey::AbortedCommand => ErrorKind::Transient,
+        SenseKey::DataProtect => ErrorKind::WriteProtected,
+        SenseKey::VolumeOverflow => ErrorKind::OutOfSpace,
+        SenseKey::NotReady
+        | SenseKey::NoSense
+        | SenseKey::RecoveredError
+        | SenseKey::VendorSpecific
+        | SenseKey::CopyAborted
+        | SenseKey::Reserved
+        | SenseKey::Miscompare
+        | SenseKey::Completed => ErrorKind::Other,
+    };
+    // A deferred error is that of an earlier command, which had ended well and is not sent again.
+    if sense.deferred && kind.is_transient() { ErrorKind::Other } else { kind }
+}
+
+/// ILLEGAL REQUEST, by what the unit does not like.
+const fn kind_of_refusal(additional: AdditionalSense) -> ErrorKind {
+    match additional {
+        AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED => ErrorKind::NotFound,
+        AdditionalSense::INVALID_COMMAND_OPERATION_CODE
+        | AdditionalSense::INVALID_FIELD_IN_CDB
+        | AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST => ErrorKind::Unsupported,
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(response: u8, key: u8, asc: u8, ascq: u8) -> ErrorKind {
+        let bytes = [response, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
+        kind_of_sense(&Sense::decode(&bytes).unwrap())
+    }
+
+    #[test]
+    fn every_sense_has_its_kind() {
+        for (key, asc, ascq, expected) in [
+            (0x0, 0x00, 0x00, ErrorKind::Other),
+            (0x1, 0x17, 0x01, ErrorKind::Other),
+            (0x2, 0x04, 0x01, ErrorKind::Transient),
+            (0x2, 0x04, 0x0a, ErrorKind::Transient),
+            (0x2, 0x04, 0x0b, ErrorKind::Unreachable),
+            (0x2, 0x04, 0x0c, ErrorKind::Unreachable),
+            (0x2, 0x04, 0x03, ErrorKind::Other),
+            (0x2, 0x3a, 0x00, ErrorKind::Other),
+            (0x3, 0x0c, 0x00, ErrorKind::Medium),
+            (0x3, 0x11, 0x00, ErrorKind::Medium),
+            (0x4, 0x44, 0x00, ErrorKind::Medium),
+            (0x5, 0x20, 0x00, ErrorKind::Unsupported),
+            (0x5, 0x21, 0x00, ErrorKind::InvalidInput),
+            (0x5, 0x24, 0x00, ErrorKind::Unsupported),
+            (0x5, 0x25, 0x00, ErrorKind::NotFound),
+            (0x5, 0x26, 0x00, ErrorKind::Unsupported),
+            (0x5, 0x27, 0x00, ErrorKind::WriteProtected),
+            (0x5, 0x2c, 0x00, ErrorKind::InvalidInput),
+            (0x6, 0x29, 0x00, ErrorKind::Transient),
+            (0x6, 0x2a, 0x09, ErrorKind::UnitChanged),
+            (0x6, 0x38, 0x07, ErrorKind::Transient),
+            (0x7, 0x27, 0x00, ErrorKind::WriteProtected),
+            (0x7, 0x27, 0x02, ErrorKind::WriteProtected),
+            (0x7, 0x27, 0x07, ErrorKind::OutOfSpace),
+            (0x8, 0x00, 0x00, ErrorKind::Medium),
+            (0xb, 0x27, 0x07, ErrorKind::OutOfSpace),
+            (0xb, 0x47, 0x03, ErrorKind::Transient),
+            (0xd, 0x00, 0x00, ErrorKind::OutOfSpace),
+            (0xe, 0x1d, 0x00, ErrorKind::Other),
+        ] {
+            assert_eq!(kind(0x70, key, asc, ascq), expected, "{key:02X}/{asc:02X}/{ascq:02X}");
+        }
+    }
+
+    /// SPC-4 §4.5.5: a deferred error belongs to an earlier command. What that has lost stays lost.
+    #[test]
+    fn no_deferred_error_passes_by_itself() {
+        for key in 0..=0xf {
+            assert!(!kind(0x71, key, 0x04, 0x01).is_transient(), "sense key {key:#x}");
+        }
+        assert_eq!(kind(0x71, 0x7, 0x27, 0x07), ErrorKind::OutOfSpace);
+        assert_eq!(kind(0x71, 0x3, 0x0c, 0x00), ErrorKind::Medium);
+    }
+
+    #[test]
+    fn every_status_has_its_kind() {
+        for (status, expected) in [
+            (Status::BUSY, ErrorKind::Transient),
+            (Status::TASK_SET_FULL, ErrorKind::Transient),
+            (Status::TASK_ABORTED, ErrorKind::Transient),
+            (Status::RESERVATION_CONFLICT, ErrorKind::ReservationConflict),
+            (Status::CHECK_CONDITION, ErrorKind::Other),
+            (Status::ACA_ACTIVE, ErrorKind::Other),
+            (Status(0x22), ErrorKind::Other),
+        ] {
+            assert_eq!(kind_of_status(status), expected, "{status}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a stream over a disk says when the unit fails in the middle of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use std::io;
+
+use iscsi_initiator::{DiskStream, Error, ErrorKind, Options, Session};
+use iscsi_testkit::scsi::{Sense, status};
+use iscsi_testkit::target::Outcome;
+use support::{Rig, pattern, soon};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A few requests of a stream.
+const RUN: usize = 1 << 20;
+
+async fn rig_with_stream() -> (Rig, Session, DiskStream) {
+    let rig = Rig::start(512, 8192, |_| {}).await;
+    let session = rig.session(Options::default()).await;
+    let disk = soon(session.disk()).await.unwrap();
+    (rig, session, disk.stream(0))
+}
+
+/// One run goes well. Then something happens, and this is the end of the next.
+async fn second_run(rig: &Rig, stream: &mut DiskStream, between: impl FnOnce(&Rig)) -> io::Error {
+    let data = pattern(RUN, 1);
+    soon(stream.write_all(&data)).await.unwrap();
+    soon(stream.flush()).await.unwrap();
+    assert!(rig.disk.holds(0, &data));
+    between(rig);
+    let end = async {
+        stream.write_all(&pattern(RUN, 2)).await?;
+        stream.flush().await
+    };
+    soon(end).await.unwrap_err()
+}
+
+fn assert_is(error: &io::Error, io_kind: io::ErrorKind, kind: ErrorKind) {
+    assert_eq!(error.kind(), io_kind, "{error}");
+    let kept = error.get_ref().and_then(|kept| kept.downcast_ref::<Error>()).unwrap();
+    assert_eq!(kept.kind(), kind, "{error}");
+}
+
+#[tokio::test]
+async fn a_unit_that_fails_in_the_middle_of_a_run_says_why() {
+    let check = |key, asc, ascq| Outcome::check(Sense::new(key, asc, ascq));
+    for (outcome, io_kind, kind) in [
+        (check(7, 0x27, 7), io::ErrorKind::StorageFull, ErrorKind::OutOfSpace),
+        (check(7, 0x27, 0), io::ErrorKind::ReadOnlyFilesystem, ErrorKind::WriteProtected),
+        (check(3, 0x0c, 0), io::ErrorKind::Other, ErrorKind::Medium),
+        (
+            Outcome::status(status::RESERVATION_CONFLICT),
+            io::ErrorKind::PermissionDenied,
+            ErrorKind::ReservationConflict,
+        ),
+    ] {
+        let (rig, _session, mut stream) = rig_with_stream().await;
+        let fail = |rig: &Rig| rig.server.with(|target| target.end_next_with(outcome));
+        assert_is(&second_run(&rig, &mut stream, fail).await, io_kind, kind);
+        rig.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_unit_that_becomes_write_protected_in_the_middle_of_a_run_says_so() {
+    let (rig, _session, mut stream) = rig_with_stream().await;
+    let error = second_run(&rig, &mut stream, |rig| rig.disk.set_read_only(true)).await;
+    assert_is(&error, io::ErrorKind::ReadOnlyFilesystem, ErrorKind::WriteProtected);
+    assert!(rig.disk.holds(0, &pattern(RUN, 1)));
+}
+
+#[tokio::test]
+async fn a_read_that_the_medium_fails_says_so() {
+    let (rig, _session, mut stream) = rig_with_stream().await;
+    let unread = Outcome::check(Sense::new(3, 0x11, 0));
+    rig.server.with(|target| target.end_next_with(unread));
+    let error = soon(stream.read_u8()).await.unwrap_err();
+    assert_is(&error, io::ErrorKind::Other, ErrorKind::Medium);
+}
+
+#[tokio::test]
+async fn a_lost_connection_and_a_logout_are_told_apart() {
+    let (rig, session, mut stream) = rig_with_stream().await;
+    soon(session.logout()).await.unwrap();
+    let error = soon(stream.read_u8()).await.unwrap_err();
+    assert_is(&error, io::ErrorKind::NotConnected, ErrorKind::Closed);
+    rig.assert_clean();
+
+    let (rig, session, mut stream) = rig_with_stream().await;
+    rig.server.stop().await;
+    soon(session.closed()).await.unwrap_err();
+    let error = soon(stream.read_u8()).await.unwrap_err();
+    assert_is(&error, io::ErrorKind::BrokenPipe, ErrorKind::ConnectionLost);
+}
