@@ -112,6 +112,7 @@ compile_error!(
 );
 
 mod completion;
+pub mod device;
 mod driver;
 mod error;
 mod handles;

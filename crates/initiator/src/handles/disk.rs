@@ -1,5 +1,7 @@
 //! A disk: byte-addressed, of any alignment.
 
+mod device;
+mod extents;
 mod join;
 pub(crate) mod open;
 mod pages;
@@ -212,10 +214,10 @@ impl Disk {
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_writable()?;
         self.check_range(offset, len)?;
-        let most = u64::from(self.profile.limits.maximum_unmap_lba_count);
-        if most == 0 || !self.profile.provisioning.is_some_and(|page| page.unmap) {
+        if !self.has_unmap() {
             return Err(Error::Unsupported("UNMAP"));
         }
+        let most = u64::from(self.profile.limits.maximum_unmap_lba_count);
         let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await);
         let runs = runs(self.lbas(&blocks), most).map(|(lba, blocks)| {
@@ -229,6 +231,12 @@ impl Disk {
             }
         });
         try_join_all(runs).await.map(drop)
+    }
+
+    /// Whether the unit takes UNMAP.
+    fn has_unmap(&self) -> bool {
+        let takes_any = self.profile.limits.maximum_unmap_lba_count > 0;
+        takes_any && self.profile.provisioning.is_some_and(|page| page.unmap)
     }
 
     /// Reads whole blocks.

@@ -60,6 +60,12 @@ impl Disk {
         self.write_zero_bytes(blocks).await
     }
 
+    /// Whether the unit says that it makes zeros by itself.
+    pub(super) fn has_fast_zeroes(&self) -> bool {
+        let deallocates = self.ways_to_zero().next() != Some(Zeroing::Write);
+        deallocates || self.profile.limits.maximum_write_same_length.is_some()
+    }
+
     /// The ways to write zeros without sending them, the best first: so that a thin unit gives the
     /// blocks back, if they read as zeros then, or as data.
     fn ways_to_zero(&self) -> impl Iterator<Item = Zeroing> {

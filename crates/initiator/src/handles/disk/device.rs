@@ -1,0 +1,71 @@
+//! A disk as a device of bytes.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+
+use super::Disk;
+use crate::device::{Device, DeviceLimits, Extent, IoFuture};
+use crate::error::Error;
+
+impl Device for Disk {
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let profile = self.profile();
+        let plan = self.unit().session().plan();
+        let planned = plan.and_then(|plan| usize::try_from(plan.io_size.value).ok());
+        let block_size = self.block_size();
+        DeviceLimits {
+            block_size,
+            preferred_alignment: profile.capacity.physical_block_size.max(block_size.into()),
+            preferred_transfer: planned.unwrap_or(usize::MAX).clamp(1, self.max_transfer()),
+            max_transfer: self.max_transfer(),
+            discard_granularity: self.has_unmap().then(|| {
+                let blocks = profile.limits.optimal_unmap_granularity.unwrap_or(1);
+                u64::from(blocks) * u64::from(block_size)
+            }),
+            has_fast_zeroes: self.has_fast_zeroes(),
+            is_read_only: profile.write_protected,
+            has_volatile_cache: profile.write_cache != Some(false),
+        }
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        self.queue_depth(io_size)
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        boxed(self.read_into(offset, buffer))
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<'_, Bytes> {
+        boxed(self.read_at(offset, len))
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        boxed(self.write_at(offset, pages))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        boxed(self.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        boxed(self.discard(offset, len))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        boxed(self.write_zeroes(offset, len))
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        boxed(self.extents(offset, len))
+    }
+}
+
+fn boxed<'a, T>(request: impl Future<Output = Result<T, Error>> + Send + 'a) -> IoFuture<'a, T> {
+    Box::pin(async move { request.await.map_err(io::Error::from) })
+}

@@ -1,0 +1,203 @@
+//! Which parts of a disk hold data (SBC-3 §5.3, GET LBA STATUS).
+//!
+//! Whoever skips a hole relies on it, so a hole is only what the unit says in so many words: an answer
+//! that contradicts itself is no answer, and the whole range counts as data.
+
+use std::ops::Range;
+
+use iscsi_pdu::scsi::{Cdb, LbaStatus, ProvisioningStatus};
+
+use super::Disk;
+use crate::device::{Extent, ExtentState};
+use crate::error::Error;
+use crate::unit::logical_unit::is_refused;
+use crate::unit::transfer::Transfer;
+
+/// Room for 2047 runs of blocks in one answer, bytes.
+const ANSWER_LEN: u32 = 32 * 1024 - 8;
+
+impl Disk {
+    /// What is known of the bytes of a range without reading them (GET LBA STATUS): extents in order,
+    /// without a gap, from `offset` to the end of the range; no two neighbours are in the same state.
+    ///
+    /// All is data on a unit that is not thinly provisioned, does not know the command, or
+    /// contradicts itself. Blocks that the unit has deallocated read as zeros only where it says so
+    /// (LBPRZ), otherwise they are [`ExtentState::Unknown`]. Every write that had ended when this was
+    /// called shows; one that begins meanwhile may show or not, also one of another initiator.
+    ///
+    /// The unit is asked as often as it takes to cover the range, one question after the other; many
+    /// units tell no more than one extent at once.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
+    pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
+        self.check_range(offset, len)?;
+        let end = offset + len;
+        if len == 0 || !self.profile.capacity.provisioning_management {
+            return Ok(Extent::all_data(offset, len));
+        }
+        let block_size = u64::from(self.block_size());
+        let lbas = offset / block_size..end.div_ceil(block_size);
+        let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+        while !runs.is_complete() {
+            let told = match self.lba_status(runs.next).await {
+                Ok(told) => told,
+                Err(error) if is_refused(&error) => None,
+                Err(error) => return Err(error),
+            };
+            if told.and_then(|status| runs.take(&status)).is_none() {
+                tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
+                return Ok(Extent::all_data(offset, len));
+            }
+        }
+        let extents = runs.found.into_iter().map(|(lbas, state)| {
+            let start = (lbas.start * block_size).max(offset);
+            Extent::new(start, lbas.end.saturating_mul(block_size).min(end) - start, state)
+        });
+        Ok(extents.collect())
+    }
+
+    /// As much as the unit tells at once; `None` if it is not in the format of the standard.
+    async fn lba_status(&self, lba: u64) -> Result<Option<LbaStatus>, Error> {
+        let question = Transfer::query(Cdb::get_lba_status(lba, ANSWER_LEN), ANSWER_LEN as usize);
+        let answer = self.paths.execute(question).await?;
+        Ok(LbaStatus::decode(&answer.data).ok())
+    }
+}
+
+/// The runs of blocks of a range, as the answers tell them.
+#[derive(Debug)]
+struct Runs {
+    /// The first block of which nothing is known yet.
+    next: u64,
+    /// Behind the last block of the range.
+    end: u64,
+    /// Deallocated blocks read as zeros.
+    reads_zeros: bool,
+    /// What was told, in order and without a gap; neighbours differ.
+    found: Vec<(Range<u64>, ExtentState)>,
+}
+
+impl Runs {
+    const fn new(lbas: Range<u64>, reads_zeros: bool) -> Self {
+        Self { next: lbas.start, end: lbas.end, reads_zeros, found: Vec::new() }
+    }
+
+    const fn is_complete(&self) -> bool {
+        self.next >= self.end
+    }
+
+    /// Takes the answer to a question for the blocks from `next` on; `None` if it contradicts itself
+    /// or the question: then nothing that the unit says counts. The runs must begin there and be one
+    /// behind the other, none of them empty (SBC-3 §5.3.2), also behind the end of the range.
+    fn take(&mut self, answer: &LbaStatus) -> Option<()> {
+        let mut lba = self.next;
+        for run in &answer.extents {
+            if run.lba != lba || run.blocks == 0 {
+                return None;
+            }
+            lba = lba.checked_add(run.blocks.into())?;
+            self.push(lba, self.state_of(run.status));
+        }
+        (!answer.extents.is_empty()).then_some(())
+    }
+
+    fn push(&mut self, end: u64, state: ExtentState) {
+        let run = self.next..end.min(self.end);
+        if run.is_empty() {
+            return;
+        }
+        self.next = run.end;
+        match self.found.last_mut() {
+            Some((last, same)) if *same == state => last.end = run.end,
+            Some(_) | None => self.found.push((run, state)),
+        }
+    }
+
+    const fn state_of(&self, status: ProvisioningStatus) -> ExtentState {
+        match status {
+            ProvisioningStatus::Deallocated if self.reads_zeros => ExtentState::Deallocated,
+            ProvisioningStatus::Anchored if self.reads_zeros => ExtentState::Anchored,
+            ProvisioningStatus::Deallocated | ProvisioningStatus::Anchored => ExtentState::Unknown,
+            ProvisioningStatus::Mapped | ProvisioningStatus::Other(_) => ExtentState::Data,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPPED: u8 = 0;
+    const DEALLOCATED: u8 = 1;
+    const ANCHORED: u8 = 2;
+    const RESERVED: u8 = 3;
+
+    /// The answer that has these runs: first block, number of blocks, status.
+    fn answer(runs: &[(u64, u32, u8)]) -> LbaStatus {
+        let mut data = vec![0; 8];
+        data[3] = u8::try_from(4 + 16 * runs.len()).unwrap();
+        for (lba, blocks, status) in runs {
+            data.extend(lba.to_be_bytes());
+            data.extend(blocks.to_be_bytes());
+            data.extend([*status, 0, 0, 0]);
+        }
+        LbaStatus::decode(&data).unwrap()
+    }
+
+    fn runs(reads_zeros: bool) -> Runs {
+        Runs::new(10..40, reads_zeros)
+    }
+
+    #[test]
+    fn answers_are_put_together_merged_and_cut() {
+        let mut runs = runs(true);
+        runs.take(&answer(&[(10, 2, MAPPED), (12, 3, RESERVED), (15, 5, DEALLOCATED)])).unwrap();
+        assert_eq!(runs.next, 20);
+        assert!(!runs.is_complete());
+        runs.take(&answer(&[(20, 1, DEALLOCATED), (21, 9, ANCHORED), (30, u32::MAX, MAPPED)]))
+            .unwrap();
+        assert!(runs.is_complete());
+        let found = [
+            (10..15, ExtentState::Data),
+            (15..21, ExtentState::Deallocated),
+            (21..30, ExtentState::Anchored),
+            (30..40, ExtentState::Data),
+        ];
+        assert_eq!(runs.found, found);
+    }
+
+    /// SBC-3: LBPRZ alone says what blocks without data read as.
+    #[test]
+    fn blocks_without_data_are_zeros_only_if_the_unit_says_so() {
+        let mut runs = runs(false);
+        runs.take(&answer(&[(10, 10, DEALLOCATED), (20, 20, ANCHORED)])).unwrap();
+        assert_eq!(runs.found, [(10..40, ExtentState::Unknown)]);
+    }
+
+    #[test]
+    fn answers_that_contradict_themselves_count_for_nothing() {
+        let nonsense: [&[(u64, u32, u8)]; 8] = [
+            // No progress.
+            &[],
+            &[(10, 0, DEALLOCATED)],
+            &[(10, 5, DEALLOCATED), (15, 0, DEALLOCATED)],
+            // The first block is another than the one asked for.
+            &[(0, 40, DEALLOCATED)],
+            &[(11, 40, DEALLOCATED)],
+            // A gap, an overlap, and one behind the end of the range.
+            &[(10, 5, DEALLOCATED), (16, 5, DEALLOCATED)],
+            &[(10, 5, DEALLOCATED), (14, 5, MAPPED)],
+            &[(10, 30, DEALLOCATED), (39, 5, MAPPED)],
+        ];
+        for told in nonsense {
+            assert_eq!(runs(true).take(&answer(told)), None, "{told:?}");
+        }
+        let last = Runs { next: u64::MAX - 5, end: u64::MAX, ..runs(true) }.take(&answer(&[(
+            u64::MAX - 5,
+            6,
+            DEALLOCATED,
+        )]));
+        assert_eq!(last, None, "a run behind the last address");
+    }
+}
