@@ -217,6 +217,15 @@ pub enum Error {
          know; they may be lost: write again"
     )]
     UnflushedWritesLost,
+    /// A request outside of a tokio runtime, which would run it.
+    #[error("no tokio runtime is there; call it from one, or use iscsi_initiator::blocking")]
+    NoRuntime,
+    /// A blocking call in an async task, whose thread it would stop.
+    #[error(
+        "a blocking call would stop the runtime of the async task that makes it; await the async \
+         form, or make the call in spawn_blocking"
+    )]
+    InsideRuntime,
     /// The unit cannot do that.
     #[error("the unit does not support {0}")]
     Unsupported(&'static str),

@@ -119,6 +119,7 @@ mod handles;
 mod multipath;
 mod name;
 mod options;
+mod runtime;
 mod session;
 #[cfg(test)]
 mod simulated;

@@ -66,7 +66,7 @@ impl Initiator {
     ///
     /// # Errors
     /// [`Error::Url`], [`Error::Connect`], [`Error::Login`], or [`Error::Session`] when the target
-    /// breaks the protocol or stays silent.
+    /// breaks the protocol or stays silent; [`Error::NoRuntime`] outside of a tokio runtime.
     pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
     where
         U: TryInto<Url>,

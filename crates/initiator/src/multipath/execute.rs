@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::trials::Trials;
+use crate::runtime;
 use crate::unit::transfer::Transfer;
 
 impl<C: Carrier> Paths<C> {
@@ -20,6 +21,7 @@ impl<C: Carrier> Paths<C> {
     /// The error of the last try that may have been executed, if there was one, or else the last error.
     /// But what the unit answers for good to the last try stands, whatever became of those before.
     pub(crate) async fn execute(&self, transfer: Transfer) -> Result<C::Answer, Error> {
+        runtime::require()?;
         let len = transfer.len();
         let mut transfer = transfer.within_budget(Arc::new(self.reserve(len).await?));
         let mut trials = Trials::new(self, transfer.name(), transfer.blocks());

@@ -11,6 +11,7 @@ use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
 use crate::error::Error;
 use crate::options::Options;
+use crate::runtime;
 use crate::session::Session;
 use crate::state::budget::Budget;
 use crate::url::{Url, UrlError};
@@ -90,7 +91,7 @@ impl Node {
         self.start(url, SessionKind::Normal { target_name }, isid, budget.clone())
     }
 
-    /// Starts a session of any kind.
+    /// Starts a session of any kind, on the runtime of the caller.
     pub(crate) fn start(
         &self,
         url: &Url,
@@ -98,6 +99,7 @@ impl Node {
         isid: Isid,
         budget: Budget,
     ) -> Result<Session, Error> {
+        runtime::require()?;
         let config = self.config(url, kind, isid)?;
         let options = &self.0.options;
         let network = Arc::clone(&self.0.network);

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::completion::{attention_of, outcome, sense_of, tolerate};
 use crate::error::Error;
+use crate::runtime;
 use crate::session::Session;
 use crate::state::unit_state::UnitState;
 use crate::unit::retry::{Patience, Verdict};
@@ -294,6 +295,7 @@ impl LogicalUnit {
         mut transfer: Transfer,
         mut patience: Patience,
     ) -> Result<Completion, Error> {
+        runtime::require()?;
         let unknown_forms = &self.state.unknown_forms;
         if unknown_forms.contains(transfer.operation_code()) {
             transfer.shorten();

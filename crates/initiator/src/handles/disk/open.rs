@@ -29,6 +29,7 @@ use crate::multipath::report::Report;
 use crate::multipath::schedule::Room;
 use crate::multipath::supervisor::{Event, Supervisor, SupervisorConfig};
 use crate::options::sessions::Sessions;
+use crate::runtime;
 use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
@@ -86,6 +87,7 @@ impl LogicalUnit {
 
 /// Opens the disk of a URL that names a unit.
 pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
+    runtime::require()?;
     if url.lun.is_none() {
         return Err(Error::NoUnitNamed);
     }
