@@ -226,6 +226,9 @@ pub enum Error {
          form, or make the call in spawn_blocking"
     )]
     InsideRuntime,
+    /// The runtime of a blocking initiator could not be started.
+    #[error("no thread or file is left for the initiator's runtime: {0}")]
+    RuntimeNotStarted(String),
     /// The unit cannot do that.
     #[error("the unit does not support {0}")]
     Unsupported(&'static str),

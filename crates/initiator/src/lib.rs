@@ -111,6 +111,7 @@ compile_error!(
     "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
 );
 
+pub mod blocking;
 mod completion;
 pub mod device;
 mod driver;
