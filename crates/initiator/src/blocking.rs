@@ -11,6 +11,32 @@
 //!
 //! Data is copied once between the caller's slice and the pages that the session keeps until the target
 //! has finished with them.
+//!
+//! ```
+//! use std::io::{Read, Seek, SeekFrom};
+//!
+//! use iscsi_initiator::blocking::Initiator;
+//! # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Runtime::new()?;
+//! # let target = TargetConfig::new("iqn.2026-01.org.example:disk", RamDisk::new(512, 4096));
+//! # let server = runtime.block_on(Server::start(Target::new(target)))?;
+//! # let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
+//! let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
+//! let disk = initiator.disk(url)?;
+//! disk.write_at(700, b"hello")?;
+//! disk.flush()?;
+//! let mut stream = disk.stream(0);
+//! stream.seek(SeekFrom::Start(701))?;
+//! let mut word = [0; 4];
+//! stream.read_exact(&mut word)?;
+//! assert_eq!(&word, b"ello");
+//! // What has no blocking form.
+//! let unit = disk.get_ref().unit();
+//! println!("{}", initiator.block_on(unit.inquiry())??.product);
+//! # Ok(())
+//! # }
+//! ```
 
 mod disk;
 mod initiator;

@@ -1,19 +1,26 @@
 //! A userspace iSCSI initiator on tokio (RFC 7143): no kernel module, no daemon, no privileges.
 //! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
 //!
-//! ```no_run
+//! ```
 //! use bytes::Bytes;
-//! use iscsi_initiator::{Error, Initiator};
+//! use iscsi_initiator::Initiator;
 //!
-//! # async fn example() -> Result<(), Error> {
+//! # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let unit = RamDisk::new(512, 4096);
+//! # let target = TargetConfig::new("iqn.2026-01.org.example:disk", unit);
+//! # let server = Server::start(Target::new(target)).await?;
+//! # let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
 //! let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
-//! let disk = initiator.disk("iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0").await?;
+//! // The URL of a unit, as in iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0.
+//! let disk = initiator.disk(url).await?;
 //! let page = Bytes::from(vec![0x5a; 4096]);
 //! disk.write_at(0, vec![page.clone(), page]).await?;
-//! let data = disk.read_at(0, 8192).await?;
+//! let data = disk.read_at(4095, 2).await?;
+//! assert_eq!(data, [0x5a; 2][..]);
 //! disk.flush().await?;
 //! disk.logout().await?;
-//! # drop(data);
 //! # Ok(())
 //! # }
 //! ```
@@ -25,6 +32,9 @@
 //! | [`LogicalUnit`] | SCSI: blocks, typed commands, any CDB |
 //! | [`Disk`] | bytes: any offset and length, splitting, unaligned edges |
 //! | [`DiskStream`] | [`AsyncRead`](tokio::io::AsyncRead), [`AsyncWrite`](tokio::io::AsyncWrite), [`AsyncSeek`](tokio::io::AsyncSeek) |
+//!
+//! Programs without async have the same in [`blocking`]; [`device`] is what a disk has in common with
+//! other devices of bytes.
 //!
 //! All handles but the last are cheap to clone, `Send` and `Sync`, and usable from many tasks. A
 //! task of its own runs each session; it never waits for a caller, never for one direction of a

@@ -37,6 +37,29 @@ use crate::url::Url;
 /// When the last handle is dropped, and with it the last [`LogicalUnit`], [`Disk`] and request, the
 /// session logs out in the background. [`logout`](Self::logout) does it at once and tells how it
 /// went.
+///
+/// ```
+/// use iscsi_initiator::scsi::Lun;
+/// use iscsi_initiator::{Error, Initiator};
+///
+/// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let unit = RamDisk::new(512, 4096);
+/// # let target = TargetConfig::new("iqn.2026-01.org.example:disk", unit);
+/// # let server = Server::start(Target::new(target)).await?;
+/// # let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
+/// let session = Initiator::new("iqn.2026-01.org.example:host")?.connect(url).await?;
+/// println!("agreed: {:?}", session.negotiated());
+/// println!("{:?} there and back", session.ping().await?);
+/// assert_eq!(session.report_luns().await?, [Lun::ZERO]);
+/// let disk = session.disk().await?;
+/// assert_eq!(disk.capacity(), 4096 * 512);
+/// session.logout().await?;
+/// assert!(matches!(disk.flush().await, Err(Error::Closed)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Session {
     driver: mpsc::UnboundedSender<Message>,

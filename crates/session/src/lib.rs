@@ -29,6 +29,64 @@
 //! ([`Output::ConnectionLost`]). The target is made to log the lost one out; then commands that it had
 //! not counted start over on another connection, and the others end, for they may have been executed.
 //!
+//! A login and a read from a target in memory; a driver carries the bytes over a socket instead:
+//!
+//! ```
+//! use std::time::Instant;
+//!
+//! use bytes::{Buf, BytesMut};
+//! use iscsi_pdu::scsi::{Cdb, Lun};
+//! use iscsi_pdu::{Cid, IscsiName, Isid};
+//! use iscsi_session::{Command, Config, Output, Session, SessionKind};
+//! # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, target::Target};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let disk = RamDisk::holding(512, &[7; 512]);
+//! # let mut target = Target::new(TargetConfig::new("iqn.2026-01.org.example:disk", disk));
+//! # let link = target.accept();
+//! let name = IscsiName::parse("iqn.2026-01.org.example:host")?;
+//! let target_name = IscsiName::parse("iqn.2026-01.org.example:disk")?;
+//! let isid = Isid::random([1, 2, 3], 0);
+//! let config = Config::new(name, isid, SessionKind::Normal { target_name });
+//! // The source of challenges: only CHAP wants one.
+//! let entropy = |bytes: &mut [u8]| bytes.fill(0);
+//! let now = Instant::now();
+//! let mut session = Session::new(config, entropy, now);
+//! let read = Command::new(Lun::ZERO, Cdb::read_10(0, 1)).with_read(BytesMut::zeroed(512));
+//! session.submit(read, now)?;
+//!
+//! let mut leading = Cid(0);
+//! let answer = 'session: loop {
+//!     while let Some(output) = session.poll_output() {
+//!         match output {
+//!             Output::Connect { cid, .. } => {
+//!                 leading = cid;
+//!                 session.handle_connected(cid, now);
+//!             }
+//!             Output::Completed { result, .. } => break 'session result?,
+//!             Output::Ended(result) => return Ok(result?),
+//!             _ => {}
+//!         }
+//!     }
+//!     while let Some(mut bytes) = session.poll_transmit(leading, now) {
+//!         target.receive(link, &bytes.copy_to_bytes(bytes.remaining()));
+//!     }
+//!     let mut bytes = target.transmit(link);
+//!     while bytes.has_remaining() {
+//!         let mut filled = 0;
+//!         for slice in &mut session.receive_slices(leading) {
+//!             let len = slice.len().min(bytes.remaining());
+//!             bytes.copy_to_slice(&mut slice[..len]);
+//!             filled += len;
+//!         }
+//!         session.handle_received(leading, filled, now);
+//!     }
+//! };
+//! assert_eq!(answer.data, [7; 512][..]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Where things are
 //!
 //! | file | holds |

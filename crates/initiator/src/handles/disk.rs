@@ -40,6 +40,30 @@ use crate::unit::transfer::{Expected, Transfer};
 ///
 /// Clones are the same disk. What is tried again, and how often, is in the table in the
 /// [crate documentation](crate).
+///
+/// ```
+/// use bytes::Bytes;
+/// use iscsi_initiator::Initiator;
+///
+/// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let unit = RamDisk::new(512, 4096);
+/// # let target = TargetConfig::new("iqn.2026-01.org.example:disk", unit);
+/// # let server = Server::start(Target::new(target)).await?;
+/// # let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
+/// let disk = Initiator::new("iqn.2026-01.org.example:host")?.disk(url).await?;
+/// // Across the edges of blocks, from pages of any lengths.
+/// disk.write_at(700, vec![Bytes::from_static(b"one, "), Bytes::from_static(b"two")]).await?;
+/// assert_eq!(disk.read_at(705, 3).await?, "two");
+/// disk.write_zeroes(0, disk.capacity()).await?;
+/// disk.flush().await?;
+/// let extents = disk.extents(0, disk.capacity()).await?;
+/// assert!(extents.iter().all(|extent| extent.state.reads_zeros()));
+/// println!("{} bytes over {}", disk.capacity(), disk.spread());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Disk {
     unit: LogicalUnit,

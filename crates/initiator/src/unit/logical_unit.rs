@@ -29,6 +29,31 @@ const PAGE_START: u16 = u8::MAX as u16;
 /// The methods try again what passes by itself, as the table in the [crate documentation](crate)
 /// says; [`execute`](Self::execute) does not. Dropping a future gives its command up. Unlike those
 /// of a [`Disk`], writes to the same block are not kept in order.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use iscsi_initiator::Initiator;
+/// use iscsi_initiator::scsi::{Cdb, Lun};
+///
+/// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let unit = RamDisk::new(512, 4096);
+/// # let target = TargetConfig::new("iqn.2026-01.org.example:disk", unit);
+/// # let server = Server::start(Target::new(target)).await?;
+/// # let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
+/// let session = Initiator::new("iqn.2026-01.org.example:host")?.connect(url).await?;
+/// let unit = session.logical_unit(Lun::ZERO);
+/// println!("{}", unit.inquiry().await?.product);
+/// // Two blocks of 512 bytes, from the third one on.
+/// unit.write(2, vec![7; 1024]).await?;
+/// assert_eq!(unit.read(3, 1).await?, [7; 512][..]);
+/// // Any command, sent once.
+/// let command = unit.command(Cdb::read_10(2, 1)).with_read(BytesMut::zeroed(512));
+/// assert_eq!(unit.execute(command).await?.data, [7; 512][..]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LogicalUnit {
     session: Session,

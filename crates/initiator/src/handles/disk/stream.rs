@@ -25,6 +25,32 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// An error of a write shows at a later call. `flush` and `shutdown` wait for all writes and then
 /// flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
 /// capacity; writing beyond it is an error. Dropping the stream gives up what is not written yet.
+///
+/// ```
+/// use std::io::SeekFrom;
+///
+/// use iscsi_initiator::Initiator;
+/// use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+///
+/// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let unit = RamDisk::new(512, 4096);
+/// # let target = TargetConfig::new("iqn.2026-01.org.example:disk", unit);
+/// # let server = Server::start(Target::new(target)).await?;
+/// # let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", server.address());
+/// let disk = Initiator::new("iqn.2026-01.org.example:host")?.disk(url).await?;
+/// let mut stream = disk.stream(100);
+/// let mut source = &b"what an image holds"[..];
+/// tokio::io::copy(&mut source, &mut stream).await?;
+/// stream.flush().await?;
+/// stream.seek(SeekFrom::Start(108)).await?;
+/// let mut word = [0; 5];
+/// stream.read_exact(&mut word).await?;
+/// assert_eq!(&word, b"image");
+/// # Ok(())
+/// # }
+/// ```
 pub struct DiskStream {
     disk: Disk,
     position: u64,
