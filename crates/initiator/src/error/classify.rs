@@ -34,8 +34,10 @@ impl Error {
             | Self::NoUnitNamed
             | Self::NotABlockDevice { .. }
             | Self::OutOfRange { .. }
-            | Self::NotWholeBlocks { .. } => ErrorKind::InvalidInput,
-            Self::Entropy(_) => ErrorKind::Other,
+            | Self::NotWholeBlocks { .. }
+            | Self::NoRuntime
+            | Self::InsideRuntime => ErrorKind::InvalidInput,
+            Self::Entropy(_) | Self::RuntimeNotStarted(_) => ErrorKind::Other,
             Self::Connect(error) => error.kind(),
             Self::Login(failure) => failure.kind(),
             Self::Session(failure) => failure.kind(),
@@ -88,7 +90,10 @@ impl Error {
             | Self::SerialNumber { .. }
             | Self::DifferentUnits { .. }
             | Self::OutOfRange { .. }
-            | Self::NotWholeBlocks { .. } => Fault::Caller,
+            | Self::NotWholeBlocks { .. }
+            | Self::NoRuntime
+            | Self::InsideRuntime
+            | Self::RuntimeNotStarted(_) => Fault::Caller,
             Self::Connect(_)
             | Self::Task {
                 cause: TaskError::ConnectionLost { .. } | TaskError::DataDigest, ..

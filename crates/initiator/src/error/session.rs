@@ -76,7 +76,8 @@ pub(super) const fn kind_of_end(cause: &SessionError, may_have_executed: bool) -
     match cause {
         SessionError::Login(cause) => kind_of_login(cause),
         SessionError::Protocol(violation) if !violation.is_damage() => ErrorKind::Protocol,
-        SessionError::TimedOut(_) => ErrorKind::TimedOut,
+        // What the target would not abort has run out of time.
+        SessionError::TimedOut(_) | SessionError::AbortRefused => ErrorKind::TimedOut,
         SessionError::Transport(TransportError::Connect(_)) | SessionError::RedirectLoop => {
             ErrorKind::Unreachable
         }
