@@ -7,7 +7,6 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::blocking::runtime::Runtime;
-use crate::blocking::stream::DiskStream;
 use crate::device::Extent;
 use crate::error::Error;
 use crate::multipath::spread::Spread;
@@ -18,8 +17,9 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// A disk whose calls wait: [`crate::Disk`] for programs without async. Clones are the same disk.
 ///
-/// When the last handle and the last [`DiskStream`] are dropped, the disk is logged out; they wait for
-/// that, two seconds at most. Every call gives [`Error::InsideRuntime`] in an async task.
+/// When the last handle and the last [`DiskStream`](super::DiskStream) are dropped, the disk is logged
+/// out; the drop waits for that, two seconds at most. Every call that waits gives
+/// [`Error::InsideRuntime`] in an async task.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Inner>);
 
@@ -122,12 +122,6 @@ impl Disk {
     /// As [`crate::Disk::extents`].
     pub fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
         self.block_on(self.get_ref().extents(offset, len))?
-    }
-
-    /// A stream over the disk, from `offset` on: [`Read`](std::io::Read), [`Write`](std::io::Write) and
-    /// [`Seek`](std::io::Seek).
-    pub fn stream(&self, offset: u64) -> DiskStream {
-        DiskStream::new(self.clone(), offset)
     }
 
     /// Ends all sessions of the disk in order: no request is taken any more, those under way are

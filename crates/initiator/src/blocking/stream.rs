@@ -18,11 +18,14 @@ pub struct DiskStream {
     disk: Disk,
 }
 
-impl DiskStream {
-    pub(super) fn new(disk: Disk, offset: u64) -> Self {
-        Self { stream: disk.get_ref().stream(offset), disk }
+impl Disk {
+    /// A stream over the disk, from `offset` on: [`Read`], [`Write`] and [`Seek`].
+    pub fn stream(&self, offset: u64) -> DiskStream {
+        DiskStream { stream: self.get_ref().stream(offset), disk: self.clone() }
     }
+}
 
+impl DiskStream {
     /// Where the next byte is read or written.
     pub const fn position(&self) -> u64 {
         self.stream.position()
