@@ -34,9 +34,9 @@ use crate::url::Url;
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
 ///
-/// When the last handle is dropped, and with it the last [`LogicalUnit`], [`Disk`] and request, the
-/// session logs out in the background. [`logout`](Self::logout) does it at once and tells how it
-/// went.
+/// When the last handle is dropped, and with it the last [`LogicalUnit`](crate::LogicalUnit),
+/// [`Disk`](crate::Disk) and request, the session logs out in the background.
+/// [`logout`](Self::logout) does it at once and tells how it went.
 ///
 /// ```
 /// use iscsi_initiator::scsi::Lun;

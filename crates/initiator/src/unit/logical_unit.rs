@@ -28,7 +28,7 @@ const PAGE_START: u16 = u8::MAX as u16;
 ///
 /// The methods try again what passes by itself, as the table in the [crate documentation](crate)
 /// says; [`execute`](Self::execute) does not. Dropping a future gives its command up. Unlike those
-/// of a [`Disk`], writes to the same block are not kept in order.
+/// of a [`Disk`](crate::Disk), writes to the same block are not kept in order.
 ///
 /// ```
 /// use bytes::BytesMut;
