@@ -31,6 +31,32 @@ pub use session::SessionFailure;
 ///
 /// Each message is one sentence that says what to do where something can be done. No variant holds
 /// a secret.
+///
+/// ```
+/// use iscsi_initiator::scsi::{Lun, SenseKey};
+/// use iscsi_initiator::{Error, Fault, Initiator};
+///
+/// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let unit = RamDisk::new(512, 4096);
+/// # let target = TargetConfig::new("iqn.2026-01.org.example:disk", unit);
+/// # let server = Server::start(Target::new(target)).await?;
+/// # let target = format!("iscsi://{}/iqn.2026-01.org.example:disk", server.address());
+/// let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
+/// let error = initiator.disk(format!("{target}/7")).await.unwrap_err();
+/// assert!(matches!(error, Error::NoSuchUnit(_)));
+/// assert_eq!(error.fault(), Fault::Caller);
+/// println!("{error}");
+///
+/// // The unit's own words, here of a block behind its last one.
+/// let unit = initiator.connect(target).await?.logical_unit(Lun::ZERO);
+/// let error = unit.read(4096, 1).await.unwrap_err();
+/// assert_eq!(error.sense().map(|sense| sense.key), Some(SenseKey::IllegalRequest));
+/// assert!(!error.may_have_executed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
