@@ -90,7 +90,7 @@ const MAX_ZEROS: usize = 1 << 20;
 /// Requests have any offset and length; a device splits what it cannot do at once. Many may be under
 /// way at a time. They have no order among each other, but a request that begins after the end of a
 /// write sees its data. Dropping a future gives its request up: a write may have been carried out in
-/// part, and does nothing any more to what a later write to the same bytes has put there.
+/// part or not at all, but a later write to the same bytes comes after it.
 ///
 /// The errors of a [`Disk`](crate::Disk) hold an [`Error`], which
 /// [`get_ref`](io::Error::get_ref) and `downcast_ref` get at.

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, Extent, ExtentState};
 use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, Unit, status};
 use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, initiator, pattern, soon};
@@ -119,6 +121,21 @@ async fn a_unit_that_does_not_tell_holds_data_everywhere() {
         assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     }
     assert_ne!(extents(&disk, 0, CAPACITY).await, all_data);
+}
+
+/// A hole that the unit has told of is none when it contradicts itself later on: here every answer is
+/// about the blocks from 0 on, whichever were asked for.
+#[tokio::test]
+async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
+    let (rig, disk) = start(|_| {}).await;
+    let mut answer = vec![0; 24];
+    (answer[3], answer[19], answer[20]) = (20, 2, 1);
+    let lie = |nth| Fault::sending(Opcode::DataIn, nth, Effect::SetData(answer.clone().into()));
+    rig.server.with(|target| target.config_mut().faults.extend((0..100).map(lie)));
+    assert_eq!(extents(&disk, 0, 1024).await, row(&[(0, ExtentState::Deallocated)], 1024));
+    assert_eq!(questions(&rig), 1);
+    assert_eq!(extents(&disk, 0, 1536).await, row(&[(0, ExtentState::Data)], 1536));
+    assert_eq!(questions(&rig), 3);
 }
 
 /// The question goes the way of every read: what passes is put up with, a lost session replaced.
