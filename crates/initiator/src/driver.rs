@@ -224,7 +224,7 @@ impl Driver {
                 Output::Disconnect { cid, abortive } => self.close(cid, abortive),
                 Output::ConnectionLost { cid, why } => self.lost(cid, &why),
                 Output::LoggedIn { cid } => self.logged_in(cid),
-                Output::Notice(notice) => self.announce(notice),
+                Output::Notice(notice) => self.announce(&notice),
                 Output::Completed { itt, result } => self.answer(itt, Outcome::Command(result)),
                 Output::Managed { itt, result } => self.answer(itt, Outcome::Manage(result)),
                 Output::Discovered { itt, result } => {
@@ -237,12 +237,11 @@ impl Driver {
         }
     }
 
-    fn announce(&self, notice: Notice) {
-        if let Notice::Redirected { address, permanent } = &notice {
+    fn announce(&self, notice: &Notice) {
+        if let Notice::Redirected { address, permanent } = notice {
             self.shared.redirected(address, *permanent);
         }
-        // Nobody listens to notices, or somebody does: both are well.
-        drop(self.shared.notices.send(notice));
+        self.shared.notices.announce(notice);
     }
 
     /// When this turn began, for the session.
@@ -270,6 +269,7 @@ impl Driver {
             self.shared.reopening.get_or_init(|| reopening);
         }
         self.shared.life.send_replace(Life::Ended(result));
+        self.shared.notices.end();
         self.ended = true;
     }
 }

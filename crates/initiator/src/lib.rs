@@ -151,18 +151,51 @@ pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
 pub use state::capacity::Capacity;
+pub use state::notices::Notices;
 pub use state::profile::Profile;
 pub use unit::logical_unit::LogicalUnit;
 pub use url::{Url, UrlError};
 
-pub use iscsi_pdu as pdu;
-pub use iscsi_pdu::scsi;
+pub use bytes;
+pub use iscsi_pdu::keys::TextError;
+pub use iscsi_pdu::{
+    AsyncEvent, Cid, DecodeError, Digest, FunctionResponse, IscsiName, Isid, Itt, LoginStatus,
+    NameError, RejectReason, Residual, ServiceResponse, StatSn, TargetAddress, TargetAddressError,
+    TaskAttribute, TaskFunction,
+};
 pub use iscsi_session::{
     AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget,
-    LoginError, Negotiated, Notice, Offer, Payload, ProtocolError, Secret, SessionError, Stats,
-    SubmitError, TargetCredentials, TaskError, Timeouts, Timer, TransportError,
+    LoginError, LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload,
+    ProtocolError, Secret, SessionError, Stats, SubmitError, TargetCredentials, TaskError,
+    Timeouts, Timer, TransportError, UnknownChapAlgorithm,
 };
-pub use iscsi_tuner as tuning;
+
+/// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).
+pub mod scsi {
+    pub use iscsi_pdu::scsi::{
+        AdditionalSense, Cdb, DeviceType, FormatError, LbaExtent, LbaStatus, Lun, ModePage,
+        ModePages, ModeParameters, ProvisioningStatus, ReadCapacity10, ReadCapacity16, ReportLuns,
+        Sense, SenseKey, SenseKeySpecific, StandardInquiry, Status, UnmapList, WriteSameFlags,
+    };
+
+    /// Vital product data: what a unit says of itself, page by page (SPC-4 §7.8).
+    pub mod vpd {
+        pub use iscsi_pdu::scsi::vpd::{
+            Association, BlockDeviceCharacteristics, BlockLimits, CodeSet, Designator,
+            DesignatorType, DeviceIdentification, LogicalBlockProvisioning, MediumRotationRate,
+            ProvisioningType, SupportedPages, UnitSerialNumber,
+        };
+    }
+}
+
+/// What is measured of a link, what is planned for it, and what holds it back.
+pub mod tuning {
+    pub use iscsi_tuner::{
+        Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
+        Granted, Interface, Limiter, Limits, Link, Measurement, Observation, Offer, Offload, Plan,
+        Policy, Refusal, Row, Rtt, Sends, TcpInfo, Terms, Tuning, UnknownPolicy, plan,
+    };
+}
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

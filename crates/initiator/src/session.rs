@@ -10,11 +10,10 @@ use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, IscsiName, Isid, TargetAddress, TaskFunction, Tsih};
 use iscsi_session::{
-    Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Notice, Stats,
-    decode_send_targets,
+    Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Stats, decode_send_targets,
 };
 use iscsi_tuner::Plan;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::driver::Driver;
@@ -28,6 +27,7 @@ use crate::driver::shared::{Life, Shared};
 use crate::error::Error;
 use crate::options::Options;
 use crate::state::budget::{Budget, Permit};
+use crate::state::notices::Notices;
 use crate::state::range_locks::RangeGuard;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
@@ -177,8 +177,8 @@ impl Session {
         self.shared.isid
     }
 
-    /// What the target announces, from now on. A listener that is 64 notices behind misses some.
-    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+    /// What the target announces, from now on until the session ends.
+    pub fn notices(&self) -> Notices {
         self.shared.notices.subscribe()
     }
 

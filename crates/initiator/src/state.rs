@@ -3,6 +3,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod capacity;
+pub(crate) mod notices;
 pub(crate) mod profile;
 pub(crate) mod range_locks;
 pub(crate) mod unflushed;

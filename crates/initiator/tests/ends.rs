@@ -147,7 +147,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     let (rig, session, disk) = rig_with_disk().await;
     let mut notices = session.notices();
     let response = soon(disk.unit().reset()).await.unwrap();
-    assert_eq!(response, iscsi_initiator::pdu::FunctionResponse::COMPLETE);
+    assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);
     rig.server.with(|target| {
         let mut message = iscsi_testkit::pdu::Pdu::new(Opcode::AsyncMessage);
         message.set_u32(16, u32::MAX);
@@ -156,6 +156,15 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     });
     let notice = soon(notices.recv()).await.unwrap();
     assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
+}
+
+#[tokio::test]
+async fn notices_end_with_the_session() {
+    let (_rig, session, _disk) = rig_with_disk().await;
+    let mut notices = session.notices();
+    soon(session.logout()).await.unwrap();
+    assert!(soon(notices.recv()).await.is_none());
+    assert!(soon(session.notices().recv()).await.is_none());
 }
 
 async fn disk_with_keeper(change: impl FnOnce(&mut TargetConfig), query: &str) -> (Rig, Disk) {

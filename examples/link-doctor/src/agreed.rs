@@ -1,7 +1,7 @@
 //! What initiator and target agreed about at login, by the names of the standard.
 
+use iscsi_initiator::Digest;
 use iscsi_initiator::Negotiated;
-use iscsi_initiator::pdu::Digest;
 use serde_json::{Map, Value};
 
 use crate::table::Line;

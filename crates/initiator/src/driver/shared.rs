@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, Isid, TargetAddress, Tsih};
-use iscsi_session::{Negotiated, Notice, Reopening, Stats};
-use tokio::sync::{broadcast, watch};
+use iscsi_session::{Negotiated, Reopening, Stats};
+use tokio::sync::watch;
 
 use crate::driver::connection_count::Connections;
 use crate::driver::measure::reading::Facts;
 use crate::error::Error;
 use crate::options::Options;
 use crate::state::budget::Budget;
+use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
-
-/// How many notices a slow listener may be behind before it misses some.
-const NOTICES: usize = 64;
 
 /// Names a request between a handle and the driver.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -67,7 +65,7 @@ pub(crate) struct Shared {
     /// How long a disk puts up with what may pass.
     pub(crate) patience: Duration,
     pub(crate) life: watch::Sender<Life>,
-    pub(crate) notices: broadcast::Sender<Notice>,
+    pub(crate) notices: Announcer,
     pub(crate) terms: OnceLock<Terms>,
     /// With what times it may be opened anew, once it has ended.
     pub(crate) reopening: OnceLock<Reopening>,
@@ -99,7 +97,7 @@ impl Shared {
             max_transfer: options.max_transfer,
             patience: url.parameters.patience.map_or(options.patience, seconds),
             life: watch::Sender::new(Life::LoggingIn),
-            notices: broadcast::Sender::new(NOTICES),
+            notices: Announcer::default(),
             terms: OnceLock::new(),
             reopening: OnceLock::new(),
             unsettled: Unsettled::default(),

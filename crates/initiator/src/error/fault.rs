@@ -1,6 +1,6 @@
 //! Whose fault an error is.
 
-/// Whose fault an [`Error`] is.
+/// Whose fault an [`Error`](crate::Error) is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {

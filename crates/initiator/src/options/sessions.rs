@@ -7,6 +7,7 @@
 /// another. What they may have under way is bounded together
 /// ([`Options::max_bytes_in_flight`](crate::Options)).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum Sessions {
     /// As many as the link needs: at first by the tuner's plan, then more as long as the total
     /// rises, and fewer when that changes nothing; at most so many, 1 or more.

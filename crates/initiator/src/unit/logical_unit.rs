@@ -128,7 +128,7 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
-    /// A page of vital product data, as it came (INQUIRY); see [`iscsi_pdu::scsi::vpd`]. A page of
+    /// A page of vital product data, as it came (INQUIRY); see [`vpd`](crate::scsi::vpd). A page of
     /// more than 255 bytes takes two questions; where the unit refuses the second, these are its first
     /// 255 bytes.
     ///

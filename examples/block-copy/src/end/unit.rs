@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::pdu::Digest;
+use iscsi_initiator::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
     Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
