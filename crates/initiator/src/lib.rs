@@ -104,7 +104,7 @@
 //! Pauses begin at 10 ms and double up to one second. They end after some five seconds in all for the
 //! methods of [`Session`] and [`LogicalUnit`]; a [`Disk`] goes on for as long as [`Options::patience`]
 //! says (after ABORTED COMMAND five seconds), over another session where there is one, and
-//! [`Disk::spread`] tells meanwhile what it waits for. This
+//! [`Disk::spread`] tells meanwhile what it waits for. [`Options::retry`] changes these numbers. This
 //! holds for commands whose second execution changes nothing that the first did not: those that
 //! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once.
 //!
@@ -147,6 +147,9 @@ pub use handles::initiator::Initiator;
 pub use multipath::spread::Spread;
 pub use name::default_name;
 pub use options::Options;
+pub use options::lateness::LatenessOptions;
+pub use options::reopening::ReopeningOptions;
+pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
@@ -192,8 +195,9 @@ pub mod scsi {
 pub mod tuning {
     pub use iscsi_tuner::{
         Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
-        Granted, Interface, Limiter, Limits, Link, Measurement, Observation, Offer, Offload, Plan,
-        Policy, Refusal, Row, Rtt, Sends, TcpInfo, Terms, Tuning, UnknownPolicy, plan,
+        Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload, Plan,
+        Policy, Refusal, Row, Rtt, Sends, TcpInfo, TransferOffer, TransferTerms, Tuning,
+        UnknownPolicy, plan,
     };
 }
 

@@ -1,6 +1,12 @@
 //! What an initiator asks of every session, unless its URL says otherwise.
 
+pub(crate) mod lateness;
+pub(crate) mod policy;
+mod range;
+pub(crate) mod reopening;
+pub(crate) mod retry;
 pub(crate) mod sessions;
+mod setters;
 pub(crate) mod socket;
 
 use std::time::Duration;
@@ -8,17 +14,29 @@ use std::time::Duration;
 use iscsi_session::{Chap, Offer, SessionKind, Timeouts};
 use iscsi_tuner::Tuning;
 
+use crate::options::lateness::LatenessOptions;
+use crate::options::policy::Policy;
+use crate::options::range::MAX_TIME;
+use crate::options::reopening::ReopeningOptions;
+use crate::options::retry::RetryOptions;
 use crate::options::sessions::Sessions;
+use crate::options::setters::setters;
 use crate::options::socket::SocketOptions;
 
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
+/// Values beyond their range count as its nearest end.
 ///
 /// ```
-/// use iscsi_initiator::Options;
+/// use std::time::Duration;
 ///
-/// let mut options = Options::default();
+/// use iscsi_initiator::{Options, RetryOptions, Sessions};
+///
+/// let mut options = Options::default()
+///     .with_sessions(Sessions::Fixed(4))
+///     .with_patience(Duration::from_secs(60))
+///     .with_retry(RetryOptions::default().with_first_pause(Duration::from_millis(50)))
+///     .with_max_bytes_in_flight(16 << 20);
 /// options.offer.max_outstanding_r2t = 64;
-/// options.max_bytes_in_flight = 16 << 20;
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -45,8 +63,8 @@ pub struct Options {
     /// (MC/S, RFC 7143 §4.2.2, §13.2). With fewer the session goes on, and
     /// [`Session::connections`](crate::Session::connections) says why.
     pub connections: u16,
-    /// How long a TCP connection may take to come about, over all addresses of the portal. The
-    /// time limit of the login counts as well.
+    /// How long a TCP connection may take to come about, over all addresses of the portal, up to 1
+    /// day. The time limit of the login counts as well.
     pub connect_timeout: Duration,
     /// How many sessions a [`Disk`](crate::Disk) that is opened by its URL
     /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
@@ -57,14 +75,23 @@ pub struct Options {
     /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
     /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
     pub patience: Duration,
+    /// How a command is sent again that its unit does not take now.
+    pub retry: RetryOptions,
+    /// How a lost session of a [`Disk`](crate::Disk) is opened anew.
+    pub reopening: ReopeningOptions,
+    /// When a request is sent over a second session as well.
+    pub lateness: LatenessOptions,
+    /// How long each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next is tried
+    /// as well, up to 1 day (RFC 8305 §5); with zero all are tried at once.
+    pub portal_head_start: Duration,
     /// How many requests a session, or a disk with all its sessions, may have under way, 1 to 2000;
     /// more wait for their turn.
     pub max_requests: usize,
     /// How many bytes the buffers of these requests may have in sum, up to 2^32-1; more wait for
     /// their turn. One request that exceeds the limit runs alone.
     pub max_bytes_in_flight: usize,
-    /// The most bytes a [`Disk`](crate::Disk) moves in one command; longer requests are split.
-    /// The unit's own limit (VPD page B0) counts as well.
+    /// The most bytes a [`Disk`](crate::Disk) moves in one command, at least one block; longer
+    /// requests are split. The unit's own limit (VPD page B0) counts as well.
     pub max_transfer: usize,
 }
 
@@ -84,6 +111,10 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             sessions: Sessions::default(),
             patience: Duration::from_secs(300),
+            retry: RetryOptions::default(),
+            reopening: ReopeningOptions::default(),
+            lateness: LatenessOptions::default(),
+            portal_head_start: Duration::from_millis(250),
             max_requests: 1024,
             max_bytes_in_flight: 64 << 20,
             max_transfer: 1 << 20,
@@ -92,6 +123,27 @@ impl Default for Options {
 }
 
 impl Options {
+    setters! {
+        with_offer(offer: Offer),
+        with_timeouts(timeouts: Timeouts),
+        with_chap(chap: Option<Chap>),
+        with_use_environment(use_environment: bool),
+        with_isid(isid: Option<[u8; 3]>),
+        with_socket(socket: SocketOptions),
+        with_tuning(tuning: Tuning),
+        with_connections(connections: u16),
+        with_connect_timeout(connect_timeout: Duration),
+        with_sessions(sessions: Sessions),
+        with_patience(patience: Duration),
+        with_retry(retry: RetryOptions),
+        with_reopening(reopening: ReopeningOptions),
+        with_lateness(lateness: LatenessOptions),
+        with_portal_head_start(portal_head_start: Duration),
+        with_max_requests(max_requests: usize),
+        with_max_bytes_in_flight(max_bytes_in_flight: usize),
+        with_max_transfer(max_transfer: usize),
+    }
+
     /// More crowd out others on the link.
     const MAX_CONNECTIONS: u16 = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
@@ -110,9 +162,106 @@ impl Options {
         self.max_requests.clamp(1, Self::MAX_REQUESTS)
     }
 
+    /// `connect_timeout` within its range.
+    pub(crate) fn connect_limit(&self) -> Duration {
+        self.connect_timeout.min(MAX_TIME)
+    }
+
+    /// `portal_head_start` within its range.
+    pub(crate) fn head_start(&self) -> Duration {
+        self.portal_head_start.min(MAX_TIME)
+    }
+
+    /// What is done about requests that end badly or are late, where the URL may say otherwise.
+    pub(crate) fn policy(&self, patience: Option<Duration>) -> Policy {
+        Policy {
+            patience: patience.unwrap_or(self.patience),
+            retry: self.retry.in_range(),
+            lateness: self.lateness.in_range(),
+        }
+    }
+
     /// Room for every request, an abort for each of them, and what the session asks by itself: so
     /// a request that holds a permit is never refused.
     pub(crate) fn tasks(&self) -> usize {
         2 * self.requests() + 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVER: Duration = Duration::MAX;
+
+    #[test]
+    fn what_is_out_of_range_counts_as_the_end_of_the_range() {
+        let tick = Duration::from_millis(1);
+        let retry = RetryOptions::default().with_first_pause(EVER).in_range();
+        assert_eq!((retry.first_pause, retry.max_pause), (MAX_TIME, MAX_TIME));
+        let retry = retry.with_first_pause(Duration::ZERO).with_max_pause(Duration::ZERO);
+        assert_eq!((retry.in_range().first_pause, retry.in_range().max_pause), (tick, tick));
+
+        let reopening = ReopeningOptions::default()
+            .with_first_pause(EVER)
+            .with_jitter(200)
+            .with_max_tries(Some(0))
+            .in_range();
+        assert_eq!((reopening.first_pause, reopening.max_pause), (MAX_TIME, MAX_TIME));
+        assert_eq!((reopening.jitter, reopening.max_tries), (100, Some(1)));
+        let reopening = reopening.with_first_pause(Duration::ZERO).with_max_pause(Duration::ZERO);
+        assert_eq!(
+            (reopening.in_range().first_pause, reopening.in_range().max_pause),
+            (tick, tick)
+        );
+
+        let zero = LatenessOptions::default()
+            .with_min_late(Duration::ZERO)
+            .with_min_stuck(Duration::ZERO)
+            .with_stuck_factor(0)
+            .with_unknown(Duration::ZERO)
+            .in_range();
+        assert_eq!(
+            (zero.min_late, zero.min_stuck, zero.stuck_factor, zero.unknown),
+            (tick, tick, 1, tick)
+        );
+        let ever = zero.with_min_late(EVER).with_min_stuck(EVER).with_stuck_factor(u32::MAX);
+        let ever = ever.with_unknown(EVER).in_range();
+        assert_eq!((ever.min_late, ever.min_stuck), (MAX_TIME, MAX_TIME));
+        assert_eq!((ever.stuck_factor, ever.unknown), (1000, MAX_TIME));
+
+        let options = Options::default().with_connect_timeout(EVER).with_portal_head_start(EVER);
+        assert_eq!((options.connect_limit(), options.head_start()), (MAX_TIME, MAX_TIME));
+    }
+
+    #[test]
+    fn defaults_are_in_range_and_reach_the_policy() {
+        let policy = Options::default().policy(None);
+        assert_eq!(policy.patience, Duration::from_secs(300));
+        assert_eq!((policy.retry, policy.lateness), Default::default());
+        assert_eq!(ReopeningOptions::default().in_range(), ReopeningOptions::default());
+        let options = Options::default()
+            .with_patience(Duration::from_secs(7))
+            .with_retry(RetryOptions::default().with_max_pauses(3))
+            .with_lateness(LatenessOptions::default().with_stuck_factor(5));
+        let policy = options.policy(None);
+        assert_eq!(policy.patience, Duration::from_secs(7));
+        assert_eq!((policy.retry.max_pauses, policy.lateness.stuck_factor), (3, 5));
+        let of_the_url = Duration::from_secs(9);
+        assert_eq!(options.policy(Some(of_the_url)).patience, of_the_url);
+    }
+
+    /// Nothing is late or stuck before its time, and both follow what is measured.
+    #[test]
+    fn lateness_follows_what_is_measured_within_its_bounds() {
+        let lateness = LatenessOptions::default();
+        let millis = Duration::from_millis;
+        assert_eq!(lateness.late(None), millis(5000));
+        assert_eq!(lateness.late(Some(millis(10))), millis(100));
+        assert_eq!(lateness.late(Some(millis(400))), millis(400));
+        assert_eq!(lateness.stuck(None), millis(5000));
+        assert_eq!(lateness.stuck(Some(millis(10))), millis(1000));
+        assert_eq!(lateness.stuck(Some(millis(900))), millis(1800));
+        assert_eq!(lateness.with_stuck_factor(4).stuck(Some(millis(900))), millis(3600));
     }
 }

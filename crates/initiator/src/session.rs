@@ -26,6 +26,7 @@ use crate::driver::request::{Holds, Message, Request, Waiter};
 use crate::driver::shared::{Life, Shared};
 use crate::error::Error;
 use crate::options::Options;
+use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::notices::Notices;
 use crate::state::range_locks::RangeGuard;
@@ -87,7 +88,7 @@ impl Session {
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
         let connector =
-            Connector { limit: options.connect_timeout, network, tuning: options.tuning.clone() };
+            Connector { limit: options.connect_limit(), network, tuning: options.tuning.clone() };
         let task =
             Driver::new(session, peer, Arc::clone(&shared), messages, connector, connections);
         tokio::spawn(task.run());
@@ -295,9 +296,9 @@ impl Session {
         self.shared.moved_to()
     }
 
-    /// How long a disk puts up with what may pass, by the options.
-    pub(crate) fn patience(&self) -> Duration {
-        self.shared.patience
+    /// What is done about requests that end badly or are late, by the options and the URL.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.shared.policy
     }
 
     /// The most bytes of one command, by the options.

@@ -13,7 +13,9 @@ mod support;
 use std::time::Duration;
 
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey, Status};
-use iscsi_initiator::{Disk, Error, Fault, Notice, Options, Session, Sessions};
+use iscsi_initiator::{
+    Disk, Error, ErrorKind, Fault, Notice, Options, RetryOptions, Session, Sessions,
+};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::fault::{Effect, Fault as Break};
 use iscsi_testkit::opcode::Opcode;
@@ -65,6 +67,22 @@ async fn what_does_not_pass_is_not() {
     assert_eq!(error.sense().unwrap().key, SenseKey::MediumError);
     assert_eq!((session.retries(), error.fault()), (0, Fault::Target));
     rig.assert_clean();
+}
+
+/// With no pauses and no attentions in the options, a unit's methods send each command once.
+#[tokio::test]
+async fn the_options_say_what_is_tried_again() {
+    let rig = Rig::start(512, 4096, |_| {}).await;
+    let retry = RetryOptions::default().with_max_pauses(0).with_max_attentions(0);
+    let session = rig.session(Options::default().with_retry(retry)).await;
+    let disk = soon(session.disk()).await.unwrap();
+    for outcome in [Outcome::status(status::BUSY), Outcome::check(Sense::RESET)] {
+        rig.server.with(|target| target.end_next_with(outcome));
+        let error = soon(disk.unit().read(0, 1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
+    }
+    assert_eq!(session.retries(), 0);
+    soon(disk.unit().read(0, 1)).await.unwrap();
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ mod support;
 
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_initiator::{Disk, Error, Options, ReopeningOptions, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
 use iscsi_testkit::scsi::status;
 use iscsi_testkit::serve::Server;
@@ -99,6 +99,30 @@ async fn log_18_a_login_that_is_the_initiators_error_is_not_tried_again() {
         assert!(message.contains("the target closed the connection"), "{message}");
         assert!(message.contains(word), "{message}");
         assert_eq!(accepted(&rig), 2);
+    }
+}
+
+/// LOG-19: one that the target cannot take now is, as often as the options say.
+#[tokio::test]
+async fn log_19_the_options_limit_the_tries() {
+    for tries in [1, 3] {
+        let rig = rig(0).await;
+        let reopening = ReopeningOptions::default()
+            .with_first_pause(Duration::from_millis(1))
+            .with_max_pause(Duration::from_millis(1))
+            .with_max_tries(Some(tries));
+        let mut options = Options::default()
+            .with_sessions(Sessions::Fixed(1))
+            .with_patience(HOUR)
+            .with_reopening(reopening);
+        options.offer.default_time2wait = 0;
+        let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+        rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+        drop_first(&rig);
+        let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+        assert!(matches!(error, Error::NotReopened { .. }), "{error:?}");
+        assert!(error.is_transient(), "{error}");
+        assert_eq!(accepted(&rig), 1 + tries as usize);
     }
 }
 

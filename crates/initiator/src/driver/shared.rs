@@ -14,6 +14,7 @@ use crate::driver::connection_count::Connections;
 use crate::driver::measure::reading::Facts;
 use crate::error::Error;
 use crate::options::Options;
+use crate::options::policy::Policy;
 use crate::state::budget::Budget;
 use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
@@ -62,8 +63,8 @@ pub(crate) struct Shared {
     pub(crate) serial_number: Option<String>,
     /// The most bytes of one command of a disk.
     pub(crate) max_transfer: usize,
-    /// How long a disk puts up with what may pass.
-    pub(crate) patience: Duration,
+    /// What is done about requests that end badly or are late.
+    pub(crate) policy: Policy,
     pub(crate) life: watch::Sender<Life>,
     pub(crate) notices: Announcer,
     pub(crate) terms: OnceLock<Terms>,
@@ -95,7 +96,7 @@ impl Shared {
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
-            patience: url.parameters.patience.map_or(options.patience, seconds),
+            policy: options.policy(url.parameters.patience.map(seconds)),
             life: watch::Sender::new(Life::LoggingIn),
             notices: Announcer::default(),
             terms: OnceLock::new(),

@@ -80,8 +80,8 @@ impl Disk {
         let report = Arc::new(Report::default());
         report.settle_for_one("a disk of one session");
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
-        let (budget, patience) = (session.budget().clone(), session.patience());
-        let paths = Paths::new(path, Room::UNLIMITED, budget, patience, Arc::clone(&report));
+        let (budget, policy) = (session.budget().clone(), session.policy().clone());
+        let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
         Self { unit, paths, report, profile, max_transfer }
     }
 

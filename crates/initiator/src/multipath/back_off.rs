@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use iscsi_session::Entropy;
 
-/// The longest pause before the second try.
-const FIRST: Duration = Duration::from_secs(1);
-/// The longest pause of all: so long a target that is back is not missed.
-const MAX_PAUSE: Duration = Duration::from_secs(15);
+use crate::options::reopening::ReopeningOptions;
 
-/// Pauses that double up to a limit. Each is drawn from the upper half of its range: the sessions that
-/// a target or a line has lost together do not come back in step.
+/// Pauses that double up to a limit. A part of each is left to chance: the sessions that a target or a
+/// line has lost together do not come back in step.
 #[derive(Debug)]
 pub(super) struct BackOff<E> {
     entropy: E,
+    options: ReopeningOptions,
+    /// The longest that the next pause may be.
     longest: Duration,
 }
 
 impl<E: Entropy> BackOff<E> {
-    pub(super) const fn new(entropy: E) -> Self {
-        Self { entropy, longest: FIRST }
+    pub(super) const fn new(entropy: E, options: ReopeningOptions) -> Self {
+        Self { entropy, longest: options.first_pause, options }
     }
 
-    /// The pause before the first try, which shall last at least so long: up to half as long again, or
-    /// a second more.
+    /// The pause before the first try, which shall last at least so long: longer by as much as is left
+    /// to chance, but not by more than the first pause.
     pub(super) fn first(&mut self, least: Duration) -> Duration {
-        let most_more = (least / 2).min(FIRST);
-        least.saturating_add(most_more.mul_f64(self.chance()))
+        let max_more = least.saturating_mul(self.options.jitter.into()) / 100;
+        least.saturating_add(max_more.min(self.options.first_pause).mul_f64(self.chance()))
     }
 
     /// The pause before the next try.
     pub(super) fn next(&mut self) -> Duration {
-        let pause = self.longest.mul_f64(0.5 + self.chance() / 2.0);
-        self.longest = (self.longest * 2).min(MAX_PAUSE);
+        let by_chance = f64::from(self.options.jitter) / 100.0;
+        let pause = self.longest.mul_f64(1.0 - by_chance * (1.0 - self.chance()));
+        self.longest = self.longest.saturating_mul(2).min(self.options.max_pause);
         pause
     }
 
@@ -48,8 +48,12 @@ impl<E: Entropy> BackOff<E> {
 mod tests {
     use super::*;
 
+    fn back_off(byte: u8, options: ReopeningOptions) -> BackOff<impl Entropy> {
+        BackOff::new(move |bytes: &mut [u8]| bytes.fill(byte), options)
+    }
+
     fn pauses(byte: u8) -> Vec<Duration> {
-        let mut back_off = BackOff::new(move |bytes: &mut [u8]| bytes.fill(byte));
+        let mut back_off = back_off(byte, ReopeningOptions::default());
         (0..6).map(|_| back_off.next()).collect()
     }
 
@@ -61,12 +65,28 @@ mod tests {
         assert_eq!(pauses(0), most.map(|pause| pause / 2));
         for (least, most) in [(0, 0), (10, 15), (2_000, 3_000), (3_600_000, 3_601_000)] {
             let first = |byte| {
-                let mut back_off = BackOff::new(move |bytes: &mut [u8]| bytes.fill(byte));
+                let mut back_off = back_off(byte, ReopeningOptions::default());
                 back_off.first(Duration::from_millis(least)).as_millis()
             };
             assert_eq!((first(0), first(0xff)), (least.into(), most));
         }
         let between = pauses(0x80);
         assert!(between.iter().zip(most).all(|(pause, most)| *pause > most / 2 && *pause < most));
+    }
+
+    #[test]
+    fn the_options_say_how_long_pauses_are_and_how_much_is_chance() {
+        let millis = Duration::from_millis;
+        let options =
+            ReopeningOptions::default().with_first_pause(millis(100)).with_max_pause(millis(300));
+        let next = |byte, jitter| {
+            let mut back_off = back_off(byte, options.clone().with_jitter(jitter));
+            let first = back_off.first(millis(1000));
+            [first, back_off.next(), back_off.next(), back_off.next()]
+        };
+        let even = [1000, 100, 200, 300].map(millis);
+        assert_eq!((next(0, 0), next(0xff, 0)), (even, even));
+        assert_eq!(next(0, 100), [1000, 0, 0, 0].map(millis));
+        assert_eq!(next(0xff, 100), [1100, 100, 200, 300].map(millis));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -17,6 +17,7 @@ use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::{PathId, Room, Schedule, Ticket, Wish};
+use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
 
 /// The paths to one unit. Clones are the same paths.
@@ -33,8 +34,8 @@ struct Shared<C: Carrier> {
     attention: Arc<Notify>,
     /// A path that is closed has nothing under way any more, or is needed again.
     drained: Notify,
-    /// How long what may pass is put up with.
-    patience: Duration,
+    /// What is done about requests that end badly or are late.
+    policy: Policy,
     report: Arc<Report>,
 }
 
@@ -80,12 +81,12 @@ impl<C: Carrier> WeakPaths<C> {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// A single path, with so much patience for what may pass.
+    /// A single path.
     pub(crate) fn new(
         carrier: C,
         room: Room,
         budget: Budget,
-        patience: Duration,
+        policy: Policy,
         report: Arc<Report>,
     ) -> Self {
         let paths = Self(Arc::new(Shared {
@@ -100,7 +101,7 @@ impl<C: Carrier> Paths<C> {
             budget,
             attention: Arc::default(),
             drained: Notify::new(),
-            patience,
+            policy,
             report,
         }));
         paths.add(carrier, room);
@@ -224,8 +225,8 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How long what may pass is put up with.
-    pub(super) fn patience(&self) -> Duration {
-        self.0.patience
+    pub(super) fn policy(&self) -> &Policy {
+        &self.0.policy
     }
 
     pub(super) fn report(&self) -> &Arc<Report> {

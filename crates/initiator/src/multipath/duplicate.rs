@@ -68,7 +68,8 @@ impl<C: Carrier> Paths<C> {
     ) -> Result<(Grant<C>, Transfer), Error> {
         let (late, stuck) = {
             let state = self.lock();
-            (state.schedule.late_after(path), state.schedule.stuck_after(path))
+            let lateness = &self.policy().lateness;
+            (state.schedule.late_after(path, lateness), state.schedule.stuck_after(path, lateness))
         };
         let wish = Wish { avoid: Some(path), is_alone: false };
         let mut look = begun;

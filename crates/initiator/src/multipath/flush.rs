@@ -34,7 +34,8 @@ impl Paths<Path> {
                 drop(next.map_err(|end| trials.end(end))?);
                 continue;
             };
-            let Err(error) = path.unit.flush_with(Patience::of_a_path()).await else {
+            let patience = Patience::of_a_path(&self.policy().retry);
+            let Err(error) = path.unit.flush_with(patience).await else {
                 return Ok(());
             };
             if let Some(limit) = trials.endurance(&error) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::options::retry::RetryOptions;
 use crate::unit::retry::Pauses;
 
 /// A session that ends sooner has not shown that it can last.
@@ -27,10 +28,11 @@ impl Life {
 
     /// The session has ended, by now: the least time to wait before the next, and how its life begins
     /// once it has come.
-    pub(super) fn end(self) -> (Duration, impl FnOnce() -> Self) {
+    pub(super) fn end(self, options: &RetryOptions) -> (Duration, impl FnOnce() -> Self) {
         let is_quick = self.since.elapsed() < LASTING;
         let quick_ends = if is_quick { self.quick_ends.saturating_add(1) } else { 0 };
-        let pause = quick_ends.checked_sub(1).map_or(Duration::ZERO, |n| Pauses::after(n).next());
+        let after = |count| Pauses::new(options).after(count).next();
+        let pause = quick_ends.checked_sub(1).map_or(Duration::ZERO, after);
         (pause, move || Self { quick_ends, ..Self::begin() })
     }
 }
@@ -43,16 +45,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sessions_that_do_not_last_are_not_opened_in_a_tight_loop() {
+        let options = RetryOptions::default();
         let mut life = Life::begin();
         let mut pauses = Vec::new();
         for _ in 0..9 {
             advance(Duration::from_secs(1)).await;
-            let (pause, next) = life.end();
+            let (pause, next) = life.end(&options);
             pauses.push(pause.as_millis());
             life = next();
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
         advance(LASTING).await;
-        assert_eq!(life.end().0, Duration::ZERO);
+        assert_eq!(life.end(&options).0, Duration::ZERO);
     }
 }

@@ -62,6 +62,7 @@ impl Carrier for Path {
     }
 
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
-        self.unit.execute_with(transfer, Patience::of_a_path()).await
+        let patience = Patience::of_a_path(&self.unit.session().policy().retry);
+        self.unit.execute_with(transfer, patience).await
     }
 }

@@ -112,10 +112,10 @@ impl Opener {
         wanted: Awaited,
     ) -> Result<Path, Error> {
         let wanted = known(wanted).await?;
-        let patience = lost.unit.session().patience();
+        let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
         let begun = Instant::now();
-        let (pause, next_life) = lost.life.end();
+        let (pause, next_life) = lost.life.end(&lost.unit.session().policy().retry);
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
         let time2wait = lost.unit.session().time2wait();
@@ -123,16 +123,20 @@ impl Opener {
             sleep(patience).await;
             return Err(why.clone());
         }
-        let mut back_off = BackOff::new(SystemEntropy);
+        let options = self.node.options().reopening.in_range();
+        let mut back_off = BackOff::new(SystemEntropy, options.clone());
         sleep(back_off.first(time2wait.max(pause))).await;
+        let mut tries = 0u32;
         loop {
             let error = match self.try_reopen(lost, &wanted).await {
                 Err(error) if !is_final(&error) => error,
                 result => return result.map(|path| Path { life: next_life(), ..path }),
             };
             wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
+            tries = tries.saturating_add(1);
             let pause = back_off.next();
-            if begun.elapsed().saturating_add(pause) > patience {
+            let is_last = options.max_tries.is_some_and(|max| tries >= max);
+            if is_last || begun.elapsed().saturating_add(pause) > patience {
                 return Err(error);
             }
             sleep(pause).await;

@@ -16,6 +16,8 @@ use iscsi_tuner::{
     wait_for_answers,
 };
 
+use crate::options::lateness::LatenessOptions;
+
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct PathId(pub(crate) u32);
@@ -98,14 +100,6 @@ const MIN_ROOM: u64 = 256 << 10;
 /// The same while its rate rises, shared by all paths: what slow start sends in its first eight
 /// round trips.
 const MIN_ROOM_IN_STARTUP: u64 = 4 << 20;
-/// A request that takes so many times as long as its path takes for nearly every other is stuck.
-const STUCK: u32 = 2;
-/// Nothing counts as stuck before.
-const MIN_STUCK: Duration = Duration::from_secs(1);
-/// On a path that has answered nothing yet.
-const STUCK_UNKNOWN: Duration = Duration::from_secs(5);
-/// Nor as late.
-const MIN_LATE: Duration = Duration::from_millis(100);
 /// A request should not keep its path busy for longer.
 const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
 /// A path where the unit took no request comes last for so long, or until it takes one.
@@ -241,17 +235,15 @@ impl Schedule {
 
     /// When a request that has not been answered by then counts as late: a path that has nothing
     /// else to do had better send it, too.
-    pub(crate) fn late_after(&self, path: PathId) -> Duration {
+    pub(crate) fn late_after(&self, path: PathId, lateness: &LatenessOptions) -> Duration {
         let others = self.lanes.iter().filter(|lane| lane.id != path);
-        let best = others.filter_map(Lane::rto).min();
-        best.map_or(STUCK_UNKNOWN, |rto| rto.max(MIN_LATE))
+        lateness.late(others.filter_map(Lane::rto).min())
     }
 
     /// When it counts as stuck: then it waits in line for another path.
-    pub(crate) fn stuck_after(&self, path: PathId) -> Duration {
+    pub(crate) fn stuck_after(&self, path: PathId, lateness: &LatenessOptions) -> Duration {
         let lane = self.lanes.iter().find(|lane| lane.id == path);
-        let rto = lane.and_then(Lane::rto);
-        rto.map_or(STUCK_UNKNOWN, |rto| rto.saturating_mul(STUCK).max(MIN_STUCK))
+        lateness.stuck(lane.and_then(Lane::rto))
     }
 
     /// A path that has nothing to do.

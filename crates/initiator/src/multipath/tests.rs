@@ -15,6 +15,8 @@ use crate::error::{Error, SessionFailure};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::schedule::{Room, Wish};
+use crate::options::Options;
+use crate::options::lateness::LatenessOptions;
 use crate::state::budget::{Budget, Permit};
 use crate::unit::transfer::Transfer;
 
@@ -122,7 +124,13 @@ fn alone<C: Carrier>(carrier: C, room: Room) -> Paths<C> {
 }
 
 fn within<C: Carrier>(budget: &Budget, carrier: C, room: Room) -> Paths<C> {
-    Paths::new(carrier, room, budget.clone(), PATIENCE, Arc::default())
+    Paths::new(
+        carrier,
+        room,
+        budget.clone(),
+        Options::default().policy(Some(PATIENCE)),
+        Arc::default(),
+    )
 }
 
 fn paths(links: &[Link]) -> Paths<Link> {
@@ -223,6 +231,24 @@ async fn what_is_stuck_goes_over_another_link() {
     assert_eq!(failed, 0);
     let ideal = seconds_at_full_rate(10.0, 1000);
     assert!(time.as_secs_f64() <= ideal * 1.2, "{time:?}, alone {ideal:.2} s");
+}
+
+/// The same where the options say that nothing is ever late: it waits for its own link.
+#[tokio::test(start_paused = true)]
+async fn what_is_stuck_stays_where_the_options_say_so() {
+    const EVER: Duration = Duration::MAX;
+    let budget = Budget::new(1024, 64 << 20);
+    let stalls = Some((Duration::from_secs(2), Duration::from_secs(600)));
+    let links = [Link::new(&budget, 10.0, 50), Link::with(&budget, 10.0, 50, None, stalls)];
+    let lateness = LatenessOptions::default();
+    let lateness = lateness.with_min_late(EVER).with_min_stuck(EVER).with_unknown(EVER);
+    let policy = Options::default().with_lateness(lateness).policy(None);
+    let paths = Paths::new(links[0].clone(), ROOM, budget, policy, Arc::default());
+    paths.add(links[1].clone(), ROOM);
+    let begun = Instant::now();
+    let (_, failed) = send(&paths, 1000, 64).await;
+    assert_eq!(failed, 0);
+    assert!(begun.elapsed() >= Duration::from_secs(590), "{:?}", begun.elapsed());
 }
 
 /// The links draw on one budget, whatever is asked for.

@@ -90,7 +90,7 @@ impl<'a, C: Carrier> Trials<'a, C> {
 
     /// For how long it is sent again after such an end.
     pub(super) fn endurance(&self, error: &Error) -> Option<Duration> {
-        endurance(error, self.paths.patience())
+        endurance(error, self.paths.policy())
     }
 
     /// The unit does not take the request now: waits until it is worth another try.
@@ -112,7 +112,7 @@ impl<'a, C: Carrier> Trials<'a, C> {
             since: now,
             limit,
             limit_since: now,
-            pauses: Pauses::default(),
+            pauses: Pauses::new(&self.paths.policy().retry),
             wait: wait(),
         });
         if held.limit != limit {
@@ -120,7 +120,7 @@ impl<'a, C: Carrier> Trials<'a, C> {
         }
         let pause = held.pauses.next();
         let is_over = |since: Instant, limit| (now - since).saturating_add(pause) > limit;
-        if is_over(held.limit_since, limit) || is_over(held.since, self.paths.patience()) {
+        if is_over(held.limit_since, limit) || is_over(held.since, self.paths.policy().patience) {
             return Err(self.executed.take().unwrap_or(error));
         }
         held.wait.say(answers);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::options::setters::setters;
+
 /// How the kernel keeps a connection, beside what iSCSI does by itself.
 ///
 /// The defaults are libiscsi's. Its `LIBISCSI_TCP_SYNCNT` has no counterpart:
@@ -38,6 +40,14 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
+    setters! {
+        with_keepalive_idle(keepalive_idle: Duration),
+        with_keepalive_interval(keepalive_interval: Duration),
+        with_keepalive_count(keepalive_count: u32),
+        with_user_timeout(user_timeout: Option<Duration>),
+        with_interfaces(interfaces: Vec<String>),
+    }
+
     /// Takes over libiscsi's variables: `LIBISCSI_TCP_KEEPIDLE` and `LIBISCSI_TCP_KEEPINTVL`
     /// (seconds), `LIBISCSI_TCP_KEEPCNT`, `LIBISCSI_TCP_USER_TIMEOUT` (milliseconds) and
     /// `LIBISCSI_BIND_INTERFACES` (names between commas). What is not a number counts as not set.

@@ -239,7 +239,7 @@ impl LogicalUnit {
     /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when the unit was reset
     /// between a write and this flush. It is told once, to all who flush at that time.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.flush_with(Patience::of_a_unit()).await
+        self.flush_with(Patience::of_a_unit(&self.session.policy().retry)).await
     }
 
     pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
@@ -312,7 +312,7 @@ impl LogicalUnit {
 
     /// Sends a command until it ends in a way that counts.
     async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
-        self.execute_with(transfer, Patience::of_a_unit()).await
+        self.execute_with(transfer, Patience::of_a_unit(&self.session.policy().retry)).await
     }
 
     pub(crate) async fn execute_with(

@@ -7,15 +7,8 @@ use iscsi_session::TaskError;
 
 use crate::error::Error;
 use crate::error::sense::is_becoming_ready;
-
-/// Unit attention conditions queue up in a unit; more than this in a row are no news.
-const MAX_ATTENTIONS: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// With these pauses, some five seconds.
-const MAX_PAUSES: u32 = 11;
-/// The same for a disk.
-const BRIEF: Duration = Duration::from_secs(5);
+use crate::options::policy::Policy;
+use crate::options::retry::RetryOptions;
 
 /// What is to be done after a command has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,24 +22,35 @@ pub(crate) enum Verdict {
 /// How often a command has been tried again within its session, and why.
 #[derive(Debug)]
 pub(crate) struct Patience {
+    /// Unit attention conditions queue up in a unit; more than so many in a row are no news.
     attentions: u32,
+    max_attentions: u32,
     pauses: Pauses,
     max_pauses: u32,
 }
 
 /// Pauses that double, up to a limit.
-#[derive(Debug, Default)]
-pub(crate) struct Pauses(u32);
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    first: Duration,
+    max: Duration,
+    count: u32,
+}
 
 impl Patience {
-    /// That of a unit: for some seconds.
-    pub(crate) fn of_a_unit() -> Self {
-        Self { attentions: 0, pauses: Pauses::default(), max_pauses: MAX_PAUSES }
+    /// That of a unit.
+    pub(crate) const fn of_a_unit(options: &RetryOptions) -> Self {
+        Self {
+            attentions: 0,
+            max_attentions: options.max_attentions,
+            pauses: Pauses::new(options),
+            max_pauses: options.max_pauses,
+        }
     }
 
     /// That of a disk's path: whoever has others waits for himself.
-    pub(crate) fn of_a_path() -> Self {
-        Self { max_pauses: 0, ..Self::of_a_unit() }
+    pub(crate) const fn of_a_path(options: &RetryOptions) -> Self {
+        Self { max_pauses: 0, ..Self::of_a_unit(options) }
     }
 
     /// Judges the end of one try.
@@ -60,8 +64,8 @@ impl Patience {
 
     fn judge_sense(&mut self, sense: &Sense) -> Verdict {
         if sense.key == SenseKey::UnitAttention {
-            self.attentions += 1;
-            let again = self.attentions <= MAX_ATTENTIONS;
+            self.attentions = self.attentions.saturating_add(1);
+            let again = self.attentions <= self.max_attentions;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
         if sense.key == SenseKey::AbortedCommand || is_becoming_ready(sense) {
@@ -71,7 +75,7 @@ impl Patience {
     }
 
     fn pause(&mut self) -> Verdict {
-        if self.pauses.0 >= self.max_pauses {
+        if self.pauses.count >= self.max_pauses {
             return Verdict::Final;
         }
         Verdict::Again(self.pauses.next())
@@ -79,15 +83,19 @@ impl Patience {
 }
 
 impl Pauses {
+    pub(crate) const fn new(options: &RetryOptions) -> Self {
+        Self { first: options.first_pause, max: options.max_pause, count: 0 }
+    }
+
     /// Those that come after so many.
-    pub(crate) const fn after(count: u32) -> Self {
-        Self(count)
+    pub(crate) const fn after(self, count: u32) -> Self {
+        Self { count, ..self }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(self.0));
-        self.0 += 1;
-        pause.min(MAX_PAUSE)
+        let pause = self.first.saturating_mul(2u32.saturating_pow(self.count));
+        self.count = self.count.saturating_add(1);
+        pause.min(self.max)
     }
 }
 
@@ -99,9 +107,9 @@ pub(crate) fn answer_of(error: &Error) -> String {
     error.sense().map_or_else(|| "nothing in time".to_owned(), ToString::to_string)
 }
 
-/// For how long a disk with so much patience sends a command again that ended so; `None` if another
-/// try would end the same way. None of these ends leaves anything that could still be executed.
-pub(crate) fn endurance(error: &Error, patience: Duration) -> Option<Duration> {
+/// For how long a disk sends a command again that ended so; `None` if another try would end the same
+/// way. None of these ends leaves anything that could still be executed.
+pub(crate) fn endurance(error: &Error, policy: &Policy) -> Option<Duration> {
     let sense = error.sense().filter(|sense| !sense.deferred);
     let is_passing = matches!(
         error,
@@ -109,16 +117,17 @@ pub(crate) fn endurance(error: &Error, patience: Duration) -> Option<Duration> {
             | Error::Task { cause: TaskError::TimedOut, .. }
     );
     if is_passing || sense.is_some_and(is_becoming_ready) {
-        return Some(patience);
+        return Some(policy.patience);
     }
     // It may be the command's own fault.
     let is_given_up = sense.is_some_and(|sense| sense.key == SenseKey::AbortedCommand);
-    is_given_up.then(|| patience.min(BRIEF))
+    is_given_up.then(|| policy.patience.min(policy.retry.aborted_patience))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
 
     fn sense(deferred: bool, key: u8, asc: u8, ascq: u8) -> Sense {
         let code = if deferred { 0x71 } else { 0x70 };
@@ -126,8 +135,15 @@ mod tests {
         Sense::decode(&bytes).unwrap()
     }
 
+    const FIRST_PAUSE: Duration = Duration::from_millis(10);
+    const BRIEF: Duration = Duration::from_secs(5);
+
+    fn patient(patience: Duration) -> Policy {
+        Options::default().policy(Some(patience))
+    }
+
     fn first(status: Status, sense: Option<Sense>) -> Verdict {
-        Patience::of_a_unit().judge(status, sense.as_ref())
+        Patience::of_a_unit(&RetryOptions::default()).judge(status, sense.as_ref())
     }
 
     #[test]
@@ -149,7 +165,7 @@ mod tests {
     #[test]
     fn a_disk_puts_up_with_what_passes_for_as_long_as_its_patience_lasts() {
         let long = Duration::from_secs(300);
-        let lasts = |error| endurance(&error, long);
+        let lasts = |error| endurance(&error, &patient(long));
         let status = |status| Error::Status { command: "READ (16)", status };
         let check = |deferred, key, asc, ascq| {
             let sense = Box::new(sense(deferred, key, asc, ascq));
@@ -174,16 +190,17 @@ mod tests {
         assert_eq!(lasts(check(false, 0x2, 0x3a, 0)), None);
         assert_eq!(lasts(check(false, 0x3, 0x11, 0)), None);
         assert_eq!(lasts(Error::Closed), None);
-        let most = endurance(&check(false, 0xb, 0x47, 0x03), Duration::from_secs(1));
+        let most = endurance(&check(false, 0xb, 0x47, 0x03), &patient(Duration::from_secs(1)));
         assert_eq!(most, Some(Duration::from_secs(1)));
     }
 
     #[test]
     fn patience_ends() {
-        let mut patience = Patience::of_a_unit();
+        let options = RetryOptions::default();
+        let mut patience = Patience::of_a_unit(&options);
         let mut total = Duration::ZERO;
         while let Verdict::Again(pause) = patience.judge(Status::BUSY, None) {
-            assert!(pause <= MAX_PAUSE);
+            assert!(pause <= options.max_pause);
             total += pause;
         }
         assert!((4..6).contains(&total.as_secs()), "{total:?}");
@@ -193,10 +210,35 @@ mod tests {
                 patience.judge(Status::CHECK_CONDITION, Some(&attention)) != Verdict::Final
             })
             .count();
-        assert_eq!(tries, MAX_ATTENTIONS as usize);
-        let mut path = Patience::of_a_path();
+        assert_eq!(tries, 8);
+        let mut path = Patience::of_a_path(&options);
         assert_eq!(path.judge(Status::BUSY, None), Verdict::Final);
         let again = Verdict::Again(Duration::ZERO);
         assert_eq!(path.judge(Status::CHECK_CONDITION, Some(&attention)), again);
+    }
+
+    #[test]
+    fn the_options_say_how_often_and_with_what_pauses() {
+        let millis = Duration::from_millis;
+        let options = RetryOptions::default()
+            .with_first_pause(millis(100))
+            .with_max_pause(millis(250))
+            .with_max_pauses(4)
+            .with_max_attentions(1)
+            .with_aborted_patience(millis(700));
+        let mut patience = Patience::of_a_unit(&options);
+        let verdicts: Vec<_> = (0..5).map(|_| patience.judge(Status::BUSY, None)).collect();
+        let again = [100, 200, 250, 250].map(|pause| Verdict::Again(millis(pause)));
+        assert_eq!(verdicts[..4], again);
+        assert_eq!(verdicts[4], Verdict::Final);
+        let attention = sense(false, 0x6, 0x29, 0);
+        let mut attend = || patience.judge(Status::CHECK_CONDITION, Some(&attention));
+        assert_eq!((attend(), attend()), (Verdict::Again(Duration::ZERO), Verdict::Final));
+        let aborted = Error::CheckCondition {
+            command: "READ (16)",
+            sense: Box::new(sense(false, 0xb, 0x47, 0x03)),
+        };
+        let policy = Options::default().with_retry(options).policy(None);
+        assert_eq!(endurance(&aborted, &policy), Some(millis(700)));
     }
 }

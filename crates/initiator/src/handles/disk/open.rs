@@ -36,8 +36,6 @@ use crate::state::budget::Budget;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
 
-/// A portal has so long to answer before the next is tried as well (RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
 /// Who wants several sessions waits so long for them beside the first, and so many round trips.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PATIENCE_TRIPS: u32 = 20;
@@ -114,13 +112,14 @@ async fn first_session(
     report: &Report,
 ) -> Result<(Session, usize), Error> {
     let mut logins = JoinSet::new();
+    let head_start = node.options().head_start();
     for (at, portal) in portals.iter().enumerate() {
         let mut url = url.clone();
         url.portal = portal.clone();
         let (node, budget) = (node.clone(), budget.clone());
         let turn = u32::try_from(at).unwrap_or(u32::MAX);
         logins.spawn(async move {
-            sleep(HEAD_START.saturating_mul(turn)).await;
+            sleep(head_start.saturating_mul(turn)).await;
             let login = async {
                 let session = node.start_at(&url, None, &budget)?;
                 session.log_in().await?;
@@ -184,8 +183,8 @@ async fn spread_out(
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
-    let (patience, report) = (session.patience(), Arc::clone(&opener.report));
-    let paths = Paths::new(first, room, opener.budget.clone(), patience, Arc::clone(&report));
+    let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
+    let paths = Paths::new(first, room, opener.budget.clone(), policy, Arc::clone(&report));
     let config = SupervisorConfig { opener, wanted, sessions, reason, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {

@@ -1,0 +1,71 @@
+//! When a request counts as late, so that it is sent over another session as well.
+
+use std::time::Duration;
+
+use crate::options::range::MAX_TIME;
+use crate::options::setters::setters;
+
+/// When a request of a [`Disk`](crate::Disk) of several sessions is sent over a second one as well.
+/// Values beyond their range count as its nearest end.
+///
+/// A request is late when another session would most likely have answered it by then, and stuck when
+/// nearly every other on its own session has been answered sooner. One that is late goes over a
+/// session that has nothing else to do, one that is stuck over any that has room. Both times are
+/// measured, and these are their bounds; long ones keep requests where they are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct LatenessOptions {
+    /// Nothing is late sooner; 1 ms to 1 day.
+    pub min_late: Duration,
+    /// Nothing is stuck sooner; 1 ms to 1 day.
+    pub min_stuck: Duration,
+    /// How many times as long as its session takes for nearly every other a request may take before it
+    /// is stuck, 1 to 1000.
+    pub stuck_factor: u32,
+    /// After how long a request is late, or stuck, where no session has answered anything yet that
+    /// would tell; 1 ms to 1 day.
+    pub unknown: Duration,
+}
+
+impl Default for LatenessOptions {
+    /// 100 ms, 1 s, twice, 5 s.
+    fn default() -> Self {
+        Self {
+            min_late: Duration::from_millis(100),
+            min_stuck: Duration::from_secs(1),
+            stuck_factor: 2,
+            unknown: Duration::from_secs(5),
+        }
+    }
+}
+
+impl LatenessOptions {
+    setters! {
+        with_min_late(min_late: Duration),
+        with_min_stuck(min_stuck: Duration),
+        with_stuck_factor(stuck_factor: u32),
+        with_unknown(unknown: Duration),
+    }
+
+    /// All values within their ranges.
+    pub(crate) fn in_range(&self) -> Self {
+        let time = |time: Duration| time.clamp(Duration::from_millis(1), MAX_TIME);
+        Self {
+            min_late: time(self.min_late),
+            min_stuck: time(self.min_stuck),
+            stuck_factor: self.stuck_factor.clamp(1, 1000),
+            unknown: time(self.unknown),
+        }
+    }
+
+    /// After how long a request is late that the best other session takes so long for.
+    pub(crate) fn late(&self, other: Option<Duration>) -> Duration {
+        other.map_or(self.unknown, |other| other.max(self.min_late))
+    }
+
+    /// After how long one is stuck on a session that takes so long for nearly every other.
+    pub(crate) fn stuck(&self, usual: Option<Duration>) -> Duration {
+        let limit = |usual: Duration| usual.saturating_mul(self.stuck_factor).max(self.min_stuck);
+        usual.map_or(self.unknown, limit)
+    }
+}

@@ -1,0 +1,15 @@
+//! What a session and its disk do about requests that end badly, or are late.
+
+use std::time::Duration;
+
+use crate::options::lateness::LatenessOptions;
+use crate::options::retry::RetryOptions;
+
+/// The options about that, within their ranges.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// How long a disk puts up with what may pass by itself.
+    pub(crate) patience: Duration,
+    pub(crate) retry: RetryOptions,
+    pub(crate) lateness: LatenessOptions,
+}

@@ -1,0 +1,59 @@
+//! How a lost session of a disk is opened anew.
+
+use std::time::Duration;
+
+use crate::options::range::MAX_TIME;
+use crate::options::setters::setters;
+
+/// How a lost session of a [`Disk`](crate::Disk) is opened anew. Values beyond their range count as
+/// its nearest end.
+///
+/// The first try is made when the target's Time2Wait is over (RFC 7143 §7.4).
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ReopeningOptions {
+    /// The longest pause between the first try and the second, 1 ms to 1 day. It doubles from try to
+    /// try.
+    pub first_pause: Duration,
+    /// The longest pause of all: at least [`first_pause`](Self::first_pause), up to 1 day.
+    pub max_pause: Duration,
+    /// How much of each pause is left to chance, percent, 0 to 100: sessions that a target or a line
+    /// has lost together shall not come back in step. With 0 all pauses are as long as they may be.
+    pub jitter: u8,
+    /// After how many tries the session is given up, at least 1; `None` tries for as long as
+    /// [`Options::patience`](crate::Options::patience) says, which counts in any case.
+    pub max_tries: Option<u32>,
+}
+
+impl Default for ReopeningOptions {
+    /// Pauses of up to 1 s at first and 15 s later, half of each left to chance, and no limit of
+    /// tries.
+    fn default() -> Self {
+        Self {
+            first_pause: Duration::from_secs(1),
+            max_pause: Duration::from_secs(15),
+            jitter: 50,
+            max_tries: None,
+        }
+    }
+}
+
+impl ReopeningOptions {
+    setters! {
+        with_first_pause(first_pause: Duration),
+        with_max_pause(max_pause: Duration),
+        with_jitter(jitter: u8),
+        with_max_tries(max_tries: Option<u32>),
+    }
+
+    /// All values within their ranges.
+    pub(crate) fn in_range(&self) -> Self {
+        let first_pause = self.first_pause.clamp(Duration::from_millis(1), MAX_TIME);
+        Self {
+            first_pause,
+            max_pause: self.max_pause.clamp(first_pause, MAX_TIME),
+            jitter: self.jitter.min(100),
+            max_tries: self.max_tries.map(|tries| tries.max(1)),
+        }
+    }
+}
