@@ -24,7 +24,8 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 ///
 /// An error of a write shows at a later call. `flush` and `shutdown` wait for all writes and then
 /// flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
-/// capacity; writing beyond it is an error. Dropping the stream gives up what is not written yet.
+/// capacity; writing beyond it is an error (`StorageFull`). Dropping the stream gives up what is not
+/// written yet.
 ///
 /// ```
 /// use std::io::SeekFrom;
@@ -50,6 +51,18 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// assert_eq!(&word, b"image");
 /// # Ok(())
 /// # }
+/// ```
+///
+/// Each [`io::Error`] has the kind that [`ErrorKind`](crate::ErrorKind) names, and holds the [`Error`]:
+///
+/// ```
+/// use iscsi_initiator::{Error, ErrorKind};
+///
+/// fn needs_room(error: &std::io::Error) -> bool {
+///     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+///     cause.is_some_and(|cause| cause.kind() == ErrorKind::OutOfSpace)
+/// }
+/// # assert!(!needs_room(&Error::Closed.into()));
 /// ```
 pub struct DiskStream {
     disk: Disk,
