@@ -76,6 +76,14 @@
 //! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
 //! [`Options::max_bytes_in_flight`] bytes under way; further ones wait before they allocate.
 //!
+//! # What is counted
+//!
+//! [`Disk::stats`] is a snapshot of what callers have asked for, with a histogram of how long it took,
+//! and of what each session has carried; nothing in it gets less when a session is lost.
+//! [`DiskStats::samples`] names it for a system that collects metrics; the feature `serde` makes it
+//! `Serialize`. What is logged through `tracing` stands in spans with target, LUN and ISID. A session
+//! that is opened anew keeps its ISID, and [`SessionKey`] tells it from the one before.
+//!
 //! # What dropping does
 //!
 //! | dropped | what happens |
@@ -144,7 +152,9 @@ pub use error::{ConnectError, Error, ErrorKind, Fault, LoginFailure, SessionFail
 pub use handles::disk::Disk;
 pub use handles::disk::stream::DiskStream;
 pub use handles::initiator::Initiator;
+pub use multipath::samples::{Sample, SampleKind};
 pub use multipath::spread::Spread;
+pub use multipath::stats::{DiskStats, SessionStats};
 pub use name::default_name;
 pub use options::Options;
 pub use options::lateness::LatenessOptions;
@@ -154,8 +164,11 @@ pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
 pub use state::capacity::Capacity;
+pub use state::counters::{KindStats, RequestStats};
+pub use state::latency::Latency;
 pub use state::notices::Notices;
 pub use state::profile::Profile;
+pub use state::session_key::SessionKey;
 pub use unit::logical_unit::LogicalUnit;
 pub use url::{Url, UrlError};
 

@@ -26,8 +26,10 @@ mod queue;
 mod reinstatement;
 pub(crate) mod reopen;
 pub(crate) mod report;
+pub(crate) mod samples;
 pub(crate) mod schedule;
 pub(crate) mod spread;
+pub(crate) mod stats;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod tests;

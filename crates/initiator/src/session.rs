@@ -15,6 +15,7 @@ use iscsi_session::{
 use iscsi_tuner::Plan;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::driver::Driver;
 use crate::driver::connection_count::Connections;
@@ -30,6 +31,7 @@ use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::notices::Notices;
 use crate::state::range_locks::RangeGuard;
+use crate::state::session_key::SessionKey;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
 
@@ -71,6 +73,7 @@ impl Session {
     /// Starts the driver, which begins to connect.
     pub(crate) fn start(
         url: &Url,
+        key: SessionKey,
         config: Config,
         entropy: impl Entropy + 'static,
         options: &Options,
@@ -78,7 +81,7 @@ impl Session {
         budget: Budget,
     ) -> Self {
         let connections = options.connections_of(&config.kind);
-        let shared = Arc::new(Shared::new(budget, url, config.isid, options, connections));
+        let shared = Arc::new(Shared::new(budget, url, key, options, connections));
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),
@@ -91,7 +94,7 @@ impl Session {
             Connector { limit: options.connect_limit(), network, tuning: options.tuning.clone() };
         let task =
             Driver::new(session, peer, Arc::clone(&shared), messages, connector, connections);
-        tokio::spawn(task.run());
+        tokio::spawn(task.run().instrument(shared.span.clone()));
         Self { driver, shared }
     }
 
@@ -175,7 +178,17 @@ impl Session {
 
     /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
     pub fn isid(&self) -> Isid {
-        self.shared.isid
+        self.shared.key.isid
+    }
+
+    /// What tells the session apart from the others of its initiator, also when it is opened anew.
+    pub fn key(&self) -> SessionKey {
+        self.shared.key
+    }
+
+    /// Around what is logged of the session outside its driver.
+    pub(crate) fn span(&self) -> &Span {
+        &self.shared.span
     }
 
     /// What the target announces, from now on until the session ends.

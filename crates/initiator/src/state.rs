@@ -1,10 +1,13 @@
-//! What outlives a request: what is known of a unit, what is being written, what was not flushed, and
-//! how much may be under way.
+//! What outlives a request: what is known of a unit, what is being written, what was not flushed, how
+//! much may be under way, and what is counted.
 
 pub(crate) mod budget;
 pub(crate) mod capacity;
+pub(crate) mod counters;
+pub(crate) mod latency;
 pub(crate) mod notices;
 pub(crate) mod profile;
 pub(crate) mod range_locks;
+pub(crate) mod session_key;
 pub(crate) mod unflushed;
 pub(crate) mod unit_state;

@@ -5,6 +5,7 @@ use std::fmt;
 /// The connections of a session (RFC 7143 §4.2.2): how many there are, how many there should be, and
 /// why they are fewer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Connections {
     /// How many are in full feature phase now.

@@ -4,7 +4,7 @@ use iscsi_pdu::{Cid, TargetAddress};
 use iscsi_session::{SessionError, SubmitError, TransportError};
 
 use super::Driver;
-use super::links::Link;
+use super::links::{Link, span_of};
 use crate::driver::connector::Connected;
 use crate::driver::shared::{Life, Terms};
 use crate::error::ConnectError;
@@ -62,17 +62,15 @@ impl Driver {
     /// The session goes on without a connection.
     pub(super) fn lost(&mut self, cid: Cid, why: &SessionError) {
         self.remove(cid);
-        self.remark(&format!("a connection of the session ended: {why}"));
+        span_of(cid).in_scope(|| self.remark(&format!("a connection of the session ended: {why}")));
     }
 
     /// A connection has reached full feature phase.
     pub(super) fn logged_in(&mut self, cid: Cid) {
         if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
             link.is_logged_in = true;
-            if let (Some(agreed), Some((socket, tuner))) =
-                (self.session.negotiated_on(cid), link.up_mut())
-            {
-                tuner.agreed(socket, agreed);
+            if let Some(agreed) = self.session.negotiated_on(cid) {
+                link.tune(|socket, tuner| tuner.agreed(socket, agreed));
             }
         }
         self.count_open();

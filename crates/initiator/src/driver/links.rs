@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use iscsi_pdu::Cid;
+use tracing::{Span, error_span};
 
 use crate::driver::connector::{Connected, Opening};
 use crate::driver::io::Socket;
@@ -13,6 +14,8 @@ use crate::error::ConnectError;
 pub(super) struct Link {
     pub(super) cid: Cid,
     state: State,
+    /// Around what is logged of it.
+    span: Span,
     /// It is in full feature phase.
     pub(super) is_logged_in: bool,
     /// The socket has something to read.
@@ -39,7 +42,8 @@ enum State {
 impl Link {
     pub(super) fn new(cid: Cid, opening: Opening) -> Self {
         let state = State::Opening(opening);
-        Self { cid, state, is_logged_in: false, readable: false, blocked: false, bytes: 0 }
+        let span = span_of(cid);
+        Self { cid, state, span, is_logged_in: false, readable: false, blocked: false, bytes: 0 }
     }
 
     /// The transport connection stands.
@@ -63,6 +67,14 @@ impl Link {
         }
     }
 
+    /// Lets the tuner act on the socket, if there is one.
+    pub(super) fn tune<R>(&mut self, act: impl FnOnce(&dyn Socket, &mut Tuner) -> R) -> Option<R> {
+        match &mut self.state {
+            State::Opening(_) => None,
+            State::Up(socket, tuner) => Some(self.span.in_scope(|| act(&**socket, tuner))),
+        }
+    }
+
     /// Closes it; an abortive close resets the connection.
     pub(super) fn close(self, abortive: bool) {
         if let State::Up(socket, _) = self.state
@@ -81,7 +93,7 @@ impl Link {
         match &mut self.state {
             State::Opening(opening) => {
                 let opened = |result| Readiness::Opened(self.cid, Box::new(result));
-                opening.as_mut().poll(context).map(opened)
+                self.span.in_scope(|| opening.as_mut().poll(context)).map(opened)
             }
             State::Up(socket, _) => {
                 self.readable = socket.poll_readable(context).is_ready();
@@ -95,6 +107,11 @@ impl Link {
             }
         }
     }
+}
+
+/// Within the session's span: which of its connections it is.
+pub(super) fn span_of(cid: Cid) -> Span {
+    error_span!("connection", %cid)
 }
 
 /// Asks every link, so that each that can move has its turn, and none waits for another.

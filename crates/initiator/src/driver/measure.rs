@@ -23,9 +23,7 @@ impl Driver {
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
         for link in &mut self.links {
             let blocked = link.blocked;
-            if let Some((socket, tuner)) = link.up_mut() {
-                tuner.look(socket, waiting, blocked, now);
-            }
+            link.tune(|socket, tuner| tuner.look(socket, waiting, blocked, now));
         }
         self.limit_writes();
         self.tell_facts();
@@ -72,19 +70,20 @@ impl Driver {
     /// Tells what each connection does. Nobody need wait for it any more.
     pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
         self.count_rest();
-        let now = self.now();
+        let (now, session) = (self.now(), self.shared.key);
         let reading = |link: &mut Link| {
             let (cid, bytes) = (link.cid, link.bytes);
             let (socket, tuner) = link.up_mut()?;
-            Some(tuner.reading(socket, cid, bytes, now))
+            Some(tuner.reading(socket, (session, cid), bytes, now))
         };
         drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
     }
 
     /// Another session over the same link has met so much loss.
     pub(super) fn hear_of_loss(&mut self, loss: f64) {
-        let links = self.links.iter_mut().filter_map(Link::up_mut);
-        links.for_each(|(socket, tuner)| tuner.hear_of_loss(socket, loss));
+        for link in &mut self.links {
+            link.tune(|socket, tuner| tuner.hear_of_loss(socket, loss));
+        }
         self.tell_facts();
     }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
-use iscsi_pdu::{IscsiName, Isid, TargetAddress, Tsih};
+use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
 use iscsi_session::{Negotiated, Reopening, Stats};
 use tokio::sync::watch;
+use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
 use crate::driver::measure::reading::Facts;
@@ -18,6 +19,7 @@ use crate::options::policy::Policy;
 use crate::state::budget::Budget;
 use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
+use crate::state::session_key::SessionKey;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
 
@@ -56,7 +58,9 @@ struct Home {
 pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) target: Option<IscsiName>,
-    pub(crate) isid: Isid,
+    pub(crate) key: SessionKey,
+    /// Around what is logged of the session.
+    pub(crate) span: Span,
     /// The unit that the URL names.
     pub(crate) lun: Option<Lun>,
     /// The unit serial number to insist on for that unit.
@@ -85,14 +89,15 @@ impl Shared {
     pub(crate) fn new(
         budget: Budget,
         url: &Url,
-        isid: Isid,
+        key: SessionKey,
         options: &Options,
         connections: u16,
     ) -> Self {
         Self {
             budget,
             target: url.target.clone(),
-            isid,
+            key,
+            span: span(url, key),
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
@@ -195,6 +200,13 @@ impl Shared {
             Ok(Life::LoggingIn | Life::LoggedIn) | Err(_) => Err(Error::Closed),
         }
     }
+}
+
+/// Which session it is. At the level of errors, so that it is there with every line that is shown; not
+/// within the span of whoever asks for the session, which it outlives.
+fn span(url: &Url, key: SessionKey) -> Span {
+    let (target, lun) = (url.target.as_ref().map(field::display), url.lun.map(field::display));
+    error_span!(parent: None, "session", target, lun, isid = %key.isid)
 }
 
 fn seconds(count: u32) -> Duration {

@@ -5,6 +5,7 @@ mod extents;
 mod join;
 pub(crate) mod open;
 mod pages;
+mod stats;
 pub(crate) mod stream;
 mod zeros;
 
@@ -12,8 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_pdu::scsi::UnmapList;
+use iscsi_pdu::IscsiName;
+use iscsi_pdu::scsi::{Lun, UnmapList};
 use iscsi_session::Payload;
+use tracing::{Span, error_span, field};
 
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
@@ -26,6 +29,7 @@ use crate::multipath::report::Report;
 use crate::multipath::schedule::Room;
 use crate::multipath::spread::Spread;
 use crate::session::Session;
+use crate::state::counters::RequestKind;
 use crate::state::profile::Profile;
 use crate::unit::transfer::{Expected, Transfer};
 
@@ -77,7 +81,8 @@ pub struct Disk {
 impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
         let max_transfer = profile.longest_transfer(unit.session().max_transfer());
-        let report = Arc::new(Report::default());
+        let span = span(unit.session().target(), Some(unit.lun()));
+        let report = Arc::new(Report::within(span));
         report.settle_for_one("a disk of one session");
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
@@ -190,7 +195,7 @@ impl Disk {
     /// # Errors
     /// As [`LogicalUnit::flush`].
     pub async fn flush(&self) -> Result<(), Error> {
-        self.paths.flush().await
+        self.counted(RequestKind::Flush, 0, self.paths.flush()).await
     }
 
     /// The sessions that carry data now, the first one first.
@@ -329,14 +334,18 @@ impl Disk {
     /// Sends a command whose whole buffer must be filled.
     async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
         let transfer = transfer?;
+        let (kind, len) = (transfer.kind(), transfer.len());
         let expected = Expected::of(&transfer);
-        expected.all_read(self.paths.execute(transfer).await?)
+        let read = async { expected.all_read(self.paths.execute(transfer).await?) };
+        self.counted(kind, len, read).await
     }
 
     /// Sends a command that changes blocks; all its data must be taken.
     async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
+        let (kind, len) = (transfer.kind(), transfer.len());
         let expected = Expected::of(&transfer);
-        expected.all_written(&self.paths.execute(transfer).await?)
+        let modified = async { expected.all_written(&self.paths.execute(transfer).await?) };
+        self.counted(kind, len, modified).await
     }
 
     async fn take(&self, range: Range<u64>) -> RangeGuard {
@@ -382,6 +391,13 @@ impl Disk {
     fn lbas(&self, bytes: &Range<u64>) -> Range<u64> {
         self.lba(bytes.start)..self.lba(bytes.end)
     }
+}
+
+/// Which disk it is. At the level of errors, so that it is there with every line that is shown; not
+/// within the span of whoever asks for the disk, which it outlives.
+fn span(target: Option<&IscsiName>, lun: Option<Lun>) -> Span {
+    let (target, lun) = (target.map(field::display), lun.map(field::display));
+    error_span!(parent: None, "disk", target, lun)
 }
 
 /// The distance of two offsets within one request, which memory can hold.

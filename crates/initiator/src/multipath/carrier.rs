@@ -1,6 +1,9 @@
 //! What brings a transfer to the unit.
 
+use std::sync::Arc;
+
 use crate::error::Error;
+use crate::state::counters::Counters;
 use crate::unit::transfer::Transfer;
 
 /// One way to the unit: a unit through one session, or in tests a simulated link.
@@ -20,6 +23,9 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
 
     /// How many commands it has sent again.
     fn retries(&self) -> u64;
+
+    /// What is counted of what it carries.
+    fn counters(&self) -> &Arc<Counters>;
 
     /// Carries a transfer out, once or, where the unit asks for it, again.
     fn carry(

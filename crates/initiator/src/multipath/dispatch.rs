@@ -4,6 +4,7 @@
 //! made the room: an answer, a path that joins, or one that is given more to hold.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::multipath::report::Report;
 use crate::multipath::schedule::{PathId, Room, Schedule, Ticket, Wish};
 use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
+use crate::state::counters::Counters;
 
 /// The paths to one unit. Clones are the same paths.
 pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
@@ -37,6 +39,10 @@ struct Shared<C: Carrier> {
     /// What is done about requests that end badly or are late.
     policy: Policy,
     report: Arc<Report>,
+    /// Requests as callers see them: one that is sent again or twice counts once.
+    counters: Counters,
+    /// Requests that were sent over a second path.
+    duplicates: AtomicU64,
 }
 
 /// What the lock guards.
@@ -103,6 +109,8 @@ impl<C: Carrier> Paths<C> {
             drained: Notify::new(),
             policy,
             report,
+            counters: Counters::default(),
+            duplicates: AtomicU64::new(0),
         }));
         paths.add(carrier, room);
         paths
@@ -186,6 +194,25 @@ impl<C: Carrier> Paths<C> {
     /// How many commands were sent again, over all paths that there are and were.
     pub(crate) fn retries(&self) -> u64 {
         self.lock().paths.retries()
+    }
+
+    /// What is counted of requests as callers see them.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    pub(super) fn count_duplicate(&self) {
+        self.0.duplicates.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests were sent over a second path.
+    pub(super) fn duplicates(&self) -> u64 {
+        self.0.duplicates.load(Ordering::Relaxed)
+    }
+
+    /// What all paths may have under way together.
+    pub(super) fn budget(&self) -> &Budget {
+        &self.0.budget
     }
 
     /// Nobody looks until the next request calls for [`attention`](Self::attention).
@@ -346,7 +373,7 @@ impl<C: Carrier> Paths<C> {
         }
         let is_plain = !state.schedule.is_alone(id);
         if state.paths.lose(id, is_plain, error) {
-            tracing::debug!(path = id.0, %error, "a session is lost");
+            self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is lost"));
             state.schedule.remove(id);
             // One that was to be removed has to do until there is another.
             state.schedule.reopen_if_none_is_left();
@@ -354,7 +381,7 @@ impl<C: Carrier> Paths<C> {
             self.0.attention.notify_one();
         }
         if state.paths.open().is_empty() && !state.paths.is_supervised() {
-            tracing::debug!(%error, "no session is left");
+            self.0.report.log(|| tracing::debug!(%error, "no session is left"));
             state.end = Some(error.as_not_executed());
             state.queue.clear();
             return false;
@@ -370,7 +397,7 @@ impl<C: Carrier> Paths<C> {
             return false;
         }
         if !state.schedule.is_closing(id) {
-            tracing::debug!(path = id.0, %error, "a session is of no use");
+            self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is of no use"));
             state.schedule.close(id);
             state.paths.set_aside(id, error);
             self.0.attention.notify_one();
@@ -424,10 +451,10 @@ impl<C: Carrier> Grant<C> {
         }
     }
 
-    /// The request has been answered: so many bytes were moved.
-    pub(super) fn answered(mut self, len: u64) {
+    /// The request has been answered by now: so many bytes were moved.
+    pub(super) fn answered(mut self, len: u64, now: Instant) {
         let Some(ticket) = self.ticket.take() else { return };
-        let (mut state, now) = (self.paths.lock(), now());
+        let mut state = self.paths.lock();
         state.schedule.end(&ticket, now);
         state.meter.answered(len);
         self.paths.released(&mut state, self.path, now);
@@ -454,6 +481,6 @@ impl<C: Carrier> Drop for Shared<C> {
 }
 
 /// The clock of the runtime, so that tests can turn it.
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -7,7 +7,7 @@ use tokio::time::sleep_until;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Grant, Paths};
+use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::schedule::{PathId, Wish};
 use crate::unit::transfer::Transfer;
 
@@ -34,7 +34,11 @@ impl<C: Carrier> Paths<C> {
             second = self.second(path, begun.into(), spare) => second,
         };
         let Ok((grant, transfer)) = second else { return first.await };
-        tracing::debug!(?path, other = ?grant.id(), "a request is late, and sent over another path");
+        let other = grant.id();
+        let log =
+            || tracing::debug!(?path, ?other, "a request is late, and sent over another path");
+        self.report().log(log);
+        self.count_duplicate();
         let mut second: Attempt<C> = Box::pin(grant.carry(transfer));
         let (result, loser) = tokio::select! {
             result = &mut first => (result, second),
@@ -100,10 +104,17 @@ impl<C: Carrier> Paths<C> {
 
 impl<C: Carrier> Grant<C> {
     async fn carry(self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
-        let len = transfer.len() as u64;
-        match self.carrier().clone().carry(transfer).await {
-            Ok(answer) => {
-                self.answered(len);
+        let (kind, len) = (transfer.kind(), transfer.len() as u64);
+        let result = {
+            let running = self.carrier().counters().begin(kind, len, self.begun());
+            let result = self.carrier().clone().carry(transfer).await;
+            let now = now();
+            running.end(result.is_ok(), now);
+            result.map(|answer| (answer, now))
+        };
+        match result {
+            Ok((answer, now)) => {
+                self.answered(len, now);
                 Ok(answer)
             }
             Err(error) => Err((self, error)),

@@ -6,6 +6,7 @@ use crate::multipath::path::Path;
 use crate::multipath::schedule::PathId;
 use crate::multipath::schedule::Wish;
 use crate::multipath::trials::Trials;
+use crate::state::counters::RequestKind;
 use crate::unit::retry::Patience;
 
 impl Paths<Path> {
@@ -34,10 +35,11 @@ impl Paths<Path> {
                 drop(next.map_err(|end| trials.end(end))?);
                 continue;
             };
+            let running = path.counters.begin(RequestKind::Flush, 0, now());
             let patience = Patience::of_a_path(&self.policy().retry);
-            let Err(error) = path.unit.flush_with(patience).await else {
-                return Ok(());
-            };
+            let result = path.unit.flush_with(patience).await;
+            running.end(result.is_ok(), now());
+            let Err(error) = result else { return Ok(()) };
             if let Some(limit) = trials.endurance(&error) {
                 self.lock().schedule.hold_up(id, now());
                 trials.pause(error, limit).await?;

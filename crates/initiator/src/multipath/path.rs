@@ -1,11 +1,14 @@
 //! One path: a unit through one session.
 
+use std::sync::Arc;
+
 use iscsi_session::Completion;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::life::Life;
 use crate::multipath::schedule::Room;
+use crate::state::counters::Counters;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
@@ -17,6 +20,7 @@ pub(crate) struct Path {
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
     pub(crate) life: Life,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// The window of a target that has not said.
@@ -25,7 +29,7 @@ const USUAL_WINDOW: u32 = 64;
 impl Path {
     /// A path that begins its life.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
-        Self { unit, portal, life: Life::begin() }
+        Self { unit, portal, life: Life::begin(), counters: Arc::default() }
     }
 
     /// What the session may have under way, by its plan.
@@ -59,6 +63,10 @@ impl Carrier for Path {
 
     fn retries(&self) -> u64 {
         self.unit.session().retries()
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {

@@ -1,8 +1,11 @@
 //! The paths that there are, those that were lost, and those that are of no use.
 
+use std::sync::Arc;
+
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::schedule::PathId;
+use crate::state::counters::Counters;
 
 /// The paths of one disk.
 #[derive(Debug)]
@@ -18,6 +21,10 @@ pub(super) struct PathSet<C> {
     is_supervised: bool,
     /// Commands that were sent again over paths that are gone.
     retries_of_gone: u64,
+    /// What was counted of paths that are gone.
+    counters_of_gone: Arc<Counters>,
+    /// Sessions that were lost.
+    losses: u64,
     /// Sessions that were lost while no request was alone there to see whether it ends them.
     plain_losses: u64,
 }
@@ -56,15 +63,27 @@ impl<C: Carrier> PathSet<C> {
         let at = self.open.iter().position(|(path, _)| *path == id)?;
         let (_, carrier) = self.open.remove(at);
         self.retries_of_gone += carrier.retries();
+        carrier.counters().merge_into(&self.counters_of_gone);
         Some(carrier)
     }
 
     /// A path was lost; `is_plain` if no request was alone there. Says whether it was there.
     pub(super) fn lose(&mut self, id: PathId, is_plain: bool, error: &Error) -> bool {
         let Some(carrier) = self.remove(id) else { return false };
+        self.losses += 1;
         self.plain_losses += u64::from(is_plain);
         self.lost.push((carrier, error.clone()));
         true
+    }
+
+    /// What was counted of paths that are gone.
+    pub(super) const fn counters_of_gone(&self) -> &Arc<Counters> {
+        &self.counters_of_gone
+    }
+
+    /// How many sessions were lost.
+    pub(super) const fn losses(&self) -> u64 {
+        self.losses
     }
 
     pub(super) const fn plain_losses(&self) -> u64 {
@@ -106,6 +125,8 @@ impl<C> Default for PathSet<C> {
             useless: Vec::new(),
             is_supervised: false,
             retries_of_gone: 0,
+            counters_of_gone: Arc::default(),
+            losses: 0,
             plain_losses: 0,
         }
     }

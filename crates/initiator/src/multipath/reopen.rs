@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_pdu::{Isid, TargetAddress};
+use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -18,6 +18,7 @@ use crate::session::Session;
 use crate::session::node::{Node, SystemEntropy};
 use crate::state::budget::Budget;
 use crate::state::capacity::Capacity;
+use crate::state::session_key::SessionKey;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::{Url, portal_name};
 
@@ -79,18 +80,18 @@ impl Opener {
 
     /// Logs in where the target has moved from a portal for good, or at the portal itself, if it has
     /// not or is not to be had there any more: it may have moved on, or back.
-    async fn log_in(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
+    async fn log_in(&self, portal: usize, key: Option<SessionKey>) -> Result<Session, Error> {
         let has_moved = self.moved().contains_key(&portal);
-        let result = self.log_in_once(portal, isid).await;
+        let result = self.log_in_once(portal, key).await;
         if result.is_ok() || !has_moved {
             return result;
         }
         self.moved().remove(&portal);
-        self.log_in_once(portal, isid).await
+        self.log_in_once(portal, key).await
     }
 
-    async fn log_in_once(&self, portal: usize, isid: Option<Isid>) -> Result<Session, Error> {
-        let session = self.node.start_at(&self.url_at(portal), isid, &self.budget)?;
+    async fn log_in_once(&self, portal: usize, key: Option<SessionKey>) -> Result<Session, Error> {
+        let session = self.node.start_at(&self.url_at(portal), key, &self.budget)?;
         session.logged_in().await?;
         self.remember(portal, &session);
         Ok(session)
@@ -145,7 +146,7 @@ impl Opener {
 
     async fn try_reopen(&self, lost: &Path, wanted: &Wanted) -> Result<Path, Error> {
         let Path { unit: old, portal, .. } = lost;
-        let session = self.log_in(*portal, Some(old.session().isid())).await?;
+        let session = self.log_in(*portal, Some(old.session().key().next())).await?;
         let unit = session.logical_unit(old.lun());
         let profile = unit.profile().await?;
         self.check(*portal, wanted, wanted.identity.recognize(&unit, &profile))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
 use tokio::time::Instant;
+use tracing::{Metadata, Span};
 
 use crate::error::Error;
 use crate::multipath::spread::Spread;
@@ -18,8 +19,11 @@ const MAX_NOTES: usize = 16;
 const LONG: Duration = Duration::from_secs(10);
 
 /// What the paths and the handles of a disk share of what there is to tell.
-#[derive(Debug, Default)]
-pub(crate) struct Report(Mutex<Told>);
+#[derive(Debug)]
+pub(crate) struct Report {
+    told: Mutex<Told>,
+    span: Span,
+}
 
 #[derive(Debug, Default)]
 struct Told {
@@ -48,6 +52,23 @@ pub(crate) struct Wait {
 }
 
 impl Report {
+    /// A report on the disk that the span names.
+    pub(crate) fn within(span: Span) -> Self {
+        Self { told: Mutex::default(), span }
+    }
+
+    /// Around what is logged of the disk.
+    pub(crate) const fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Logs something of the disk, whoever does it: a task of its own, which says more of itself, or a
+    /// caller's.
+    pub(super) fn log<R>(&self, log: impl FnOnce() -> R) -> R {
+        let is_own = |span: &Metadata<'_>| span.target().starts_with(env!("CARGO_CRATE_NAME"));
+        if Span::current().metadata().is_some_and(is_own) { log() } else { self.span.in_scope(log) }
+    }
+
     pub(crate) fn get(&self) -> Spread {
         let told = self.lock();
         let mut spread = told.spread.clone();
@@ -90,7 +111,7 @@ impl Report {
     }
 
     pub(crate) fn note(&self, note: String) {
-        tracing::warn!("{note}");
+        self.log(|| tracing::warn!("{note}"));
         self.with(|spread| {
             spread.notes.retain(|old| *old != note);
             if spread.notes.len() == MAX_NOTES {
@@ -111,7 +132,13 @@ impl Report {
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self::within(Span::none())
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Over how many sessions a disk is spread at a moment, and how that came about.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Spread {
     /// Sessions that carry data.

@@ -7,6 +7,7 @@ use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
+use tracing::{Instrument, Span, error_span};
 
 use crate::driver::measure::reading::Reading;
 use crate::error::Error;
@@ -192,7 +193,8 @@ impl Supervisor {
     /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
     /// where the lost one was.
     fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
-        self.report.note(format!("a lost session did not come back: {why}"));
+        let note = format!("a lost session did not come back: {why}");
+        span_of(lost.path()).in_scope(|| self.report.note(note));
         self.refusal = Some(why.clone());
         if paths.open().is_empty() && self.reopening == 0 {
             let (lost, why) = (Box::new(lost.why().clone()), Box::new(why));
@@ -237,17 +239,19 @@ impl Supervisor {
 
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
         for (path, why) in paths.take_lost() {
-            self.report.note(format!("a session was lost: {why}"));
+            let span = span_of(&path);
+            span.in_scope(|| self.report.note(format!("a session was lost: {why}")));
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.reopening += 1;
             let lost = Lost::new(path, why);
-            self.events.spawn(async move {
+            let reopening = async move {
                 let (path, why) = (lost.path().clone(), lost.why().clone());
                 let reopened = async move { opener.reopen(&path, &why, wanted).await };
                 let reopened = async { outcome(reopened).await.unwrap_or(Err(Error::Closed)) };
                 let path = lost.settled_during(reopened).await;
                 Event::Again(lost, path)
-            });
+            };
+            self.events.spawn(reopening.instrument(span));
         }
     }
 
@@ -325,8 +329,8 @@ impl Supervisor {
             let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
             self.opening += 1;
             let opened = async move { opener.open(wanted).await };
-            self.events
-                .spawn(async { Event::New(outcome(opened).await.unwrap_or(Err(Error::Closed))) });
+            let opened = async { Event::New(outcome(opened).await.unwrap_or(Err(Error::Closed))) };
+            self.events.spawn(opened.in_current_span());
         }
     }
 
@@ -353,14 +357,16 @@ impl Supervisor {
     /// Logs a session out that was closed, once nothing is under way on it.
     fn release(&mut self, paths: &Paths<Path>, id: PathId) {
         let paths = paths.clone();
-        self.events.spawn(async move {
+        let released = async move {
             if let Some(path) = paths.remove(id).await
                 && let Err(error) = path.unit.session().logout().await
             {
-                tracing::debug!(%error, "a session that was let go did not log out in order");
+                let span = span_of(&path);
+                tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
             }
             Event::Gone
-        });
+        };
+        self.events.spawn(released.in_current_span());
     }
 
     fn tell(&self, paths: &Paths<Path>) {
@@ -402,8 +408,13 @@ impl Supervisor {
 async fn outcome<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // The set ends its task when it is dropped.
     let mut tasks = JoinSet::new();
-    tasks.spawn(task);
+    tasks.spawn(task.in_current_span());
     tasks.join_next().await?.ok()
+}
+
+/// Within the disk's span: which of its sessions it is.
+fn span_of(path: &Path) -> Span {
+    error_span!("path", isid = %path.unit.session().isid())
 }
 
 fn count(paths: &[(PathId, Path)]) -> u32 {

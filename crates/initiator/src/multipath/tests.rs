@@ -18,6 +18,7 @@ use crate::multipath::schedule::{Room, Wish};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
 use crate::state::budget::{Budget, Permit};
+use crate::state::counters::Counters;
 use crate::unit::transfer::Transfer;
 
 const LEN: usize = 256 << 10;
@@ -36,6 +37,7 @@ struct Inner {
     /// Requests that arrive in that time are answered only at its end.
     stalls: Option<(Instant, Instant)>,
     carried: AtomicU64,
+    counters: Arc<Counters>,
 }
 
 impl Link {
@@ -59,6 +61,7 @@ impl Link {
             dies: dies.map(|dies| start + dies),
             stalls: stalls.map(|(from, to)| (start + from, start + to)),
             carried: AtomicU64::new(0),
+            counters: Arc::default(),
         }))
     }
 
@@ -100,6 +103,10 @@ impl Carrier for Link {
 
     fn retries(&self) -> u64 {
         0
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.0.counters
     }
 
     async fn carry(self, transfer: Transfer) -> Result<Arc<Permit>, Error> {
@@ -200,6 +207,25 @@ async fn without_a_link_requests_fail_once_each() {
     let carried: u64 = links.iter().map(Link::carried).sum();
     assert_eq!(carried + (failed * LEN) as u64, (500 * LEN) as u64);
     assert!(failed > 0 && carried > 0);
+}
+
+/// What a link has counted stays in the sum when it is lost, and what was in flight there then is
+/// counted once more, as an error.
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_link_has_counted_stays_in_the_sum() {
+    let budget = Budget::new(1024, 64 << 20);
+    let dying = Link::with(&budget, 10.0, 50, Some(Duration::from_secs(1)), None);
+    let links = [Link::new(&budget, 10.0, 50), dying];
+    let paths = paths(&links);
+    assert_eq!(send(&paths, 500, 50).await.1, 0);
+    let gone = Arc::clone(paths.lock().paths.counters_of_gone());
+    let (lost, each) = gone.snapshots(links.iter().map(|link| &*link.0.counters));
+    let there = each[0].clone().unwrap();
+    assert_eq!((each[1].is_none(), paths.lock().paths.losses()), (true, 1));
+    assert_eq!(lost.others.bytes, links[1].carried());
+    assert_eq!(lost.others.requests + there.others.requests, 500 + paths.duplicates());
+    assert!(lost.errors() > 1, "{}", lost.errors());
+    assert_eq!(there.errors(), 0);
 }
 
 #[tokio::test(start_paused = true)]

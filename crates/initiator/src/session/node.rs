@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::runtime;
 use crate::session::Session;
 use crate::state::budget::Budget;
+use crate::state::session_key::SessionKey;
 use crate::url::{Url, UrlError};
 
 /// An iSCSI initiator node (RFC 7143 §4.1): what its sessions have in common. Clones are the same
@@ -76,19 +77,19 @@ impl Node {
         url.with_environment(|name| std::env::var(name).ok())
     }
 
-    /// A session with the target of a URL: under a name of its own, or under that of one that was
+    /// A session with the target of a URL: under an ISID of its own, or under that of one that was
     /// lost.
     pub(crate) fn start_at(
         &self,
         url: &Url,
-        isid: Option<Isid>,
+        key: Option<SessionKey>,
         budget: &Budget,
     ) -> Result<Session, Error> {
         let Some(target_name) = url.target.clone() else {
             return Err(UrlError::PortalOnly.into());
         };
-        let isid = isid.unwrap_or_else(|| self.next_isid());
-        self.start(url, SessionKind::Normal { target_name }, isid, budget.clone())
+        let key = key.unwrap_or_else(|| self.next_key());
+        self.start(url, SessionKind::Normal { target_name }, key, budget.clone())
     }
 
     /// Starts a session of any kind, on the runtime of the caller.
@@ -96,19 +97,20 @@ impl Node {
         &self,
         url: &Url,
         kind: SessionKind,
-        isid: Isid,
+        key: SessionKey,
         budget: Budget,
     ) -> Result<Session, Error> {
         runtime::require()?;
-        let config = self.config(url, kind, isid)?;
+        let config = self.config(url, kind, key.isid)?;
         let options = &self.0.options;
         let network = Arc::clone(&self.0.network);
-        Ok(Session::start(url, config, SystemEntropy, options, network, budget))
+        Ok(Session::start(url, key, config, SystemEntropy, options, network, budget))
     }
 
-    /// The next ISID: each is given once.
-    pub(crate) fn next_isid(&self) -> Isid {
-        Isid::random(self.0.isid, self.0.qualifier.fetch_add(1, Ordering::Relaxed))
+    /// The key of the next session: each ISID is given once.
+    pub(crate) fn next_key(&self) -> SessionKey {
+        let qualifier = self.0.qualifier.fetch_add(1, Ordering::Relaxed);
+        SessionKey::first(Isid::random(self.0.isid, qualifier))
     }
 
     fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
@@ -159,7 +161,7 @@ mod tests {
         let node = Node::new(name, options).unwrap();
         let url = Url::parse("iscsi://127.0.0.1").unwrap();
         [(); 2].map(|()| {
-            let isid = node.next_isid();
+            let isid = node.next_key().isid;
             node.config(&url, SessionKind::Discovery, isid).unwrap().isid
         })
     }

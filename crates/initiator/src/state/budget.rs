@@ -1,8 +1,11 @@
 //! How much may be under way at once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::options::Options;
@@ -14,6 +17,14 @@ pub(crate) struct Budget {
     bytes: Arc<Semaphore>,
     max_requests: usize,
     max_bytes: u32,
+    waits: Arc<Waits>,
+}
+
+/// What is counted of the requests that had to wait for room.
+#[derive(Debug, Default)]
+struct Waits {
+    count: AtomicU64,
+    nanoseconds: AtomicU64,
 }
 
 /// A share of the budget; it goes back when the session has finished with the request, which may
@@ -37,6 +48,7 @@ impl Budget {
             bytes: Arc::new(Semaphore::new(max_bytes as usize)),
             max_requests: requests,
             max_bytes,
+            waits: Arc::default(),
         }
     }
 
@@ -54,6 +66,24 @@ impl Budget {
     /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
     /// gets all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
+        if let Some(permit) = self.try_reserve(bytes) {
+            return Ok(permit);
+        }
+        self.waits.count.fetch_add(1, Ordering::Relaxed);
+        let begun = Instant::now();
+        let permit = self.wait_for_room(bytes).await;
+        let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.waits.nanoseconds.fetch_add(waited, Ordering::Relaxed);
+        permit
+    }
+
+    /// How many requests had to wait for room, and how long those that have it by now waited in all.
+    pub(crate) fn waits(&self) -> (u64, Duration) {
+        let time = Duration::from_nanos(self.waits.nanoseconds.load(Ordering::Relaxed));
+        (self.waits.count.load(Ordering::Relaxed), time)
+    }
+
+    async fn wait_for_room(&self, bytes: usize) -> Result<Permit, Error> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
         let request = Arc::clone(&self.requests).acquire_owned().await;
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await;
@@ -80,6 +110,8 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
 
     #[tokio::test]
@@ -95,5 +127,21 @@ mod tests {
         assert!(!waiter.is_finished());
         drop(all);
         assert!(waiter.await.is_ok_and(|granted| granted));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_finds_no_room_counts_as_waiting() {
+        let budget = Budget::new(2, 100);
+        let first = budget.reserve(60).await;
+        drop(budget.reserve(40).await);
+        assert_eq!(budget.waits(), (0, Duration::ZERO));
+        let waiter = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.reserve(50).await.is_ok() }
+        });
+        sleep(Duration::from_millis(30)).await;
+        drop(first);
+        assert!(waiter.await.is_ok_and(|granted| granted));
+        assert_eq!(budget.waits(), (1, Duration::from_millis(30)));
     }
 }

@@ -248,7 +248,8 @@ impl LogicalUnit {
         let flush = self.state.unflushed.begin_flush().await;
         match self.execute_with(Transfer::query(cdb, 0), patience).await {
             Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
-                tracing::debug!(lun = %self.lun, "the unit has no cache to flush");
+                let span = self.session.span();
+                tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
             }
             result => drop(result?),
         }
@@ -342,7 +343,8 @@ impl LogicalUnit {
                     if !transfer.shorten() {
                         return outcome(transfer.name(), completion);
                     }
-                    tracing::debug!(try = transfer.name(), "the unit does not know the longer form");
+                    let (span, name) = (self.session.span(), transfer.name());
+                    tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
                     transfer.restore(completion.data);
                 }
                 Verdict::Final => {

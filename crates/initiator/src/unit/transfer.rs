@@ -11,12 +11,14 @@ use iscsi_session::{Command, Completion, Payload};
 use crate::error::Error;
 use crate::state::budget::Permit;
 use crate::state::capacity::Capacity;
+use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
 
 /// A command with the data it writes or the room it reads into.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     cdb: Cdb,
+    kind: RequestKind,
     write: Option<Payload>,
     /// Bytes to read; 0 for none.
     read_len: usize,
@@ -37,6 +39,7 @@ impl Transfer {
     pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
         Self {
             cdb,
+            kind: RequestKind::Other,
             write: None,
             read_len: len,
             buffer: None,
@@ -50,7 +53,7 @@ impl Transfer {
     /// READ of so many blocks.
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
         let cdb = capacity.read_command(lba, blocks)?;
-        Ok(Self::query(cdb, capacity.bytes_of(blocks)).of_blocks(lba, blocks))
+        Ok(Self::reading(cdb, capacity.bytes_of(blocks)).of_blocks(lba, blocks))
     }
 
     /// READ of as many blocks as the buffer has room for.
@@ -62,14 +65,19 @@ impl Transfer {
         let blocks = capacity.blocks_of(buffer.len())?;
         let cdb = capacity.read_command(lba, blocks)?;
         let len = buffer.len();
-        Ok(Self { buffer: Some(buffer), ..Self::query(cdb, len) }.of_blocks(lba, blocks))
+        Ok(Self { buffer: Some(buffer), ..Self::reading(cdb, len) }.of_blocks(lba, blocks))
+    }
+
+    fn reading(cdb: Cdb, len: usize) -> Self {
+        Self { kind: RequestKind::Read, ..Self::query(cdb, len) }
     }
 
     /// WRITE of whole blocks.
     pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
         let blocks = capacity.blocks_of(data.len())?;
         let cdb = capacity.write_command(lba, blocks)?;
-        Ok(Self::changing(cdb, data).of_blocks(lba, blocks))
+        let transfer = Self { kind: RequestKind::Write, ..Self::changing(cdb, data) };
+        Ok(transfer.of_blocks(lba, blocks))
     }
 
     /// UNMAP.
@@ -86,6 +94,7 @@ impl Transfer {
     const fn changing(cdb: Cdb, data: Payload) -> Self {
         Self {
             cdb,
+            kind: RequestKind::Other,
             write: Some(data),
             read_len: 0,
             buffer: None,
@@ -144,6 +153,11 @@ impl Transfer {
         is_shorter
     }
 
+    /// What it counts as.
+    pub(crate) const fn kind(&self) -> RequestKind {
+        self.kind
+    }
+
     /// Bytes to be moved.
     pub(crate) fn len(&self) -> usize {
         self.write.as_ref().map_or(self.read_len, Payload::len)
@@ -163,6 +177,7 @@ impl Transfer {
     pub(crate) fn again(&self) -> Self {
         Self {
             cdb: self.cdb.clone(),
+            kind: self.kind,
             write: self.write.clone(),
             read_len: self.read_len,
             buffer: None,

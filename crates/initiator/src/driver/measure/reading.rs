@@ -8,14 +8,17 @@ use iscsi_tuner::{
     Activity, Diagnosis, Granted, Interface, Limits, Measurement, Observation, Plan, TcpInfo,
 };
 
+use crate::state::session_key::SessionKey;
+
 /// A connection of a session at one moment: what the kernel tells of it, what it waited for so far,
 /// and the plan it runs under.
 ///
-/// Two readings of one connection tell what held it back between them:
+/// Two readings of one connection, those with the same session and CID, tell what held it back between them:
 /// [`diagnose_since`](Self::diagnose_since).
 #[derive(Clone, Debug)]
 pub struct Reading {
     pub(crate) at: Instant,
+    pub(crate) session: SessionKey,
     pub(crate) cid: Cid,
     pub(crate) info: TcpInfo,
     pub(crate) bytes: u64,
@@ -38,6 +41,12 @@ impl Reading {
     #[must_use]
     pub const fn at(&self) -> Instant {
         self.at
+    }
+
+    /// The session that the connection belongs to; with [`cid`](Self::cid) it names the connection.
+    #[must_use]
+    pub const fn session(&self) -> SessionKey {
+        self.session
     }
 
     /// The connection, by its number in the session (RFC 7143 §11.12.7).

@@ -14,6 +14,7 @@ use iscsi_tuner::{
 
 use crate::driver::io::Socket;
 use crate::driver::measure::reading::{Facts, Reading};
+use crate::state::session_key::SessionKey;
 
 /// How often one looks what the connection waits for.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
@@ -256,12 +257,12 @@ impl Tuner {
     pub(crate) fn reading(
         &mut self,
         socket: &dyn Socket,
-        cid: Cid,
+        (session, cid): (SessionKey, Cid),
         bytes: u64,
         at: Instant,
     ) -> Reading {
         let info = socket.tcp_info().unwrap_or_default();
-        Reading { at, cid, info, bytes, activity: self.activity, facts: self.facts() }
+        Reading { at, session, cid, info, bytes, activity: self.activity, facts: self.facts() }
     }
 
     /// The plan and what it stands on, for whoever asks.

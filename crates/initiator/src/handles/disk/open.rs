@@ -18,9 +18,10 @@ use iscsi_pdu::scsi::Lun;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 use crate::error::Error;
-use crate::handles::disk::Disk;
+use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::identity::Identity;
 use crate::multipath::path::Path;
@@ -92,7 +93,7 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     let budget = Budget::of(node.options());
     let mut portals = vec![url.portal.clone()];
     portals.extend(url.portals.iter().cloned());
-    let report = Arc::new(Report::default());
+    let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
     let (session, portal) = first_session(node, &url, &portals, &budget, &report).await?;
     let sessions = node.options().sessions;
     let next_portal = AtomicUsize::new(portal);
@@ -161,13 +162,14 @@ async fn spread_out(
     let mut opening = JoinSet::new();
     for _ in 1..count {
         let (opener, wanted) = (Arc::clone(&opener), wanted.clone());
-        opening.spawn(async move { Event::New(opener.open(wanted).await) });
+        let span = opener.report.span().clone();
+        opening.spawn(async move { Event::New(opener.open(wanted).await) }.instrument(span));
     }
     let disk = session.disk().await?;
     let identity = match Identity::of(disk.unit(), disk.profile()) {
         Ok(identity) => identity,
         Err(reason) => {
-            tracing::warn!("{reason}");
+            opener.report.span().in_scope(|| tracing::warn!("{reason}"));
             opener.report.settle_for_one(reason);
             return Ok(disk.with_report(Arc::clone(&opener.report)));
         }
@@ -188,9 +190,10 @@ async fn spread_out(
     let config = SupervisorConfig { opener, wanted, sessions, reason, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {
-        supervisor.settle(&paths, PATIENCE + round_trip * PATIENCE_TRIPS).await?;
+        let limit = PATIENCE + round_trip * PATIENCE_TRIPS;
+        supervisor.settle(&paths, limit).instrument(report.span().clone()).await?;
     }
-    tokio::spawn(supervisor.run());
+    tokio::spawn(supervisor.run().instrument(report.span().clone()));
     Ok(disk.over(paths, report))
 }
 

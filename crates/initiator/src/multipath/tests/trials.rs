@@ -19,6 +19,7 @@ struct Behaviour {
     /// Until then its port is in transition.
     changes_until: Instant,
     dead: watch::Sender<bool>,
+    counters: Arc<Counters>,
 }
 
 /// What all sessions have in common.
@@ -70,7 +71,8 @@ impl Session {
                 dead.send_replace(true);
             });
         }
-        Self(Arc::new(Behaviour { unit: Arc::clone(unit), changes_until, dead }))
+        let (unit, counters) = (Arc::clone(unit), Arc::default());
+        Self(Arc::new(Behaviour { unit, changes_until, dead, counters }))
     }
 
     fn open(unit: &Arc<Unit>) -> Self {
@@ -91,8 +93,12 @@ impl Carrier for Session {
         0
     }
 
+    fn counters(&self) -> &Arc<Counters> {
+        &self.0.counters
+    }
+
     async fn carry(self, transfer: Transfer) -> Result<(), Error> {
-        let Behaviour { unit, changes_until, dead } = &*self.0;
+        let Behaviour { unit, changes_until, dead, .. } = &*self.0;
         let block = transfer.blocks().unwrap().start;
         *unit.tries.lock().unwrap().entry(block).or_default() += 1;
         let mut death = dead.subscribe();

@@ -1,0 +1,34 @@
+//! What a disk counts.
+
+use super::Disk;
+use crate::error::Error;
+use crate::multipath::dispatch::now;
+use crate::multipath::stats::DiskStats;
+use crate::state::counters::RequestKind;
+
+impl Disk {
+    /// What was counted since the disk was opened: of requests as callers see them, and of each
+    /// session. Nothing that was counted gets less, also when sessions are lost.
+    ///
+    /// A call that is split counts as the requests that it is split into. One that is refused before
+    /// anything is sent, for its range say, does not count. To count costs a request well below a
+    /// microsecond; a snapshot copies some ten KiB for each session.
+    pub fn stats(&self) -> DiskStats {
+        let (target, lun) = (self.unit.session().target(), self.unit.lun());
+        let stats = self.paths.stats(self.report.get().reopened);
+        DiskStats { target: target.map(ToString::to_string).unwrap_or_default(), lun, ..stats }
+    }
+
+    /// Counts a request that moves so many bytes, from now to its end.
+    pub(super) async fn counted<T>(
+        &self,
+        kind: RequestKind,
+        bytes: usize,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let running = self.paths.counters().begin(kind, bytes as u64, now());
+        let result = request.await;
+        running.end(result.is_ok(), now());
+        result
+    }
+}

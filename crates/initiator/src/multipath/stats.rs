@@ -1,0 +1,250 @@
+//! What is counted of a disk and its sessions.
+
+use std::fmt;
+use std::time::Duration;
+
+use iscsi_pdu::scsi::Lun;
+
+use crate::multipath::dispatch::Paths;
+use crate::multipath::path::Path;
+use crate::state::counters::{KindStats, RequestStats};
+use crate::state::session_key::SessionKey;
+use crate::url::portal_name;
+
+/// What was counted of a disk since it was opened: a snapshot.
+///
+/// Two of them give a rate: [`since`](Self::since). [`samples`](Self::samples) are for a system that
+/// collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
+/// `Serialize`.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct DiskStats {
+    /// The name of the target.
+    pub target: String,
+    /// The number of the unit.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::lun"))]
+    pub lun: Lun,
+    /// Requests as callers see them: one that is sent again, or over two sessions, counts once, and
+    /// takes as long as its caller waits for it, for memory and for a session too.
+    pub requests: RequestStats,
+    /// Commands that were sent again because the unit did not take them.
+    pub retries: u64,
+    /// Requests that were late on one session and were sent over another one as well.
+    pub duplicates: u64,
+    /// Sessions that were lost.
+    pub sessions_lost: u64,
+    /// Lost sessions that were opened anew.
+    pub sessions_reopened: u64,
+    /// Requests that had to wait because as many requests or bytes as
+    /// [`Options`](crate::Options) allow were under way.
+    pub budget_waits: u64,
+    /// How long those waited in all, of those that wait no more.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::seconds"))]
+    pub budget_wait_time: Duration,
+    /// The sessions that there are, the first one first.
+    pub sessions: Vec<SessionStats>,
+    /// The commands of sessions that are there no more, lost or let go.
+    pub closed_sessions: RequestStats,
+}
+
+/// What was counted of one session of a disk since it was opened, or opened anew.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct SessionStats {
+    /// Which session it is.
+    pub key: SessionKey,
+    /// The portal it is connected to.
+    pub portal: String,
+    /// Commands of this disk: each try counts, and takes as long as this session has it.
+    pub commands: RequestStats,
+    /// Commands that were sent again over this session.
+    pub retries: u64,
+}
+
+impl DiskStats {
+    /// The commands of all sessions that there are and were: the sum of [`sessions`](Self::sessions)
+    /// and [`closed_sessions`](Self::closed_sessions).
+    #[must_use]
+    pub fn commands(&self) -> RequestStats {
+        let mut sum = self.closed_sessions.clone();
+        self.sessions.iter().for_each(|session| sum += &session.commands);
+        sum
+    }
+
+    /// What was counted since an earlier snapshot of the same disk. Sessions are those of now; what is
+    /// in flight is that of now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let sessions = self.sessions.iter().map(|session| {
+            let before = earlier.sessions.iter().find(|before| before.key == session.key);
+            before.map_or_else(|| session.clone(), |before| session.since(before))
+        });
+        // What a session that has gone since had counted before is in the closed ones by now.
+        let is_there = |key| self.sessions.iter().any(|session| session.key == key);
+        let gone = earlier.sessions.iter().filter(|session| !is_there(session.key));
+        let mut closed_before = earlier.closed_sessions.clone();
+        gone.for_each(|session| closed_before += &session.commands);
+        Self {
+            target: self.target.clone(),
+            lun: self.lun,
+            requests: self.requests.since(&earlier.requests),
+            retries: self.retries.saturating_sub(earlier.retries),
+            duplicates: self.duplicates.saturating_sub(earlier.duplicates),
+            sessions_lost: self.sessions_lost.saturating_sub(earlier.sessions_lost),
+            sessions_reopened: self.sessions_reopened.saturating_sub(earlier.sessions_reopened),
+            budget_waits: self.budget_waits.saturating_sub(earlier.budget_waits),
+            budget_wait_time: self.budget_wait_time.saturating_sub(earlier.budget_wait_time),
+            sessions: sessions.collect(),
+            closed_sessions: self.closed_sessions.since(&closed_before),
+        }
+    }
+}
+
+impl SessionStats {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            key: self.key,
+            portal: self.portal.clone(),
+            commands: self.commands.since(&earlier.commands),
+            retries: self.retries.saturating_sub(earlier.retries),
+        }
+    }
+}
+
+impl Paths<Path> {
+    /// What was counted so far; so many sessions were opened anew. Which disk it is, its owner knows.
+    pub(crate) fn stats(&self, sessions_reopened: u64) -> DiskStats {
+        let (open, gone, sessions_lost, retries) = {
+            let state = self.lock();
+            let paths = &state.paths;
+            let gone = paths.counters_of_gone().clone();
+            (paths.open().to_vec(), gone, paths.losses(), paths.retries())
+        };
+        let (closed_sessions, each) = gone.snapshots(open.iter().map(|(_, path)| &*path.counters));
+        let sessions = open.iter().zip(each).filter_map(|((_, path), commands)| {
+            let session = path.unit.session();
+            Some(SessionStats {
+                key: session.key(),
+                portal: session.portal().map(portal_name).unwrap_or_default(),
+                commands: commands?,
+                retries: session.retries(),
+            })
+        });
+        let (budget_waits, budget_wait_time) = self.budget().waits();
+        DiskStats {
+            requests: self.counters().snapshot().unwrap_or_default(),
+            retries,
+            duplicates: self.duplicates(),
+            sessions_lost,
+            sessions_reopened,
+            budget_waits,
+            budget_wait_time,
+            sessions: sessions.collect(),
+            closed_sessions,
+            ..DiskStats::default()
+        }
+    }
+}
+
+impl fmt::Display for DiskStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}:{}", self.target, self.lun, self.requests)?;
+        let Self { retries, duplicates, sessions_lost, sessions_reopened, budget_waits, .. } = self;
+        for (count, what) in [
+            (retries, "commands sent again"),
+            (duplicates, "requests sent over two sessions"),
+            (sessions_lost, "sessions lost"),
+            (sessions_reopened, "sessions opened anew"),
+        ] {
+            if *count > 0 {
+                write!(f, "\n  {count} {what}")?;
+            }
+        }
+        if *budget_waits > 0 {
+            let time = self.budget_wait_time;
+            write!(f, "\n  {budget_waits} requests waited for memory, {time:.1?} in all")?;
+        }
+        self.sessions.iter().try_for_each(|session| write!(f, "\n  {session}"))
+    }
+}
+
+impl fmt::Display for SessionStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, portal, commands, retries } = self;
+        let (requests, errors) = (commands.requests(), commands.errors());
+        let bytes = Bytes(commands.reads.bytes + commands.writes.bytes);
+        write!(f, "session {key} with {portal}: {requests} commands, {bytes}")?;
+        for (count, what) in [(errors, "errors"), (*retries, "sent again")] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line for each kind of which there are any, indented.
+impl fmt::Display for RequestStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, kind) in self.kinds() {
+            if kind.requests + kind.errors > 0 {
+                write!(f, "\n  {name}: {kind}")?;
+            }
+        }
+        if self.requests_in_flight > 0 {
+            let bytes = Bytes(self.bytes_in_flight);
+            write!(f, "\n  in flight: {} requests, {bytes}", self.requests_in_flight)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for KindStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, bytes, errors, latency } = self;
+        write!(f, "{requests} requests, {}", Bytes(*bytes))?;
+        if *errors > 0 {
+            write!(f, ", {errors} errors")?;
+        }
+        let (median, most) = (latency.quantile(0.5), latency.quantile(0.99));
+        write!(
+            f,
+            "; half within {median:.1?}, 99 % within {most:.1?}, all within {:.1?}",
+            latency.max()
+        )
+    }
+}
+
+/// A number of bytes, for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        match units.into_iter().find(|(shift, _)| self.0 >> shift > 0) {
+            Some((shift, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / f64::from(1 << shift)),
+            None => write!(f, "{} B", self.0),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serialize {
+    use std::time::Duration;
+
+    use iscsi_pdu::scsi::Lun;
+    use serde::Serializer;
+
+    pub(super) fn lun<S: Serializer>(lun: &Lun, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(lun)
+    }
+
+    pub(super) fn seconds<S: Serializer>(
+        time: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(time.as_secs_f64())
+    }
+}

@@ -1,0 +1,291 @@
+//! What is counted of the requests of a disk, or of one of its sessions.
+
+use std::ops::AddAssign;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::state::latency::Latency;
+
+/// What a request does, as far as it is told apart in statistics.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RequestKind {
+    Read,
+    Write,
+    Flush,
+    Other,
+}
+
+/// What was counted of requests of one kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct KindStats {
+    /// Requests that ended well.
+    pub requests: u64,
+    /// Bytes of data that these moved.
+    pub bytes: u64,
+    /// Requests that ended with an error.
+    pub errors: u64,
+    /// How long those took that ended well.
+    pub latency: Latency,
+}
+
+/// What was counted of requests. One whose future was dropped counts only while it is in flight.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RequestStats {
+    /// READ.
+    pub reads: KindStats,
+    /// WRITE.
+    pub writes: KindStats,
+    /// SYNCHRONIZE CACHE.
+    pub flushes: KindStats,
+    /// UNMAP and WRITE SAME; the bytes are those that were sent, not those that became zero.
+    pub others: KindStats,
+    /// Requests that have begun and not ended.
+    pub requests_in_flight: u64,
+    /// The bytes of data that these move.
+    pub bytes_in_flight: u64,
+}
+
+impl KindStats {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.latency.add(&other.latency);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(earlier.requests),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            errors: self.errors.saturating_sub(earlier.errors),
+            latency: self.latency.since(&earlier.latency),
+        }
+    }
+}
+
+impl RequestStats {
+    /// What is counted of each kind, with the word for it: read, write, flush, other.
+    pub fn kinds(&self) -> [(&'static str, &KindStats); 4] {
+        [
+            ("read", &self.reads),
+            ("write", &self.writes),
+            ("flush", &self.flushes),
+            ("other", &self.others),
+        ]
+    }
+
+    /// Requests of all kinds that ended well.
+    pub fn requests(&self) -> u64 {
+        self.kinds().iter().map(|(_, kind)| kind.requests).sum()
+    }
+
+    /// Requests of all kinds that ended with an error.
+    pub fn errors(&self) -> u64 {
+        self.kinds().iter().map(|(_, kind)| kind.errors).sum()
+    }
+
+    /// What was counted since an earlier snapshot of the same; what is in flight is that of now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            reads: self.reads.since(&earlier.reads),
+            writes: self.writes.since(&earlier.writes),
+            flushes: self.flushes.since(&earlier.flushes),
+            others: self.others.since(&earlier.others),
+            ..*self
+        }
+    }
+
+    /// Counts a request of so many bytes, if it has ended.
+    fn count(&mut self, bytes: u64, end: Option<End>) {
+        let Some(End { kind, time }) = end else { return };
+        let kind = self.kind_mut(kind);
+        let Some(time) = time else {
+            kind.errors += 1;
+            return;
+        };
+        kind.requests += 1;
+        kind.bytes += bytes;
+        kind.latency.record(time);
+    }
+
+    const fn kind_mut(&mut self, kind: RequestKind) -> &mut KindStats {
+        match kind {
+            RequestKind::Read => &mut self.reads,
+            RequestKind::Write => &mut self.writes,
+            RequestKind::Flush => &mut self.flushes,
+            RequestKind::Other => &mut self.others,
+        }
+    }
+}
+
+/// Adds what was counted elsewhere, of another disk say.
+impl AddAssign<&Self> for RequestStats {
+    fn add_assign(&mut self, other: &Self) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.flushes.add(&other.flushes);
+        self.others.add(&other.others);
+        self.requests_in_flight += other.requests_in_flight;
+        self.bytes_in_flight += other.bytes_in_flight;
+    }
+}
+
+/// Counts requests from many tasks at once.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    stats: RequestStats,
+    /// What counts instead, once this is merged into it.
+    heir: Option<Arc<Counters>>,
+}
+
+/// How a request has ended: after which time, if well.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    kind: RequestKind,
+    time: Option<Duration>,
+}
+
+/// A request in flight, until it has ended or this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running<'a> {
+    counters: &'a Counters,
+    kind: RequestKind,
+    bytes: u64,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl Counters {
+    /// A request that moves so many bytes begins, or did at that time.
+    pub(crate) fn begin(&self, kind: RequestKind, bytes: u64, begun: Instant) -> Running<'_> {
+        self.count(|stats| {
+            stats.requests_in_flight += 1;
+            stats.bytes_in_flight += bytes;
+        });
+        Running { counters: self, kind, bytes, begun, has_ended: false }
+    }
+
+    /// What was counted so far; `None` once that is merged into another one.
+    pub(crate) fn snapshot(&self) -> Option<RequestStats> {
+        let counted = self.lock();
+        counted.heir.is_none().then(|| counted.stats.clone())
+    }
+
+    /// What was counted here counts there from now on, and so does what ends later.
+    pub(crate) fn merge_into(&self, heir: &Arc<Self>) {
+        // Both at once, so that a sum over both counts everything once.
+        let (mut theirs, mut ours) = (heir.lock(), self.lock());
+        if ours.heir.is_none() {
+            theirs.stats += &std::mem::take(&mut ours.stats);
+            ours.heir = Some(Arc::clone(heir));
+        }
+    }
+
+    /// Snapshots of these, and of what others were merged into: what moves from one to the other
+    /// meanwhile is in one of them.
+    pub(crate) fn snapshots<'a>(
+        &self,
+        each: impl Iterator<Item = &'a Self>,
+    ) -> (RequestStats, Vec<Option<RequestStats>>) {
+        let merged = self.lock();
+        let each = each.map(Self::snapshot).collect();
+        (merged.stats.clone(), each)
+    }
+
+    /// A request is in flight no more; how it ended, if it did.
+    fn settle(&self, bytes: u64, end: Option<End>) {
+        self.count(|stats| {
+            stats.requests_in_flight -= 1;
+            stats.bytes_in_flight -= bytes;
+            stats.count(bytes, end);
+        });
+    }
+
+    /// Counts here, or where this is merged into.
+    fn count(&self, count: impl FnOnce(&mut RequestStats)) {
+        let mut counted = self.lock();
+        let Some(heir) = counted.heir.clone() else { return count(&mut counted.stats) };
+        drop(counted);
+        // Nothing is merged twice.
+        count(&mut heir.lock().stats);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running<'_> {
+    /// The request has ended by now, well or not.
+    pub(crate) fn end(mut self, is_good: bool, now: Instant) {
+        let time = is_good.then(|| now.saturating_duration_since(self.begun));
+        self.has_ended = true;
+        self.counters.settle(self.bytes, Some(End { kind: self.kind, time }));
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.counters.settle(self.bytes, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five milliseconds apart.
+    fn times() -> (Instant, Instant) {
+        let begun = Instant::now();
+        (begun, begun + Duration::from_millis(5))
+    }
+
+    #[test]
+    fn a_request_counts_once_when_it_ends_and_not_at_all_when_it_is_dropped() {
+        let counters = Counters::default();
+        let (begun, now) = times();
+        let good = counters.begin(RequestKind::Read, 100, begun);
+        let bad = counters.begin(RequestKind::Write, 10, begun);
+        drop(counters.begin(RequestKind::Flush, 0, begun));
+        let stats = counters.snapshot().unwrap();
+        assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (2, 110));
+        assert_eq!(stats.requests() + stats.errors(), 0);
+        good.end(true, now);
+        bad.end(false, now);
+        let stats = counters.snapshot().unwrap();
+        assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (0, 0));
+        assert_eq!((stats.reads.requests, stats.reads.bytes, stats.reads.errors), (1, 100, 0));
+        assert_eq!((stats.writes.requests, stats.writes.bytes, stats.writes.errors), (0, 0, 1));
+        assert_eq!(stats.reads.latency.sum(), Duration::from_millis(5));
+        assert_eq!((stats.requests(), stats.errors(), stats.flushes.requests), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_ends_after_the_merger_counts_where_it_was_merged_into() {
+        let (counters, heir) = (Counters::default(), Arc::new(Counters::default()));
+        let (begun, now) = times();
+        counters.begin(RequestKind::Read, 1, begun).end(true, now);
+        let late = counters.begin(RequestKind::Read, 2, begun);
+        for _ in 0..2 {
+            counters.merge_into(&heir);
+        }
+        let later = counters.begin(RequestKind::Read, 4, begun);
+        late.end(true, now);
+        drop(later);
+        assert_eq!(counters.snapshot(), None);
+        let (sum, each) = heir.snapshots([&counters].into_iter());
+        assert_eq!((sum.reads.requests, sum.reads.bytes), (2, 3));
+        assert_eq!((sum.requests_in_flight, sum.bytes_in_flight), (0, 0));
+        assert_eq!(each, [None]);
+    }
+}

@@ -1,0 +1,214 @@
+//! How long requests took: a histogram.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// Values that agree in so many decimal digits are counted as one.
+const DIGITS: u8 = 2;
+/// Whatever takes longer counts as this long.
+const MAX: Duration = Duration::from_secs(3600);
+
+/// How long requests took, as a histogram: microseconds up to an hour, each to within one percent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Microseconds; `None` until something is recorded.
+    histogram: Option<Histogram<u64>>,
+    sum: Duration,
+}
+
+impl Latency {
+    /// How many requests were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// The time of all requests together, exactly.
+    #[must_use]
+    pub const fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// The mean; zero if nothing was recorded.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        let seconds = self.sum.as_secs_f64() / self.count().max(1) as f64;
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    }
+
+    /// The shortest time; zero if nothing was recorded.
+    #[must_use]
+    pub fn min(&self) -> Duration {
+        micros(self.histogram.as_ref().map_or(0, Histogram::min))
+    }
+
+    /// The longest time; zero if nothing was recorded.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        micros(self.histogram.as_ref().map_or(0, Histogram::max))
+    }
+
+    /// The time within which this share of the requests ended, 0 to 1; zero if nothing was recorded.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Duration {
+        micros(self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(share)))
+    }
+
+    /// How many requests ended within this time.
+    #[must_use]
+    pub fn count_within(&self, time: Duration) -> u64 {
+        self.histogram
+            .as_ref()
+            .map_or(0, |histogram| histogram.count_between(0, whole_micros(time)))
+    }
+
+    /// The buckets with requests in them, the shortest times first: each with the longest time that
+    /// counts there, and how many requests do.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let recorded = self.histogram.iter().flat_map(Histogram::iter_recorded);
+        recorded.map(|bucket| (micros(bucket.value_iterated_to()), bucket.count_at_value()))
+    }
+
+    /// What was recorded since an earlier snapshot of the same.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut later = Self::default();
+        for bucket in self.histogram.iter().flat_map(Histogram::iter_recorded) {
+            let value = bucket.value_iterated_to();
+            let before = earlier.histogram.as_ref().map_or(0, |before| before.count_at(value));
+            later.record_micros(value, bucket.count_at_value().saturating_sub(before));
+        }
+        later.sum = self.sum.saturating_sub(earlier.sum);
+        later
+    }
+
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.record_micros(whole_micros(time), 1);
+        self.sum = self.sum.saturating_add(time);
+    }
+
+    /// Adds what another one has recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sum = self.sum.saturating_add(other.sum);
+        let Some(more) = &other.histogram else { return };
+        let Some(histogram) = &mut self.histogram else {
+            self.histogram = Some(more.clone());
+            return;
+        };
+        // It grows as far as the longest time needs, so there is nothing that it could not hold.
+        let added = histogram.add(more);
+        debug_assert!(added.is_ok(), "{added:?}");
+    }
+
+    fn record_micros(&mut self, value: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        if self.histogram.is_none() {
+            self.histogram = Histogram::new(DIGITS).ok();
+        }
+        let Some(histogram) = &mut self.histogram else { return };
+        let recorded = histogram.record_n(value, count);
+        debug_assert!(recorded.is_ok(), "{recorded:?}");
+    }
+}
+
+const fn micros(value: u64) -> Duration {
+    Duration::from_micros(value)
+}
+
+fn whole_micros(time: Duration) -> u64 {
+    u64::try_from(time.min(MAX).as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(feature = "serde")]
+mod serialize {
+    use std::time::Duration;
+
+    use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+    use super::Latency;
+
+    /// Times in seconds; the buckets as pairs of the longest time in them and their requests.
+    impl Serialize for Latency {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let times = [
+                ("sum", self.sum()),
+                ("min", self.min()),
+                ("mean", self.mean()),
+                ("p50", self.quantile(0.5)),
+                ("p90", self.quantile(0.9)),
+                ("p99", self.quantile(0.99)),
+                ("max", self.max()),
+            ];
+            let seconds = |(time, count): (Duration, u64)| (time.as_secs_f64(), count);
+            let buckets: Vec<_> = self.buckets().map(seconds).collect();
+            let mut latency = serializer.serialize_struct("Latency", times.len() + 2)?;
+            latency.serialize_field("count", &self.count())?;
+            for (name, time) in times {
+                latency.serialize_field(name, &time.as_secs_f64())?;
+            }
+            latency.serialize_field("buckets", &buckets)?;
+            latency.end()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(micros: impl IntoIterator<Item = u64>) -> Latency {
+        let mut latency = Latency::default();
+        micros.into_iter().for_each(|value| latency.record(Duration::from_micros(value)));
+        latency
+    }
+
+    fn is_about(time: Duration, micros: u64) -> bool {
+        time.as_micros().abs_diff(micros.into()) * 100 <= micros.into()
+    }
+
+    #[test]
+    fn quantiles_are_told_to_one_percent() {
+        let latency = of(1..=10_000);
+        assert_eq!((latency.count(), latency.sum()), (10_000, Duration::from_micros(50_005_000)));
+        assert_eq!(latency.min(), Duration::from_micros(1));
+        assert_eq!(latency.mean(), Duration::from_nanos(5_000_500));
+        for (time, micros) in [(0.5, 5000), (0.9, 9000), (0.99, 9900), (1.0, 10_000)] {
+            assert!(
+                is_about(latency.quantile(time), micros),
+                "{time}: {:?}",
+                latency.quantile(time)
+            );
+        }
+        assert!(is_about(latency.max(), 10_000));
+        assert!(is_about(Duration::from_micros(latency.count_within(micros(2500))), 2500));
+        assert_eq!(latency.buckets().map(|(_, count)| count).sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn nothing_recorded_is_zero_and_the_longest_is_an_hour() {
+        let none = Latency::default();
+        assert_eq!((none.count(), none.mean(), none.quantile(0.5)), (0, micros(0), micros(0)));
+        assert_eq!(none.buckets().count(), 0);
+        let mut endless = Latency::default();
+        endless.record(Duration::MAX);
+        assert!(is_about(endless.max(), 3_600_000_000));
+        endless.record(Duration::MAX);
+        assert_eq!((endless.count(), endless.sum()), (2, Duration::MAX));
+    }
+
+    #[test]
+    fn a_difference_and_what_was_before_add_up() {
+        let (mut before, after) = (of([10, 1000, 1000]), of([10, 1000, 1000, 1000, 70_000]));
+        let between = after.since(&before);
+        assert_eq!(between, of([1000, 70_000]).since(&Latency::default()));
+        before.add(&between);
+        assert_eq!(before.count(), 5);
+        assert_eq!(before.sum(), after.sum());
+        assert!(before.buckets().eq(after.buckets()));
+        assert_eq!(after.since(&after), Latency::default());
+        assert_eq!(Latency::default().since(&after), Latency::default());
+    }
+}
