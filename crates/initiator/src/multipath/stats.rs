@@ -152,19 +152,20 @@ impl fmt::Display for DiskStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}:{}", self.target, self.lun, self.requests)?;
         let Self { retries, duplicates, sessions_lost, sessions_reopened, budget_waits, .. } = self;
-        for (count, what) in [
-            (retries, "commands sent again"),
-            (duplicates, "requests sent over two sessions"),
-            (sessions_lost, "sessions lost"),
-            (sessions_reopened, "sessions opened anew"),
+        for (count, noun, what) in [
+            (*retries, "command", "sent again"),
+            (*duplicates, "request", "sent over two sessions"),
+            (*sessions_lost, "session", "lost"),
+            (*sessions_reopened, "session", "opened anew"),
         ] {
-            if *count > 0 {
-                write!(f, "\n  {count} {what}")?;
+            if count > 0 {
+                write!(f, "\n  {} {what}", Count(count, noun))?;
             }
         }
         if *budget_waits > 0 {
             let time = self.budget_wait_time;
-            write!(f, "\n  {budget_waits} requests waited for memory, {time:.1?} in all")?;
+            let requests = Count(*budget_waits, "request");
+            write!(f, "\n  {requests} waited for memory, {time:.1?} in all")?;
         }
         self.sessions.iter().try_for_each(|session| write!(f, "\n  {session}"))
     }
@@ -173,13 +174,14 @@ impl fmt::Display for DiskStats {
 impl fmt::Display for SessionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, portal, commands, retries } = self;
-        let (requests, errors) = (commands.requests(), commands.errors());
+        let count = Count(commands.requests(), "command");
         let bytes = Bytes(commands.reads.bytes + commands.writes.bytes);
-        write!(f, "session {key} with {portal}: {requests} commands, {bytes}")?;
-        for (count, what) in [(errors, "errors"), (*retries, "sent again")] {
-            if count > 0 {
-                write!(f, ", {count} {what}")?;
-            }
+        write!(f, "session {key} with {portal}: {count}, {bytes}")?;
+        if commands.errors() > 0 {
+            write!(f, ", {}", Count(commands.errors(), "error"))?;
+        }
+        if *retries > 0 {
+            write!(f, ", {retries} sent again")?;
         }
         Ok(())
     }
@@ -194,8 +196,8 @@ impl fmt::Display for RequestStats {
             }
         }
         if self.requests_in_flight > 0 {
-            let bytes = Bytes(self.bytes_in_flight);
-            write!(f, "\n  in flight: {} requests, {bytes}", self.requests_in_flight)?;
+            let requests = Count(self.requests_in_flight, "request");
+            write!(f, "\n  in flight: {requests}, {}", Bytes(self.bytes_in_flight))?;
         }
         Ok(())
     }
@@ -204,9 +206,15 @@ impl fmt::Display for RequestStats {
 impl fmt::Display for KindStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { requests, bytes, errors, latency } = self;
-        write!(f, "{requests} requests, {}", Bytes(*bytes))?;
+        Count(*requests, "request").fmt(f)?;
+        if *bytes > 0 {
+            write!(f, ", {}", Bytes(*bytes))?;
+        }
         if *errors > 0 {
-            write!(f, ", {errors} errors")?;
+            write!(f, ", {}", Count(*errors, "error"))?;
+        }
+        if *requests == 0 {
+            return Ok(());
         }
         let (median, most) = (latency.quantile(0.5), latency.quantile(0.99));
         write!(
@@ -214,6 +222,15 @@ impl fmt::Display for KindStats {
             "; half within {median:.1?}, 99 % within {most:.1?}, all within {:.1?}",
             latency.max()
         )
+    }
+}
+
+/// So many of something.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
     }
 }
 
@@ -246,5 +263,59 @@ mod serialize {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_what_there_was_and_no_more() {
+        let target = "iqn.2026-01.org.example:disk".to_owned();
+        let mut stats = DiskStats { target, ..DiskStats::default() };
+        assert_eq!(stats.to_string(), "iqn.2026-01.org.example:disk/0:");
+        let reads = &mut stats.requests.reads;
+        (reads.requests, reads.bytes) = (1, 3 << 19);
+        reads.latency.record(Duration::from_millis(100));
+        stats.requests.flushes.errors = 2;
+        (stats.retries, stats.sessions_lost) = (1, 2);
+        let portal = "192.0.2.1".to_owned();
+        stats.sessions.push(SessionStats { portal, ..SessionStats::default() });
+        let lines = [
+            "iqn.2026-01.org.example:disk/0:",
+            "  read: 1 request, 1.5 MiB; half within 100.4ms, 99 % within 100.4ms, all within 100.4ms",
+            "  flush: 0 requests, 2 errors",
+            "  1 command sent again",
+            "  2 sessions lost",
+            "  session 000000000000 with 192.0.2.1: 0 commands, 0 B",
+        ];
+        assert_eq!(stats.to_string().lines().collect::<Vec<_>>(), lines);
+    }
+
+    /// What a session that has gone had counted before is no news.
+    #[test]
+    fn a_difference_is_right_also_when_sessions_have_come_and_gone() {
+        let key = |reopened| SessionKey { reopened, ..SessionKey::default() };
+        let commands = |errors| {
+            let mut commands = RequestStats::default();
+            commands.reads.errors = errors;
+            commands
+        };
+        let session = |reopened, errors| SessionStats {
+            key: key(reopened),
+            commands: commands(errors),
+            ..SessionStats::default()
+        };
+        let stats = |sessions, closed| DiskStats {
+            sessions,
+            closed_sessions: commands(closed),
+            ..DiskStats::default()
+        };
+        let (before, after) = (stats(vec![session(0, 5)], 1), stats(vec![session(1, 3)], 8));
+        let difference = after.since(&before);
+        assert_eq!(difference.sessions, [session(1, 3)]);
+        assert_eq!(difference.closed_sessions.errors(), 2);
+        assert_eq!(difference.commands().errors(), 5);
     }
 }
