@@ -8,6 +8,7 @@
 //! read: a thread of its own writes it. What comes while too much waits is left out, and counted.
 
 use std::env;
+use std::fmt;
 use std::io::{self, Write};
 use std::mem;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -15,9 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tracing::Event;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::Subscriber;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, Subscriber};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Puts text on standard error, whatever else is there.
 pub type Show = fn(&str);
@@ -80,9 +84,7 @@ pub fn start(usually: Usually, show: Show) -> Log {
                     Usually::Silence => LevelFilter::OFF,
                 })
                 .with_ansi(false)
-                .without_time()
-                .with_level(false)
-                .with_target(false)
+                .event_format(Plain)
                 .with_writer(move || warnings.clone())
                 .try_init()
         }
@@ -90,6 +92,26 @@ pub fn start(usually: Usually, show: Show) -> Log {
     // Whoever calls the program from within another one has a subscriber of its own.
     drop(result);
     log
+}
+
+/// What happened and no more: not which disk it was of the one that the program uses, nor which of the
+/// sessions that say the same at once.
+struct Plain;
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 /// Lines on their way to who shows them. Clones are the same queue.

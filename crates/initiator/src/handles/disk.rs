@@ -23,7 +23,7 @@ use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::RangeGuard;
 use crate::unit::logical_unit::LogicalUnit;
 
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::path::Path;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Room;
@@ -195,7 +195,10 @@ impl Disk {
     /// # Errors
     /// As [`LogicalUnit::flush`].
     pub async fn flush(&self) -> Result<(), Error> {
-        self.counted(RequestKind::Flush, 0, self.paths.flush()).await
+        let running = self.begin(RequestKind::Flush, 0);
+        let result = self.paths.flush().await;
+        running.end(result.is_ok(), now());
+        result
     }
 
     /// The sessions that carry data now, the first one first.
@@ -334,18 +337,22 @@ impl Disk {
     /// Sends a command whose whole buffer must be filled.
     async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
         let transfer = transfer?;
-        let (kind, len) = (transfer.kind(), transfer.len());
         let expected = Expected::of(&transfer);
-        let read = async { expected.all_read(self.paths.execute(transfer).await?) };
-        self.counted(kind, len, read).await
+        let running = self.begin(transfer.kind(), transfer.len());
+        let result = self.paths.execute(transfer).await;
+        let result = result.and_then(|completion| expected.all_read(completion));
+        running.end(result.is_ok(), now());
+        result
     }
 
     /// Sends a command that changes blocks; all its data must be taken.
     async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
-        let (kind, len) = (transfer.kind(), transfer.len());
         let expected = Expected::of(&transfer);
-        let modified = async { expected.all_written(&self.paths.execute(transfer).await?) };
-        self.counted(kind, len, modified).await
+        let running = self.begin(transfer.kind(), transfer.len());
+        let result = self.paths.execute(transfer).await;
+        let result = result.and_then(|completion| expected.all_written(&completion));
+        running.end(result.is_ok(), now());
+        result
     }
 
     async fn take(&self, range: Range<u64>) -> RangeGuard {

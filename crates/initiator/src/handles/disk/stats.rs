@@ -1,10 +1,9 @@
 //! What a disk counts.
 
 use super::Disk;
-use crate::error::Error;
 use crate::multipath::dispatch::now;
 use crate::multipath::stats::DiskStats;
-use crate::state::counters::RequestKind;
+use crate::state::counters::{RequestKind, Running};
 
 impl Disk {
     /// What was counted since the disk was opened: of requests as callers see them, and of each
@@ -20,15 +19,7 @@ impl Disk {
     }
 
     /// Counts a request that moves so many bytes, from now to its end.
-    pub(super) async fn counted<T>(
-        &self,
-        kind: RequestKind,
-        bytes: usize,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let running = self.paths.counters().begin(kind, bytes as u64, now());
-        let result = request.await;
-        running.end(result.is_ok(), now());
-        result
+    pub(super) fn begin(&self, kind: RequestKind, bytes: usize) -> Running<'_> {
+        self.paths.counters().begin(kind, bytes as u64, now())
     }
 }
