@@ -54,8 +54,8 @@ pub(crate) struct Driver {
     connector: Connector,
     /// How many connections the session shall have.
     connections: u16,
-    /// When to look what is waited for.
-    looks: Interval,
+    /// When the kernel is asked next what the connections wait for.
+    polls: Interval,
     awake_until: Instant,
     /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
     /// can turn it, and asked once a turn.
@@ -77,7 +77,7 @@ struct Pending {
 /// What the loop waits for.
 enum Event {
     Connection(Readiness),
-    Look,
+    Poll,
     Messages(usize),
     Alarm,
 }
@@ -92,8 +92,8 @@ impl Driver {
         connections: u16,
     ) -> Self {
         let now = Instant::now();
-        let mut looks = interval(tuner::LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut polls = interval(tuner::POLL_INTERVAL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             session,
             peer,
@@ -105,7 +105,7 @@ impl Driver {
             first: 0,
             connector,
             connections,
-            looks,
+            polls,
             awake_until: now,
             now,
             alarm: Box::pin(sleep_until(now)),
@@ -148,7 +148,7 @@ impl Driver {
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
             }
-            _ = self.looks.tick(), if self.now < self.awake_until => Event::Look,
+            _ = self.polls.tick(), if self.now < self.awake_until => Event::Poll,
             () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
         }
     }
@@ -177,7 +177,7 @@ impl Driver {
                 taken.drain(..).for_each(|message| self.obey(message));
                 self.taken = taken;
             }
-            Event::Look => self.look(),
+            Event::Poll => self.poll_kernel(),
             Event::Alarm => self.session.handle_timeout(self.now()),
         }
     }

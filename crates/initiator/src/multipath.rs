@@ -11,6 +11,7 @@
 //! ends goes to the others; and a request that is late on one is sent over another as well when
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
+mod attempts;
 mod back_off;
 pub(crate) mod carrier;
 pub(crate) mod dispatch;
@@ -28,10 +29,9 @@ pub(crate) mod reopen;
 pub(crate) mod report;
 pub(crate) mod samples;
 pub(crate) mod schedule;
+mod shared_link;
 pub(crate) mod spread;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod tests;
-mod together;
-mod trials;

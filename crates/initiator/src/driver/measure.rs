@@ -16,14 +16,14 @@ const DOZE: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// Looks what each connection waits for: the session's reasons, and its own socket.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll_kernel(&mut self) {
         if !self.pending.is_empty() {
             self.awake_until = self.now + DOZE;
         }
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
         for link in &mut self.links {
             let blocked = link.blocked;
-            link.tune(|socket, tuner| tuner.look(socket, waiting, blocked, now));
+            link.tune(|socket, tuner| tuner.poll(socket, waiting, blocked, now));
         }
         self.limit_writes();
         self.tell_facts();
@@ -52,19 +52,19 @@ impl Driver {
         self.awake_until = self.awake_until.max(self.now + DOZE);
     }
 
-    /// The time in which nobody looked, because there was no work, counts as waiting for work.
+    /// The time in which the kernel was not asked, because there was no work, counts as waiting for work.
     pub(super) fn count_rest(&mut self) {
         let now = self.now;
         let rest = now.saturating_duration_since(self.awake_until);
-        // Less than a look is left for the next time.
-        if rest < tuner::LOOK {
+        // Less than an interval is left for the next time.
+        if rest < tuner::POLL_INTERVAL {
             return;
         }
         let tuners = self.links.iter_mut().filter_map(Link::up_mut);
         tuners.for_each(|(_, tuner)| tuner.rested(rest));
         self.awake_until = now;
-        // The look that is overdue would always meet the work that has ended the rest.
-        self.looks.reset();
+        // A poll that is overdue would always meet the work that has ended the rest.
+        self.polls.reset();
     }
 
     /// Tells what each connection does. Nobody need wait for it any more.

@@ -320,8 +320,8 @@ impl Disk {
 
     /// Over many slow sessions a write is shared out, so that none keeps it for long.
     fn longest_write(&self) -> usize {
-        let grain = usize::try_from(self.paths.grain()).unwrap_or(usize::MAX);
-        self.profile.longest_transfer(grain).min(self.max_transfer)
+        let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
+        self.profile.longest_transfer(max).min(self.max_transfer)
     }
 
     /// The bytes of a range within one block, which begins at `block`.

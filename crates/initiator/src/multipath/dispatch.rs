@@ -17,7 +17,7 @@ use crate::multipath::path_set::PathSet;
 use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
-use crate::multipath::schedule::{PathId, Room, Schedule, Ticket, Wish};
+use crate::multipath::schedule::{PathId, Requirements, Room, Schedule, Ticket};
 use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
@@ -215,7 +215,7 @@ impl<C: Carrier> Paths<C> {
         &self.0.budget
     }
 
-    /// Nobody looks until the next request calls for [`attention`](Self::attention).
+    /// The supervisor sleeps until the next request calls for its [`attention`](Self::attention).
     pub(crate) fn leave_unattended(&self) {
         self.lock().is_unattended = true;
     }
@@ -229,7 +229,7 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn progress(&self) -> Progress {
         let mut state = self.lock();
         let State { paths, schedule, meter, .. } = &mut *state;
-        meter.look(paths.open().iter().all(|(id, _)| schedule.under_way(*id) > 0))
+        meter.read(paths.open().iter().all(|(id, _)| schedule.under_way(*id) > 0))
     }
 
     /// Nothing goes any more; what waits fails.
@@ -247,8 +247,8 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How long a request had better be, bytes.
-    pub(crate) fn grain(&self) -> u64 {
-        self.lock().schedule.grain()
+    pub(crate) fn max_request_len(&self) -> u64 {
+        self.lock().schedule.max_request_len()
     }
 
     /// How long what may pass is put up with.
@@ -271,10 +271,14 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// Waits for a path with room.
-    pub(super) async fn grant(&self, len: usize, wish: Wish) -> Result<Grant<C>, Error> {
+    pub(super) async fn grant(
+        &self,
+        len: usize,
+        requirements: Requirements,
+    ) -> Result<Grant<C>, Error> {
         let granted = {
             let mut state = self.lock_open()?;
-            let granted = state.queue.push_back(len as u64, wish);
+            let granted = state.queue.push_back(len as u64, requirements);
             self.dispatch(&mut state, now());
             granted
         };
@@ -286,12 +290,12 @@ impl<C: Carrier> Paths<C> {
         &self,
         grant: Grant<C>,
         len: usize,
-        wish: Wish,
+        requirements: Requirements,
     ) -> Result<Grant<C>, Error> {
         let granted = {
             let mut state = self.lock_open()?;
             grant.give_up(&mut state.schedule);
-            let granted = state.queue.push_front(len as u64, wish);
+            let granted = state.queue.push_front(len as u64, requirements);
             self.dispatch(&mut state, now());
             granted
         };
@@ -306,19 +310,19 @@ impl<C: Carrier> Paths<C> {
             return None;
         }
         let idle = state.schedule.idle(avoid, now)?;
-        let wish = Wish { avoid: Some(avoid), is_alone: false };
-        self.take(&mut state, idle, len as u64, wish, now)
+        let requirements = Requirements { avoid: Some(avoid), is_alone: false };
+        self.take(&mut state, idle, len as u64, requirements, now)
     }
 
     fn grant_now(
         &self,
         state: &mut State<C>,
         len: u64,
-        wish: Wish,
+        requirements: Requirements,
         now: Instant,
     ) -> Option<Grant<C>> {
-        let id = state.schedule.pick(len, wish, now)?;
-        self.take(state, id, len, wish, now)
+        let id = state.schedule.pick(len, requirements, now)?;
+        self.take(state, id, len, requirements, now)
     }
 
     fn take(
@@ -326,12 +330,12 @@ impl<C: Carrier> Paths<C> {
         state: &mut State<C>,
         id: PathId,
         len: u64,
-        wish: Wish,
+        requirements: Requirements,
         now: Instant,
     ) -> Option<Grant<C>> {
         let carrier = state.paths.get(id)?.clone();
         let is_crowded = !state.queue.is_empty();
-        let ticket = state.schedule.begin(id, len, wish, is_crowded, now)?;
+        let ticket = state.schedule.begin(id, len, requirements, is_crowded, now)?;
         if std::mem::take(&mut state.is_unattended) {
             self.0.attention.notify_one();
         }
@@ -347,8 +351,8 @@ impl<C: Carrier> Paths<C> {
             if waiting.is_abandoned() {
                 continue;
             }
-            let Wish { avoid, is_alone } = waiting.wish;
-            let Some(grant) = self.grant_now(state, waiting.len, waiting.wish, now) else {
+            let Requirements { avoid, is_alone } = waiting.requirements;
+            let Some(grant) = self.grant_now(state, waiting.len, waiting.requirements, now) else {
                 state.queue.put_back(at, waiting);
                 if is_alone {
                     state.schedule.spare(true);
@@ -474,7 +478,7 @@ impl<C: Carrier> Drop for Grant<C> {
 }
 
 impl<C: Carrier> Drop for Shared<C> {
-    /// Whoever looks after the paths may sleep, and need not any more.
+    /// The supervisor may sleep; it ends with the paths.
     fn drop(&mut self) {
         self.attention.notify_one();
     }

@@ -8,12 +8,12 @@ use tokio::time::sleep_until;
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
-use crate::multipath::schedule::{PathId, Wish};
+use crate::multipath::schedule::{PathId, Requirements};
 use crate::unit::transfer::Transfer;
 
 /// A try that has failed still has its place on the path.
 pub(super) type Failure<C> = (Grant<C>, Error);
-type Attempt<C> = Pin<Box<dyn Future<Output = Result<<C as Carrier>::Answer, Failure<C>>> + Send>>;
+type Carried<C> = Pin<Box<dyn Future<Output = Result<<C as Carrier>::Answer, Failure<C>>> + Send>>;
 
 impl<C: Carrier> Paths<C> {
     /// Sends a transfer over its path, and if it is late there, over another one as well.
@@ -21,14 +21,14 @@ impl<C: Carrier> Paths<C> {
         &self,
         grant: Grant<C>,
         transfer: Transfer,
-        wish: Wish,
+        requirements: Requirements,
     ) -> Result<C::Answer, Failure<C>> {
-        if wish.is_alone || self.is_alone() {
+        if requirements.is_alone || self.is_alone() {
             return grant.carry(transfer).await;
         }
         let (path, begun) = (grant.id(), grant.begun());
         let spare = transfer.again();
-        let mut first: Attempt<C> = Box::pin(grant.carry(transfer));
+        let mut first: Carried<C> = Box::pin(grant.carry(transfer));
         let second = tokio::select! {
             result = &mut first => return result,
             second = self.second(path, begun.into(), spare) => second,
@@ -39,7 +39,7 @@ impl<C: Carrier> Paths<C> {
             || tracing::debug!(?path, ?other, "a request is late, and sent over another path");
         self.report().log(log);
         self.count_duplicate();
-        let mut second: Attempt<C> = Box::pin(grant.carry(transfer));
+        let mut second: Carried<C> = Box::pin(grant.carry(transfer));
         let (result, loser) = tokio::select! {
             result = &mut first => (result, second),
             result = &mut second => (result, first),
@@ -75,17 +75,17 @@ impl<C: Carrier> Paths<C> {
             let lateness = &self.policy().lateness;
             (state.schedule.late_after(path, lateness), state.schedule.stuck_after(path, lateness))
         };
-        let wish = Wish { avoid: Some(path), is_alone: false };
-        let mut look = begun;
+        let requirements = Requirements { avoid: Some(path), is_alone: false };
+        let mut check = begun;
         loop {
-            look += late;
-            sleep_until(look).await;
+            check += late;
+            sleep_until(check).await;
             let Some(duplicate) = self.duplicate(&spare) else { continue };
             if let Some(grant) = self.grant_idle(path, spare.len()) {
                 return Ok((grant, duplicate));
             }
-            if look >= begun + stuck {
-                return Ok((self.grant(spare.len(), wish).await?, duplicate));
+            if check >= begun + stuck {
+                return Ok((self.grant(spare.len(), requirements).await?, duplicate));
             }
         }
     }

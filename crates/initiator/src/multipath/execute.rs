@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
-use crate::multipath::trials::Trials;
 use crate::runtime;
 use crate::unit::transfer::Transfer;
 
@@ -24,15 +24,16 @@ impl<C: Carrier> Paths<C> {
         runtime::require()?;
         let len = transfer.len();
         let mut transfer = transfer.within_budget(Arc::new(self.reserve(len).await?));
-        let mut trials = Trials::new(self, transfer.name(), transfer.blocks());
-        let mut grant = self.grant(len, trials.wish()).await?;
+        let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
+        let mut grant = self.grant(len, attempts.requirements()).await?;
         loop {
             let spare = transfer.again();
-            let (failed, error) = match self.attempt(grant, transfer, trials.wish()).await {
+            let (failed, error) = match self.attempt(grant, transfer, attempts.requirements()).await
+            {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            grant = self.once_more(&mut trials, failed, error, len).await?;
+            grant = self.once_more(&mut attempts, failed, error, len).await?;
             transfer = spare;
         }
     }
@@ -40,30 +41,30 @@ impl<C: Carrier> Paths<C> {
     /// The place for the next try, when its time has come.
     async fn once_more(
         &self,
-        trials: &mut Trials<'_, C>,
+        attempts: &mut Attempts<'_, C>,
         failed: Grant<C>,
         error: Error,
         len: usize,
     ) -> Result<Grant<C>, Error> {
         let path = failed.id();
-        if let Some(limit) = trials.endurance(&error) {
+        if let Some(limit) = attempts.endurance(&error) {
             // It keeps its place, so that no other request is refused there in its stead.
             self.lock().schedule.hold_up(path, now());
-            trials.pause(error, limit).await?;
+            attempts.pause(error, limit).await?;
             failed.carrier().count_retry();
-            let again = self.grant_again(failed, len, trials.wish()).await;
-            return again.map_err(|end| trials.end(end));
+            let again = self.grant_again(failed, len, attempts.requirements()).await;
+            return again.map_err(|end| attempts.end(end));
         }
         if error.is_of_path() && self.set_aside(path, &error) {
             drop(failed);
         } else if error.is_of_session() || error.is_of_connection() {
-            let was_alone = trials.wish().is_alone;
+            let was_alone = attempts.requirements().is_alone;
             let goes_on = error.is_of_connection() || self.lose(path, &error);
             drop(failed);
-            trials.lost(error, was_alone, goes_on)?;
+            attempts.lost(error, was_alone, goes_on)?;
         } else {
             return Err(error);
         }
-        self.grant(len, trials.wish()).await.map_err(|end| trials.end(end))
+        self.grant(len, attempts.requirements()).await.map_err(|end| attempts.end(end))
     }
 }

@@ -1,11 +1,11 @@
 //! A flush over several sessions.
 
 use crate::error::Error;
+use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::path::Path;
 use crate::multipath::schedule::PathId;
-use crate::multipath::schedule::Wish;
-use crate::multipath::trials::Trials;
+use crate::multipath::schedule::Requirements;
 use crate::state::counters::RequestKind;
 use crate::unit::retry::Patience;
 
@@ -16,12 +16,12 @@ impl Paths<Path> {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub(crate) async fn flush(&self) -> Result<(), Error> {
-        let mut trials = Trials::new(self, "SYNCHRONIZE CACHE", None);
+        let mut attempts = Attempts::new(self, "SYNCHRONIZE CACHE", None);
         loop {
-            let wish = trials.wish();
+            let requirements = attempts.requirements();
             // What may itself be what ends sessions gets one of its own, whichever that is.
-            let alone = if wish.is_alone {
-                Some(self.grant(0, wish).await.map_err(|end| trials.end(end))?)
+            let alone = if requirements.is_alone {
+                Some(self.grant(0, requirements).await.map_err(|end| attempts.end(end))?)
             } else {
                 None
             };
@@ -31,8 +31,8 @@ impl Paths<Path> {
                 .map(|grant| (grant.id(), grant.carrier().clone()))
                 .or_else(|| self.witness());
             let Some((id, path)) = there else {
-                let next = self.grant(0, Wish::default()).await;
-                drop(next.map_err(|end| trials.end(end))?);
+                let next = self.grant(0, Requirements::default()).await;
+                drop(next.map_err(|end| attempts.end(end))?);
                 continue;
             };
             let running = path.counters.begin(RequestKind::Flush, 0, now());
@@ -40,16 +40,16 @@ impl Paths<Path> {
             let result = path.unit.flush_with(patience).await;
             running.end(result.is_ok(), now());
             let Err(error) = result else { return Ok(()) };
-            if let Some(limit) = trials.endurance(&error) {
+            if let Some(limit) = attempts.endurance(&error) {
                 self.lock().schedule.hold_up(id, now());
-                trials.pause(error, limit).await?;
+                attempts.pause(error, limit).await?;
                 path.unit.session().count_retry();
             } else if error.is_of_path() && self.set_aside(id, &error) {
                 drop(alone);
             } else if error.is_of_session() || error.is_of_connection() {
                 let goes_on = error.is_of_connection() || self.lose(id, &error);
                 drop(alone);
-                trials.lost(error, wish.is_alone, goes_on)?;
+                attempts.lost(error, requirements.is_alone, goes_on)?;
             } else {
                 return Err(error);
             }

@@ -5,7 +5,7 @@
 pub(crate) struct Progress {
     /// Bytes answered so far.
     pub(crate) moved: u64,
-    /// Whether every path had something to do ever since the last look.
+    /// Whether every path had something to do ever since the last reading.
     pub(crate) is_busy: bool,
 }
 
@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     moved: u64,
-    /// Some path had nothing to do since the last look.
+    /// Some path had nothing to do since the last reading.
     was_idle: bool,
 }
 
@@ -28,9 +28,9 @@ impl Meter {
         self.was_idle |= is_idle;
     }
 
-    /// What there is to tell since the last look; `has_work` says whether every path has something
+    /// What there is to tell since the last reading; `has_work` says whether every path has something
     /// to do now.
-    pub(super) fn look(&mut self, has_work: bool) -> Progress {
+    pub(super) fn read(&mut self, has_work: bool) -> Progress {
         let was_idle = std::mem::take(&mut self.was_idle);
         Progress { moved: self.moved, is_busy: !was_idle && has_work }
     }

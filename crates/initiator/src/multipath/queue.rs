@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use crate::multipath::schedule::Wish;
+use crate::multipath::schedule::Requirements;
 
 /// Requests that wait for a grant `G` of a path: first come, first served, but for those that ask
 /// for what no path can give them now.
@@ -16,23 +16,31 @@ pub(super) struct Queue<G>(VecDeque<Waiting<G>>);
 pub(super) struct Waiting<G> {
     /// Bytes that it moves.
     pub(super) len: u64,
-    pub(super) wish: Wish,
+    pub(super) requirements: Requirements,
     answer: oneshot::Sender<G>,
 }
 
 impl<G> Queue<G> {
     /// The last in the line. The grant comes through the receiver, or its end when the line is
     /// [cleared](Self::clear).
-    pub(super) fn push_back(&mut self, len: u64, wish: Wish) -> oneshot::Receiver<G> {
+    pub(super) fn push_back(
+        &mut self,
+        len: u64,
+        requirements: Requirements,
+    ) -> oneshot::Receiver<G> {
         let (answer, granted) = oneshot::channel();
-        self.0.push_back(Waiting { len, wish, answer });
+        self.0.push_back(Waiting { len, requirements, answer });
         granted
     }
 
     /// The first in the line: a request that has waited before.
-    pub(super) fn push_front(&mut self, len: u64, wish: Wish) -> oneshot::Receiver<G> {
+    pub(super) fn push_front(
+        &mut self,
+        len: u64,
+        requirements: Requirements,
+    ) -> oneshot::Receiver<G> {
         let (answer, granted) = oneshot::channel();
-        self.0.push_front(Waiting { len, wish, answer });
+        self.0.push_front(Waiting { len, requirements, answer });
         granted
     }
 

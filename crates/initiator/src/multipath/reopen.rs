@@ -39,24 +39,24 @@ pub(crate) struct Opener {
 
 /// What a further session must lead to.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ExpectedUnit {
     pub(crate) identity: Identity,
     /// The unit through the first session: what is known of it, and what is being written.
     pub(crate) like: LogicalUnit,
 }
 
 /// The same, once the first session has found it out: meanwhile others log in.
-pub(crate) type Awaited = watch::Receiver<Option<Wanted>>;
+pub(crate) type ExpectedUnitReceiver = watch::Receiver<Option<ExpectedUnit>>;
 
 impl Opener {
     /// One more session, on the portal whose turn it is, or on another one where that does not
     /// answer, or nothing tells whether it leads to the unit.
-    pub(crate) async fn open(&self, wanted: Awaited) -> Result<Path, Error> {
+    pub(crate) async fn open(&self, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
         let count = self.portals.len().max(1);
         let first = self.next_portal.fetch_add(1, Ordering::Relaxed);
         for turn in 1..count {
             let portal = (first + turn) % count;
-            match self.open_at(portal, wanted.clone()).await {
+            match self.open_at(portal, expected.clone()).await {
                 Err(error @ (Error::Connect(_) | Error::UnprovenUnit { .. })) => {
                     if let Some(portal) = self.portals.get(portal) {
                         self.report.pass_over(portal, Some(&error));
@@ -65,16 +65,16 @@ impl Opener {
                 result => return result,
             }
         }
-        self.open_at(first % count, wanted).await
+        self.open_at(first % count, expected).await
     }
 
-    async fn open_at(&self, portal: usize, wanted: Awaited) -> Result<Path, Error> {
+    async fn open_at(&self, portal: usize, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
         let session = self.log_in(portal, None).await?;
-        let wanted = known(wanted).await?;
-        let state = wanted.like.state().shared_with_another_session();
-        let unit = session.adopt_unit(wanted.like.lun(), state);
-        let found = wanted.identity.ask(&unit).await?;
-        self.check(portal, &wanted, found)?;
+        let expected = known(expected).await?;
+        let state = expected.like.state().shared_with_another_session();
+        let unit = session.adopt_unit(expected.like.lun(), state);
+        let found = expected.identity.ask(&unit).await?;
+        self.check(portal, &expected, found)?;
         Ok(Path::new(unit, portal))
     }
 
@@ -110,9 +110,9 @@ impl Opener {
         &self,
         lost: &Path,
         why: &Error,
-        wanted: Awaited,
+        expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
-        let wanted = known(wanted).await?;
+        let expected = known(expected).await?;
         let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
         let begun = Instant::now();
@@ -129,7 +129,7 @@ impl Opener {
         sleep(back_off.first(time2wait.max(pause))).await;
         let mut tries = 0u32;
         loop {
-            let error = match self.try_reopen(lost, &wanted).await {
+            let error = match self.try_reopen(lost, &expected).await {
                 Err(error) if !is_final(&error) => error,
                 result => return result.map(|path| Path { life: next_life(), ..path }),
             };
@@ -144,20 +144,25 @@ impl Opener {
         }
     }
 
-    async fn try_reopen(&self, lost: &Path, wanted: &Wanted) -> Result<Path, Error> {
+    async fn try_reopen(&self, lost: &Path, expected: &ExpectedUnit) -> Result<Path, Error> {
         let Path { unit: old, portal, .. } = lost;
         let session = self.log_in(*portal, Some(old.session().key().next())).await?;
         let unit = session.logical_unit(old.lun());
         let profile = unit.profile().await?;
-        self.check(*portal, wanted, wanted.identity.recognize(&unit, &profile))?;
-        check_size(&wanted.like.profile().await?.capacity, &profile.capacity)?;
+        self.check(*portal, expected, expected.identity.recognize(&unit, &profile))?;
+        check_size(&expected.like.profile().await?.capacity, &profile.capacity)?;
         let state = old.state().shared_with_another_session();
         Ok(Path::new(session.adopt_unit(old.lun(), state), *portal))
     }
 
-    fn check(&self, portal: usize, wanted: &Wanted, found: Result<(), Doubt>) -> Result<(), Error> {
+    fn check(
+        &self,
+        portal: usize,
+        expected: &ExpectedUnit,
+        found: Result<(), Doubt>,
+    ) -> Result<(), Error> {
         found.map_err(|doubt| {
-            let (portal, expected) = (self.portal_name(portal), wanted.identity.to_string());
+            let (portal, expected) = (self.portal_name(portal), expected.identity.to_string());
             match doubt {
                 Doubt::Other(found) => Error::DifferentUnits { portal, expected, found },
                 Doubt::Unproven(why) => Error::UnprovenUnit { portal, expected, why },
@@ -192,9 +197,9 @@ fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
     if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
 }
 
-async fn known(mut wanted: Awaited) -> Result<Wanted, Error> {
-    let known = wanted.wait_for(Option::is_some).await;
-    known.ok().and_then(|wanted| wanted.clone()).ok_or(Error::Closed)
+async fn known(mut expected: ExpectedUnitReceiver) -> Result<ExpectedUnit, Error> {
+    let known = expected.wait_for(Option::is_some).await;
+    known.ok().and_then(|unit| unit.clone()).ok_or(Error::Closed)
 }
 
 /// Whether another try is of no use; whatever else is wrong may pass, also a unit that does not say its

@@ -38,7 +38,7 @@ impl Room {
 
 /// What a request asks of its path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct Requirements {
     /// This one is out of the question.
     pub(crate) avoid: Option<PathId>,
     /// Nothing else may be under way there.
@@ -105,7 +105,7 @@ const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
 /// A path where the unit took no request comes last for so long, or until it takes one.
 const HOLD_UP: Duration = Duration::from_secs(1);
 /// But be worth a command: what most targets take unasked.
-const MIN_GRAIN: u64 = 64 << 10;
+const MIN_REQUEST_LEN: u64 = 64 << 10;
 
 impl Schedule {
     pub(crate) fn add(&mut self, id: PathId, room: Room) {
@@ -173,18 +173,23 @@ impl Schedule {
     }
 
     /// The path for a request of `len` bytes, if one has room.
-    pub(crate) fn pick(&self, len: u64, wish: Wish, now: Instant) -> Option<PathId> {
+    pub(crate) fn pick(
+        &self,
+        len: u64,
+        requirements: Requirements,
+        now: Instant,
+    ) -> Option<PathId> {
         let len = len.max(MIN_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
         let least = MIN_ROOM_IN_STARTUP / self.lanes.len().max(1) as u64;
-        let is_open = |lane: &Lane| Some(lane.id) != wish.avoid && !lane.is_closing;
+        let is_open = |lane: &Lane| Some(lane.id) != requirements.avoid && !lane.is_closing;
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
         let all_are_held_up = open.all(|lane| lane.is_held_up(now));
         self.lanes
             .iter()
-            .filter(|lane| is_open(lane) && lane.takes(len, least, wish.is_alone))
-            .filter(|lane| wish.is_alone || Some(lane.id) != self.spared)
+            .filter(|lane| is_open(lane) && lane.takes(len, least, requirements.is_alone))
+            .filter(|lane| requirements.is_alone || Some(lane.id) != self.spared)
             .filter(|lane| !lane.is_held_up(now) || all_are_held_up)
             .min_by_key(|lane| finish(lane))
             .map(|lane| lane.id)
@@ -195,7 +200,7 @@ impl Schedule {
         &mut self,
         id: PathId,
         len: u64,
-        wish: Wish,
+        requirements: Requirements,
         is_crowded: bool,
         now: Instant,
     ) -> Option<Ticket> {
@@ -205,7 +210,7 @@ impl Schedule {
             lane.last.filter(|_| lane.requests > 0).unwrap_or((now, now));
         lane.under_way += len;
         lane.requests += 1;
-        lane.is_alone |= wish.is_alone;
+        lane.is_alone |= requirements.is_alone;
         Some(Ticket {
             path: id,
             len,
@@ -214,7 +219,7 @@ impl Schedule {
             delivered_at,
             first_sent_at,
             app_limited: !is_crowded,
-            is_alone: wish.is_alone,
+            is_alone: requirements.is_alone,
         })
     }
 
@@ -257,7 +262,7 @@ impl Schedule {
 
     /// How long a request may be, bytes, so that a path of middling rate has it answered soon; no
     /// limit as long as the rates are not known.
-    pub(crate) fn grain(&self) -> u64 {
+    pub(crate) fn max_request_len(&self) -> u64 {
         let mut rates: Vec<_> = self.lanes.iter().filter_map(Lane::rate).collect();
         if rates.len() < self.lanes.len() || rates.len() < 2 {
             return u64::MAX;
@@ -265,7 +270,7 @@ impl Schedule {
         rates.sort_unstable();
         let rate = rates.get(rates.len() / 2).copied().unwrap_or(Bandwidth::MIN);
         let bytes = rate.bytes_in(MAX_REQUEST_TIME);
-        (bytes - bytes % MIN_GRAIN).max(MIN_GRAIN)
+        (bytes - bytes % MIN_REQUEST_LEN).max(MIN_REQUEST_LEN)
     }
 
     /// Bytes under way on a path.
@@ -385,8 +390,8 @@ mod tests {
 
     const MEGABYTE: f64 = 1e6;
     const LEN: u64 = 256 << 10;
-    const ANY: Wish = Wish { avoid: None, is_alone: false };
-    const ALONE: Wish = Wish { avoid: None, is_alone: true };
+    const ANY: Requirements = Requirements { avoid: None, is_alone: false };
+    const ALONE: Requirements = Requirements { avoid: None, is_alone: true };
 
     /// A link that serves its requests one after the other, and answers a latency later.
     #[derive(Clone, Copy)]
@@ -541,7 +546,7 @@ mod tests {
         assert_eq!(schedule.pick(1 << 30, ANY, now), Some(PathId(0)));
         schedule.begin(PathId(0), 1 << 30, ANY, false, now);
         assert_eq!(schedule.pick(1, ANY, now), None);
-        assert_eq!(schedule.pick(1, Wish { avoid: Some(PathId(0)), ..ANY }, now), None);
+        assert_eq!(schedule.pick(1, Requirements { avoid: Some(PathId(0)), ..ANY }, now), None);
     }
 
     #[test]

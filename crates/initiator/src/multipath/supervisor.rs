@@ -14,23 +14,23 @@ use crate::error::Error;
 use crate::multipath::dispatch::{Paths, WeakPaths};
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
-use crate::multipath::reopen::{Awaited, Opener, may_pass};
+use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
 use crate::multipath::schedule::{PathId, Room};
-use crate::multipath::together::{Together, Traffic};
+use crate::multipath::shared_link::{SharedLink, Traffic};
 use crate::options::sessions::Sessions;
 
-/// How often one looks how the paths do.
-const LOOK: Duration = Duration::from_millis(250);
-/// After so many looks at which nothing had moved, the next request is waited for.
-const IDLE_LOOKS: u32 = 4;
+/// How often the supervisor reviews the paths.
+const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
+/// After so many reviews at which nothing had moved, the next request is waited for.
+const MAX_IDLE_REVIEWS: u32 = 4;
 
-/// Looks after the paths as long as there is a handle of the disk.
+/// Supervises the paths as long as there is a handle of the disk.
 pub(crate) struct Supervisor {
     paths: WeakPaths<Path>,
     attention: Arc<Notify>,
     opener: Arc<Opener>,
-    wanted: Awaited,
+    expected: ExpectedUnitReceiver,
     sessions: Sessions,
     session_count: SessionCount,
     report: Arc<Report>,
@@ -42,13 +42,13 @@ pub(crate) struct Supervisor {
     reopening: u32,
     /// Why the latest session that is not there, and not on its way, is not.
     refusal: Option<Error>,
-    looks: Interval,
+    reviews: Interval,
     begun: Instant,
-    /// Bytes that had been moved at the last look, and when that was.
+    /// Bytes that had been moved at the last review, and when that was.
     moved: u64,
-    looked: Instant,
-    /// Looks since then at which nothing more had been.
-    idle_looks: u32,
+    reviewed: Instant,
+    /// Reviews since then at which nothing more had been.
+    idle_reviews: u32,
     traffic: Traffic,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Supervisor {
 #[derive(Debug)]
 pub(crate) struct SupervisorConfig {
     pub(crate) opener: Arc<Opener>,
-    pub(crate) wanted: Awaited,
+    pub(crate) expected: ExpectedUnitReceiver,
     pub(crate) sessions: Sessions,
     /// Why as many sessions are wanted at first as there are and are coming.
     pub(crate) reason: String,
@@ -78,17 +78,17 @@ pub(crate) enum Event {
 impl Supervisor {
     /// Takes over the paths, and the sessions that are on their way already.
     pub(crate) fn new(paths: &Paths<Path>, config: SupervisorConfig) -> Self {
-        let SupervisorConfig { opener, wanted, sessions, reason, opening: events } = config;
+        let SupervisorConfig { opener, expected, sessions, reason, opening: events } = config;
         let report = Arc::clone(&opener.report);
         paths.supervise();
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reviews = interval(REVIEW_INTERVAL);
+        reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opening = u32::try_from(events.len()).unwrap_or_default();
         let mut supervisor = Self {
             paths: paths.downgrade(),
             attention: paths.attention(),
             opener,
-            wanted,
+            expected,
             sessions,
             session_count: SessionCount::new(reason, sessions.most()),
             report,
@@ -97,11 +97,11 @@ impl Supervisor {
             opening,
             reopening: 0,
             refusal: None,
-            looks,
+            reviews,
             begun: Instant::now(),
             moved: 0,
-            looked: Instant::now(),
-            idle_looks: 0,
+            reviewed: Instant::now(),
+            idle_reviews: 0,
             traffic: Traffic::default(),
         };
         paths.open().iter().for_each(|(id, path)| supervisor.watch(*id, path));
@@ -136,8 +136,8 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         loop {
             tokio::select! {
-                _ = self.looks.tick(), if self.idle_looks < IDLE_LOOKS => {}
-                () = self.attention.notified() => self.idle_looks = 0,
+                _ = self.reviews.tick(), if self.idle_reviews < MAX_IDLE_REVIEWS => {}
+                () = self.attention.notified() => self.idle_reviews = 0,
                 Some(end) = self.ends.join_next() => {
                     if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
                         paths.lose(id, &error);
@@ -156,7 +156,7 @@ impl Supervisor {
             }
             self.reopen_lost(&paths);
             self.log_out_useless(&paths);
-            self.look(&paths).await;
+            self.review(&paths).await;
             self.tell(&paths);
         }
     }
@@ -241,12 +241,12 @@ impl Supervisor {
         for (path, why) in paths.take_lost() {
             let span = span_of(&path);
             span.in_scope(|| self.report.note(format!("a session was lost: {why}")));
-            let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
+            let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
             self.reopening += 1;
             let lost = Lost::new(path, why);
             let reopening = async move {
                 let (path, why) = (lost.path().clone(), lost.why().clone());
-                let reopened = async move { opener.reopen(&path, &why, wanted).await };
+                let reopened = async move { opener.reopen(&path, &why, expected).await };
                 let reopened = async { outcome(reopened).await.unwrap_or(Err(Error::Closed)) };
                 let path = lost.settled_during(reopened).await;
                 Event::Again(lost, path)
@@ -255,19 +255,19 @@ impl Supervisor {
         }
     }
 
-    async fn look(&mut self, paths: &Paths<Path>) {
+    async fn review(&mut self, paths: &Paths<Path>) {
         let progress = paths.progress();
         if progress.moved == self.moved {
-            self.idle_looks += 1;
-            if self.idle_looks == IDLE_LOOKS {
+            self.idle_reviews += 1;
+            if self.idle_reviews == MAX_IDLE_REVIEWS {
                 paths.leave_unattended();
             }
             return;
         }
         let now = Instant::now();
         // After hardly any time, hardly anything is known.
-        let time = (now - self.looked).max(LOOK);
-        (self.moved, self.looked, self.idle_looks) = (progress.moved, now, 0);
+        let time = (now - self.reviewed).max(REVIEW_INTERVAL);
+        (self.moved, self.reviewed, self.idle_reviews) = (progress.moved, now, 0);
         let (mut readings, mut queues) = (Vec::new(), 0);
         let open = paths.open();
         self.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
@@ -286,16 +286,16 @@ impl Supervisor {
         if are_opening || self.reopening > 0 || readings.is_empty() {
             return;
         }
-        let together = Together::of(&readings);
+        let shared_link = SharedLink::of(&readings);
         let mut reading = SessionsReading::default();
         reading.time = self.begun.elapsed();
         reading.bytes = progress.moved;
         reading.sessions = u32::try_from(readings.len()).unwrap_or(u32::MAX);
-        reading.planned = together.planned(readings.first(), &self.opener.node.options().tuning);
+        reading.planned = shared_link.planned(readings.first(), &self.opener.node.options().tuning);
         reading.is_busy = progress.is_busy;
         reading.has_queue = 2 * queues >= readings.len();
         reading.loss = self.traffic.loss();
-        reading.round_trip = together.round_trip;
+        reading.round_trip = shared_link.round_trip;
         match self.session_count.observe(&reading) {
             Step::Stay => {}
             Step::Add(more) => self.open_more(more),
@@ -326,9 +326,9 @@ impl Supervisor {
     fn open_more(&mut self, more: u32) {
         tracing::info!(more, reason = self.session_count.reason(), "more sessions");
         for _ in 0..more {
-            let (opener, wanted) = (Arc::clone(&self.opener), self.wanted.clone());
+            let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
             self.opening += 1;
-            let opened = async move { opener.open(wanted).await };
+            let opened = async move { opener.open(expected).await };
             let opened = async { Event::New(outcome(opened).await.unwrap_or(Err(Error::Closed))) };
             self.events.spawn(opened.in_current_span());
         }

@@ -1,6 +1,6 @@
 //! Paths over simulated links, in virtual time.
 
-mod trials;
+mod attempts;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::error::{Error, SessionFailure};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::schedule::{Room, Wish};
+use crate::multipath::schedule::{Requirements, Room};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
 use crate::state::budget::{Budget, Permit};
@@ -350,7 +350,7 @@ async fn one_that_waits_for_another_path_holds_up_nobody() {
     let links = [Link::new(&budget, 10.0, 10)];
     let paths = paths(&links);
     let only = paths.open()[0].0;
-    let mut picky = Box::pin(paths.grant(LEN, Wish { avoid: Some(only), is_alone: false }));
+    let mut picky = Box::pin(paths.grant(LEN, Requirements { avoid: Some(only), is_alone: false }));
     let waits = std::future::poll_fn(|context| {
         std::task::Poll::Ready(picky.as_mut().poll(context).is_pending())
     });

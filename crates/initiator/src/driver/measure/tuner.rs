@@ -16,10 +16,10 @@ use crate::driver::io::Socket;
 use crate::driver::measure::reading::{Facts, Reading};
 use crate::state::session_key::SessionKey;
 
-/// How often one looks what the connection waits for.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
-/// After so many looks the kernel is asked as well.
-const LOOKS_PER_READING: u32 = 20;
+/// How often the kernel is asked what the connection waits for.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// After so many polls the plan learns from the answer.
+const POLLS_PER_READING: u32 = 20;
 
 /// A connection's tuner.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Tuner {
     granted: Granted,
     interface: Option<Interface>,
     activity: Activity,
-    looks: u32,
+    polls: u32,
     /// The last reading that something was learnt from, and when that was.
     learnt: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
@@ -57,7 +57,7 @@ impl Tuner {
             granted: Granted::default(),
             interface: None,
             activity: Activity::default(),
-            looks: 0,
+            polls: 0,
             learnt: None,
             link: LinkEstimator::new(EstimatorWindow::CONNECTION),
             loss: LossDetector::default(),
@@ -117,7 +117,7 @@ impl Tuner {
     }
 
     /// Looks what the connection waits for, and now and then how the link does.
-    pub(crate) fn look(
+    pub(crate) fn poll(
         &mut self,
         socket: &dyn Socket,
         waiting: Waiting,
@@ -127,8 +127,8 @@ impl Tuner {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
         self.count(&info, waiting, is_blocked);
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS_PER_READING) {
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_READING) {
             self.adapt(socket, |tuner| tuner.learn(&info, now));
         }
     }
@@ -161,11 +161,11 @@ impl Tuner {
         *counter = counter.saturating_add(1);
     }
 
-    /// So long nothing was asked for, and nobody looked.
+    /// For so long there was no request, and the kernel was not asked.
     pub(crate) fn rested(&mut self, time: Duration) {
-        let looks = time.as_millis() / LOOK.as_millis();
-        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
-        self.activity.source = self.activity.source.saturating_add(looks);
+        let polls = time.as_millis() / POLL_INTERVAL.as_millis();
+        let polls = u32::try_from(polls).unwrap_or(u32::MAX);
+        self.activity.source = self.activity.source.saturating_add(polls);
     }
 
     /// What the link shows of itself while it is used.

@@ -25,7 +25,7 @@ use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::identity::Identity;
 use crate::multipath::path::Path;
-use crate::multipath::reopen::{Opener, Wanted};
+use crate::multipath::reopen::{ExpectedUnit, Opener};
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Room;
 use crate::multipath::supervisor::{Event, Supervisor, SupervisorConfig};
@@ -158,12 +158,12 @@ async fn spread_out(
     if !session.is_reinstated_by_login() {
         opener.report.no_tsih();
     }
-    let (tell, wanted) = watch::channel(None);
+    let (tell, expected) = watch::channel(None);
     let mut opening = JoinSet::new();
     for _ in 1..count {
-        let (opener, wanted) = (Arc::clone(&opener), wanted.clone());
+        let (opener, expected) = (Arc::clone(&opener), expected.clone());
         let span = opener.report.span().clone();
-        opening.spawn(async move { Event::New(opener.open(wanted).await) }.instrument(span));
+        opening.spawn(async move { Event::New(opener.open(expected).await) }.instrument(span));
     }
     let disk = session.disk().await?;
     let identity = match Identity::of(disk.unit(), disk.profile()) {
@@ -180,14 +180,14 @@ async fn spread_out(
                 .to_owned(),
         );
     }
-    tell.send_replace(Some(Wanted { identity, like: disk.unit().clone() }));
+    tell.send_replace(Some(ExpectedUnit { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, opener.budget.clone(), policy, Arc::clone(&report));
-    let config = SupervisorConfig { opener, wanted, sessions, reason, opening };
+    let config = SupervisorConfig { opener, expected, sessions, reason, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {
         let limit = PATIENCE + round_trip * PATIENCE_TRIPS;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::*;
-use crate::multipath::trials::Trials;
+use crate::multipath::attempts::Attempts;
 
 /// A session with the unit, and how it behaves.
 #[derive(Clone)]
@@ -314,10 +314,10 @@ async fn a_try_in_doubt_is_not_hidden_by_a_unit_that_is_busy_since() {
     assert!(matches!(errors[..], [Error::Session(_)]) && errors[0].may_have_executed());
     let unit = Arc::new(Unit::new(&[]));
     let paths = alone(Session::open(&unit), ROOM);
-    let mut trials = Trials::new(&paths, "READ (16)", None);
+    let mut attempts = Attempts::new(&paths, "READ (16)", None);
     let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
-    trials.pause(timed_out, PATIENCE).await.unwrap();
-    let error = trials.pause(busy(), Duration::ZERO).await.unwrap_err();
+    attempts.pause(timed_out, PATIENCE).await.unwrap();
+    let error = attempts.pause(busy(), Duration::ZERO).await.unwrap_err();
     assert!(error.may_have_executed(), "{error}");
 }
 
@@ -327,13 +327,14 @@ async fn an_answer_clears_of_suspicion() {
     let paths = alone(Session::open(&Arc::new(Unit::new(&[]))), ROOM);
     let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
     for (error, is_cleared) in [(busy(), true), (timed_out, false)] {
-        let mut trials = Trials::new(&paths, "READ (16)", None);
-        let lose = |trials: &mut Trials<'_, _>, was_alone| trials.lost(lost(), was_alone, true);
-        (0..3).for_each(|_| lose(&mut trials, false).unwrap());
-        (0..4).for_each(|_| lose(&mut trials, true).unwrap());
-        trials.pause(error, PATIENCE).await.unwrap();
-        assert_eq!(trials.wish().is_alone, !is_cleared);
-        assert_eq!(lose(&mut trials, true).is_ok(), is_cleared);
+        let mut attempts = Attempts::new(&paths, "READ (16)", None);
+        let lose =
+            |attempts: &mut Attempts<'_, _>, was_alone| attempts.lost(lost(), was_alone, true);
+        (0..3).for_each(|_| lose(&mut attempts, false).unwrap());
+        (0..4).for_each(|_| lose(&mut attempts, true).unwrap());
+        attempts.pause(error, PATIENCE).await.unwrap();
+        assert_eq!(attempts.requirements().is_alone, !is_cleared);
+        assert_eq!(lose(&mut attempts, true).is_ok(), is_cleared);
     }
 }
 

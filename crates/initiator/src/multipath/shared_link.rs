@@ -43,12 +43,12 @@ impl Traffic {
 
 /// What is known of the link by all sessions.
 #[derive(Debug)]
-pub(super) struct Together {
+pub(super) struct SharedLink {
     measurement: Measurement,
     pub(super) round_trip: Duration,
 }
 
-impl Together {
+impl SharedLink {
     pub(super) fn of(readings: &[Reading]) -> Self {
         let each = || readings.iter().map(Reading::measurement);
         let mut measurement = each().next().copied().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Together {
 mod tests {
     use super::*;
 
-    const LOOK: Duration = Duration::from_millis(250);
+    const INTERVAL: Duration = Duration::from_millis(250);
 
     fn reading(sent: u32, again: u32, arrived: u32, disordered: u32) -> TcpInfo {
         let mut info = TcpInfo::default();
@@ -94,18 +94,18 @@ mod tests {
     fn losses_count_on_either_way_and_over_all_paths() {
         let mut traffic = Traffic::default();
         for id in [1, 2] {
-            traffic.count(PathId(id), &reading(100, 5, 0, 0), LOOK);
+            traffic.count(PathId(id), &reading(100, 5, 0, 0), INTERVAL);
         }
         assert!(traffic.loss() < f64::EPSILON, "nothing is known of the time before");
-        traffic.count(PathId(1), &reading(600, 10, 0, 0), LOOK);
+        traffic.count(PathId(1), &reading(600, 10, 0, 0), INTERVAL);
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
         // Two hundred in a round trip: a hundred behind a gap are one.
-        traffic.count(PathId(2), &reading(100, 5, 500, 500), LOOK);
+        traffic.count(PathId(2), &reading(100, 5, 500, 500), INTERVAL);
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
         for _ in 0..100 {
             traffic.fade();
         }
-        traffic.count(PathId(1), &reading(2600, 10, 0, 0), LOOK);
+        traffic.count(PathId(1), &reading(2600, 10, 0, 0), INTERVAL);
         assert!(traffic.loss() < 1e-4);
     }
 
@@ -117,16 +117,16 @@ mod tests {
             info.receive_rtt = Some(Duration::from_millis(150));
             info
         };
-        assert!(!traffic.count(PathId(0), &queued(0), LOOK));
-        assert!(traffic.count(PathId(0), &queued(500), LOOK));
-        assert!(!traffic.count(PathId(0), &reading(0, 0, 1000, 0), LOOK));
+        assert!(!traffic.count(PathId(0), &queued(0), INTERVAL));
+        assert!(traffic.count(PathId(0), &queued(500), INTERVAL));
+        assert!(!traffic.count(PathId(0), &reading(0, 0, 1000, 0), INTERVAL));
     }
 
     #[test]
     fn paths_that_are_gone_are_forgotten() {
         let mut traffic = Traffic::default();
         for id in 0..3 {
-            traffic.count(PathId(id), &reading(0, 0, 0, 0), LOOK);
+            traffic.count(PathId(id), &reading(0, 0, 0, 0), INTERVAL);
         }
         traffic.keep(|id| id == PathId(1));
         assert_eq!(traffic.seen.keys().collect::<Vec<_>>(), [&PathId(1)]);

@@ -16,7 +16,7 @@ use crate::error::{Error, of_blocks};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::report::Wait;
-use crate::multipath::schedule::Wish;
+use crate::multipath::schedule::Requirements;
 use crate::unit::retry::{Pauses, answer_of, endurance};
 
 /// Who was under way on so many sessions in a row that ended is suspected.
@@ -30,7 +30,7 @@ const MAX_DOUBT: u32 = 15;
 const MAX_LOSSES: u32 = 100;
 
 /// What one request has been through.
-pub(super) struct Trials<'a, C: Carrier> {
+pub(super) struct Attempts<'a, C: Carrier> {
     paths: &'a Paths<C>,
     command: &'static str,
     blocks: Option<Range<u64>>,
@@ -65,7 +65,7 @@ struct Suspicion {
     plain_losses: u64,
 }
 
-impl<'a, C: Carrier> Trials<'a, C> {
+impl<'a, C: Carrier> Attempts<'a, C> {
     pub(super) fn new(
         paths: &'a Paths<C>,
         command: &'static str,
@@ -84,8 +84,8 @@ impl<'a, C: Carrier> Trials<'a, C> {
     }
 
     /// What the request asks of its path.
-    pub(super) const fn wish(&self) -> Wish {
-        Wish { avoid: None, is_alone: self.suspicion.losses >= SUSPECT }
+    pub(super) const fn requirements(&self) -> Requirements {
+        Requirements { avoid: None, is_alone: self.suspicion.losses >= SUSPECT }
     }
 
     /// For how long it is sent again after such an end.
