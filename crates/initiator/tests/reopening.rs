@@ -242,3 +242,27 @@ async fn log_25_only_a_permanent_redirection_is_kept() {
     assert_eq!(redirected(true).await, [1, 2]);
     assert_eq!(redirected(false).await, [2, 2]);
 }
+
+/// The disk's own requests may hold all of its memory while they wait for the session to come back: its
+/// questions to the unit must not wait for them.
+#[tokio::test]
+async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
+    let rig = rig(0).await;
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(1);
+    options.offer.default_time2wait = 0;
+    (options.max_transfer, options.max_bytes_in_flight) = (64 << 10, 256 << 10);
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    rig.server.with(|target| target.hold());
+    let data = support::pattern(1 << 20, 5);
+    let writing = tokio::spawn({
+        let (disk, data) = (disk.clone(), data.clone());
+        async move { disk.write_at(0, data).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 4).await;
+    drop_first(&rig);
+    rig.server.with(|target| target.release());
+    soon(writing).await.unwrap().unwrap();
+    assert_eq!(disk.spread().reopened, 1);
+    assert!(rig.disk.holds(0, &data));
+}

@@ -228,8 +228,10 @@ impl<C: Carrier> Paths<C> {
     /// What was moved so far.
     pub(crate) fn progress(&self) -> Progress {
         let mut state = self.lock();
+        let has_backlog = self.has_backlog(&state);
         let State { paths, schedule, meter, .. } = &mut *state;
-        meter.read(paths.open().iter().all(|(id, _)| schedule.under_way(*id) > 0))
+        let all_work = paths.open().iter().all(|(id, _)| schedule.under_way(*id) > 0);
+        meter.read(all_work || has_backlog)
     }
 
     /// Nothing goes any more; what waits fails.
@@ -294,9 +296,10 @@ impl<C: Carrier> Paths<C> {
     ) -> Result<Grant<C>, Error> {
         let granted = {
             let mut state = self.lock_open()?;
+            let id = grant.id();
             grant.give_up(&mut state.schedule);
             let granted = state.queue.push_front(len as u64, requirements);
-            self.dispatch(&mut state, now());
+            self.released(&mut state, id, now());
             granted
         };
         granted.await.map_err(|_| self.reason_of_end())
@@ -306,7 +309,7 @@ impl<C: Carrier> Paths<C> {
     /// request waits.
     pub(super) fn grant_idle(&self, avoid: PathId, len: usize) -> Option<Grant<C>> {
         let (mut state, now) = (self.lock(), now());
-        if !state.queue.is_empty() {
+        if self.has_backlog(&state) {
             return None;
         }
         let idle = state.schedule.idle(avoid, now)?;
@@ -334,7 +337,7 @@ impl<C: Carrier> Paths<C> {
         now: Instant,
     ) -> Option<Grant<C>> {
         let carrier = state.paths.get(id)?.clone();
-        let is_crowded = !state.queue.is_empty();
+        let is_crowded = self.has_backlog(state);
         let ticket = state.schedule.begin(id, len, requirements, is_crowded, now)?;
         if std::mem::take(&mut state.is_unattended) {
             self.0.attention.notify_one();
@@ -413,6 +416,11 @@ impl<C: Carrier> Paths<C> {
         self.lock().end.clone().unwrap_or(Error::Closed)
     }
 
+    /// Whether requests wait, for a path or for their share of the budget.
+    fn has_backlog(&self, state: &State<C>) -> bool {
+        !state.queue.is_empty() || self.0.budget.has_waiters()
+    }
+
     /// A request has left a path.
     fn released(&self, state: &mut State<C>, id: PathId, now: Instant) {
         self.dispatch(state, now);
@@ -462,7 +470,8 @@ impl<C: Carrier> Grant<C> {
         state.schedule.end(&ticket, now);
         state.meter.answered(len);
         self.paths.released(&mut state, self.path, now);
-        let is_idle = state.schedule.under_way(self.path) == 0;
+        // Work that waits for memory is work: it has none until this request gives its share back.
+        let is_idle = state.schedule.under_way(self.path) == 0 && !self.paths.has_backlog(&state);
         state.meter.note_idle(is_idle);
     }
 }

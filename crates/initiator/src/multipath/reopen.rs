@@ -31,8 +31,6 @@ pub(crate) struct Opener {
     pub(crate) portals: Vec<TargetAddress>,
     /// Where those are now that the target has moved for good.
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
-    /// What all sessions may have under way together.
-    pub(crate) budget: Budget,
     pub(crate) next_portal: AtomicUsize,
     pub(crate) report: Arc<Report>,
 }
@@ -91,7 +89,9 @@ impl Opener {
     }
 
     async fn log_in_once(&self, portal: usize, key: Option<SessionKey>) -> Result<Session, Error> {
-        let session = self.node.start_at(&self.url_at(portal), key, &self.budget)?;
+        // The questions to the unit wait for no request of the disk: those may wait for this session.
+        let questions = Budget::of(self.node.options());
+        let session = self.node.start_at(&self.url_at(portal), key, &questions)?;
         session.logged_in().await?;
         self.remember(portal, &session);
         Ok(session)

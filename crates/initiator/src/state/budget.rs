@@ -23,8 +23,26 @@ pub(crate) struct Budget {
 /// What is counted of the requests that had to wait for room.
 #[derive(Debug, Default)]
 struct Waits {
+    /// Those that wait now.
+    waiting: AtomicU64,
     count: AtomicU64,
     nanoseconds: AtomicU64,
+}
+
+/// Counts a request that waits for room, until it is dropped.
+struct Waiting<'a>(&'a Waits);
+
+impl<'a> Waiting<'a> {
+    fn new(waits: &'a Waits) -> Self {
+        waits.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waits)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A share of the budget; it goes back when the session has finished with the request, which may
@@ -71,10 +89,18 @@ impl Budget {
         }
         self.waits.count.fetch_add(1, Ordering::Relaxed);
         let begun = Instant::now();
-        let permit = self.wait_for_room(bytes).await;
+        let permit = {
+            let _waiting = Waiting::new(&self.waits);
+            self.wait_for_room(bytes).await
+        };
         let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.waits.nanoseconds.fetch_add(waited, Ordering::Relaxed);
         permit
+    }
+
+    /// Whether requests wait for room now.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waits.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// How many requests had to wait for room, and how long those that have it by now waited in all.

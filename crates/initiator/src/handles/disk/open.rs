@@ -99,7 +99,7 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     let next_portal = AtomicUsize::new(portal);
     let node = node.clone();
     let moved = Mutex::default();
-    let opener = Opener { node, url, portals, moved, budget, next_portal, report };
+    let opener = Opener { node, url, portals, moved, next_portal, report };
     opener.remember(portal, &session);
     spread_out(session, portal, Arc::new(opener), sessions).await
 }
@@ -186,7 +186,7 @@ async fn spread_out(
     let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
-    let paths = Paths::new(first, room, opener.budget.clone(), policy, Arc::clone(&report));
+    let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));
     let config = SupervisorConfig { opener, expected, sessions, reason, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {

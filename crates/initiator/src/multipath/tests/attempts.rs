@@ -397,3 +397,24 @@ async fn a_request_that_waits_ends_with_the_paths() {
     assert_eq!(unit.tries_of(0), before);
     assert!(paths.report().get().waits.is_empty());
 }
+
+/// Whoever waits for a path that was closed is told when a request that has kept its place there goes
+/// elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_closed_path_drains_when_its_last_request_goes_elsewhere() {
+    let mut unit = Unit::new(&[]);
+    unit.refuses = vec![(Instant::now() + Duration::from_millis(25), busy())];
+    let unit = Arc::new(unit);
+    let paths = alone(Session::open(&unit), ROOM);
+    let asked = tokio::spawn({
+        let paths = paths.clone();
+        async move { paths.execute(request(0)).await }
+    });
+    sleep(Duration::from_millis(22)).await;
+    let closed = paths.working()[0];
+    paths.add(Session::open(&unit), ROOM);
+    paths.close(closed);
+    let removed = tokio::time::timeout(PATIENCE, paths.remove(closed)).await;
+    assert!(removed.unwrap().is_some());
+    asked.await.unwrap().unwrap();
+}
