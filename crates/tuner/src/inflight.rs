@@ -69,7 +69,8 @@ pub fn wait_for_write_data(round_trip: Duration) -> Duration {
 ///
 /// A target asks for the data of all writes that it knows of. On a link of known rate the plan's queue
 /// would do; otherwise TCP finds the rate out, and the limit follows it: at any moment a congestion
-/// window goes in a round trip, also while it grows, and also where the round trip grows with a queue.
+/// window goes in a round trip, also while it grows, after a rest or a timeout, and also where the round
+/// trip grows with a queue. So the latest reading alone counts.
 ///
 /// A link that is fast for its length never feels the limit: a write is under way for little more
 /// than its round trips. Its limit would be more than may be under way at all, and then it has none:
@@ -86,10 +87,13 @@ impl Default for WriteLimit {
 }
 
 impl WriteLimit {
-    /// Takes in a reading of the connection.
+    /// Takes in a reading of the connection. One that does not tell what it may send leaves no limit.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let round_trip = info.min_rtt.or(info.smoothed_rtt);
-        let (Some(rate), Some(round_trip)) = (info.window_rate(), round_trip) else { return };
+        let (Some(rate), Some(round_trip)) = (info.window_rate(), round_trip) else {
+            *self = Self::default();
+            return;
+        };
         self.link.observe_round_trip(round_trip, now);
         self.link.observe_rate(&RateSample::new(rate), now);
     }
@@ -149,17 +153,29 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_window_up_at_once_and_down_after_a_round_trip() {
+    fn the_latest_window_alone_counts() {
+        const HOUR: u64 = 3_600_000;
         let start = Instant::now();
         let mut limit = WriteLimit::default();
-        let mut after = |millis, window| {
-            limit.observe(&info(window, 100, 100), start + Duration::from_millis(millis));
-            limit.bytes(false, u64::MAX).unwrap()
-        };
-        let (small, large) = (after(0, 100), after(50, 200));
-        assert!(large > small);
-        assert_eq!([60, 100, 150].map(|millis| after(millis, 100)), [large; 3]);
-        assert_eq!(after(200, 100), small);
+        // Milliseconds, segments, round trip and its smallest in milliseconds.
+        for (at, window, rtt, min_rtt) in [
+            (0, 100, 100, 100),
+            (50, 4000, 100, 100),
+            // A timeout.
+            (60, 100, 100, 100),
+            (60, 200, 150, 120),
+            (100, 4000, 20, 20),
+            // The kernel lets the window fall in a rest, and the limit falls at once.
+            (HOUR, 10, 100, 100),
+            (HOUR + 1, 100, 100, 100),
+        ] {
+            let info = info(window, rtt, min_rtt);
+            limit.observe(&info, start + Duration::from_millis(at));
+            let alone = write_limit(&info, false, u64::MAX);
+            assert_eq!(limit.bytes(false, u64::MAX), alone, "{window} segments at {at} ms");
+        }
+        limit.observe(&TcpInfo::default(), start + Duration::from_millis(HOUR + 2));
+        assert_eq!(limit.bytes(false, u64::MAX), None);
     }
 
     /// A write beyond its first burst takes two round trips: so much and a half must be under way.

@@ -60,8 +60,9 @@ pub struct LinkEstimator {
     startup: Startup,
 }
 
-/// The best sample of this epoch and of the one before it: each counts for one epoch at least, and for
-/// two at most while samples come (draft-ietf-ccwg-bbr, BBR.MaxBwFilter).
+/// The best sample of this epoch and of the one before it: each counts for one epoch at least, and is
+/// forgotten by the first sample that comes two epochs later (draft-ietf-ccwg-bbr, BBR.MaxBwFilter).
+/// Where an epoch takes no time, the latest sample alone counts.
 #[derive(Clone, Copy, Debug)]
 struct Windowed<T> {
     current: Option<T>,
@@ -101,10 +102,10 @@ impl EstimatorWindow {
         round_trips: 4,
         round_trip: Duration::from_secs(300),
     };
-    /// For a connection, by its congestion window, which goes once in a round trip and follows the link
-    /// by itself: what it was a round trip ago.
+    /// For a connection, by its congestion window, which follows the link by itself: the window and the
+    /// round trip of this moment alone. After a rest, or a timeout, the window before it says nothing.
     pub const CONGESTION_WINDOW: Self =
-        Self { rate: Duration::ZERO, round_trips: 1, round_trip: Duration::from_secs(300) };
+        Self { rate: Duration::ZERO, round_trips: 0, round_trip: Duration::ZERO };
 }
 
 impl RateSample {
@@ -183,8 +184,10 @@ impl<T: Copy> Windowed<T> {
 
     fn observe(&mut self, sample: T, now: Instant, epoch: Duration, better: fn(T, T) -> T) {
         let since = *self.since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= epoch {
-            (self.previous, self.current, self.since) = (self.current, None, Some(now));
+        let age = now.saturating_duration_since(since);
+        if age >= epoch {
+            self.previous = self.current.filter(|_| age < epoch.saturating_mul(2));
+            (self.current, self.since) = (None, Some(now));
         }
         self.current = Some(self.current.map_or(sample, |current| better(current, sample)));
     }
@@ -272,6 +275,15 @@ mod tests {
                 &[(0, 100, FREE, Some(100)), (100, 1, FREE, Some(100)), (200, 99, FREE, Some(100))],
             ),
             (
+                "what was before a rest of two windows does not count",
+                1,
+                &[
+                    (0, 100, FREE, Some(100)),
+                    (1999, 20, FREE, Some(100)),
+                    (3999, 10, FREE, Some(10)),
+                ],
+            ),
+            (
                 "a link that is long has a long window",
                 1000,
                 &[
@@ -308,8 +320,7 @@ mod tests {
                     (0, 100, FREE, Some(100)),
                     (5000, 10, APP_LIMITED, Some(100)),
                     (9000, 10, APP_LIMITED, Some(100)),
-                    (9500, 60, FREE, Some(100)),
-                    (10_500, 60, FREE, Some(60)),
+                    (9500, 60, FREE, Some(60)),
                 ],
             ),
         ]);

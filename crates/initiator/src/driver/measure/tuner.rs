@@ -209,9 +209,7 @@ impl Tuner {
         max: u64,
         now: Instant,
     ) -> Option<u64> {
-        if let Ok(info) = socket.tcp_info() {
-            self.write_limit.observe(&info, now);
-        }
+        self.write_limit.observe(&socket.tcp_info().unwrap_or_default(), now);
         self.write_limit.bytes(self.copes_with_loss(), max)
     }
 
