@@ -9,7 +9,8 @@
 //! answer times, TCP's RTT  ───► windowed minimum ─► round trip
 //! ```
 //! The sources differ, the filter is this one. A rate that was measured while there was too little to
-//! send shows the sender, not the link: such a sample counts only if it raises a maximum that is there.
+//! send shows the sender, not the link, and does not count. In BBR it counts if it raises the maximum; but
+//! here a burst that a token bucket lets through would pass for the link's rate.
 
 use std::time::{Duration, Instant};
 
@@ -140,15 +141,14 @@ impl LinkEstimator {
         Self { window, rate: Windowed::NEW, round_trip: Windowed::NEW, startup }
     }
 
-    /// Takes in a rate.
+    /// Takes in a rate; one that the sender has limited does not count.
     pub fn observe_rate(&mut self, sample: &RateSample, now: Instant) {
-        let RateSample { rate, is_app_limited, .. } = *sample;
-        if is_app_limited && self.rate().is_none_or(|max| rate <= max) {
+        if sample.is_app_limited {
             return;
         }
         let trips = self.round_trip().unwrap_or_default().saturating_mul(self.window.round_trips);
-        self.rate.observe(rate, now, self.window.rate.max(trips), Ord::max);
-        if let Some(max) = self.rate().filter(|_| !is_app_limited) {
+        self.rate.observe(sample.rate, now, self.window.rate.max(trips), Ord::max);
+        if let Some(max) = self.rate() {
             self.startup.observe(max, sample);
         }
     }
@@ -309,9 +309,9 @@ mod tests {
                 ],
             ),
             (
-                "it counts if it is more",
+                "what is more does not count either",
                 1,
-                &[(0, 10, FREE, Some(10)), (10, 30, APP_LIMITED, Some(30))],
+                &[(0, 10, FREE, Some(10)), (10, 30, APP_LIMITED, Some(10))],
             ),
             (
                 "what is less counts never",

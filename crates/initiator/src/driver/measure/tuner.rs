@@ -357,6 +357,20 @@ mod tests {
         assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
     }
 
+    /// A token bucket lets a burst through faster than the link is.
+    #[test]
+    fn a_burst_without_a_queue_does_not_raise_the_rate() {
+        let mut tuner = connected();
+        tuner.learn(&info(180, 900, 0), Instant::now());
+        for (millis, app_limited) in [(100, false), (180, true)] {
+            let mut burst = info(millis, 1000, 0);
+            burst.delivery_rate = "1gbit".parse().ok();
+            burst.delivery_rate_app_limited = Some(app_limited);
+            tuner.learn(&burst, Instant::now());
+            assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap(), "{millis} ms");
+        }
+    }
+
     #[test]
     fn what_arrives_shows_the_rate_as_well() {
         let mut tuner = connected();
