@@ -90,10 +90,10 @@ const FULL_PIPE_ROUNDS: u32 = 3;
 const GROWTH: u64 = 125;
 
 impl EstimatorWindow {
-    /// For a path among several, by the answers of its requests: a second and four answer times. The
-    /// shortest answer time counts for good, because nothing empties the path's queue in order to
-    /// measure it again, as BBR does: the queue would pass for the path's length, allow more under
-    /// way, and so grow.
+    /// For a path among several, by the answers of its requests: a second or four answer times,
+    /// whichever is longer. The shortest answer time counts for good, because nothing empties the
+    /// path's queue in order to measure it again, as BBR does: the queue would pass for the path's
+    /// length, allow more under way, and so grow.
     pub const PATH: Self =
         Self { rate: Duration::from_secs(1), round_trips: 4, round_trip: Duration::MAX };
     /// For a connection, by TCP's rate of delivery, which is read once a second: ten readings. Its
