@@ -44,7 +44,7 @@ impl Capacity {
 
     /// The most blocks that the length field of each form of a command can say, in whole blocks of
     /// 4096 bytes where there are eight to one: a unit may turn out to know the short form only.
-    pub(crate) const MAX_BLOCKS: u32 = 0xfff8;
+    pub(crate) const MAX_BLOCKS: u32 = (Cdb::MAX_BLOCKS_10 / 8 * 8) as u32;
 
     pub(crate) const fn bytes_of(&self, blocks: u32) -> usize {
         (blocks as usize).saturating_mul(self.block_size as usize)

@@ -11,11 +11,6 @@ use crate::state::profile::Profile;
 use crate::state::range_locks::RangeLocks;
 use crate::state::unflushed::Unflushed;
 
-/// Additional sense code of every report of a power-on or reset (SPC-4).
-const RESET: u8 = 0x29;
-/// Its qualifier where only the session was lost, not what the unit holds.
-const NEXUS_LOSS: u8 = 0x07;
-
 /// What is known of a logical unit within a session.
 #[derive(Debug, Default)]
 pub(crate) struct UnitState {
@@ -52,7 +47,7 @@ impl UnitState {
     pub(crate) fn hear(&self, completion: &Completion) {
         let Some(sense) = attention_of(completion) else { return };
         tracing::debug!(%sense, "the unit has something to tell");
-        if sense.additional.asc == RESET && sense.additional.ascq != NEXUS_LOSS {
+        if sense.additional.is_reset() {
             self.unflushed.reset();
         }
     }

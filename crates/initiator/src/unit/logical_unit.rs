@@ -178,7 +178,7 @@ impl LogicalUnit {
         self.ask(Cdb::report_luns(0, length), length as usize, ReportLuns::decode).await
     }
 
-    /// The current values of a mode page, 0 to 3Eh, or with 3Fh of all (MODE SENSE (10)).
+    /// The current values of a mode page, or of all with [`ModeParameters::ALL_PAGES`] (MODE SENSE (10)).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).

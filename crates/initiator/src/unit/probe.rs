@@ -19,8 +19,6 @@ use crate::unit::logical_unit::LogicalUnit;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
 const MODE_LEN: u8 = 252;
-/// All mode pages.
-const ALL_PAGES: u8 = 0x3f;
 
 impl LogicalUnit {
     /// Identity, capacity and limits; asked for once and then remembered. All questions go out
@@ -154,7 +152,8 @@ fn better_of(
 }
 
 async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
-    let data = unit.query(Cdb::mode_sense_6(ALL_PAGES, MODE_LEN), MODE_LEN.into()).await;
+    let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
+    let data = unit.query(command, MODE_LEN.into()).await;
     decode(data, ModeParameters::decode_6)
 }
 

@@ -39,6 +39,8 @@ impl AdditionalSense {
     pub const SPACE_ALLOCATION_FAILED: Self = Self::new(0x27, 0x07);
     /// 29/00: the unit was reset.
     pub const POWER_ON_OR_RESET: Self = Self::new(0x29, 0x00);
+    /// 29/07: the session was lost, not what the unit holds.
+    pub const IT_NEXUS_LOSS_OCCURRED: Self = Self::new(0x29, 0x07);
     /// 2A/09: the unit has another size now.
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(0x2a, 0x09);
     /// 3F/0E: there are other logical units now.
@@ -47,6 +49,12 @@ impl AdditionalSense {
     /// A code with its qualifier.
     pub const fn new(asc: u8, ascq: u8) -> Self {
         Self { asc, ascq }
+    }
+
+    /// Whether the unit tells of a power-on or reset: what its volatile cache held may be gone. All of
+    /// 29h do but the loss of the nexus (SPC-4 Annex F).
+    pub const fn is_reset(self) -> bool {
+        self.asc == Self::POWER_ON_OR_RESET.asc && self.ascq != Self::IT_NEXUS_LOSS_OCCURRED.ascq
     }
 
     /// The name that SPC-4 gives the pair, `None` for vendor specific, reserved and rare ones.
@@ -80,7 +88,18 @@ impl fmt::Display for AdditionalSense {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAMES, PER_COMPONENT};
+    use super::{AdditionalSense, NAMES, PER_COMPONENT};
+
+    /// SPC-4 Annex F: 29/00 to 29/06 are resets of one kind or another, 29/07 is the nexus.
+    #[test]
+    fn a_lost_nexus_is_no_reset() {
+        for ascq in 0..=6 {
+            assert!(AdditionalSense::new(0x29, ascq).is_reset(), "29/{ascq:02x}");
+        }
+        for other in [AdditionalSense::new(0x29, 7), AdditionalSense::new(0x2a, 9)] {
+            assert!(!other.is_reset(), "{other}");
+        }
+    }
 
     #[test]
     fn tables_are_sorted_without_repetition() {

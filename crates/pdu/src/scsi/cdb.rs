@@ -56,6 +56,9 @@ impl Cdb {
     /// The longest block there is: a variable length CDB of 252 additional bytes (SPC-4 §4.3.3).
     pub const MAX_LEN: usize = 260;
 
+    /// The most blocks that the length field of a READ (10), or of a WRITE (10), can say (SBC-3).
+    pub const MAX_BLOCKS_10: u16 = u16::MAX;
+
     /// Takes any block of 1 to 260 bytes as it is; nothing in it is checked.
     ///
     /// # Errors

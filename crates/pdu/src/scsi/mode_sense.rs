@@ -20,6 +20,9 @@ pub struct ModeParameters {
 }
 
 impl ModeParameters {
+    /// The page code of MODE SENSE that asks for all pages (SPC-4).
+    pub const ALL_PAGES: u8 = 0x3f;
+
     /// Reads the answer to MODE SENSE (6); behind the header it may be cut short.
     ///
     /// # Errors
