@@ -2,12 +2,10 @@
 
 use std::str::FromStr;
 
+use iscsi_pdu::keys::Key;
 use iscsi_session::{DigestOffer, Secret};
 
 use super::{Url, UrlError, decode, parse_portal};
-
-/// Bytes a 24-bit length field can hold; shorter than 512 is not allowed (RFC 7143 §13.12-13.14).
-const SEGMENT: (u32, u32) = (512, (1 << 24) - 1);
 
 /// Reads `option=value` pairs, `&` between them, into the URL.
 pub(super) fn parse_all(url: &mut Url, text: &str) -> Result<(), UrlError> {
@@ -35,11 +33,17 @@ fn parse_one(url: &mut Url, option: &str, value: &str) -> Result<(), UrlError> {
         "data_digest" => digest(&mut parameters.data_digest, "data_digest", value),
         "initial_r2t" => flag(&mut parameters.initial_r2t, "initial_r2t", value),
         "immediate_data" => flag(&mut parameters.immediate_data, "immediate_data", value),
-        "first_burst" => segment(&mut parameters.first_burst_length, "first_burst", value),
-        "max_burst" => segment(&mut parameters.max_burst_length, "max_burst", value),
+        "first_burst" => {
+            let place = &mut parameters.first_burst_length;
+            length(place, "first_burst", Key::FirstBurstLength, value)
+        }
+        "max_burst" => {
+            let place = &mut parameters.max_burst_length;
+            length(place, "max_burst", Key::MaxBurstLength, value)
+        }
         "max_recv_data_segment" => {
             let place = &mut parameters.max_recv_data_segment_length;
-            segment(place, "max_recv_data_segment", value)
+            length(place, "max_recv_data_segment", Key::MaxRecvDataSegmentLength, value)
         }
         "max_outstanding_r2t" => {
             let count = number(value, (1, u16::MAX));
@@ -108,8 +112,15 @@ fn flag(place: &mut Option<bool>, option: &'static str, value: &str) -> Result<(
     put(place, option, flag, "yes or no")
 }
 
-fn segment(place: &mut Option<u32>, option: &'static str, value: &str) -> Result<(), UrlError> {
-    put(place, option, number(value, SEGMENT), "a number of bytes from 512 to 16777215")
+/// A length in the range of its key.
+fn length(
+    place: &mut Option<u32>,
+    option: &'static str,
+    key: Key,
+    value: &str,
+) -> Result<(), UrlError> {
+    let length = key.definition().kind.range().and_then(|range| number(value, range));
+    put(place, option, length, "a number of bytes from 512 to 16777215")
 }
 
 fn number<T: FromStr + PartialOrd>(value: &str, (least, most): (T, T)) -> Option<T> {
