@@ -107,7 +107,7 @@ pub struct Offer {
 }
 
 /// The greatest length of a burst that is proposed, bytes: the largest multiple of 4096 that a 24-bit length can hold.
-pub(crate) const MAX_BURST: u32 = 4095 * 4096;
+pub(crate) const PROPOSED_BURST: u32 = 4095 * 4096;
 
 impl Default for Offer {
     /// For long links: no round trip before the first burst, bursts of up to 16 MiB, 32 R2Ts.
@@ -119,8 +119,8 @@ impl Default for Offer {
             initial_r2t: false,
             immediate_data: true,
             max_recv_data_segment_length: 256 * 1024,
-            max_burst_length: MAX_BURST,
-            first_burst_length: MAX_BURST,
+            max_burst_length: PROPOSED_BURST,
+            first_burst_length: PROPOSED_BURST,
             default_time2wait: 2,
             default_time2retain: 20,
             max_outstanding_r2t: 32,

@@ -96,11 +96,11 @@ fn io_size(link: &LinkModel, queue: &TransferQueue) -> Choice<u64> {
 /// The peer takes the smaller of its own and these.
 fn offer() -> Choice<TransferOffer> {
     /// The largest multiple of 4096 that 24 bits can hold.
-    const MAX_BURST: u32 = 4095 * 4096;
+    const PROPOSED_BURST: u32 = 4095 * 4096;
     let offer = TransferOffer {
         initial_request: false,
-        first_burst: MAX_BURST,
-        burst: MAX_BURST,
+        first_burst: PROPOSED_BURST,
+        burst: PROPOSED_BURST,
         bursts_at_once: 32,
     };
     Choice::new(offer, "the most there is: each limit of the peer costs round trips, not ours")
