@@ -68,6 +68,29 @@ async fn a_unit_that_fails_in_the_middle_of_a_run_says_why() {
     }
 }
 
+/// A flush that succeeded after a write had failed would vouch for data that is not there.
+#[tokio::test]
+async fn a_failed_write_fails_every_call_after_it() {
+    let (rig, _session, mut stream) = rig_with_stream().await;
+    let unwritten = Outcome::check(Sense::new(3, 0x0c, 0));
+    let fail = |rig: &Rig| rig.server.with(|target| target.end_next_with(unwritten));
+    second_run(&rig, &mut stream, fail).await;
+    for _ in 0..2 {
+        let ends = [
+            soon(stream.flush()).await,
+            soon(stream.write_all(&pattern(512, 3))).await,
+            soon(stream.shutdown()).await,
+        ];
+        for end in ends {
+            assert_is(&end.unwrap_err(), io::ErrorKind::Other, ErrorKind::Medium);
+        }
+    }
+    let mut another = stream.disk().stream(0);
+    soon(another.write_all(&pattern(512, 3))).await.unwrap();
+    soon(another.flush()).await.unwrap();
+    rig.assert_clean();
+}
+
 #[tokio::test]
 async fn a_unit_that_becomes_write_protected_in_the_middle_of_a_run_says_so() {
     let (rig, _session, mut stream) = rig_with_stream().await;

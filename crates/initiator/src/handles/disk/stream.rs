@@ -22,8 +22,9 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// A [`Disk`] as a stream: [`AsyncRead`] reads ahead, [`AsyncWrite`] writes behind.
 ///
-/// An error of a write shows at a later call. `flush` and `shutdown` wait for all writes and then
-/// flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
+/// An error of a write shows at a later call, and at every call from then on: what was not written stays
+/// missing, so the stream is done for; [`Disk::stream`] gives another. `flush` and `shutdown` wait for all
+/// writes and then flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
 /// capacity; writing beyond it is an error (`StorageFull`). Dropping the stream gives up what is not
 /// written yet.
 ///
@@ -197,6 +198,10 @@ struct WriteBehind {
     /// Where the buffer's bytes belong.
     start: u64,
     requests: Vec<Request<()>>,
+    /// Why the first write failed that did.
+    ///
+    /// Invariant: once it is there, no call succeeds: a flush must not vouch for what is missing.
+    failed: Option<Error>,
 }
 
 impl WriteBehind {
@@ -216,7 +221,7 @@ impl WriteBehind {
     }
 
     fn send(&mut self, disk: &Disk) {
-        if self.buffer.is_empty() {
+        if self.buffer.is_empty() || self.failed.is_some() {
             return;
         }
         let (disk, offset) = (disk.clone(), self.start);
@@ -224,17 +229,21 @@ impl WriteBehind {
         self.requests.push(Box::pin(async move { disk.write_at(offset, data).await }));
     }
 
-    /// Waits until fewer than `limit` requests are under way.
+    /// Waits until fewer than `limit` requests are under way, or one has failed.
     fn poll_below(&mut self, limit: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let mut result = Ok(());
-        self.requests.retain_mut(|request| match request.as_mut().poll(context) {
+        let Self { requests, failed, .. } = self;
+        requests.retain_mut(|request| match request.as_mut().poll(context) {
             Poll::Pending => true,
             Poll::Ready(ended) => {
-                result = std::mem::replace(&mut result, Ok(())).and(ended);
+                if let Err(error) = ended {
+                    failed.get_or_insert(error);
+                }
                 false
             }
         });
-        result?;
+        if let Some(error) = &self.failed {
+            return Poll::Ready(Err(error.clone()));
+        }
         if self.requests.len() < limit { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
