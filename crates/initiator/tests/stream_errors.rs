@@ -91,6 +91,18 @@ async fn a_failed_write_fails_every_call_after_it() {
     rig.assert_clean();
 }
 
+/// Who is told of an error by a write may take it that none of its bytes were taken.
+#[tokio::test]
+async fn a_write_that_took_bytes_says_so_also_when_they_fail_at_once() {
+    let (_rig, session, mut stream) = rig_with_stream().await;
+    soon(session.logout()).await.unwrap();
+    let taken = soon(stream.write(&pattern(RUN, 1))).await.unwrap();
+    assert_eq!(stream.position(), taken as u64);
+    let error = soon(stream.write(&pattern(RUN, 1))).await.unwrap_err();
+    assert_is(&error, io::ErrorKind::NotConnected, ErrorKind::Closed);
+    assert_eq!(stream.position(), taken as u64);
+}
+
 #[tokio::test]
 async fn a_unit_that_becomes_write_protected_in_the_middle_of_a_run_says_so() {
     let (rig, _session, mut stream) = rig_with_stream().await;

@@ -301,10 +301,9 @@ impl AsyncWrite for DiskStream {
         let bytes = bytes.get(..left).unwrap_or(bytes);
         let count = this.behind.push(this.position, bytes, &this.disk);
         this.position += count as u64;
-        // A request that has just been sent starts at its first poll.
-        if let Poll::Ready(result) = this.behind.poll_below(usize::MAX, context) {
-            result?;
-        }
+        // A request that has just been sent starts at its first poll. These bytes are taken, whatever
+        // ends here; the next call fails with it.
+        drop(this.behind.poll_below(usize::MAX, context));
         Poll::Ready(Ok(count))
     }
 
