@@ -25,7 +25,7 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// An error of a write shows at a later call, and at every call from then on: what was not written stays
 /// missing, so the stream is done for; [`Disk::stream`] gives another. `flush` and `shutdown` wait for all
 /// writes and then flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
-/// capacity; writing beyond it is an error (`StorageFull`). Dropping the stream gives up what is not
+/// capacity; writing at it is an error. Dropping the stream gives up what is not
 /// written yet.
 ///
 /// ```
@@ -54,7 +54,10 @@ type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// # }
 /// ```
 ///
-/// Each [`io::Error`] has the kind that [`ErrorKind`](crate::ErrorKind) names, and holds the [`Error`]:
+/// Each [`io::Error`] has the kind that [`ErrorKind`](crate::ErrorKind) names, and holds the [`Error`].
+/// One is of two kinds: at the capacity, a write is [`StorageFull`](io::ErrorKind::StorageFull), as on any
+/// block device, and holds [`Error::OutOfRange`], which is
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput).
 ///
 /// ```
 /// use iscsi_initiator::{Error, ErrorKind};
