@@ -243,6 +243,9 @@ pub enum Error {
          know; they may be lost: write again"
     )]
     UnflushedWritesLost,
+    /// The initiator has as many sessions as its ISIDs tell apart: 65,536 (RFC 7143 §11.12.5).
+    #[error("the initiator has 65,536 sessions, and no name for another; end some of them")]
+    TooManySessions,
     /// A request outside of a tokio runtime, which would run it.
     #[error("no tokio runtime is there; call it from one, or use iscsi_initiator::blocking")]
     NoRuntime,

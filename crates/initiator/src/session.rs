@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
+use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
 use crate::state::range_locks::RangeGuard;
 use crate::state::session_key::SessionKey;
@@ -73,7 +74,7 @@ impl Session {
     /// Starts the driver, which begins to connect.
     pub(crate) fn start(
         url: &Url,
-        key: SessionKey,
+        key: HeldKey,
         config: Config,
         entropy: impl Entropy + 'static,
         options: &Options,
@@ -178,12 +179,12 @@ impl Session {
 
     /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
     pub fn isid(&self) -> Isid {
-        self.shared.key.isid
+        self.key().isid
     }
 
     /// What tells the session apart from the others of its initiator, also when it is opened anew.
     pub fn key(&self) -> SessionKey {
-        self.shared.key
+        self.shared.key.key
     }
 
     /// Around what is logged of the session outside its driver.

@@ -70,7 +70,7 @@ impl Driver {
     /// Tells what each connection does. Nobody need wait for it any more.
     pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
         self.count_rest();
-        let (now, session) = (self.now(), self.shared.key);
+        let (now, session) = (self.now(), self.shared.key.key);
         let reading = |link: &mut Link| {
             let (cid, bytes) = (link.cid, link.bytes);
             let (socket, tuner) = link.up_mut()?;

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::options::policy::Policy;
 use crate::state::budget::Budget;
+use crate::state::isids::HeldKey;
 use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
 use crate::state::session_key::SessionKey;
@@ -58,7 +59,7 @@ struct Home {
 pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) target: Option<IscsiName>,
-    pub(crate) key: SessionKey,
+    pub(crate) key: HeldKey,
     /// Around what is logged of the session.
     pub(crate) span: Span,
     /// The unit that the URL names.
@@ -89,15 +90,15 @@ impl Shared {
     pub(crate) fn new(
         budget: Budget,
         url: &Url,
-        key: SessionKey,
+        key: HeldKey,
         options: &Options,
         connections: u16,
     ) -> Self {
         Self {
             budget,
             target: url.target.clone(),
+            span: span(url, key.key),
             key,
-            span: span(url, key),
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,

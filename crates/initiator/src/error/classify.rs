@@ -35,6 +35,7 @@ impl Error {
             | Self::NotABlockDevice { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. }
+            | Self::TooManySessions
             | Self::NoRuntime
             | Self::InsideRuntime => ErrorKind::InvalidInput,
             Self::Entropy(_) | Self::RuntimeNotStarted(_) => ErrorKind::Other,
@@ -91,6 +92,7 @@ impl Error {
             | Self::DifferentUnits { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. }
+            | Self::TooManySessions
             | Self::NoRuntime
             | Self::InsideRuntime
             | Self::RuntimeNotStarted(_) => Fault::Caller,

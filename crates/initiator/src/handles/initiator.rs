@@ -110,7 +110,7 @@ impl Initiator {
         let mut url = self.0.complete(url.try_into()?);
         (url.target, url.lun) = (None, None);
         let budget = Budget::of(self.0.options());
-        let session = self.0.start(&url, SessionKind::Discovery, self.0.next_key(), budget)?;
+        let session = self.0.start(&url, SessionKind::Discovery, self.0.next_key()?, budget)?;
         session.log_in().await?;
         let text = session.send_targets_text().await?;
         // The answer counts, also when the target closes the connection without a goodbye.

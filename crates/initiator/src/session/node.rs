@@ -1,7 +1,6 @@
 //! The iSCSI node behind an initiator: its name, and the sessions started under it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use iscsi_pdu::{IscsiName, Isid};
 use iscsi_session::{Chap, Config, Entropy, IssuedChallenges, SessionKind};
@@ -14,6 +13,7 @@ use crate::options::Options;
 use crate::runtime;
 use crate::session::Session;
 use crate::state::budget::Budget;
+use crate::state::isids::{HeldKey, Isids};
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, UrlError};
 
@@ -26,8 +26,7 @@ pub(crate) struct Node(Arc<Inner>);
 struct Inner {
     name: IscsiName,
     options: Options,
-    isid: [u8; 3],
-    qualifier: AtomicU16,
+    isids: Arc<Isids>,
     challenges: IssuedChallenges,
     network: Arc<dyn Network>,
 }
@@ -54,8 +53,7 @@ impl Node {
         Ok(Self(Arc::new(Inner {
             name,
             options,
-            isid,
-            qualifier: AtomicU16::new(0),
+            isids: Isids::new(isid),
             challenges: IssuedChallenges::default(),
             network,
         })))
@@ -88,7 +86,10 @@ impl Node {
         let Some(target_name) = url.target.clone() else {
             return Err(UrlError::PortalOnly.into());
         };
-        let key = key.unwrap_or_else(|| self.next_key());
+        let key = match key {
+            Some(key) => self.0.isids.hold(key),
+            None => self.next_key()?,
+        };
         self.start(url, SessionKind::Normal { target_name }, key, budget.clone())
     }
 
@@ -97,20 +98,19 @@ impl Node {
         &self,
         url: &Url,
         kind: SessionKind,
-        key: SessionKey,
+        key: HeldKey,
         budget: Budget,
     ) -> Result<Session, Error> {
         runtime::require()?;
-        let config = self.config(url, kind, key.isid)?;
+        let config = self.config(url, kind, key.key.isid)?;
         let options = &self.0.options;
         let network = Arc::clone(&self.0.network);
         Ok(Session::start(url, key, config, SystemEntropy, options, network, budget))
     }
 
-    /// The key of the next session: each ISID is given once.
-    pub(crate) fn next_key(&self) -> SessionKey {
-        let qualifier = self.0.qualifier.fetch_add(1, Ordering::Relaxed);
-        SessionKey::first(Isid::random(self.0.isid, qualifier))
+    /// The key of the next session, with an ISID that no other one has.
+    pub(crate) fn next_key(&self) -> Result<HeldKey, Error> {
+        self.0.isids.hold_next().ok_or(Error::TooManySessions)
     }
 
     fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
@@ -161,7 +161,7 @@ mod tests {
         let node = Node::new(name, options).unwrap();
         let url = Url::parse("iscsi://127.0.0.1").unwrap();
         [(); 2].map(|()| {
-            let isid = node.next_key().isid;
+            let isid = node.next_key().unwrap().key.isid;
             node.config(&url, SessionKind::Discovery, isid).unwrap().isid
         })
     }
