@@ -35,16 +35,21 @@
 
 mod error;
 mod option;
+mod parameters;
+mod text;
 
 use std::fmt;
 use std::str::FromStr;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress};
-use iscsi_session::{Chap, ChapAlgorithm, DigestOffer, Offer, Secret, TargetCredentials, Timeouts};
-use percent_encoding::percent_decode_str;
+use iscsi_session::{Chap, Secret, TargetCredentials};
+
+use option::UrlOptions;
+use text::{decode, parse_portal};
 
 pub use error::UrlError;
+pub use parameters::Parameters;
 
 /// A parsed `iscsi://` URL; see the [module documentation](self) for the grammar.
 ///
@@ -74,36 +79,6 @@ pub struct Url {
     pub parameters: Parameters,
 }
 
-/// Session parameters that a URL may set; `None` leaves the initiator's own.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Parameters {
-    /// The only CHAP algorithm to offer.
-    pub chap_algorithm: Option<ChapAlgorithm>,
-    /// HeaderDigest (RFC 7143 §13.1).
-    pub header_digest: Option<DigestOffer>,
-    /// DataDigest (RFC 7143 §13.1).
-    pub data_digest: Option<DigestOffer>,
-    /// InitialR2T (RFC 7143 §13.10).
-    pub initial_r2t: Option<bool>,
-    /// ImmediateData (RFC 7143 §13.11).
-    pub immediate_data: Option<bool>,
-    /// MaxRecvDataSegmentLength, bytes (RFC 7143 §13.12).
-    pub max_recv_data_segment_length: Option<u32>,
-    /// MaxBurstLength, bytes (RFC 7143 §13.13).
-    pub max_burst_length: Option<u32>,
-    /// FirstBurstLength, bytes (RFC 7143 §13.14).
-    pub first_burst_length: Option<u32>,
-    /// MaxOutstandingR2T (RFC 7143 §13.17).
-    pub max_outstanding_r2t: Option<u16>,
-    /// Seconds a command may take; 0 for ever.
-    pub command_timeout: Option<u32>,
-    /// Seconds that connect and login may take.
-    pub login_timeout: Option<u32>,
-    /// Seconds that a disk puts up with what may pass by itself.
-    pub patience: Option<u32>,
-}
-
 /// What every URL begins with.
 const SCHEME: &str = "iscsi://";
 
@@ -125,20 +100,21 @@ impl Url {
         let (portal, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (target, lun) = parse_path(path)?;
         let (user, password) = credentials.map_or(Ok((None, None)), parse_credentials)?;
-        let mut url = Self {
-            portal: parse_portal(portal)?,
+        let portal = parse_portal(portal)?;
+        let UrlOptions { target_user, target_password, serial_number, portals, parameters } =
+            UrlOptions::parse(options)?;
+        Ok(Self {
+            portal,
             target,
             lun,
             user,
             password,
-            target_user: None,
-            target_password: None,
-            serial_number: None,
-            portals: Vec::new(),
-            parameters: Parameters::default(),
-        };
-        option::parse_all(&mut url, options)?;
-        Ok(url)
+            target_user,
+            target_password,
+            serial_number,
+            portals,
+            parameters,
+        })
     }
 
     /// Fills in credentials that the URL lacks from libiscsi's variables:
@@ -195,47 +171,6 @@ impl Url {
             (None, None) => Ok(None),
         }
     }
-}
-
-impl Parameters {
-    /// Writes the parameters that are set over those of an offer and of time limits.
-    pub(crate) fn apply(&self, offer: &mut Offer, timeouts: &mut Timeouts) {
-        set(&mut offer.header_digest, self.header_digest);
-        set(&mut offer.data_digest, self.data_digest);
-        set(&mut offer.initial_r2t, self.initial_r2t);
-        set(&mut offer.immediate_data, self.immediate_data);
-        set(&mut offer.max_recv_data_segment_length, self.max_recv_data_segment_length);
-        set(&mut offer.max_burst_length, self.max_burst_length);
-        set(&mut offer.first_burst_length, self.first_burst_length);
-        set(&mut offer.max_outstanding_r2t, self.max_outstanding_r2t);
-        offer.first_burst_length = offer.first_burst_length.min(offer.max_burst_length);
-        set(&mut timeouts.login, self.login_timeout.map(seconds));
-        let command = self.command_timeout.map(|s| (s > 0).then(|| seconds(s)));
-        set(&mut timeouts.command, command);
-    }
-}
-
-fn seconds(count: u32) -> std::time::Duration {
-    std::time::Duration::from_secs(count.into())
-}
-
-fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}
-
-fn decode(text: &str, part: &'static str) -> Result<String, UrlError> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| UrlError::Encoding(part))
-}
-
-fn parse_portal(text: &str) -> Result<TargetAddress, UrlError> {
-    let text = decode(text, "portal")?;
-    if text.is_empty() || text.starts_with(':') {
-        return Err(UrlError::NoHost);
-    }
-    Ok(TargetAddress::parse(&text)?)
 }
 
 fn parse_path(path: &str) -> Result<(Option<IscsiName>, Option<Lun>), UrlError> {

@@ -2,71 +2,90 @@
 
 use std::str::FromStr;
 
+use iscsi_pdu::TargetAddress;
 use iscsi_pdu::keys::Key;
 use iscsi_session::{DigestOffer, Secret};
 
-use super::{Url, UrlError, decode, parse_portal};
+use super::error::UrlError;
+use super::parameters::Parameters;
+use super::text::{decode, parse_portal};
 
-/// Reads `option=value` pairs, `&` between them, into the URL.
-pub(super) fn parse_all(url: &mut Url, text: &str) -> Result<(), UrlError> {
-    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-        let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
-        parse_one(url, option, &decode(value, "value of an option")?)?;
-    }
-    Ok(())
+/// What the options of a URL say.
+#[derive(Default)]
+pub(super) struct UrlOptions {
+    pub(super) target_user: Option<String>,
+    pub(super) target_password: Option<Secret>,
+    pub(super) serial_number: Option<String>,
+    pub(super) portals: Vec<TargetAddress>,
+    pub(super) parameters: Parameters,
 }
 
-fn parse_one(url: &mut Url, option: &str, value: &str) -> Result<(), UrlError> {
-    let parameters = &mut url.parameters;
-    match option {
-        "auth" => {
-            let expected = "md5, sha1, sha-256 or sha3-256";
-            put(&mut parameters.chap_algorithm, "auth", value.parse().ok(), expected)
+impl UrlOptions {
+    /// Reads `option=value` pairs, `&` between them.
+    pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut options = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
+            options.set(option, &decode(value, "value of an option")?)?;
         }
-        "target_user" => put(&mut url.target_user, "target_user", text(value), "a name"),
-        "target_password" => {
-            let secret = text(value).map(|value| Secret::from(value.into_bytes()));
-            put(&mut url.target_password, "target_password", secret, "a password")
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> Result<(), UrlError> {
+        let parameters = &mut self.parameters;
+        match option {
+            "auth" => {
+                let expected = "md5, sha1, sha-256 or sha3-256";
+                put(&mut parameters.chap_algorithm, "auth", value.parse().ok(), expected)
+            }
+            "target_user" => put(&mut self.target_user, "target_user", text(value), "a name"),
+            "target_password" => {
+                let secret = text(value).map(|value| Secret::from(value.into_bytes()));
+                put(&mut self.target_password, "target_password", secret, "a password")
+            }
+            "force_usn" => {
+                put(&mut self.serial_number, "force_usn", text(value), "a serial number")
+            }
+            "header_digest" => digest(&mut parameters.header_digest, "header_digest", value),
+            "data_digest" => digest(&mut parameters.data_digest, "data_digest", value),
+            "initial_r2t" => flag(&mut parameters.initial_r2t, "initial_r2t", value),
+            "immediate_data" => flag(&mut parameters.immediate_data, "immediate_data", value),
+            "first_burst" => length(
+                &mut parameters.first_burst_length,
+                "first_burst",
+                Key::FirstBurstLength,
+                value,
+            ),
+            "max_burst" => {
+                length(&mut parameters.max_burst_length, "max_burst", Key::MaxBurstLength, value)
+            }
+            "max_recv_data_segment" => {
+                let place = &mut parameters.max_recv_data_segment_length;
+                length(place, "max_recv_data_segment", Key::MaxRecvDataSegmentLength, value)
+            }
+            "max_outstanding_r2t" => {
+                let count = number(value, (1, u16::MAX));
+                let expected = "a number from 1 to 65535";
+                put(&mut parameters.max_outstanding_r2t, "max_outstanding_r2t", count, expected)
+            }
+            "timeout" => {
+                let count = number(value, (0, u32::MAX));
+                put(&mut parameters.command_timeout, "timeout", count, "seconds, or 0 for no limit")
+            }
+            "login_timeout" => {
+                let count = number(value, (1, u32::MAX));
+                put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
+            }
+            "patience" => {
+                put(&mut parameters.patience, "patience", number(value, (0, u32::MAX)), "seconds")
+            }
+            "portal" => {
+                self.portals.push(parse_portal(value)?);
+                Ok(())
+            }
+            "iser" => Err(UrlError::Iser),
+            unknown => Err(UrlError::UnknownOption(unknown.to_owned())),
         }
-        "force_usn" => put(&mut url.serial_number, "force_usn", text(value), "a serial number"),
-        "header_digest" => digest(&mut parameters.header_digest, "header_digest", value),
-        "data_digest" => digest(&mut parameters.data_digest, "data_digest", value),
-        "initial_r2t" => flag(&mut parameters.initial_r2t, "initial_r2t", value),
-        "immediate_data" => flag(&mut parameters.immediate_data, "immediate_data", value),
-        "first_burst" => {
-            let place = &mut parameters.first_burst_length;
-            length(place, "first_burst", Key::FirstBurstLength, value)
-        }
-        "max_burst" => {
-            let place = &mut parameters.max_burst_length;
-            length(place, "max_burst", Key::MaxBurstLength, value)
-        }
-        "max_recv_data_segment" => {
-            let place = &mut parameters.max_recv_data_segment_length;
-            length(place, "max_recv_data_segment", Key::MaxRecvDataSegmentLength, value)
-        }
-        "max_outstanding_r2t" => {
-            let count = number(value, (1, u16::MAX));
-            let expected = "a number from 1 to 65535";
-            put(&mut parameters.max_outstanding_r2t, "max_outstanding_r2t", count, expected)
-        }
-        "timeout" => {
-            let count = number(value, (0, u32::MAX));
-            put(&mut parameters.command_timeout, "timeout", count, "seconds, or 0 for no limit")
-        }
-        "login_timeout" => {
-            let count = number(value, (1, u32::MAX));
-            put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
-        }
-        "patience" => {
-            put(&mut parameters.patience, "patience", number(value, (0, u32::MAX)), "seconds")
-        }
-        "portal" => {
-            url.portals.push(parse_portal(value)?);
-            Ok(())
-        }
-        "iser" => Err(UrlError::Iser),
-        unknown => Err(UrlError::UnknownOption(unknown.to_owned())),
     }
 }
 

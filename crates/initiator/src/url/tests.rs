@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
 use proptest::prelude::*;
 
 use super::*;
@@ -155,7 +158,7 @@ fn parameters_apply_over_the_defaults() {
     let url = parse("iscsi://host?max_burst=65536&timeout=0&login_timeout=3");
     url.parameters.apply(&mut offer, &mut timeouts);
     assert_eq!((offer.max_burst_length, offer.first_burst_length), (65536, 65536));
-    assert_eq!((timeouts.command, timeouts.login), (None, seconds(3)));
+    assert_eq!((timeouts.command, timeouts.login), (None, Duration::from_secs(3)));
     assert_eq!(offer.max_outstanding_r2t, Offer::default().max_outstanding_r2t);
 }
 

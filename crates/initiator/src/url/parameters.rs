@@ -1,0 +1,63 @@
+//! The session parameters that a URL sets.
+
+use std::time::Duration;
+
+use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
+
+/// Session parameters that a URL may set; `None` leaves the initiator's own.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Parameters {
+    /// The only CHAP algorithm to offer.
+    pub chap_algorithm: Option<ChapAlgorithm>,
+    /// HeaderDigest (RFC 7143 §13.1).
+    pub header_digest: Option<DigestOffer>,
+    /// DataDigest (RFC 7143 §13.1).
+    pub data_digest: Option<DigestOffer>,
+    /// InitialR2T (RFC 7143 §13.10).
+    pub initial_r2t: Option<bool>,
+    /// ImmediateData (RFC 7143 §13.11).
+    pub immediate_data: Option<bool>,
+    /// MaxRecvDataSegmentLength, bytes (RFC 7143 §13.12).
+    pub max_recv_data_segment_length: Option<u32>,
+    /// MaxBurstLength, bytes (RFC 7143 §13.13).
+    pub max_burst_length: Option<u32>,
+    /// FirstBurstLength, bytes (RFC 7143 §13.14).
+    pub first_burst_length: Option<u32>,
+    /// MaxOutstandingR2T (RFC 7143 §13.17).
+    pub max_outstanding_r2t: Option<u16>,
+    /// Seconds a command may take; 0 for ever.
+    pub command_timeout: Option<u32>,
+    /// Seconds that connect and login may take.
+    pub login_timeout: Option<u32>,
+    /// Seconds that a disk puts up with what may pass by itself.
+    pub patience: Option<u32>,
+}
+
+impl Parameters {
+    /// Writes the parameters that are set over those of an offer and of time limits.
+    pub(crate) fn apply(&self, offer: &mut Offer, timeouts: &mut Timeouts) {
+        set(&mut offer.header_digest, self.header_digest);
+        set(&mut offer.data_digest, self.data_digest);
+        set(&mut offer.initial_r2t, self.initial_r2t);
+        set(&mut offer.immediate_data, self.immediate_data);
+        set(&mut offer.max_recv_data_segment_length, self.max_recv_data_segment_length);
+        set(&mut offer.max_burst_length, self.max_burst_length);
+        set(&mut offer.first_burst_length, self.first_burst_length);
+        set(&mut offer.max_outstanding_r2t, self.max_outstanding_r2t);
+        offer.first_burst_length = offer.first_burst_length.min(offer.max_burst_length);
+        set(&mut timeouts.login, self.login_timeout.map(seconds));
+        let command = self.command_timeout.map(|s| (s > 0).then(|| seconds(s)));
+        set(&mut timeouts.command, command);
+    }
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
