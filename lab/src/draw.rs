@@ -39,33 +39,8 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::result::ResultFile;
-use crate::scenario::Goal;
 
-/// A result file to draw, and what its page is called.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    /// The name of the page's files, without an extension; letters, digits, dots and dashes.
-    pub name: String,
-    /// What is drawn.
-    pub result: ResultFile,
-    /// What its figures are to reach; none for a page that only tells them.
-    pub goals: Vec<Goal>,
-}
-
-impl Page {
-    /// Reads a result file; its page is called like it, and has no goals.
-    ///
-    /// # Errors
-    /// [`Error::File`] if it cannot be read, [`Error::Result`] if it is no result file.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read(path).map_err(|cause| file_error(path, cause))?;
-        let result = serde_json::from_slice(&text)
-            .map_err(|cause| Error::Result { path: path.to_owned(), cause })?;
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(Self { name: text::slug(&stem), result, goals: Vec::new() })
-    }
-}
+pub use page::Page;
 
 /// Draws each result file into the folder `out`, which is made if it is missing: `NAME.md` and
 /// the charts `NAME-....svg` it shows. Files of these names are replaced. Returns what was

@@ -1,9 +1,39 @@
 //! One page of Markdown for each result file, and the charts it shows.
 
+use std::path::Path;
+
 use super::part::Source;
 use super::table::escape;
-use super::{Page, buffers, goals, section, text};
+use super::{buffers, goals, section, text};
+use crate::error::Error;
 use crate::result::{Figure, ResultFile};
+use crate::scenario::Goal;
+
+/// A result file to draw, and what its page is called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The name of the page's files, without an extension; letters, digits, dots and dashes.
+    pub name: String,
+    /// What is drawn.
+    pub result: ResultFile,
+    /// What its figures are to reach; none for a page that only tells them.
+    pub goals: Vec<Goal>,
+}
+
+impl Page {
+    /// Reads a result file; its page is called like it, and has no goals.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be read, [`Error::Result`] if it is no result file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text =
+            std::fs::read(path).map_err(|cause| Error::File { path: path.to_owned(), cause })?;
+        let result = serde_json::from_slice(&text)
+            .map_err(|cause| Error::Result { path: path.to_owned(), cause })?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(Self { name: text::slug(&stem), result, goals: Vec::new() })
+    }
+}
 
 /// All files of a page, the Markdown first.
 pub(super) fn files(page: &Page) -> Vec<(String, String)> {

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Bench, Reading, garbled, numbers, to_end};
+use super::bench::Bench;
+use super::end::{garbled, to_end};
+use super::reading::Reading;
 use crate::result::Outcome;
 use crate::scenario::{Direction, Point};
 use crate::testbed::url;
@@ -39,6 +41,11 @@ fn parse(text: &str) -> Option<Reading> {
     let goodput = told.remove("goodput_mbit_per_s").filter(Value::is_number)?;
     told.insert("told_mbit_per_s".to_owned(), goodput);
     Some(Reading { samples_mbit_per_s: numbers(&samples), detail, ..Reading::default() })
+}
+
+/// The samples in a list of JSON.
+fn numbers(list: &Value) -> Vec<f64> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
 }
 
 #[cfg(test)]

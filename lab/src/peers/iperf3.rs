@@ -8,7 +8,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{Reading, garbled, missing, not_started, to_end};
+use super::end::{garbled, missing, not_started, to_end};
+use super::reading::Reading;
 use crate::environment::find;
 use crate::process::Group;
 use crate::result::Outcome;

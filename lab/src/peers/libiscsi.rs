@@ -4,7 +4,8 @@
 use serde_json::json;
 use tokio::process::Command;
 
-use super::{Reading, garbled, to_end};
+use super::end::{garbled, to_end};
+use super::reading::Reading;
 use crate::peers::qemu_img::explain;
 use crate::rate::mbit_per_s;
 use crate::result::Outcome;

@@ -12,7 +12,9 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use super::{Bench, Reading, missing, to_end};
+use super::bench::Bench;
+use super::end::{missing, to_end};
+use super::reading::Reading;
 use crate::environment::find;
 use crate::error::Error;
 use crate::process::{Group, tool};

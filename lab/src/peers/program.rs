@@ -2,7 +2,9 @@
 
 use tokio::process::Command;
 
-use super::{Bench, Reading, to_end};
+use super::bench::Bench;
+use super::end::to_end;
+use super::reading::Reading;
 use crate::result::Outcome;
 use crate::scenario::Point;
 use crate::testbed::url;

@@ -3,7 +3,9 @@
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Bench, Reading, to_end};
+use super::bench::Bench;
+use super::end::to_end;
+use super::reading::Reading;
 use crate::result::Outcome;
 use crate::scenario::{Direction, Point};
 use crate::testbed::url;

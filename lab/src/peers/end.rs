@@ -1,0 +1,48 @@
+//! The end of a peer's program: a good one, or why it came to nothing.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::error::Error;
+use crate::process::{Ended, run};
+use crate::result::Outcome;
+
+/// Runs a program of a Debian package to its good end.
+pub(super) async fn to_end(
+    command: &mut Command,
+    limit: Duration,
+    package: &str,
+) -> Result<Ended, Outcome> {
+    match run(command, limit).await {
+        Ok(Some(ended)) if ended.output.status.success() => Ok(ended),
+        Ok(Some(ended)) => Err(Outcome::Failed(ended.complaint())),
+        Ok(None) => Err(Outcome::TimedOut),
+        Err(error) => Err(not_started(error, package)),
+    }
+}
+
+/// Tells a program that is not there from one that cannot be.
+pub(super) fn not_started(error: Error, package: &str) -> Outcome {
+    if let Error::Start { program, cause } = &error
+        && cause.kind() == ErrorKind::NotFound
+    {
+        return missing(program, package);
+    }
+    Outcome::Failed(error.to_string())
+}
+
+/// A program that a Debian package would bring.
+pub(super) fn missing(program: &str, package: &str) -> Outcome {
+    Outcome::Skipped(format!(
+        "`{program}` is missing, which the Debian package `{package}` brings \
+         (`ci/packages peers` installs it)"
+    ))
+}
+
+/// A program that told something else than it used to.
+pub(super) fn garbled(program: &str, said: &str) -> Outcome {
+    let start: String = said.chars().take(200).collect();
+    Outcome::Failed(format!("{program} told what the lab cannot read: {start:?}"))
+}
