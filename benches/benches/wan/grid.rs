@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iscsi_initiator::tuning::{Policy, Sends, Tuning};
 
-use crate::Trouble;
+use crate::trouble::Trouble;
 
 const KIB: u64 = 1024;
 /// The send buffers of the full grid, KiB of data.

@@ -11,8 +11,8 @@ use iscsi_lab::provenance;
 use iscsi_lab::result::{Machine, ResultFile};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::Trouble;
 use crate::grid::Grid;
+use crate::trouble::Trouble;
 use crate::variables::{OUT, RESULT, result_path};
 
 /// Twice what the full grid may take, seconds.

@@ -13,14 +13,14 @@ mod launch;
 mod meter;
 mod stream;
 mod system;
+mod trouble;
 mod variables;
 mod work;
 
 use std::env;
 use std::process::ExitCode;
 
-/// Why something cannot be done, for people.
-pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
+use trouble::Trouble;
 
 fn main() -> ExitCode {
     match start() {

@@ -7,10 +7,10 @@ use iscsi_lab::rate::mbit_per_s;
 use iscsi_lab::result::{Figure, Outcome};
 use serde_json::{Value, json};
 
-use crate::Trouble;
 use crate::grid::Point;
 use crate::stream::{Progress, Stream, WRITE};
 use crate::system::link;
+use crate::trouble::Trouble;
 
 /// Samples of a point.
 pub(crate) const SAMPLES: u8 = 10;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::Trouble;
+use crate::trouble::Trouble;
 
 /// Bytes of one write: what LIO takes as immediate data, so that a write is one PDU and one round
 /// trip, and writes end as evenly as their bytes arrive.

@@ -9,8 +9,8 @@ use iscsi_lab::result::LinkConditions;
 use iscsi_lab::testbed::link_words;
 use tokio::process::Command;
 
-use crate::Trouble;
 use crate::grid::{Buffer, Point};
+use crate::trouble::Trouble;
 
 /// 10^6 bits a second.
 const RATE: f64 = 100.0;

@@ -10,11 +10,11 @@ use iscsi_lab::record::Record;
 use iscsi_lab::result::{Figure, Outcome, ResultFile};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::Trouble;
 use crate::grid::{Grid, Point};
 use crate::meter::{Meter, SAMPLES, failed};
 use crate::stream::{DEPTH, Stream, WRITE};
 use crate::system::{RAISED, System, open_link};
+use crate::trouble::Trouble;
 use crate::variables::{RESULT, result_path};
 
 /// Measures all points and returns the exit status: 1 if one of them has no figure to show. The
