@@ -1,9 +1,9 @@
 //! Checks that the house stands: no circle between the files of a crate, no arrow up between crates or layers.
 //!
 //! An arrow is a name that a file uses and another one defines, by `use` or by a path in the code. It is followed through
-//! re-exports to the file that defines; a re-export from below is none unless its own file uses the name. A module may
-//! call what it has its children for, by `child::name`; a `use child::Name` is an arrow. Methods have no paths, so a call
-//! of one shows only by the type that was imported. What is compiled for tests only does not count.
+//! re-exports to the file that defines; a re-export from below is none unless its own file uses the name. A parent that
+//! calls its child, by `child::name` or by an import, uses it like any other file. Methods have no paths, so a call of one
+//! shows only by the type that was imported. What is compiled for tests only does not count.
 //!
 //! `--draw` prints each crate as floors: a file stands one above the highest that it uses.
 

@@ -107,13 +107,13 @@ impl Modules {
         }
     }
 
-    /// Whether a path in the code is an arrow by itself: not where it begins with a module's own child, or with something
-    /// that an import has brought and counts for.
+    /// Whether a path in the code is an arrow by itself: not where it names what the module itself has, or begins with
+    /// something that an import has brought and counts for.
     fn leads_away(&self, at: usize, path: &[String]) -> bool {
         let module = &self.list[at];
         let Some(first) = path.first() else { return false };
-        if module.children.contains_key(first) || first == "self" {
-            return false;
+        if first == "self" {
+            return path.get(1).is_some_and(|second| module.children.contains_key(second));
         }
         let is_module = matches!(self.resolve(at, &path[..1], MAX_STEPS), Found::Module(_));
         is_module || first == "crate" || !self.knows(at, first, MAX_STEPS)
@@ -333,13 +333,17 @@ mod tests {
     }
 
     #[test]
-    fn a_module_may_call_its_children_by_their_paths() {
+    fn a_module_that_calls_its_children_by_their_paths_uses_them() {
         let found = arrows(&[
-            ("lib.rs", "mod a;"),
-            ("a.rs", "mod b; pub struct A; fn f() { b::g(); self::b::g(); }"),
+            ("lib.rs", "mod a; mod c;"),
+            ("a.rs", "mod b; pub struct A; fn f() { b::g(); self::A::new(); }"),
             ("a/b.rs", "use super::A; pub fn g() { A::new() }"),
+            ("c.rs", "mod d; fn f() { self::d::g(); self::f() }"),
+            ("c/d.rs", "pub fn g() {}"),
         ]);
-        assert_eq!(found, ["a/b.rs -> a.rs: super::A"]);
+        let expected =
+            ["a.rs -> a/b.rs: b::g", "a/b.rs -> a.rs: super::A", "c.rs -> c/d.rs: self::d::g"];
+        assert_eq!(found, expected);
     }
 
     #[test]
