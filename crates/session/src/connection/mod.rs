@@ -10,6 +10,7 @@ pub(crate) mod state;
 pub(crate) mod transmit;
 pub(crate) mod transmitter;
 
+use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::time::Instant;
 
@@ -29,7 +30,7 @@ use outbox::{Digests, Outbox};
 use stat_sn::StatSnOrder;
 use state::ConnectionState;
 use transmit::Transmit;
-use transmitter::{Next, Transmitter};
+use transmitter::{Next, Transmitter, Urgent};
 
 /// A connection, its place in the protocol, and its bytes on the way in and out.
 ///
@@ -130,13 +131,16 @@ impl Connection {
     }
 
     /// It has failed in full feature phase. The bytes on their way in and out are forgotten, and all
-    /// that was to follow them but urgent PDUs.
-    pub(crate) fn failed(&mut self, why: SessionError) {
+    /// that was to follow them. Returns the urgent PDUs among that, which may find another way.
+    #[must_use]
+    pub(crate) fn failed(&mut self, why: SessionError) -> VecDeque<Urgent> {
+        let urgent = self.transmitter.take_urgent();
         *self = Self {
             state: ConnectionState::CleanupWait,
             failure: Some(why),
             ..Self::new(self.cid, None, self.liveness.last_progress())
         };
+        urgent
     }
 }
 

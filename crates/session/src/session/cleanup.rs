@@ -68,8 +68,7 @@ impl Session {
     fn lose_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
         tracing::debug!(%cid, %why, "a connection fails, the session goes on");
         let Some(connection) = self.connections.get_mut(cid) else { return };
-        let urgent = connection.transmitter.take_urgent();
-        connection.failed(why.clone());
+        let urgent = connection.failed(why.clone());
         self.report_lost(cid, why);
         urgent.into_iter().for_each(|urgent| self.divert(urgent));
         self.leave_to_cleanup(cid, now);
