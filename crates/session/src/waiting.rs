@@ -1,4 +1,4 @@
-//! What a session waits for when it has nothing to send: the first question when it is slow.
+//! What a session without bytes to send waits for: which limit, or the target, sets its pace.
 
 use crate::session::Session;
 use crate::task::Task;

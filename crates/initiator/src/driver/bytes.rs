@@ -17,7 +17,7 @@ const MAX_SLICES: usize = 1024;
 /// System calls in one direction of a connection before the other one has its turn.
 const CALLS_PER_TURN: usize = 16;
 
-/// What one system call takes in the manner of the past.
+/// Bytes per system call where the plan sends one page at a time.
 const PAGE: usize = 4096;
 
 /// How to read into slices from a socket.

@@ -19,12 +19,13 @@ use crate::multipath::report::Wait;
 use crate::multipath::schedule::Requirements;
 use crate::unit::retry::{Pauses, answer_of, endurance};
 
-/// Who was under way on so many sessions in a row that ended is suspected.
+/// After this many losses in a row a request is sent alone.
 const SUSPECT: u32 = 3;
-/// Who has ended so many alone is guilty.
+/// After this many losses while alone it fails with `EndsSessions`.
 const GUILTY: u32 = 5;
-/// So many more for each session that has ended meanwhile without a suspect alone on it, up to a limit.
+/// Each unexplained loss raises that limit by this.
 const DOUBT: u32 = 3;
+/// The limit is raised by this at most.
 const MAX_DOUBT: u32 = 15;
 /// More losses than this in a row are never worth another try.
 const MAX_LOSSES: u32 = 100;

@@ -14,9 +14,8 @@ use crate::unit::probe::identification;
 
 /// By what a unit is known again.
 ///
-/// A name that is refused at another time is no other name: the next best is compared then, and
-/// where nothing is left to compare, nothing is proven. So no session carries data unless something
-/// speaks for its unit, and only another name speaks against it.
+/// A missing name proves neither equality nor difference; only another name of the same type shows
+/// another unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Identity {
     /// Its best designator (VPD page 83), and its serial number beside it.

@@ -70,7 +70,7 @@ pub(crate) struct Schedule {
     spared: Option<PathId>,
 }
 
-/// A path, as far as the spreading of work goes.
+/// Scheduling state of one path.
 #[derive(Debug)]
 struct Lane {
     id: PathId,
@@ -104,7 +104,8 @@ const MIN_ROOM_IN_STARTUP: u64 = 4 << 20;
 const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
 /// A path where the unit took no request comes last for so long, or until it takes one.
 const HOLD_UP: Duration = Duration::from_secs(1);
-/// But be worth a command: what most targets take unasked.
+/// Minimum length of a split request, bytes, and what its length is a multiple of: what most targets
+/// take unasked.
 const MIN_REQUEST_LEN: u64 = 64 << 10;
 
 impl Schedule {

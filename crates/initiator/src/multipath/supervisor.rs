@@ -20,7 +20,7 @@ use crate::multipath::schedule::{PathId, Room};
 use crate::multipath::shared_link::{SharedLink, Traffic};
 use crate::options::sessions::Sessions;
 
-/// How often the supervisor reviews the paths.
+/// Time between two reviews of the paths.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
 /// After so many reviews at which nothing had moved, the next request is waited for.
 const MAX_IDLE_REVIEWS: u32 = 4;
@@ -36,7 +36,7 @@ pub(crate) struct Supervisor {
     report: Arc<Report>,
     /// What becomes of the sessions that are being opened, or closed.
     events: JoinSet<Event>,
-    /// The ends of those that are there: one that nobody asks anything ends unnoticed otherwise.
+    /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
     ends: JoinSet<(PathId, Error)>,
     opening: u32,
     reopening: u32,
@@ -222,7 +222,7 @@ impl Supervisor {
         self.ends.spawn(async move { (id, session.closed().await.err().unwrap_or(Error::Closed)) });
     }
 
-    /// One that will never have company knows its own limits.
+    /// A disk limited to one session has no path limit; its session limits itself.
     fn room(&self, path: &Path) -> Room {
         if self.sessions.most() == 1 { Room::UNLIMITED } else { path.room() }
     }

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
     writes: Arc<Writes>,
-    /// From this moment on resets may be told to this session; what it is told before its first
-    /// command is taken is about what came before it.
+    /// Epoch in which this session joined. A reset reported before its first command is accepted
+    /// happened earlier.
     joined: AtomicU64,
-    /// When the first command that it has taken began.
+    /// Epoch in which the first command began that this session had accepted.
     first: AtomicU64,
-    /// When it was last told of a reset.
+    /// Epoch in which this session last reported a reset.
     told: AtomicU64,
 }
 
