@@ -74,9 +74,11 @@ impl Latency {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = Self::default();
+        // Beyond the longest time of a histogram, the count of the longest answers for all.
         for bucket in self.histogram.iter().flat_map(Histogram::iter_recorded) {
             let value = bucket.value_iterated_to();
-            let before = earlier.histogram.as_ref().map_or(0, |before| before.count_at(value));
+            let before = earlier.histogram.as_ref().filter(|before| value <= before.max());
+            let before = before.map_or(0, |before| before.count_at(value));
             later.record_micros(value, bucket.count_at_value().saturating_sub(before));
         }
         later.sum = self.sum.saturating_sub(earlier.sum);
@@ -197,6 +199,19 @@ mod tests {
         assert!(is_about(endless.max(), 3_600_000_000));
         endless.record(Duration::MAX);
         assert_eq!((endless.count(), endless.sum()), (2, Duration::MAX));
+    }
+
+    /// The bucket of the longest time that fits the array is not that of all longer ones.
+    #[test]
+    fn a_difference_keeps_what_took_longer_than_anything_before() {
+        let longest = (11..40).map(|power| (1 << power) - 1);
+        for micros in longest {
+            let before = of([micros; 3]);
+            let mut after = before.clone();
+            after.record(Duration::from_micros(micros * 5));
+            let between = after.since(&before);
+            assert_eq!((between.count(), between.sum().as_micros()), (1, u128::from(micros * 5)));
+        }
     }
 
     #[test]
