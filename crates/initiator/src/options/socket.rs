@@ -12,10 +12,10 @@ use crate::options::setters::setters;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SocketOptions {
-    /// Silence after which the kernel asks whether the other end is still there; at least a second
-    /// (`TCP_KEEPIDLE`).
+    /// Silence after which the kernel asks whether the other end is still there, a second to
+    /// 32,767 (`TCP_KEEPIDLE`).
     pub keepalive_idle: Duration,
-    /// Time between two such questions; at least a second (`TCP_KEEPINTVL`).
+    /// Time between two such questions, a second to 32,767 (`TCP_KEEPINTVL`).
     pub keepalive_interval: Duration,
     /// Questions without an answer after which the connection counts as lost, 1 to 127
     /// (`TCP_KEEPCNT`).

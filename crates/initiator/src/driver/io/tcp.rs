@@ -18,6 +18,11 @@ use crate::options::socket::SocketOptions;
 /// The interface for the next connection: each takes the one after the last.
 static NEXT_INTERFACE: AtomicUsize = AtomicUsize::new(0);
 
+/// The kernel refuses longer times (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL`).
+const MAX_KEEPALIVE: Duration = Duration::from_secs(32_767);
+/// The kernel counts milliseconds, in an `int`.
+const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// TCP connections under these options.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcp(pub(crate) SocketOptions);
@@ -118,15 +123,15 @@ fn bind(options: &SocketOptions, socket: &TcpSocket) -> io::Result<()> {
 
 /// A peer that vanished must be noticed.
 fn keep_alive(options: &SocketOptions, stream: &TcpStream) -> io::Result<()> {
-    let second = Duration::from_secs(1);
+    let in_range = |time: Duration| time.clamp(Duration::from_secs(1), MAX_KEEPALIVE);
     let keepalive = TcpKeepalive::new()
-        .with_time(options.keepalive_idle.max(second))
-        .with_interval(options.keepalive_interval.max(second))
+        .with_time(in_range(options.keepalive_idle))
+        .with_interval(in_range(options.keepalive_interval))
         .with_retries(options.keepalive_count.clamp(1, 127));
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&keepalive)?;
     match options.user_timeout {
-        Some(limit) => socket.set_tcp_user_timeout(Some(limit)),
+        Some(limit) => socket.set_tcp_user_timeout(Some(limit.min(MAX_USER_TIMEOUT))),
         None => Ok(()),
     }
 }
@@ -153,6 +158,22 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 9);
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(2500)));
+    }
+
+    #[tokio::test]
+    async fn times_beyond_the_kernels_count_as_its_longest() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = SocketOptions {
+            keepalive_idle: Duration::MAX,
+            keepalive_interval: Duration::from_secs(32_768),
+            user_timeout: Some(Duration::MAX),
+            ..SocketOptions::default()
+        };
+        let stream = open(&options, listener.local_addr().unwrap(), &plan()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), MAX_KEEPALIVE);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), MAX_KEEPALIVE);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(MAX_USER_TIMEOUT));
     }
 
     #[tokio::test]
