@@ -171,8 +171,9 @@ pub trait Device: fmt::Debug + Send + Sync {
     }
 
     /// What is known of the bytes of a range without reading them: extents in order, without a gap,
-    /// from `offset` to the end of the range; none of them empty, and no two neighbours in the same
-    /// state. A write that begins meanwhile may show or not.
+    /// from `offset` on; none of them empty, and no two neighbours in the same state. There is at least
+    /// one unless the range is empty, but they may end before the range does: ask again from the
+    /// [end](Extent::end) of the last. A write that begins meanwhile may show or not.
     ///
     /// # Errors
     /// When the range is not on the device, or the device fails. A device that does not know says

@@ -18,15 +18,17 @@ const ANSWER_LEN: u32 = 32 * 1024 - 8;
 
 impl Disk {
     /// What is known of the bytes of a range without reading them (GET LBA STATUS): extents in order,
-    /// without a gap, from `offset` to the end of the range; no two neighbours are in the same state.
+    /// without a gap, from `offset` on; no two neighbours are in the same state. There is at least one
+    /// unless the range is empty, but they may end before the range does: ask again from the
+    /// [end](Extent::end) of the last.
     ///
     /// All is data on a unit that is not thinly provisioned, does not know the command, or
     /// contradicts itself. Blocks that the unit has deallocated read as zeros only where it says so
     /// (LBPRZ), otherwise they are [`ExtentState::Unknown`]. Every write that had ended when this was
     /// called shows; one that begins meanwhile may show or not, also one of another initiator.
     ///
-    /// The unit is asked as often as it takes to cover the range, one question after the other; many
-    /// units tell no more than one extent at once.
+    /// The unit is asked one question after the other, at present as often as it takes to cover the
+    /// range; many units tell no more than one extent at once.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
