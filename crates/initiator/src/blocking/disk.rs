@@ -10,6 +10,7 @@ use crate::blocking::runtime::Runtime;
 use crate::device::Extent;
 use crate::error::Error;
 use crate::multipath::spread::Spread;
+use crate::multipath::stats::DiskStats;
 use crate::state::profile::Profile;
 
 /// The last handle waits so long for the logout.
@@ -68,6 +69,11 @@ impl Disk {
     /// How many commands were sent again, over all its sessions, those that are gone too.
     pub fn retries(&self) -> u64 {
         self.get_ref().retries()
+    }
+
+    /// What was counted since the disk was opened, as [`crate::Disk::stats`].
+    pub fn stats(&self) -> DiskStats {
+        self.get_ref().stats()
     }
 
     /// Fills the buffer with what begins at `offset`. The bytes are copied into it once they are all
