@@ -90,7 +90,7 @@ impl Supervisor {
             opener,
             expected,
             sessions,
-            session_count: SessionCount::new(reason, sessions.most()),
+            session_count: SessionCount::new(reason, sessions.max()),
             report,
             events,
             ends: JoinSet::new(),
@@ -224,7 +224,7 @@ impl Supervisor {
 
     /// A disk limited to one session has no path limit; its session limits itself.
     fn room(&self, path: &Path) -> Room {
-        if self.sessions.most() == 1 { Room::UNLIMITED } else { path.room() }
+        if self.sessions.max() == 1 { Room::UNLIMITED } else { path.room() }
     }
 
     /// A session more is not to be had: what there is has to do.

@@ -95,7 +95,7 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     portals.extend(url.portals.iter().cloned());
     let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
     let (session, portal) = first_session(node, &url, &portals, &budget, &report).await?;
-    let sessions = node.options().sessions;
+    let sessions = node.options().sessions.in_range();
     let next_portal = AtomicUsize::new(portal);
     let node = node.clone();
     let moved = Mutex::default();
@@ -184,7 +184,7 @@ async fn spread_out(
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path::new(disk.unit().clone(), portal);
-    let room = if sessions.most() == 1 { Room::UNLIMITED } else { first.room() };
+    let room = if sessions.max() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));
     let config = SupervisorConfig { opener, expected, sessions, reason, opening };
@@ -200,9 +200,9 @@ async fn spread_out(
 /// How many sessions to begin with, and why.
 fn first_number(session: &Session, sessions: Sessions) -> (u32, String) {
     match (sessions, session.plan()) {
-        (Sessions::Fixed(count), _) => (count.max(1), "as asked for".to_owned()),
-        (Sessions::Auto { most }, Some(plan)) => {
-            (plan.connections.value.clamp(1, most.max(1)), plan.connections.reason)
+        (Sessions::Fixed(count), _) => (count, "as asked for".to_owned()),
+        (Sessions::Auto { max }, Some(plan)) => {
+            (plan.connections.value.clamp(1, max), plan.connections.reason)
         }
         (Sessions::Auto { .. }, None) => (1, "nothing is known of the link yet".to_owned()),
     }
