@@ -98,8 +98,8 @@ async fn holes_are_zeros_only_where_the_unit_says_so_twice() {
     use ExtentState::{Data, Unknown};
     for (provisioning, capacity) in [(0xe0, 0xc0), (0xe4, 0x80)] {
         let (_rig, disk) = start(|unit| {
-            unit.shape.provisioning = Some(provisioning);
-            unit.shape.capacity_provisioning = Some(capacity);
+            unit.behavior.provisioning = Some(provisioning);
+            unit.behavior.capacity_provisioning = Some(capacity);
         })
         .await;
         let all = [(0, Unknown), (1024, Data), (5120, Unknown), (51_200, Data), (52_224, Unknown)];
@@ -111,7 +111,7 @@ async fn holes_are_zeros_only_where_the_unit_says_so_twice() {
 async fn a_unit_that_does_not_tell_holds_data_everywhere() {
     let all_data = row(&[(0, ExtentState::Data)], CAPACITY);
     // Fully provisioned by its own account: there is nothing to ask.
-    let (rig, disk) = start(|unit| unit.shape.capacity_provisioning = Some(0)).await;
+    let (rig, disk) = start(|unit| unit.behavior.capacity_provisioning = Some(0)).await;
     assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_eq!(questions(&rig), 0);
     // The command, or a field of it, is not known.

@@ -103,7 +103,7 @@ async fn parameter_data_without_a_residual_open_a_disk() {
 /// SPC-2: the allocation length of INQUIRY was one byte.
 #[tokio::test]
 async fn units_that_look_at_one_byte_of_the_allocation_length() {
-    let rig = start(|unit| unit.shape.one_byte_allocation = true).await;
+    let rig = start(|unit| unit.behavior.one_byte_allocation = true).await;
     let disk = open(&rig, 2).await;
     assert_eq!(disk.profile().serial_number.as_deref(), Some("0001"));
     assert!(disk.profile().designator.is_some() && disk.profile().provisioning.is_some());
@@ -119,8 +119,8 @@ async fn long_pages_come_whole() {
     for one_byte_allocation in [false, true] {
         let names = [port.clone(), naa.clone()].concat();
         let rig = start(|unit| {
-            unit.shape.designators = Some(names.clone());
-            unit.shape.one_byte_allocation = one_byte_allocation;
+            unit.behavior.designators = Some(names.clone());
+            unit.behavior.one_byte_allocation = one_byte_allocation;
         })
         .await;
         let disk = open(&rig, 2).await;
@@ -139,7 +139,7 @@ async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     let naa = [&[0x01, 0x03, 0, 8][..], &[0x50, 0, 0xc5, 0, 1, 2, 3, 4]].concat();
     let port = [&[0x53, 0x98, 0, 252][..], &[b'p'; 252]].concat();
     let names = [naa, port].concat();
-    let rig = start(|unit| unit.shape.designators = Some(names.clone())).await;
+    let rig = start(|unit| unit.behavior.designators = Some(names.clone())).await;
     let disk = soon(rig.session(Options::default())).await.disk().await.unwrap();
     assert_eq!(disk.profile().designator.as_ref().unwrap().to_string(), "naa.5000c50001020304");
     let asked = rig.server.with(|target| {
@@ -154,15 +154,15 @@ async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
 async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     let rig = start(|_| {}).await;
     let disk = open(&rig, 2).await;
-    change_unit(&rig, |unit| unit.shape.refused_pages = vec![IDENTIFICATION]);
+    change_unit(&rig, |unit| unit.behavior.refused_pages = vec![IDENTIFICATION]);
     cut(&rig);
     until(|| disk.spread().reopened == 2).await;
     assert_works(&rig, &disk, 2).await;
     // A session more asks for both names.
     drop(disk);
-    change_unit(&rig, |unit| unit.shape.refused_pages.clear());
+    change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
     let disk = open(&rig, 1).await;
-    change_unit(&rig, |unit| unit.shape.refused_pages = vec![IDENTIFICATION]);
+    change_unit(&rig, |unit| unit.behavior.refused_pages = vec![IDENTIFICATION]);
     cut(&rig);
     until(|| disk.spread().reopened == 1).await;
     assert_works(&rig, &disk, 3).await;
@@ -174,7 +174,7 @@ async fn another_serial_number_at_the_reopening_is_another_unit() {
     let rig = start(|_| {}).await;
     let disk = open(&rig, 1).await;
     change_unit(&rig, |unit| {
-        unit.shape.refused_pages = vec![IDENTIFICATION];
+        unit.behavior.refused_pages = vec![IDENTIFICATION];
         unit.serial = "0002".to_owned();
     });
     cut(&rig);
@@ -187,7 +187,7 @@ async fn another_serial_number_at_the_reopening_is_another_unit() {
 async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
     let rig = start(|_| {}).await;
     let disk = open(&rig, 1).await;
-    change_unit(&rig, |unit| unit.shape.refused_pages = vec![IDENTIFICATION, SERIAL_NUMBER]);
+    change_unit(&rig, |unit| unit.behavior.refused_pages = vec![IDENTIFICATION, SERIAL_NUMBER]);
     cut(&rig);
     let write = tokio::spawn({
         let disk = disk.clone();
@@ -196,7 +196,7 @@ async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
     // It is asked over one session after another.
     until(|| rig.server.with(|target| target.accepted()) >= 3).await;
     assert!(rig.disk.holds(0, &[0; 512]) && count(&rig, &[0x8a, 0x2a]) == 0);
-    change_unit(&rig, |unit| unit.shape.refused_pages.clear());
+    change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
     soon(write).await.unwrap().unwrap();
     assert!(rig.disk.holds(0, &pattern(512, 5)));
 }
@@ -217,7 +217,7 @@ async fn blocks_of_another_size_are_not_written() {
 /// that of the vendor.
 fn nameless(unit: &mut Unit) {
     unit.serial = String::new();
-    unit.shape.designators = Some([&[0x02, 0x01, 0, 9][..], b"LIO-ORG \0"].concat());
+    unit.behavior.designators = Some([&[0x02, 0x01, 0, 9][..], b"LIO-ORG \0"].concat());
 }
 
 /// SAM-5 §4.6.2: for one initiator, a number at a target port is one unit.
@@ -282,7 +282,7 @@ const LONG: [u8; 4] = [0x88, 0x8a, 0x91, 0x93];
 /// over one session is not asked over another.
 #[tokio::test]
 async fn commands_of_10_bytes_where_those_of_16_are_refused() {
-    let rig = start(|unit| unit.shape.refused = LONG.to_vec()).await;
+    let rig = start(|unit| unit.behavior.refused = LONG.to_vec()).await;
     let disk = open(&rig, 1).await;
     assert!(disk.profile().capacity.long_commands);
     rig.disk.fill(1);
@@ -302,7 +302,7 @@ async fn commands_of_10_bytes_where_those_of_16_are_refused() {
 /// Each command for itself: who does not know one may know the others, beyond 2 TiB as well.
 #[tokio::test]
 async fn one_unknown_form_is_no_word_on_the_others() {
-    let rig = start(|unit| unit.shape.refused = vec![0x91]).await;
+    let rig = start(|unit| unit.behavior.refused = vec![0x91]).await;
     let disk = open(&rig, 2).await;
     assert_works(&rig, &disk, 14).await;
     assert_works(&rig, &disk, 15).await;
@@ -317,7 +317,7 @@ async fn long_transfers_fit_both_forms() {
     let mut options = Options::default();
     options.max_transfer = 2 * LEN;
     let rig = Rig::start(512, 1 << 17, |config| {
-        config.units.values_mut().for_each(|unit| unit.shape.refused = LONG.to_vec());
+        config.units.values_mut().for_each(|unit| unit.behavior.refused = LONG.to_vec());
     })
     .await;
     let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
@@ -341,7 +341,7 @@ async fn allocation(disk: &Disk, offset: u64) -> (bool, u64) {
 #[tokio::test]
 async fn a_residual_of_unmap_is_no_error() {
     for unmap_residual in [false, true] {
-        let rig = start(|unit| unit.shape.unmap_residual = unmap_residual).await;
+        let rig = start(|unit| unit.behavior.unmap_residual = unmap_residual).await;
         rig.disk.fill(2);
         let disk = open(&rig, 1).await;
         soon(disk.discard(4096, 8192)).await.unwrap();
@@ -371,9 +371,9 @@ async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
     for (unit, expected, is_given_back) in cases {
         let (provisioning, capacity, refused) = unit;
         let rig = start(|unit| {
-            unit.shape.provisioning = Some(provisioning);
-            unit.shape.capacity_provisioning = Some(capacity);
-            unit.shape.refused = refused.to_vec();
+            unit.behavior.provisioning = Some(provisioning);
+            unit.behavior.capacity_provisioning = Some(capacity);
+            unit.behavior.refused = refused.to_vec();
         })
         .await;
         rig.disk.fill(3);

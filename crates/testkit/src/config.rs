@@ -1,8 +1,8 @@
-//! How the target behaves: every answer and shape that a test may want to vary.
+//! How the target behaves: every answer that a test may want to vary.
 
+mod behavior;
 mod chap;
 mod keys;
-mod shapes;
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,11 @@ use crate::disk::RamDisk;
 use crate::fault::Fault;
 use crate::scsi::{LunForm, Unit};
 
+pub use behavior::{
+    DataInBehavior, Discovery, LoginBehavior, Portal, R2tBehavior, R2tOrder, Redirect,
+};
 pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
-pub use shapes::{DataInShape, Discovery, LoginShape, Portal, R2tOrder, R2tShape, Redirect};
 
 /// The whole behaviour of a [`Target`](crate::target::Target). [`TargetConfig::new`] is well-behaved;
 /// each field is one departure from it.
@@ -36,11 +38,11 @@ pub struct TargetConfig {
     /// Commands the target takes at once: `MaxCmdSN` runs that far ahead. 0 keeps the window closed.
     pub window: u32,
     /// How write data are asked for.
-    pub r2t: R2tShape,
+    pub r2t: R2tBehavior,
     /// How read data are sent.
-    pub data_in: DataInShape,
+    pub data_in: DataInBehavior,
     /// How the login goes.
-    pub login: LoginShape,
+    pub login: LoginBehavior,
     /// What SendTargets lists.
     pub discovery: Discovery,
     /// `StatSN` of the first login response of each connection.
@@ -74,9 +76,9 @@ impl TargetConfig {
             keys: Keys::default(),
             chap: None,
             window: 64,
-            r2t: R2tShape::default(),
-            data_in: DataInShape::default(),
-            login: LoginShape::default(),
+            r2t: R2tBehavior::default(),
+            data_in: DataInBehavior::default(),
+            login: LoginBehavior::default(),
             discovery: Discovery::default(),
             first_stat_sn: 1,
             first_tsih: 1,

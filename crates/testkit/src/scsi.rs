@@ -23,11 +23,11 @@ pub(crate) use work::{Sink, Source, Work};
 pub use access::Access;
 pub use lun::LunForm;
 pub use sense::Sense;
-pub use unit::{Unit, UnitShape};
+pub use unit::{Unit, UnitBehavior};
 
 /// Starts a command for a unit that exists.
 pub(crate) fn begin(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    if unit.shape.refused.contains(&cdb[0]) {
+    if unit.behavior.refused.contains(&cdb[0]) {
         return Err(Sense::INVALID_OPCODE);
     }
     match cdb[0] {

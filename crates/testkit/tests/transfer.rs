@@ -4,7 +4,7 @@
 
 mod rig;
 
-use iscsi_testkit::config::{DataInShape, R2tOrder};
+use iscsi_testkit::config::{DataInBehavior, R2tOrder};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
 use rig::{Rig, config, pattern};
@@ -32,7 +32,7 @@ fn a_read_ends_with_status_in_its_last_pdu() {
 
 #[test]
 fn read_shapes_all_bring_the_same_bytes() {
-    let shapes: [fn(&mut DataInShape); 4] = [
+    let shapes: [fn(&mut DataInBehavior); 4] = [
         |shape| shape.separate_status = true,
         |shape| (shape.empty_first, shape.pad, shape.pdu) = (true, 0xff, Some(509)),
         |shape| (shape.shuffle_pdus, shape.sequence, shape.pdu) = (true, Some(1024), Some(300)),

@@ -28,7 +28,7 @@ fn capacity_16(unit: &Unit, cdb: [u8; 16]) -> Work {
     let mut data = last_block(unit).to_be_bytes().to_vec();
     data.extend(unit.disk.block_size().to_be_bytes());
     data.extend([0, unit.physical_block_exponent & 0x0f]);
-    let provisioning = unit.shape.capacity_provisioning.unwrap_or(0xc0);
+    let provisioning = unit.behavior.capacity_provisioning.unwrap_or(0xc0);
     data.extend([if unit.thin { provisioning } else { 0 }, 0]);
     data.resize(32, 0);
     answer(data, u64::from(be32(&cdb[10..])))

@@ -13,7 +13,7 @@ const STANDARDS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
 pub(super) fn inquiry(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     let allocation =
-        if unit.shape.one_byte_allocation { u64::from(cdb[4]) } else { be(&cdb[3..], 2) };
+        if unit.behavior.one_byte_allocation { u64::from(cdb[4]) } else { be(&cdb[3..], 2) };
     match (cdb[1] & 1, cdb[2]) {
         (0, 0) => Ok(answer(standard(unit), allocation)),
         (0, _) => Err(Sense::INVALID_FIELD),

@@ -28,7 +28,7 @@ pub struct Unit {
     /// Logical blocks in a physical block, as a power of two (READ CAPACITY (16)).
     pub physical_block_exponent: u8,
     /// What sets it apart from others.
-    pub shape: UnitShape,
+    pub behavior: UnitBehavior,
 }
 
 impl Unit {
@@ -46,7 +46,7 @@ impl Unit {
             thin: true,
             unit_attention: false,
             physical_block_exponent: 0,
-            shape: UnitShape::default(),
+            behavior: UnitBehavior::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Unit {
 /// What sets a logical unit apart from others.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct UnitShape {
+pub struct UnitBehavior {
     /// Operation codes that the unit does not know.
     pub refused: Vec<u8>,
     /// Vital product data pages that it has, and refuses.

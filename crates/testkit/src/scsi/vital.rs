@@ -8,7 +8,7 @@ use crate::convert::{len32, low16};
 const PAGES: [u8; 6] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2];
 
 pub(super) fn page(unit: &Unit, page: u8) -> Result<Vec<u8>, Sense> {
-    if unit.shape.refused_pages.contains(&page) {
+    if unit.behavior.refused_pages.contains(&page) {
         return Err(Sense::INVALID_FIELD);
     }
     let body = match page {
@@ -28,7 +28,7 @@ pub(super) fn page(unit: &Unit, page: u8) -> Result<Vec<u8>, Sense> {
 
 /// One binary NAA designator of the logical unit (SPC-4 §7.8.5), unless others are wanted.
 fn designators(unit: &Unit) -> Vec<u8> {
-    if let Some(designators) = &unit.shape.designators {
+    if let Some(designators) = &unit.behavior.designators {
         return designators.clone();
     }
     let mut body = vec![0x01, 0x03, 0, 8];
@@ -58,6 +58,6 @@ fn characteristics() -> Vec<u8> {
 
 /// Logical Block Provisioning: LBPU, LBPWS, LBPWS10, LBPRZ and the type "thin".
 fn provisioning(unit: &Unit) -> Vec<u8> {
-    let ways = unit.shape.provisioning.unwrap_or(0xe4);
+    let ways = unit.behavior.provisioning.unwrap_or(0xe4);
     if unit.thin { vec![0, ways, 2, 0] } else { vec![0; 4] }
 }

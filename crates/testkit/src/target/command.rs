@@ -141,8 +141,8 @@ impl Target {
         let Some(session) = self.session_of(id) else { return };
         let params = session.params.clone();
         let segment = self.connections[id.0].segment;
-        let shape = &self.config.data_in;
-        let read = ReadTransfer::new(itt, (source, length), shape, &params, segment, residual);
+        let behavior = &self.config.data_in;
+        let read = ReadTransfer::new(itt, (source, length), behavior, &params, segment, residual);
         let (count, separate) = (read.count(), read.has_separate_status());
         self.enqueue_or_hold(id, Outgoing::Read(read));
         if separate {
@@ -169,7 +169,7 @@ impl Target {
     fn miscounts(&self, task: &Task) -> bool {
         let unit =
             self.config.lun_form.decode(task.lun).and_then(|lun| self.config.units.get(&lun));
-        task.cdb[0] == operation::UNMAP && unit.is_some_and(|unit| unit.shape.unmap_residual)
+        task.cdb[0] == operation::UNMAP && unit.is_some_and(|unit| unit.behavior.unmap_residual)
     }
 
     /// Whether a command brings data that the negotiation forbids (RFC 7143 §13.10, §13.11).
@@ -211,14 +211,14 @@ impl Target {
 
     /// Once the unsolicited data are in: asks for the rest.
     fn plan_write(&mut self, id: ConnId, itt: u32) {
-        let shape = self.config.r2t.clone();
+        let behavior = self.config.r2t.clone();
         let Some(session) = self.session_of(id) else { return };
         let params = session.params.clone();
         let Some(write) = session.tasks.get_mut(&itt).and_then(|task| task.write.as_mut()) else {
             return;
         };
         if !write.is_open() {
-            write.plan(&shape, &params);
+            write.plan(&behavior, &params);
             self.go_on_writing(id, itt);
         }
     }

@@ -102,9 +102,9 @@ impl Target {
     }
 
     fn refuse_by_configuration(&mut self) -> Result<(), Refusal> {
-        let shape = &self.config.login;
-        let Some((class, detail)) = shape.refuse else { return Ok(()) };
-        if shape.refuse_times > 0 && self.refused >= shape.refuse_times {
+        let behavior = &self.config.login;
+        let Some((class, detail)) = behavior.refuse else { return Ok(()) };
+        if behavior.refuse_times > 0 && self.refused >= behavior.refuse_times {
             return Ok(());
         }
         self.refused += 1;

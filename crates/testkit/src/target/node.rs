@@ -163,7 +163,7 @@ impl Target {
         self.config.units.get(&number).map(|unit| unit.disk.clone())
     }
 
-    /// The configuration. Keys and shapes of a login count from the next login on; units and faults at
+    /// The configuration. Keys and behavior of a login count from the next login on; units and faults at
     /// once.
     pub fn config_mut(&mut self) -> &mut TargetConfig {
         &mut self.config

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::params::Params;
-use crate::config::DataInShape;
+use crate::config::DataInBehavior;
 use crate::opcode::Opcode;
 use crate::pdu::{FINAL, NO_TAG, Pdu};
 use crate::scsi::Source;
@@ -40,27 +40,27 @@ struct Cut {
 }
 
 impl ReadTransfer {
-    /// `length` bytes of `source`, in the shape that is configured and negotiated.
+    /// `length` bytes of `source`, as configured and negotiated.
     pub(crate) fn new(
         itt: u32,
         (source, length): (Source, u32),
-        shape: &DataInShape,
+        behavior: &DataInBehavior,
         params: &Params,
         segment: u32,
         residual: (u8, u32),
     ) -> Self {
         let cut = Cut {
-            pdu: shape.pdu.unwrap_or(u32::MAX).min(segment).max(1),
-            sequence: shape.sequence.unwrap_or(u32::MAX).min(params.max_burst).max(1),
-            pdus_fall: shape.shuffle_pdus && !params.data_pdu_in_order,
-            sequences_fall: shape.shuffle_sequences && !params.data_sequence_in_order,
+            pdu: behavior.pdu.unwrap_or(u32::MAX).min(segment).max(1),
+            sequence: behavior.sequence.unwrap_or(u32::MAX).min(params.max_burst).max(1),
+            pdus_fall: behavior.shuffle_pdus && !params.data_pdu_in_order,
+            sequences_fall: behavior.shuffle_sequences && !params.data_sequence_in_order,
         };
         let mut pieces = pieces(length, cut);
-        if shape.empty_first {
+        if behavior.empty_first {
             pieces.push_front(Piece { offset: 0, length: 0, last: false });
         }
-        let status = (!shape.separate_status).then_some(residual);
-        Self { itt, source, pieces, data_sn: 0, status, junk: shape.junk, pad: shape.pad }
+        let status = (!behavior.separate_status).then_some(residual);
+        Self { itt, source, pieces, data_sn: 0, status, junk: behavior.junk, pad: behavior.pad }
     }
 
     pub(crate) fn itt(&self) -> u32 {

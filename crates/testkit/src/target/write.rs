@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::read::ranges;
-use crate::config::{R2tOrder, R2tShape};
+use crate::config::{R2tBehavior, R2tOrder};
 use crate::pdu::{NO_TAG, Pdu};
 use crate::scsi::{Sense, Sink};
 
@@ -33,7 +33,7 @@ pub(crate) struct WriteTransfer {
     outstanding: Vec<Ask>,
     limit: usize,
     next_r2t_sn: u32,
-    /// Whether R2Ts may go; see [`R2tShape::gather_tasks`].
+    /// Whether R2Ts may go; see [`R2tBehavior::gather_tasks`].
     pub(crate) released: bool,
     pub(crate) failure: Option<Sense>,
 }
@@ -140,19 +140,19 @@ impl WriteTransfer {
     }
 
     /// Cuts what is still missing into bursts.
-    pub(crate) fn plan(&mut self, shape: &R2tShape, params: &Params) {
-        let burst = shape.burst.unwrap_or(u32::MAX).min(params.max_burst);
-        let burst = shape.oversized_burst.unwrap_or(burst).max(1);
+    pub(crate) fn plan(&mut self, behavior: &R2tBehavior, params: &Params) {
+        let burst = behavior.burst.unwrap_or(u32::MAX).min(params.max_burst);
+        let burst = behavior.oversized_burst.unwrap_or(burst).max(1);
         let whole = std::mem::take(&mut self.waiting);
         let rest = whole.into_iter().flat_map(|(offset, length)| ranges(offset, length, burst));
         self.waiting = rest.collect();
-        if shape.order == R2tOrder::Falling && !params.data_sequence_in_order {
+        if behavior.order == R2tOrder::Falling && !params.data_sequence_in_order {
             self.waiting.make_contiguous().reverse();
         }
-        if let (true, Some(first)) = (shape.repeat_first, self.waiting.front().copied()) {
+        if let (true, Some(first)) = (behavior.repeat_first, self.waiting.front().copied()) {
             self.waiting.push_back(first);
         }
-        let bound = params.max_outstanding_r2t.min(shape.outstanding.unwrap_or(u32::MAX));
+        let bound = params.max_outstanding_r2t.min(behavior.outstanding.unwrap_or(u32::MAX));
         self.limit = bound.max(1) as usize;
     }
 

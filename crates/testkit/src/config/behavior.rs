@@ -1,9 +1,9 @@
-//! The shapes of a login, of reads and of writes: all legal, few of them common.
+//! How logins, reads and writes go: all legal, few of them common.
 
 /// How the target asks for write data (RFC 7143 §11.8).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct R2tShape {
+pub struct R2tBehavior {
     /// Bytes per R2T, at most `MaxBurstLength`; `None` is just that.
     pub burst: Option<u32>,
     /// Bytes per R2T even where it exceeds `MaxBurstLength`, which some targets do.
@@ -21,7 +21,7 @@ pub struct R2tShape {
     pub first_tag: u32,
 }
 
-impl Default for R2tShape {
+impl Default for R2tBehavior {
     fn default() -> Self {
         Self {
             burst: None,
@@ -48,7 +48,7 @@ pub enum R2tOrder {
 /// How the target sends read data (RFC 7143 §11.7).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct DataInShape {
+pub struct DataInBehavior {
     /// Bytes per PDU, at most the initiator's `MaxRecvDataSegmentLength`; `None` is just that.
     pub pdu: Option<u32>,
     /// Bytes per sequence; `None` is `MaxBurstLength`.
@@ -77,7 +77,7 @@ pub struct DataInShape {
 /// How a login goes (RFC 7143 §6.3).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct LoginShape {
+pub struct LoginBehavior {
     /// Responses with T=0 before the target agrees to leave a stage.
     pub extra_rounds: u32,
     /// Bytes of text per response; more is spread over several with C=1.
