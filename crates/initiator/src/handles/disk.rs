@@ -24,9 +24,9 @@ use crate::state::range_locks::RangeGuard;
 use crate::unit::logical_unit::LogicalUnit;
 
 use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
 use crate::multipath::report::Report;
-use crate::multipath::schedule::Room;
 use crate::multipath::spread::Spread;
 use crate::session::Session;
 use crate::state::counters::RequestKind;

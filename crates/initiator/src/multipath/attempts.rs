@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 use crate::error::{Error, of_blocks};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
+use crate::multipath::lane::Requirements;
 use crate::multipath::report::Wait;
-use crate::multipath::schedule::Requirements;
 use crate::unit::retry::{Pauses, answer_of, endurance};
 
 /// After this many losses in a row a request is sent alone.

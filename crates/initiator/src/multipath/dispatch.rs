@@ -12,12 +12,13 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
+use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::PathSet;
 use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
-use crate::multipath::schedule::{PathId, Requirements, Room, Schedule, Ticket};
+use crate::multipath::schedule::Schedule;
 use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;

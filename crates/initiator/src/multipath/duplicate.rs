@@ -8,7 +8,7 @@ use tokio::time::sleep_until;
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
-use crate::multipath::schedule::{PathId, Requirements};
+use crate::multipath::lane::{PathId, Requirements};
 use crate::unit::transfer::Transfer;
 
 /// A try that has failed still has its place on the path.

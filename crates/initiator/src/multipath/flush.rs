@@ -3,9 +3,9 @@
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::lane::PathId;
+use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
-use crate::multipath::schedule::PathId;
-use crate::multipath::schedule::Requirements;
 use crate::state::counters::RequestKind;
 use crate::unit::retry::Patience;
 

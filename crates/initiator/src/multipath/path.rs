@@ -6,8 +6,8 @@ use iscsi_session::Completion;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
+use crate::multipath::lane::Room;
 use crate::multipath::life::Life;
-use crate::multipath::schedule::Room;
 use crate::state::counters::Counters;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::Patience;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::schedule::PathId;
+use crate::multipath::lane::PathId;
 use crate::state::counters::Counters;
 
 /// The paths of one disk.

@@ -1,66 +1,18 @@
 //! Which path takes the next request: of those that have room, the one that is expected to finish
 //! it first.
 //!
-//! A path has room for what it moves in about two of its answer times, by its own rate
-//! ([`inflight_limit`]); so a slow one holds little, however long the queue is, and at the end of a copy
-//! nobody waits long for it. The rate is estimated from the answers ([`LinkEstimator`]): bytes that were
-//! delivered while a request was under way, by the time that they took to be sent or to be delivered,
-//! whichever is longer (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
+//! How much each has room for, and how fast it is, its [`Lane`] knows.
 //!
 //! Times and sizes come as arguments, so that the whole runs in virtual time.
 
 use std::time::{Duration, Instant};
 
-use iscsi_tuner::{
-    Bandwidth, EstimatorWindow, LinkEstimator, RateSample, Rtt, STARTUP_GAIN, inflight_limit,
-    wait_for_answers,
+use iscsi_tuner::Bandwidth;
+
+use crate::multipath::lane::{
+    Lane, MIN_LEN, PathId, Requirements, Room, Ticket, min_room_in_startup,
 };
-
 use crate::options::lateness::LatenessOptions;
-
-/// Names a path among those of one disk; never used twice.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct PathId(pub(crate) u32);
-
-/// What a path may have under way by its plan.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Room {
-    /// Bytes; more is never under way, but for a single request.
-    pub(crate) bytes: u64,
-    /// Requests: the command window.
-    pub(crate) requests: u32,
-}
-
-impl Room {
-    /// For a path that has nobody to share with: its session knows its own limits.
-    pub(crate) const UNLIMITED: Self = Self { bytes: u64::MAX, requests: u32::MAX };
-}
-
-/// What a request asks of its path.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Requirements {
-    /// This one is out of the question.
-    pub(crate) avoid: Option<PathId>,
-    /// Nothing else may be under way there.
-    pub(crate) is_alone: bool,
-}
-
-/// A request that a path has taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
-    path: PathId,
-    len: u64,
-    sent_at: Instant,
-    /// Bytes that the path had delivered by then.
-    delivered: u64,
-    /// When it had delivered them, and when the request was sent that it delivered last.
-    delivered_at: Instant,
-    first_sent_at: Instant,
-    /// Whether no more work waited, so that not the path alone sets the rate.
-    app_limited: bool,
-    /// Whether the path takes nothing else.
-    is_alone: bool,
-}
 
 /// What is under way on each path.
 #[derive(Debug, Default)]
@@ -70,36 +22,6 @@ pub(crate) struct Schedule {
     spared: Option<PathId>,
 }
 
-/// Scheduling state of one path.
-#[derive(Debug)]
-struct Lane {
-    id: PathId,
-    room: Room,
-    under_way: u64,
-    requests: u32,
-    /// Bytes whose requests have been answered.
-    delivered: u64,
-    /// When the last one was answered, and when it had been sent.
-    last: Option<(Instant, Instant)>,
-    /// The time from a request to its answer.
-    latency: Option<Rtt>,
-    /// The rate, and the shortest time from a request to its answer.
-    link: LinkEstimator,
-    /// It takes nothing more.
-    is_closing: bool,
-    /// The request under way there shall be alone.
-    is_alone: bool,
-    /// The unit does not take requests there, so until then others come first.
-    held_up_until: Option<Instant>,
-}
-
-/// A request of no bytes is work too.
-const MIN_LEN: u64 = 4096;
-/// Whatever its rate, so much may be under way on a path.
-const MIN_ROOM: u64 = 256 << 10;
-/// The same while its rate rises, shared by all paths: what slow start sends in its first eight
-/// round trips.
-const MIN_ROOM_IN_STARTUP: u64 = 4 << 20;
 /// A request should not keep its path busy for longer.
 const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
 /// A path where the unit took no request comes last for so long, or until it takes one.
@@ -183,7 +105,7 @@ impl Schedule {
         let len = len.max(MIN_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
-        let least = MIN_ROOM_IN_STARTUP / self.lanes.len().max(1) as u64;
+        let least = min_room_in_startup(self.lanes.len());
         let is_open = |lane: &Lane| Some(lane.id) != requirements.avoid && !lane.is_closing;
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
         let all_are_held_up = open.all(|lane| lane.is_held_up(now));
@@ -205,30 +127,13 @@ impl Schedule {
         is_crowded: bool,
         now: Instant,
     ) -> Option<Ticket> {
-        let len = len.max(MIN_LEN);
-        let lane = self.lane_mut(id)?;
-        let (delivered_at, first_sent_at) =
-            lane.last.filter(|_| lane.requests > 0).unwrap_or((now, now));
-        lane.under_way += len;
-        lane.requests += 1;
-        lane.is_alone |= requirements.is_alone;
-        Some(Ticket {
-            path: id,
-            len,
-            sent_at: now,
-            delivered: lane.delivered,
-            delivered_at,
-            first_sent_at,
-            app_limited: !is_crowded,
-            is_alone: requirements.is_alone,
-        })
+        Some(self.lane_mut(id)?.begin(len.max(MIN_LEN), requirements, is_crowded, now))
     }
 
     /// The request has been answered.
     pub(crate) fn end(&mut self, ticket: &Ticket, now: Instant) {
         if let Some(lane) = self.lane_mut(ticket.path) {
-            lane.release(ticket);
-            lane.learn(ticket, now);
+            lane.end(ticket, now);
         }
     }
 
@@ -281,104 +186,6 @@ impl Schedule {
 
     fn lane_mut(&mut self, id: PathId) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.id == id)
-    }
-}
-
-impl Lane {
-    fn new(id: PathId, room: Room) -> Self {
-        Self {
-            id,
-            room,
-            under_way: 0,
-            requests: 0,
-            delivered: 0,
-            last: None,
-            latency: None,
-            link: LinkEstimator::new(EstimatorWindow::PATH),
-            is_closing: false,
-            is_alone: false,
-            held_up_until: None,
-        }
-    }
-
-    /// `None` until the path has shown it.
-    fn rate(&self) -> Option<Bandwidth> {
-        self.link.rate()
-    }
-
-    /// The shortest time from a request to its answer; zero before the first.
-    fn shortest(&self) -> Duration {
-        self.link.round_trip().unwrap_or_default()
-    }
-
-    /// The time in which nearly every request is answered, reckoned as TCP reckons its retransmission
-    /// timeout (RFC 6298 §2.3).
-    fn rto(&self) -> Option<Duration> {
-        self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
-    }
-
-    fn is_held_up(&self, now: Instant) -> bool {
-        self.held_up_until.is_some_and(|until| now < until)
-    }
-
-    fn takes(&self, len: u64, least: u64, is_alone: bool) -> bool {
-        let has_room =
-            self.under_way + len <= self.room(least) && self.requests < self.room.requests;
-        self.requests == 0 || (has_room && !is_alone && !self.is_alone)
-    }
-
-    /// What it may have under way; `least` is its share of what may be while it rises.
-    fn room(&self, least: u64) -> u64 {
-        if self.room == Room::UNLIMITED {
-            return u64::MAX;
-        }
-        let (gain, least) = if self.link.is_pipe_full() {
-            (1, MIN_ROOM)
-        } else {
-            (STARTUP_GAIN, least.max(MIN_ROOM))
-        };
-        let own = self.rate().map_or(0, |rate| {
-            let mean = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);
-            let wait = wait_for_answers(self.shortest(), mean);
-            inflight_limit(rate, self.shortest(), wait).saturating_mul(gain)
-        });
-        own.max(least).min(self.room.bytes)
-    }
-
-    /// When the path would have finished one more request, from now on, if one of unknown rate is as
-    /// fast as any other.
-    fn finish(&self, len: u64, usual: Bandwidth) -> Duration {
-        self.rate().unwrap_or(usual).time_for(self.under_way.saturating_add(len)) + self.shortest()
-    }
-
-    const fn release(&mut self, ticket: &Ticket) {
-        self.under_way = self.under_way.saturating_sub(ticket.len);
-        self.requests = self.requests.saturating_sub(1);
-        self.is_alone &= !ticket.is_alone;
-    }
-
-    fn learn(&mut self, ticket: &Ticket, now: Instant) {
-        self.delivered += ticket.len;
-        self.held_up_until = None;
-        self.last = Some((now, ticket.sent_at));
-        let time = now.saturating_duration_since(ticket.sent_at);
-        if time.is_zero() {
-            return;
-        }
-        self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
-        self.link.observe_round_trip(time, now);
-        let rate = Bandwidth::of(self.delivered - ticket.delivered, ticket.interval(now));
-        let sample = RateSample::new(rate).app_limited(ticket.app_limited);
-        self.link.observe_rate(&sample.between(ticket.delivered, self.delivered), now);
-    }
-}
-
-impl Ticket {
-    /// The time that those requests took which were answered while this one was under way: they did
-    /// not come in faster than they went out. Behind a lost segment many are answered at once.
-    fn interval(&self, now: Instant) -> Duration {
-        let answers = now.saturating_duration_since(self.delivered_at);
-        answers.max(self.sent_at.saturating_duration_since(self.first_sent_at))
     }
 }
 

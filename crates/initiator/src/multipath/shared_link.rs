@@ -6,7 +6,7 @@ use std::time::Duration;
 use iscsi_tuner::{Bandwidth, Measurement, RecentLoss, TcpInfo, Tuning, plan};
 
 use crate::driver::measure::reading::Reading;
-use crate::multipath::schedule::PathId;
+use crate::multipath::lane::PathId;
 
 /// The last reading of each path, and what they have lost of late.
 #[derive(Debug, Default)]

@@ -12,11 +12,11 @@ use tracing::{Instrument, Span, error_span};
 use crate::driver::measure::reading::Reading;
 use crate::error::Error;
 use crate::multipath::dispatch::{Paths, WeakPaths};
+use crate::multipath::lane::{PathId, Room};
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
-use crate::multipath::schedule::{PathId, Room};
 use crate::multipath::shared_link::{SharedLink, Traffic};
 use crate::options::sessions::Sessions;
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::error::{Error, SessionFailure};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::schedule::{Requirements, Room};
+use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
 use crate::state::budget::{Budget, Permit};
