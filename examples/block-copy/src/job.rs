@@ -278,7 +278,7 @@ impl<'a> Job<'a> {
         let (source, destination) = (self.source.clone(), self.destination.clone());
         let config = self.plan.pump_config(source.unit().is_some(), destination.unit().is_some());
         let progress = Progress::new(self.args.progress, "copied", total);
-        let work = async {
+        let work = Box::pin(async {
             for _ in 1..ROUNDS {
                 let pump = self.pump(source.clone(), destination.clone(), config, end);
                 match self.pass(pump, meter, stop).await {
@@ -290,7 +290,7 @@ impl<'a> Job<'a> {
                 }
             }
             self.pass(self.pump(source, destination, config, end), meter, stop).await
-        };
+        });
         let (result, samples) = meter.follow(&progress, work).await;
         (result.map_err(|error| error.after(meter.bytes(), total)), samples)
     }

@@ -181,9 +181,7 @@ impl Disk {
         let data = if blocks == (offset..end) {
             data
         } else {
-            let head = self.edge(blocks.start..offset, blocks.start);
-            let tail = self.edge(end..blocks.end, blocks.end - u64::from(self.block_size()));
-            let (head, tail) = tokio::try_join!(head, tail)?;
+            let (head, tail) = Box::pin(self.edges(&blocks, offset..end)).await?;
             pages::enclose(head, &data, tail)
         };
         self.write_blocks(blocks.start, &data, &extent).await
@@ -322,6 +320,14 @@ impl Disk {
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
         self.profile.longest_transfer(max).min(self.max_transfer)
+    }
+
+    /// What the blocks hold before a range and after it.
+    async fn edges(&self, blocks: &Range<u64>, range: Range<u64>) -> Result<(Bytes, Bytes), Error> {
+        let head = self.edge(blocks.start..range.start, blocks.start);
+        let last = blocks.end - u64::from(self.block_size());
+        let tail = self.edge(range.end..blocks.end, last);
+        tokio::try_join!(head, tail)
     }
 
     /// The bytes of a range within one block, which begins at `block`.

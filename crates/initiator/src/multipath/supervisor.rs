@@ -246,7 +246,7 @@ impl Supervisor {
             let lost = Lost::new(path, why);
             let reopening = async move {
                 let (path, why) = (lost.path().clone(), lost.why().clone());
-                let reopened = async move { opener.reopen(&path, &why, expected).await };
+                let reopened = Box::pin(async move { opener.reopen(&path, &why, expected).await });
                 let reopened = async { outcome(reopened).await.unwrap_or(Err(Error::Closed)) };
                 let path = lost.settled_during(reopened).await;
                 Event::Again(lost, path)

@@ -27,7 +27,8 @@ impl LogicalUnit {
     /// # Errors
     /// [`Error::NoSuchUnit`], [`Error::NotABlockDevice`], or as [`execute`](Self::execute).
     pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
-        let ask = async || probe(self).await.map(Arc::new);
+        // Boxed, since every read and write asks for the profile and hardly one has to wait for it.
+        let ask = async || Box::pin(probe(self)).await.map(Arc::new);
         self.state().profile.get_or_try_init(ask).await.cloned()
     }
 }
