@@ -230,6 +230,7 @@ impl Default for DeviceLimits {
 
 /// Bytes of a device in a row, of which the same is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Extent {
     /// The first byte.
     pub offset: u64,

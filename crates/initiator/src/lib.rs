@@ -74,7 +74,10 @@
 //! # Memory is bounded
 //!
 //! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
-//! [`Options::max_bytes_in_flight`] bytes under way; further ones wait before they allocate.
+//! [`Options::max_bytes_in_flight`] bytes under way; further ones wait before they allocate. The disks of
+//! one [`Session`] share this room, so a unit that is busy for long can hold up the others: each disk of
+//! [`Initiator::disk`] has room of its own. A further session of a disk has room of its own, too, for what
+//! is asked of it directly and while it is being opened.
 //!
 //! # What is counted
 //!
@@ -209,8 +212,8 @@ pub mod tuning {
     pub use iscsi_tuner::{
         Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
         Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload, Plan,
-        Policy, Refusal, Row, Rtt, Sends, TcpInfo, TransferOffer, TransferTerms, Tuning,
-        UnknownPolicy, plan,
+        Policy, Refusal, Row, Rtt, Sends, Size, SizeError, TcpInfo, TransferOffer, TransferTerms,
+        Tuning, UnknownPolicy, plan,
     };
 }
 

@@ -165,7 +165,11 @@ impl Url {
     fn target_credentials(&self) -> Result<Option<TargetCredentials>, UrlError> {
         match (&self.target_user, &self.target_password) {
             (user, Some(secret)) => {
-                Ok(Some(TargetCredentials { user: user.clone(), secret: secret.clone() }))
+                let credentials = TargetCredentials::new(secret.clone());
+                Ok(Some(match user {
+                    Some(user) => credentials.with_user(user),
+                    None => credentials,
+                }))
             }
             (Some(user), None) => Err(UrlError::MissingPassword(user.clone())),
             (None, None) => Ok(None),

@@ -159,6 +159,7 @@ impl DigestOffer {
 
 /// CHAP credentials (RFC 7143 §12.1.3, §9.2.1).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Chap {
     /// CHAP_N of the initiator, 1 to 255 bytes.
     pub user: String,
@@ -187,11 +188,26 @@ impl Chap {
 
 /// What a target must know in mutual CHAP.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TargetCredentials {
     /// CHAP_N the target must answer with; `None` accepts any name, the response decides.
     pub user: Option<String>,
     /// The secret that proves the target to the initiator; must differ from the initiator's.
     pub secret: Secret,
+}
+
+impl TargetCredentials {
+    /// Any name is accepted if the response proves the secret.
+    pub const fn new(secret: Secret) -> Self {
+        Self { user: None, secret }
+    }
+
+    /// The target must answer with this name, too.
+    #[must_use]
+    pub fn with_user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
 }
 
 /// Time limits; `None` waits for ever.

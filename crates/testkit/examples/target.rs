@@ -1,12 +1,13 @@
-//! The test target as a program of its own: a RAM disk at an address of 127.0.0.1, until standard
+//! The test target as a program of its own: RAM disks at an address of 127.0.0.1, until standard
 //! input ends.
 //!
 //! ```text
-//! cargo run --release -p iscsi-testkit --features serve --example target -- 256
+//! cargo run --release -p iscsi-testkit --features serve --example target -- 256 10
 //! ```
 //!
-//! It prints the URL of a disk of so many MiB (64 unless given) and then serves it. Bursts may be
-//! as long as RFC 7143 allows, so that only the socket holds a writer back.
+//! It prints the URLs of disks of so many MiB (64 unless given), so many of them (one unless given), and
+//! then serves them. Bursts may be as long as RFC 7143 allows, so that only the socket holds a writer
+//! back.
 #![expect(clippy::disallowed_methods, reason = "a program has arguments and an input")]
 #![allow(clippy::print_stdout, reason = "this is what the program is for")]
 
@@ -14,6 +15,7 @@ use std::io::Read;
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::Unit;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
@@ -22,13 +24,22 @@ const MAX_BURST: u32 = (1 << 24) - 1;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
-    let mebibytes = std::env::args().nth(1).and_then(|size| size.parse().ok()).unwrap_or(64);
-    let mut config = TargetConfig::new(NAME, RamDisk::new(512, mebibytes * 2048));
+    let number = |at| std::env::args().nth(at).and_then(|text| text.parse::<u16>().ok());
+    let (mebibytes, units) = (number(1).unwrap_or(64), number(2).unwrap_or(1));
+    let disk = || RamDisk::new(512, u64::from(mebibytes) * 2048);
+    let mut config = TargetConfig::new(NAME, disk());
+    for lun in 1..units {
+        let mut unit = Unit::new(disk());
+        unit.naa += u64::from(lun);
+        config.units.insert(lun, unit);
+    }
     config.keys.initial_r2t = false;
     config.keys.first_burst_length = MAX_BURST;
     config.keys.max_burst_length = MAX_BURST;
     let server = Server::start(Target::new(config)).await?;
-    println!("iscsi://{}/{NAME}/0", server.address());
+    for lun in 0..units.max(1) {
+        println!("iscsi://{}/{NAME}/{lun}", server.address());
+    }
     let wait = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let _ = wait.await;
     server.stop().await;

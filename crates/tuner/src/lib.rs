@@ -54,6 +54,7 @@ pub use link::tcp_info::TcpInfo;
 pub use plan::{Buffer, Choice, Plan, TransferOffer};
 pub use policy::plan;
 pub use session_count::{SessionCount, SessionsReading, Step};
+pub use size::{Size, SizeError};
 pub use table::Row;
 pub use transfers::TransferTerms;
 pub use tuning::{Policy, Sends, Tuning, UnknownPolicy};

@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use block_copy::log::{self, Usually};
 use block_copy::progress::{ProgressMode, say};
-use block_copy::size::Size;
 use block_copy::{Args, Stop, run};
 use clap::Parser;
+use iscsi_initiator::tuning::Size;
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;

@@ -6,10 +6,9 @@ use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
 use iscsi_initiator::Sessions;
-use iscsi_initiator::tuning::{Bandwidth, Policy, UnknownPolicy};
+use iscsi_initiator::tuning::{Bandwidth, Policy, Size, SizeError, UnknownPolicy};
 
 use crate::progress::ProgressMode;
-use crate::size::{Size, SizeError};
 
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
 ///

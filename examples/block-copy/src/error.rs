@@ -8,7 +8,7 @@ use thiserror::Error as ThisError;
 
 use crate::difference::Difference;
 use crate::side::Side;
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// Why a copy failed. Each message is one sentence that says what to do where something can be
 /// done.

@@ -19,9 +19,9 @@ use crate::pump::{Pump, PumpConfig};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::side::Side;
-use crate::size::Size;
 use crate::stop::Stop;
 use crate::verify::{Checksums, Comparison};
+use iscsi_initiator::tuning::Size;
 
 /// How long a command may take from its submission, unless the URL says otherwise: on a slow link
 /// it waits for all that were submitted before. Whether the target is alive is found out by pings,

@@ -4,7 +4,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`args`], [`size`], [`location`], [`side`] | what the command line says |
+//! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, behind the traits [`end::Source`] and [`end::Destination`] |
 //! | [`pump`] | reads ahead, writes behind, in any order of completion, in bounded memory |
 //! | [`verify`] | checksums on the way out, comparison on the way back |
@@ -34,7 +34,7 @@ pub mod verify;
 pub use args::Args;
 pub use error::Error;
 pub use failure::Failure;
-pub use iscsi_examples_common::{command_line, log, output, size, stop};
+pub use iscsi_examples_common::{command_line, log, output, stop};
 pub use job::run;
 pub use report::Report;
 pub use stop::Stop;

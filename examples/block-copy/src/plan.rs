@@ -165,7 +165,7 @@ mod tests {
     use iscsi_initiator::tuning::{Limits, Measurement, Rtt, Tuning, plan};
 
     use super::*;
-    use crate::size::Size;
+    use iscsi_initiator::tuning::Size;
 
     fn tuned(millis: u64) -> Plan {
         let mut measurement = Measurement::default();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::output;
 use crate::rate::mbit_per_s;
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

@@ -20,9 +20,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::end::{Destination, Source};
 use crate::error::Error;
 use crate::meter::Meter;
-use crate::size::Size;
 use crate::stop::Stop;
 use crate::verify::{Checksums, sum};
+use iscsi_initiator::tuning::Size;
 
 /// How much is read, written and kept at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -12,7 +12,7 @@ use crate::plan::CopyPlan;
 use crate::rate::mbit_per_s;
 use crate::reach::Reach;
 use crate::side::Side;
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// What came of a copy: of one that failed, by then.
 #[derive(Clone, Debug)]

@@ -6,7 +6,6 @@
 //! | [`failure`] | how a failure is told to programs |
 //! | [`log`] | what the crates below have to tell |
 //! | [`output`] | standard output and standard error |
-//! | [`size`] | numbers of bytes, as people write them |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
 #![forbid(unsafe_code)]
 
@@ -14,5 +13,4 @@ pub mod command_line;
 pub mod failure;
 pub mod log;
 pub mod output;
-pub mod size;
 pub mod stop;

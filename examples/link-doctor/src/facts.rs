@@ -6,8 +6,8 @@ use iscsi_initiator::tuning::{
     TcpInfo,
 };
 
-use crate::size::Size;
 use crate::table::Line;
+use iscsi_initiator::tuning::Size;
 
 /// A reading of the session, in parts.
 #[derive(Clone, Debug, PartialEq)]

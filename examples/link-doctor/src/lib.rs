@@ -10,7 +10,7 @@
 //! | [`facts`], [`agreed`], [`mod@unit`] | what is known |
 //! | [`verdict`] | what held the reads back |
 //! | [`ceiling`], [`writes`], [`lio`] | what writes could reach, and the settings that lift it |
-//! | [`report`], [`table`], [`size`] | what people and programs get to see |
+//! | [`report`], [`table`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod agreed;
@@ -32,6 +32,6 @@ pub mod writes;
 pub use args::Args;
 pub use doctor::run;
 pub use error::Error;
-pub use iscsi_examples_common::{command_line, log, output, size, stop};
+pub use iscsi_examples_common::{command_line, log, output, stop};
 pub use report::Report;
 pub use stop::Stop;

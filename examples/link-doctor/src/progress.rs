@@ -6,7 +6,7 @@ use iscsi_initiator::Url;
 use iscsi_initiator::tuning::Bandwidth;
 
 use crate::output::say;
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// The session comes about.
 pub(crate) fn connecting(url: &Url) {

@@ -3,7 +3,7 @@
 use iscsi_initiator::Disk;
 use serde_json::{Value, json};
 
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// What a unit says of itself.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -20,7 +20,7 @@ use iscsi_initiator::tuning::{Autotuning, Bandwidth, Basis, LinkModel};
 use crate::ceiling::rate;
 use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// What held the reads back.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

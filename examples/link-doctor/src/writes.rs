@@ -14,7 +14,7 @@ use iscsi_initiator::tuning::{
 use crate::ceiling::{Ceiling, Limit, lowest, rate};
 use crate::facts::LinkFacts;
 use crate::lio::{MAX_BURST, MAX_WINDOW, PortalGroup};
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// What writes can reach.
 #[derive(Clone, Debug, PartialEq)]

@@ -92,12 +92,77 @@ impl Connector {
         portal: &TargetAddress,
         deadline: Instant,
     ) -> Result<Vec<SocketAddr>, ConnectError> {
-        let unknown = |reason| ConnectError::HostUnknown { host: portal.host.clone(), reason };
-        match timeout_at(deadline, self.network.resolve(portal)).await {
-            Ok(Ok(addresses)) if addresses.is_empty() => Err(unknown("no address".to_owned())),
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(error)) => Err(unknown(error.to_string())),
-            Err(_) => Err(unknown("the name service does not answer".to_owned())),
+        let host = portal.host.clone();
+        let reason = match timeout_at(deadline, self.network.resolve(portal)).await {
+            Ok(Ok(addresses)) if addresses.is_empty() => "no address".to_owned(),
+            Ok(Ok(addresses)) => return Ok(addresses),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => {
+                let reason = "no answer in time".to_owned();
+                return Err(ConnectError::NameService { host, reason });
+            }
+        };
+        Err(if is_try_again(&reason) {
+            ConnectError::NameService { host, reason }
+        } else {
+            ConnectError::HostUnknown { host, reason }
+        })
+    }
+}
+
+/// Whether getaddrinfo(3) has said EAI_AGAIN. The standard library passes on its text alone: that of
+/// glibc, or of musl.
+fn is_try_again(reason: &str) -> bool {
+    ["Temporary failure in name resolution", "Try again"].iter().any(|text| reason.ends_with(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_tuner::{Limits, Plan};
+    use tokio::time::Duration;
+
+    use super::*;
+    use crate::driver::io::Pending;
+
+    /// A name service that answers with this, or never.
+    #[derive(Debug)]
+    struct NameService(Option<&'static str>);
+
+    impl Network for NameService {
+        fn resolve<'a>(&'a self, _: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
+            match self.0 {
+                Some(text) => Box::pin(async move { Err(io::Error::other(text)) }),
+                None => Box::pin(std::future::pending()),
+            }
+        }
+
+        fn connect<'a>(&'a self, _: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+            unreachable!("no address was given")
+        }
+
+        fn limits(&self) -> Limits {
+            Limits::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_service_that_fails_for_a_while_is_told_from_a_host_that_is_not_known() {
+        for (answer, passes) in [
+            (None, true),
+            (
+                Some("failed to lookup address information: Temporary failure in name resolution"),
+                true,
+            ),
+            (Some("failed to lookup address information: Name or service not known"), false),
+        ] {
+            let connector = Connector {
+                limit: Duration::from_secs(1),
+                network: Arc::new(NameService(answer)),
+                tuning: Tuning::default(),
+            };
+            let portal = TargetAddress::parse("disk.example").unwrap();
+            let error = crate::Error::from(connector.open(portal).await.err().unwrap());
+            assert_eq!(error.is_transient(), passes, "{error}");
         }
     }
 }

@@ -18,6 +18,16 @@ pub enum ConnectError {
         /// What the system says.
         reason: String,
     },
+    /// The name service says that it cannot tell now, or does not answer.
+    #[error(
+        "the name service does not say now where the host {host:?} is ({reason}); try again later"
+    )]
+    NameService {
+        /// The name.
+        host: String,
+        /// What the system says.
+        reason: String,
+    },
     /// The host is there, but nothing listens.
     #[error("nothing listens at {address}; check the port, and that the target is running")]
     Refused {
@@ -46,7 +56,7 @@ impl ConnectError {
             Self::HostUnknown { .. } => ErrorKind::NotFound,
             Self::Refused { .. } => ErrorKind::Refused,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
-            Self::Failed { .. } => ErrorKind::Unreachable,
+            Self::NameService { .. } | Self::Failed { .. } => ErrorKind::Unreachable,
         }
     }
 }

@@ -61,12 +61,14 @@ fn of_the_way() -> Vec<(Error, ErrorKind)> {
     let (host, reason) = ("disk.example".to_owned(), "no address".to_owned());
     let name = IscsiName::parse("host").unwrap_err();
     let authentication = |error: AuthenticationError| login(error.into());
+    let silent = ConnectError::NameService { host: host.clone(), reason: reason.clone() };
     vec![
         (UrlError::PortalOnly.into(), ErrorKind::InvalidInput),
         (UrlError::Iser.into(), ErrorKind::Unsupported),
         (name.into(), ErrorKind::InvalidInput),
         (Error::Entropy("none".to_owned()), ErrorKind::Other),
         (ConnectError::HostUnknown { host, reason: reason.clone() }.into(), ErrorKind::NotFound),
+        (silent.into(), ErrorKind::Unreachable),
         (ConnectError::Refused { address }.into(), ErrorKind::Refused),
         (ConnectError::TimedOut { portal: PORTAL.to_owned() }.into(), ErrorKind::TimedOut),
         (ConnectError::Failed { address, reason }.into(), ErrorKind::Unreachable),

@@ -9,11 +9,11 @@ use crate::multipath::lane::Requirements;
 /// Requests that wait for a grant `G` of a path: first come, first served, but for those that ask
 /// for what no path can give them now.
 #[derive(Debug)]
-pub(super) struct Queue<G>(VecDeque<Waiting<G>>);
+pub(super) struct Queue<G>(VecDeque<QueuedRequest<G>>);
 
 /// A request that waits.
 #[derive(Debug)]
-pub(super) struct Waiting<G> {
+pub(super) struct QueuedRequest<G> {
     /// Bytes that it moves.
     pub(super) len: u64,
     pub(super) requirements: Requirements,
@@ -29,7 +29,7 @@ impl<G> Queue<G> {
         requirements: Requirements,
     ) -> oneshot::Receiver<G> {
         let (answer, granted) = oneshot::channel();
-        self.0.push_back(Waiting { len, requirements, answer });
+        self.0.push_back(QueuedRequest { len, requirements, answer });
         granted
     }
 
@@ -40,7 +40,7 @@ impl<G> Queue<G> {
         requirements: Requirements,
     ) -> oneshot::Receiver<G> {
         let (answer, granted) = oneshot::channel();
-        self.0.push_front(Waiting { len, requirements, answer });
+        self.0.push_front(QueuedRequest { len, requirements, answer });
         granted
     }
 
@@ -49,12 +49,12 @@ impl<G> Queue<G> {
     }
 
     /// Takes the request at a place in the line out of it, if there is one.
-    pub(super) fn take(&mut self, at: usize) -> Option<Waiting<G>> {
+    pub(super) fn take(&mut self, at: usize) -> Option<QueuedRequest<G>> {
         self.0.remove(at)
     }
 
     /// Gives a request that was taken its place back.
-    pub(super) fn put_back(&mut self, at: usize, waiting: Waiting<G>) {
+    pub(super) fn put_back(&mut self, at: usize, waiting: QueuedRequest<G>) {
         self.0.insert(at, waiting);
     }
 
@@ -64,7 +64,7 @@ impl<G> Queue<G> {
     }
 }
 
-impl<G> Waiting<G> {
+impl<G> QueuedRequest<G> {
     /// Whether nobody waits for the grant any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()

@@ -28,13 +28,13 @@ pub(crate) struct Report {
 #[derive(Debug, Default)]
 struct Told {
     spread: Spread,
-    waits: Vec<Waiting>,
+    waits: Vec<WaitEntry>,
     next: u64,
 }
 
 /// Something that is waited for.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct WaitEntry {
     id: u64,
     since: Instant,
     limit: Option<Duration>,
@@ -127,7 +127,7 @@ impl Report {
         let id = told.next;
         told.next += 1;
         let since = Instant::now();
-        told.waits.push(Waiting { id, since, limit, what, next_note: LONG, note: None });
+        told.waits.push(WaitEntry { id, since, limit, what, next_note: LONG, note: None });
         Wait { report: Arc::clone(self), id }
     }
 
@@ -170,7 +170,7 @@ impl Drop for Wait {
     }
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} s so far", self.what, self.since.elapsed().as_secs())?;
         match self.limit {

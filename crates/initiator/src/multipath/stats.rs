@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
+use iscsi_tuner::Size;
 
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
@@ -175,7 +176,7 @@ impl fmt::Display for SessionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, portal, commands, retries } = self;
         let count = Count(commands.requests(), "command");
-        let bytes = Bytes(commands.reads.bytes + commands.writes.bytes);
+        let bytes = Size(commands.reads.bytes + commands.writes.bytes);
         write!(f, "session {key} with {portal}: {count}, {bytes}")?;
         if commands.errors() > 0 {
             write!(f, ", {}", Count(commands.errors(), "error"))?;
@@ -197,7 +198,7 @@ impl fmt::Display for RequestStats {
         }
         if self.requests_in_flight > 0 {
             let requests = Count(self.requests_in_flight, "request");
-            write!(f, "\n  in flight: {requests}, {}", Bytes(self.bytes_in_flight))?;
+            write!(f, "\n  in flight: {requests}, {}", Size(self.bytes_in_flight))?;
         }
         Ok(())
     }
@@ -208,7 +209,7 @@ impl fmt::Display for KindStats {
         let Self { requests, bytes, errors, latency } = self;
         Count(*requests, "request").fmt(f)?;
         if *bytes > 0 {
-            write!(f, ", {}", Bytes(*bytes))?;
+            write!(f, ", {}", Size(*bytes))?;
         }
         if *errors > 0 {
             write!(f, ", {}", Count(*errors, "error"))?;
@@ -231,19 +232,6 @@ struct Count(u64, &'static str);
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
-    }
-}
-
-/// A number of bytes, for people.
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-        match units.into_iter().find(|(shift, _)| self.0 >> shift > 0) {
-            Some((shift, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / f64::from(1 << shift)),
-            None => write!(f, "{} B", self.0),
-        }
     }
 }
 

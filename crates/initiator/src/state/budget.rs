@@ -17,12 +17,12 @@ pub(crate) struct Budget {
     bytes: Arc<Semaphore>,
     max_requests: usize,
     max_bytes: u32,
-    waits: Arc<Waits>,
+    waits: Arc<WaitCounters>,
 }
 
 /// What is counted of the requests that had to wait for room.
 #[derive(Debug, Default)]
-struct Waits {
+struct WaitCounters {
     /// Those that wait now.
     waiting: AtomicU64,
     count: AtomicU64,
@@ -30,16 +30,16 @@ struct Waits {
 }
 
 /// Counts a request that waits for room, until it is dropped.
-struct Waiting<'a>(&'a Waits);
+struct WaitGuard<'a>(&'a WaitCounters);
 
-impl<'a> Waiting<'a> {
-    fn new(waits: &'a Waits) -> Self {
+impl<'a> WaitGuard<'a> {
+    fn new(waits: &'a WaitCounters) -> Self {
         waits.waiting.fetch_add(1, Ordering::Relaxed);
         Self(waits)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Budget {
         self.max_bytes as usize - self.bytes.available_permits()
     }
 
-    /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
+    /// WaitCounters for room for one request with buffers of `bytes`. One that exceeds the whole budget
     /// gets all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         if let Some(permit) = self.try_reserve(bytes) {
@@ -90,7 +90,7 @@ impl Budget {
         self.waits.count.fetch_add(1, Ordering::Relaxed);
         let begun = Instant::now();
         let permit = {
-            let _waiting = Waiting::new(&self.waits);
+            let _waiting = WaitGuard::new(&self.waits);
             self.wait_for_room(bytes).await
         };
         let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);

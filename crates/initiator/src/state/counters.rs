@@ -69,23 +69,24 @@ impl KindStats {
 
 impl RequestStats {
     /// What is counted of each kind, with the word for it: read, write, flush, other.
-    pub fn kinds(&self) -> [(&'static str, &KindStats); 4] {
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &KindStats)> {
         [
             ("read", &self.reads),
             ("write", &self.writes),
             ("flush", &self.flushes),
             ("other", &self.others),
         ]
+        .into_iter()
     }
 
     /// Requests of all kinds that ended well.
     pub fn requests(&self) -> u64 {
-        self.kinds().iter().map(|(_, kind)| kind.requests).sum()
+        self.kinds().map(|(_, kind)| kind.requests).sum()
     }
 
     /// Requests of all kinds that ended with an error.
     pub fn errors(&self) -> u64 {
-        self.kinds().iter().map(|(_, kind)| kind.errors).sum()
+        self.kinds().map(|(_, kind)| kind.errors).sum()
     }
 
     /// What was counted since an earlier snapshot of the same; what is in flight is that of now.

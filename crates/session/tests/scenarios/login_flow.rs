@@ -29,8 +29,8 @@ pub(crate) fn with_chap(mutual: bool) -> Config {
     let mut config = config();
     let mut chap = Chap::new(USER, Secret::from(SECRET.to_vec()));
     if mutual {
-        let (user, secret) = (Some(TARGET_USER.to_owned()), Secret::from(TARGET_SECRET.to_vec()));
-        chap.target = Some(TargetCredentials { user, secret });
+        let secret = Secret::from(TARGET_SECRET.to_vec());
+        chap.target = Some(TargetCredentials::new(secret).with_user(TARGET_USER));
     }
     config.chap = Some(chap);
     config

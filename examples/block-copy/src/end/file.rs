@@ -14,7 +14,7 @@ use super::{Destination, Source, StreamEnd};
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::side::Side;
-use crate::size::Size;
+use iscsi_initiator::tuning::Size;
 
 /// A regular file or a block device.
 #[derive(Clone, Debug)]

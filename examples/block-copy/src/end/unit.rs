@@ -16,8 +16,8 @@ use super::{Destination, Source};
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::side::Side;
-use crate::size::Size;
 use crate::stop::Stop;
+use iscsi_initiator::tuning::Size;
 
 /// How long the end of the sessions may take: what matters was flushed before.
 const LOGOUT: Duration = Duration::from_secs(3);

@@ -10,10 +10,10 @@ use crate::ceiling::{Ceiling, Limit, shown};
 use crate::facts::LinkFacts;
 use crate::progress::shown as rate_shown;
 use crate::read_test::ReadTest;
-use crate::size::Size;
 use crate::table::{Line, Table};
 use crate::verdict::millis;
 use crate::writes::Writes;
+use iscsi_initiator::tuning::Size;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -57,8 +57,7 @@ fn with_chap(mut config: Config) -> Config {
 /// Mutual CHAP on top of a configuration.
 fn with_mutual_chap(config: Config) -> Config {
     let mut config = with_chap(config);
-    let credentials =
-        TargetCredentials { user: Some(TARGET_USER.into()), secret: TARGET_SECRET.into() };
+    let credentials = TargetCredentials::new(TARGET_SECRET.into()).with_user(TARGET_USER);
     config.chap.as_mut().unwrap().target = Some(credentials);
     config
 }
