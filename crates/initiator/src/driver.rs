@@ -185,14 +185,19 @@ impl Driver {
     fn obey(&mut self, message: Message) {
         match message {
             Message::Submit(submission) => self.submit(*submission),
-            Message::Cancel(id) => {
-                if let Some(itt) = self.tags.get(&id) {
-                    self.session.abort(*itt, self.now());
-                }
-            }
+            Message::Cancel(id) => self.cancel(id),
             Message::Logout => self.session.logout(self.now()),
             Message::Loss(loss) => self.hear_of_loss(loss),
             Message::Read(answer) => self.tell(answer),
+        }
+    }
+
+    fn cancel(&mut self, id: RequestId) {
+        let Some(itt) = self.tags.get(&id).copied() else { return };
+        let was_sent = self.session.abort(itt, self.now());
+        // What the unit never saw, it did not answer.
+        if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
+            pending.holds.listener = None;
         }
     }
 
@@ -253,8 +258,8 @@ impl Driver {
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
         self.tags.remove(&id);
-        if let (Some(unit), Outcome::Command(Ok(completion))) = (&holds.unit, &outcome) {
-            unit.hear(completion);
+        if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome) {
+            listener.ended(result);
         }
         if let Some(extent) = holds.extent.filter(|_| outcome.is_unsettled()) {
             self.shared.unsettled.put(extent);

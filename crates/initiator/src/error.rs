@@ -236,11 +236,11 @@ pub enum Error {
         /// The unit's block size, bytes.
         block_size: u32,
     },
-    /// The unit was reset while it held writes that had not been flushed, or no session is left
-    /// that would have been told.
+    /// The unit was reset while it held writes that had not been flushed, or could not bring them onto
+    /// the medium, or no session is left that would have been told. Each handle is told once.
     #[error(
-        "the unit was reset after writes that were not flushed, or no session is left that would \
-         know; they may be lost: write again"
+        "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
+         no session is left that would know; write again"
     )]
     UnflushedWritesLost,
     /// The initiator has as many sessions as its ISIDs tell apart: 65,536 (RFC 7143 §11.12.5).

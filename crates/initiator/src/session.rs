@@ -31,9 +31,10 @@ use crate::options::policy::Policy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
+use crate::state::outstanding::CommandNumber;
 use crate::state::range_locks::RangeGuard;
 use crate::state::session_key::SessionKey;
-use crate::state::unit_state::UnitState;
+use crate::state::unit_state::{Listener, UnitState};
 use crate::url::Url;
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
@@ -336,19 +337,24 @@ impl Session {
     }
 
     async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
-        Ok(Holds { _permit: Arc::new(self.reserve(bytes).await?), extent: None, unit: None })
+        Ok(Holds { _permit: Arc::new(self.reserve(bytes).await?), extent: None, listener: None })
     }
 
-    /// Sends a command once and waits for its end, whatever its status.
+    /// Sends a command once and waits for its end, whatever its status; with its place among those
+    /// of its unit.
     pub(crate) async fn perform(
         &self,
         command: Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
-    ) -> Result<Completion, Error> {
-        let holds = Holds { _permit: permit, extent, unit: Some(Arc::clone(unit)) };
-        let request = |answer| Request::Command(command, answer);
-        Waiter::start(&self.driver, &self.shared, holds, request).await
+    ) -> Result<(CommandNumber, Completion), Error> {
+        let (number, waiter) = unit.outstanding.send(|number| {
+            let listener = Some(Listener::new(unit, number));
+            let holds = Holds { _permit: permit, extent, listener };
+            let request = |answer| Request::Command(command, answer);
+            Waiter::start(&self.driver, &self.shared, holds, request)
+        });
+        Ok((number, waiter.await?))
     }
 }

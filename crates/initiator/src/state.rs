@@ -7,6 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod isids;
 pub(crate) mod latency;
 pub(crate) mod notices;
+pub(crate) mod outstanding;
 pub(crate) mod profile;
 pub(crate) mod range_locks;
 pub(crate) mod session_key;

@@ -16,7 +16,7 @@ use crate::driver::shared::{RequestId, Shared};
 use crate::error::Error;
 use crate::state::budget::Permit;
 use crate::state::range_locks::RangeGuard;
-use crate::state::unit_state::UnitState;
+use crate::state::unit_state::Listener;
 
 /// What handles tell the driver.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(crate) struct Submission {
 pub(crate) struct Holds {
     pub(crate) _permit: Arc<Permit>,
     pub(crate) extent: Option<Arc<RangeGuard>>,
-    /// The unit that has something to tell with the answer, whether or not anybody waits for it.
-    pub(crate) unit: Option<Arc<UnitState>>,
+    /// Who hears what the unit tells with the answer, whether or not anybody waits for it.
+    pub(crate) listener: Option<Listener>,
 }
 
 type Sender<T> = oneshot::Sender<Result<T, Error>>;

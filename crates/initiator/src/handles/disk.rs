@@ -194,9 +194,17 @@ impl Disk {
     /// As [`LogicalUnit::flush`].
     pub async fn flush(&self) -> Result<(), Error> {
         let running = self.begin(RequestKind::Flush, 0);
-        let result = self.paths.flush().await;
+        let losses = self.unit.losses();
+        let seen = losses.begin();
+        let result = self.paths.flush().await.and_then(|()| losses.end(seen));
         running.end(result.is_ok(), now());
         result
+    }
+
+    /// The same handle once more, for a future that outlives a borrow of it: what one is told of, the
+    /// other one knows.
+    fn same_handle(&self) -> Self {
+        Self { unit: self.unit.same_handle(), ..self.clone() }
     }
 
     /// The sessions that carry data now, the first one first.

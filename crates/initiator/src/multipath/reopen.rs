@@ -69,7 +69,8 @@ impl Opener {
     async fn open_at(&self, portal: usize, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
         let session = self.log_in(portal, None).await?;
         let expected = known(expected).await?;
-        let state = expected.like.state().shared_with_another_session();
+        let state =
+            expected.like.state().shared_with_another_session(&*expected.like.profile().await?);
         let unit = session.adopt_unit(expected.like.lun(), state);
         let found = expected.identity.ask(&unit).await?;
         self.check(portal, &expected, found)?;
@@ -151,7 +152,7 @@ impl Opener {
         let profile = unit.profile().await?;
         self.check(*portal, expected, expected.identity.recognize(&unit, &profile))?;
         check_size(&expected.like.profile().await?.capacity, &profile.capacity)?;
-        let state = old.state().shared_with_another_session();
+        let state = old.state().shared_with_another_session(&profile);
         Ok(Path::new(session.adopt_unit(old.lun(), state), *portal))
     }
 

@@ -276,7 +276,7 @@ mod tests {
             "  flush: 0 requests, 2 errors",
             "  1 command sent again",
             "  2 sessions lost",
-            "  session 000000000000 with 192.0.2.1: 0 commands, 0 B",
+            "  session 000000000000 with 192.0.2.1: 0 commands, 0 bytes",
         ];
         assert_eq!(stats.to_string().lines().collect::<Vec<_>>(), lines);
     }

@@ -1,7 +1,9 @@
 //! Which writes a volatile cache may still lose, and whether it has (SBC-3 §4.15).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
 
 /// Whether the unit may have lost writes that it had acknowledged: it keeps them in a volatile
 /// cache until a flush, and a reset empties that.
@@ -29,9 +31,25 @@ struct Writes {
     oldest: Mutex<Option<Epoch>>,
     /// One flush at a time.
     flush: tokio::sync::Mutex<()>,
-    /// Flushes that have found writes lost.
+    /// How often writes were found lost, or may have been.
     losses: AtomicU64,
+    /// Of how many of them some handle was told.
+    told_of: AtomicU64,
+    /// Whether the unit was ever seen to have a volatile cache, over whichever session.
+    has_cache: AtomicBool,
 }
+
+/// Of how many losses one handle has been told: each handle of a disk is told of each loss once, as
+/// Linux tells each open file of a failed write-back (errseq_t). A clone knows what its origin knew.
+#[derive(Debug)]
+pub(crate) struct LossCursor {
+    writes: Arc<Writes>,
+    seen: Arc<AtomicU64>,
+}
+
+/// What a handle knew of losses when its flush began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenLosses(u64);
 
 /// A moment in the life of a disk: what matters of it is what lies between two of them. A session
 /// that joins makes a new one, and so does a reset that one is told of.
@@ -95,13 +113,60 @@ impl Unflushed {
         Epoch(joined.max(first)) <= moment
     }
 
+    /// What the unit has said that it had written is lost: it has told of a failed write-back.
+    pub(crate) fn lost(&self) {
+        self.writes.lose();
+    }
+
+    /// The unit keeps writes in a volatile cache, or does not say that it does not.
+    pub(crate) fn found_cache(&self) {
+        self.writes.has_cache.store(true, Ordering::SeqCst);
+    }
+
+    /// For a handle that knows of no loss but of those that another one was told of.
+    pub(crate) fn cursor(&self) -> LossCursor {
+        let seen = self.writes.told_of.load(Ordering::SeqCst);
+        LossCursor { writes: Arc::clone(&self.writes), seen: Arc::new(seen.into()) }
+    }
+
     /// Begins a flush of the writes that have ended, after those flushes that are under way.
     pub(crate) async fn begin_flush(&self) -> Flush<'_> {
-        let losses = self.writes.losses.load(Ordering::SeqCst);
         let turn = self.writes.flush.lock().await;
-        let was_lost = self.writes.losses.load(Ordering::SeqCst) != losses;
         let oldest = self.writes.lock().take();
-        Flush { unflushed: self, begun: self.begin(), oldest, was_lost, _turn: turn }
+        Flush { unflushed: self, begun: self.begin(), oldest, _turn: turn }
+    }
+}
+
+impl LossCursor {
+    /// The cursor of the same handle, for a flush that outlives a borrow of it.
+    pub(crate) fn same_handle(&self) -> Self {
+        Self { writes: Arc::clone(&self.writes), seen: Arc::clone(&self.seen) }
+    }
+
+    /// A flush begins.
+    pub(crate) fn begin(&self) -> SeenLosses {
+        SeenLosses(self.seen.load(Ordering::SeqCst))
+    }
+
+    /// The flush has ended well.
+    ///
+    /// # Errors
+    /// [`Error::UnflushedWritesLost`] if something was lost of which the handle did not know when the
+    /// flush began: so all who flush at the same time are told.
+    pub(crate) fn end(&self, seen: SeenLosses) -> Result<(), Error> {
+        let losses = self.writes.losses.load(Ordering::SeqCst);
+        self.seen.fetch_max(losses, Ordering::SeqCst);
+        self.writes.told_of.fetch_max(losses, Ordering::SeqCst);
+        if seen.0 >= losses { Ok(()) } else { Err(Error::UnflushedWritesLost) }
+    }
+}
+
+/// Where somebody was told already, a clone made for each flush is not told again and again.
+impl Clone for LossCursor {
+    fn clone(&self) -> Self {
+        let [own, told] =
+            [&*self.seen, &self.writes.told_of].map(|seen| seen.load(Ordering::SeqCst));
+        Self { writes: Arc::clone(&self.writes), seen: Arc::new(own.max(told).into()) }
     }
 }
 
@@ -109,6 +174,10 @@ impl Writes {
     /// A new moment.
     fn turn(&self) -> u64 {
         self.now.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::SeqCst);
     }
 
     fn not_flushed(&self, begun: Epoch) {
@@ -128,23 +197,26 @@ pub(crate) struct Flush<'a> {
     unflushed: &'a Unflushed,
     begun: Epoch,
     oldest: Option<Epoch>,
-    /// A flush before this one, which was under way when this was asked for, has found writes lost.
-    was_lost: bool,
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
 impl Flush<'_> {
-    /// The unit has flushed: whether all that was written was still there to be flushed. Without a
-    /// cache nothing is lost if nobody is left to tell.
-    pub(crate) fn ended(mut self, has_cache: bool) -> bool {
+    /// The unit has flushed, and all is known that it told before: what was written counts as lost
+    /// unless the session can vouch for it. Without a cache nothing is lost if nobody is left to tell.
+    pub(crate) fn ended(mut self) {
         self.unflushed.took(self.begun);
-        let Some(oldest) = self.oldest.take() else { return !self.was_lost };
+        let Some(oldest) = self.oldest.take() else { return };
+        let has_cache = self.unflushed.writes.has_cache.load(Ordering::SeqCst);
         let is_known = self.unflushed.stood_at(oldest) || !has_cache;
-        let is_kept = is_known && self.unflushed.last_told() <= oldest;
-        if !is_kept {
-            self.unflushed.writes.losses.fetch_add(1, Ordering::SeqCst);
+        if !is_known || self.unflushed.last_told() > oldest {
+            self.unflushed.lost();
         }
-        is_kept && !self.was_lost
+    }
+
+    /// The unit could not write to the medium: it need not have kept what it could not write.
+    pub(crate) fn failed(mut self) {
+        self.oldest = None;
+        self.unflushed.lost();
     }
 }
 
@@ -164,13 +236,23 @@ mod tests {
         session.wrote(session.begin());
     }
 
+    /// A handle flushes that was told of all before; whether it is told of nothing.
     async fn flush(session: &Unflushed) -> bool {
-        session.begin_flush().await.ended(true)
+        let cursor = session.cursor();
+        let seen = cursor.begin();
+        session.begin_flush().await.ended();
+        cursor.end(seen).is_ok()
+    }
+
+    fn cached() -> Unflushed {
+        let unflushed = Unflushed::default();
+        unflushed.found_cache();
+        unflushed
     }
 
     #[tokio::test]
     async fn only_a_reset_between_write_and_flush_loses_writes() {
-        let state = Unflushed::default();
+        let state = cached();
         state.reset();
         write(&state);
         assert!(flush(&state).await);
@@ -185,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_session_vouches_for_the_writes_of_all() {
-        let first = Unflushed::default();
+        let first = cached();
         first.reset();
         let second = first.follow();
         write(&second);
@@ -204,7 +286,7 @@ mod tests {
     /// It is told of what came before it, and that is told to nobody else.
     #[tokio::test]
     async fn what_a_new_session_is_told_first_is_no_news() {
-        let first = Unflushed::default();
+        let first = cached();
         write(&first);
         assert!(flush(&first).await);
         let second = first.follow();
@@ -225,21 +307,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_that_came_later_cannot_vouch() {
-        let first = Unflushed::default();
+        let first = cached();
         write(&first);
         let later = first.follow();
         assert!(!later.is_witness());
         assert!(!flush(&later).await);
         write(&later);
         assert!(flush(&later).await);
+
+        let first = Unflushed::default();
         write(&first);
-        assert!(first.follow().begin_flush().await.ended(false), "there is no cache");
+        assert!(flush(&first.follow()).await, "there is no cache");
+        write(&first);
+        first.found_cache();
+        assert!(!flush(&first.follow()).await, "there is one by now");
     }
 
     /// What it was told at its first commands may be a reset after a write of another session.
     #[tokio::test]
     async fn a_session_vouches_for_nothing_before_it_was_told_all_that_was() {
-        let first = Unflushed::default();
+        let first = cached();
         let later = first.follow();
         let begun = later.begin();
         write(&first);
@@ -251,7 +338,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_counts_from_its_beginning() {
-        let state = Unflushed::default();
+        let state = cached();
         let begun = state.begin();
         state.reset();
         state.wrote(begun);
@@ -260,7 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flush_that_does_not_end_leaves_its_writes_unflushed() {
-        let state = Unflushed::default();
+        let state = cached();
         write(&state);
         let flushing = state.begin_flush().await;
         state.reset();
@@ -270,18 +357,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loss_is_told_to_all_who_flush_at_the_time() {
-        let state = Unflushed::default();
+    async fn each_handle_is_told_of_each_loss_once() {
+        let state = cached();
+        let [one, other] = [state.cursor(), state.cursor()];
         write(&state);
         state.reset();
-        let first = state.begin_flush().await;
-        let mut second = Box::pin(state.begin_flush());
-        let waits = std::future::poll_fn(|context| {
-            std::task::Poll::Ready(second.as_mut().poll(context).is_pending())
-        });
-        assert!(waits.await);
-        assert!(!first.ended(true));
-        assert!(!second.await.ended(true));
-        assert!(flush(&state).await);
+        let early = one.begin();
+        let late = one.begin();
+        state.begin_flush().await.ended();
+        assert!(one.end(early).is_err());
+        assert!(one.end(late).is_err(), "all who flush at the same time are told");
+        assert!(one.end(one.begin()).is_ok());
+        let (clone, fresh) = (other.clone(), state.cursor());
+        assert!(other.end(other.begin()).is_err(), "another handle was told, this one was not");
+        assert!(other.end(other.begin()).is_ok());
+        assert!(
+            clone.end(clone.begin()).is_ok() && fresh.end(fresh.begin()).is_ok(),
+            "somebody had been told"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_handle_that_comes_later_is_told_of_what_nobody_was_told() {
+        let state = cached();
+        let first = state.cursor();
+        state.lost();
+        let [clone, later] = [first.clone(), state.cursor()];
+        let seen = [&first, &clone, &later].map(|cursor| (cursor, cursor.begin()));
+        assert!(seen.into_iter().all(|(cursor, seen)| cursor.end(seen).is_err()));
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_lost() {
+        let state = cached();
+        let cursor = state.cursor();
+        write(&state);
+        state.begin_flush().await.failed();
+        assert!(cursor.end(cursor.begin()).is_err());
+        assert!(flush(&state).await, "nothing is left to be lost");
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iscsi_session::Completion;
+use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
+use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
-use crate::completion::attention_of;
+use crate::completion::sense_of;
+use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
 use crate::state::range_locks::RangeLocks;
 use crate::state::unflushed::Unflushed;
@@ -17,6 +19,7 @@ pub(crate) struct UnitState {
     pub(crate) profile: OnceCell<Arc<Profile>>,
     pub(crate) range_locks: RangeLocks,
     pub(crate) unflushed: Unflushed,
+    pub(crate) outstanding: Outstanding,
     pub(crate) unknown_forms: UnknownForms,
 }
 
@@ -44,22 +47,84 @@ impl UnknownForms {
 
 impl UnitState {
     /// Takes in what the unit tells of earlier writes.
-    pub(crate) fn hear(&self, completion: &Completion) {
-        let Some(sense) = attention_of(completion) else { return };
-        tracing::debug!(%sense, "the unit has something to tell");
-        if sense.additional.is_reset() {
+    fn hear(&self, completion: &Completion) {
+        let Some(sense) = sense_of(completion) else { return };
+        let is_attention = sense.key == SenseKey::UnitAttention;
+        if is_attention || sense.deferred {
+            tracing::debug!(%sense, "the unit has something to tell");
+        }
+        if is_attention && sense.additional.is_reset() {
             self.unflushed.reset();
+        } else if is_attention && sense.additional == AdditionalSense::MODE_PARAMETERS_CHANGED {
+            self.unflushed.found_cache();
+        } else if sense.deferred && is_failure(sense.key) {
+            self.unflushed.lost();
         }
     }
 
-    /// What is known of the same unit within a further session: what it is, and what is being
-    /// written. Resets are reported to each session for itself.
-    pub(crate) fn shared_with_another_session(&self) -> Self {
+    /// What is known of the same unit within a further session, where it has this profile: what it is,
+    /// and what is being written. Resets are reported to each session for itself.
+    pub(crate) fn shared_with_another_session(&self, profile: &Profile) -> Self {
+        // It may have been switched on since the unit was asked first.
+        if profile.write_cache != Some(false) {
+            self.unflushed.found_cache();
+        }
         Self {
             profile: self.profile.clone(),
             range_locks: self.range_locks.clone(),
             unflushed: self.unflushed.follow(),
+            outstanding: Outstanding::default(),
             unknown_forms: self.unknown_forms.clone(),
         }
     }
+}
+
+/// A command under way, until its status is known or it is known that none will come. Dropped without
+/// a word, it was never sent, or went with its session.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    unit: Arc<UnitState>,
+    number: CommandNumber,
+}
+
+impl Listener {
+    /// A command with this number is sent.
+    pub(crate) fn new(unit: &Arc<UnitState>, number: CommandNumber) -> Self {
+        Self { unit: Arc::clone(unit), number }
+    }
+
+    /// The command has ended. A status that does not come may have told of a reset, which the unit does
+    /// not tell again.
+    pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) {
+        match result {
+            Ok(completion) => self.unit.hear(completion),
+            Err(
+                TaskError::Aborted
+                | TaskError::TimedOut
+                | TaskError::DataDigest
+                | TaskError::TargetFailure(_)
+                | TaskError::ConnectionLost { sent: true, .. },
+            ) => self.unit.unflushed.reset(),
+            // It had a status, was never sent, or the session is over.
+            Err(
+                TaskError::DataMissing { .. }
+                | TaskError::Rejected { .. }
+                | TaskError::ConnectionLost { sent: false, .. }
+                | TaskError::Closed
+                | TaskError::Session { .. },
+            ) => {}
+            Err(_) => self.unit.unflushed.reset(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.unit.outstanding.end(self.number);
+    }
+}
+
+/// Whether a deferred error says that something acknowledged was not done (SPC-4 §4.5.5).
+const fn is_failure(key: SenseKey) -> bool {
+    !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
 }

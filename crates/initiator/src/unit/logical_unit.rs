@@ -16,6 +16,8 @@ use crate::completion::{attention_of, outcome, sense_of, tolerate};
 use crate::error::Error;
 use crate::runtime;
 use crate::session::Session;
+use crate::state::outstanding::CommandNumber;
+use crate::state::unflushed::LossCursor;
 use crate::state::unit_state::UnitState;
 use crate::unit::retry::{Patience, Verdict};
 use crate::unit::transfer::{Expected, Transfer};
@@ -59,11 +61,23 @@ pub struct LogicalUnit {
     session: Session,
     lun: Lun,
     state: Arc<UnitState>,
+    losses: LossCursor,
 }
 
 impl LogicalUnit {
-    pub(crate) const fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
-        Self { session, lun, state }
+    pub(crate) fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
+        let losses = state.unflushed.cursor();
+        Self { session, lun, state, losses }
+    }
+
+    /// The same handle once more: what one is told of, the other one knows.
+    pub(crate) fn same_handle(&self) -> Self {
+        Self { losses: self.losses.same_handle(), ..self.clone() }
+    }
+
+    /// Of which losses this handle has been told.
+    pub(crate) const fn losses(&self) -> &LossCursor {
+        &self.losses
     }
 
     /// The session that the unit is reached through.
@@ -94,7 +108,7 @@ impl LogicalUnit {
         let read = command.read.as_ref().map_or(0, BytesMut::len);
         let permit = Arc::new(self.session.reserve(written + read).await?);
         let begun = self.state.unflushed.begin();
-        let completion = self.session.perform(command, permit, None, &self.state).await?;
+        let (_, completion) = self.session.perform(command, permit, None, &self.state).await?;
         let is_refused = attention_of(&completion).is_some();
         if written > 0 && !is_refused {
             self.state.unflushed.wrote(begun);
@@ -236,25 +250,41 @@ impl LogicalUnit {
     /// the command and reports no volatile cache has nothing to bring.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when the unit was reset
-    /// between a write and this flush. It is told once, to all who flush at that time.
+    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when what was written before may
+    /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
+    /// earlier flush failed on the medium. In doubt it is told. Each handle is told of each loss once,
+    /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.flush_with(Patience::of_a_unit(&self.session.policy().retry)).await
+        let seen = self.losses.begin();
+        self.flush_with(Patience::of_a_unit(&self.session.policy().retry)).await?;
+        self.losses.end(seen)
     }
 
+    /// Flushes, and finds out whether something was lost: the handles' cursors tell of it.
     pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
         let profile = self.profile().await?;
+        let unflushed = &self.state.unflushed;
+        if profile.write_cache != Some(false) {
+            unflushed.found_cache();
+        }
         let cdb = profile.capacity.flush_command();
-        let flush = self.state.unflushed.begin_flush().await;
-        match self.execute_with(Transfer::query(cdb, 0), patience).await {
+        let flush = unflushed.begin_flush().await;
+        match self.execute_in_order(Transfer::query(cdb, 0), patience).await {
+            // What the unit has told to commands that came before may still be on its way.
+            Ok((number, _)) => self.state.outstanding.ended_before(number).await,
             Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
                 let span = self.session.span();
                 tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
             }
-            result => drop(result?),
+            Err(error) => {
+                if is_write_failure(&error) {
+                    flush.failed();
+                }
+                return Err(error);
+            }
         }
-        let has_cache = profile.write_cache != Some(false);
-        if flush.ended(has_cache) { Ok(()) } else { Err(Error::UnflushedWritesLost) }
+        flush.ended();
+        Ok(())
     }
 
     /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
@@ -318,9 +348,18 @@ impl LogicalUnit {
 
     pub(crate) async fn execute_with(
         &self,
+        transfer: Transfer,
+        patience: Patience,
+    ) -> Result<Completion, Error> {
+        Ok(self.execute_in_order(transfer, patience).await?.1)
+    }
+
+    /// The same, and says which of the unit's commands the last try was.
+    async fn execute_in_order(
+        &self,
         mut transfer: Transfer,
         mut patience: Patience,
-    ) -> Result<Completion, Error> {
+    ) -> Result<(CommandNumber, Completion), Error> {
         runtime::require()?;
         let unknown_forms = &self.state.unknown_forms;
         if unknown_forms.contains(transfer.operation_code()) {
@@ -335,13 +374,14 @@ impl LogicalUnit {
             let command = transfer.command(self.lun);
             let begun = self.state.unflushed.begin();
             let extent = transfer.extent();
-            let completion = self.session.perform(command, permit, extent, &self.state).await?;
+            let (number, completion) =
+                self.session.perform(command, permit, extent, &self.state).await?;
             let sense = sense_of(&completion);
             match patience.judge(completion.status, sense.as_ref()) {
                 Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
                     unknown_forms.add(transfer.operation_code());
                     if !transfer.shorten() {
-                        return outcome(transfer.name(), completion);
+                        return Ok((number, outcome(transfer.name(), completion)?));
                     }
                     let (span, name) = (self.session.span(), transfer.name());
                     tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
@@ -354,7 +394,7 @@ impl LogicalUnit {
                     } else if transfer.is_told_of_resets() {
                         self.state.unflushed.took(begun);
                     }
-                    return Ok(completion);
+                    return Ok((number, completion));
                 }
                 Verdict::Again(pause) => {
                     self.session.count_retry();
@@ -374,6 +414,21 @@ impl LogicalUnit {
 fn is_unknown(sense: &Sense) -> bool {
     let code = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
     !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
+}
+
+/// Whether a flush ended in a way that may have cost what was to be written: the unit need not try
+/// .
+fn is_write_failure(error: &Error) -> bool {
+    let is_failure = |key| {
+        matches!(
+            key,
+            SenseKey::MediumError
+                | SenseKey::HardwareError
+                | SenseKey::DataProtect
+                | SenseKey::VolumeOverflow
+        )
+    };
+    error.sense().is_some_and(|sense| is_failure(sense.key))
 }
 
 /// Whether the unit does not know the command, or a field of it.

@@ -57,13 +57,14 @@ impl Patience {
     pub(crate) fn judge(&mut self, status: Status, sense: Option<&Sense>) -> Verdict {
         match (status, sense) {
             (Status::BUSY | Status::TASK_SET_FULL, _) => self.pause(),
-            (Status::CHECK_CONDITION, Some(sense)) if !sense.deferred => self.judge_sense(sense),
+            (Status::CHECK_CONDITION, Some(sense)) => self.judge_sense(sense),
             _ => Verdict::Final,
         }
     }
 
     fn judge_sense(&mut self, sense: &Sense) -> Verdict {
-        if sense.key == SenseKey::UnitAttention {
+        // With either, the command itself was not executed (SPC-4 §4.5.5, SAM-5 §5.14).
+        if sense.key == SenseKey::UnitAttention || sense.deferred {
             self.attentions = self.attentions.saturating_add(1);
             let again = self.attentions <= self.max_attentions;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(first(check, None), Verdict::Final);
         assert_eq!(first(check, Some(sense(false, 0x3, 0x11, 0))), Verdict::Final);
         assert_eq!(first(check, Some(sense(false, 0x2, 0x3a, 0))), Verdict::Final);
-        assert_eq!(first(check, Some(sense(true, 0x6, 0x29, 0))), Verdict::Final);
+        assert_eq!(first(check, Some(sense(true, 0x3, 0x0c, 0))), Verdict::Again(Duration::ZERO));
         assert_eq!(first(check, Some(sense(false, 0x6, 0x29, 0))), Verdict::Again(Duration::ZERO));
         assert_eq!(first(check, Some(sense(false, 0x2, 0x04, 1))), Verdict::Again(FIRST_PAUSE));
         assert_eq!(first(check, Some(sense(false, 0xb, 0x47, 3))), Verdict::Again(FIRST_PAUSE));

@@ -87,9 +87,13 @@ impl Session {
     /// Gives a command up. Not yet on the wire, it ends at once and leaves no hole in CmdSN;
     /// otherwise an ABORT TASK is sent, and the command ends when the target has answered that,
     /// or with its status if that comes first. A tag that has ended is ignored.
-    pub fn abort(&mut self, itt: Itt, now: Instant) {
+    ///
+    /// Says whether the target may know of the command: no part of it was handed out otherwise.
+    pub fn abort(&mut self, itt: Itt, now: Instant) -> bool {
+        let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_for(itt, TaskError::Aborted, now);
         self.follow_up(now);
+        was_sent
     }
 
     /// Ends the session in order: no new requests; when the last task is done, a logout that

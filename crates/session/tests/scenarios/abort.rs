@@ -34,7 +34,9 @@ const LONG_FIRST_BURST: [(&str, &str); 3] = [
 
 /// Two ways to have a task aborted.
 const BY_WHOM: [fn(&mut Trace, Itt); 2] = [
-    |trace, itt| trace.session.abort(itt, trace.now),
+    |trace, itt| {
+        let _ = trace.session.abort(itt, trace.now);
+    },
     |trace, itt| {
         let function = TaskFunction::AbortTask;
         trace.session.manage(function, Lun::ZERO, Some(itt), trace.now).unwrap();

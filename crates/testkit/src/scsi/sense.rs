@@ -2,6 +2,8 @@
 
 /// Byte 0 of fixed format: a current error.
 const CURRENT: u8 = 0x70;
+/// Byte 0 of fixed format: a deferred error.
+const DEFERRED: u8 = 0x71;
 /// Byte 0 of fixed format: the INFORMATION field is valid.
 const VALID: u8 = 0x80;
 
@@ -18,6 +20,9 @@ pub struct Sense {
     /// The INFORMATION field: of a medium error the first block that is bad (SBC-3 §4.18.1). Above
     /// ffffffffh it does not fit the fixed format and is left out.
     pub information: Option<u64>,
+    /// Whether it is about a command that had ended well before, and not about this one, which is not
+    /// executed (SPC-4 §4.5.5).
+    pub is_deferred: bool,
 }
 
 impl Sense {
@@ -57,7 +62,7 @@ impl Sense {
     /// Any other condition.
     #[must_use]
     pub const fn new(key: u8, asc: u8, ascq: u8) -> Self {
-        Self { key, asc, ascq, information: None }
+        Self { key, asc, ascq, information: None, is_deferred: false }
     }
 
     /// The same condition, about this block.
@@ -67,11 +72,18 @@ impl Sense {
         self
     }
 
+    /// The same condition, about a command that had ended well before.
+    #[must_use]
+    pub const fn deferred(mut self) -> Self {
+        self.is_deferred = true;
+        self
+    }
+
     /// The sense data in fixed format, 18 bytes (SPC-4 §4.5.3).
     #[must_use]
     pub const fn fixed(self) -> [u8; 18] {
         let mut sense = [0; 18];
-        sense[0] = CURRENT;
+        sense[0] = if self.is_deferred { DEFERRED } else { CURRENT };
         sense[2] = self.key;
         sense[7] = 10;
         sense[12] = self.asc;

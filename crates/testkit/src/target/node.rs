@@ -197,6 +197,11 @@ impl Target {
         self.holding = true;
     }
 
+    /// Holds nothing more back; what is held stays so until [`Self::release`].
+    pub fn resume(&mut self) {
+        self.holding = false;
+    }
+
     /// Sends what was held back.
     pub fn release(&mut self) {
         self.holding = false;

@@ -314,7 +314,7 @@ impl AsyncWrite for DiskStream {
         let this = &mut *self;
         ready!(this.behind.poll_settled(&this.disk, context))?;
         let flush = this.flush.get_or_insert_with(|| {
-            let disk = this.disk.clone();
+            let disk = this.disk.same_handle();
             Box::pin(async move { disk.flush().await })
         });
         let result = ready!(flush.as_mut().poll(context));

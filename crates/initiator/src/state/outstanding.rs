@@ -1,0 +1,109 @@
+//! Which commands of a session a unit has not answered yet.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The commands of one session with a unit whose status is not known, in the order in which they were
+/// sent.
+///
+/// A unit reports a condition once, to the first command that comes after it (SAM-5 §5.14). Where
+/// statuses come in another order than the commands went, over several connections for one, a good
+/// status says nothing of what the unit has told before as long as an earlier command is unanswered.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding {
+    /// Held from the number to the sending: one that cannot be sent ends at once.
+    order: Mutex<()>,
+    commands: Mutex<Commands>,
+    answered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Commands {
+    /// The number of the first in the list.
+    first: u64,
+    /// Whether each has ended; the first one has not.
+    ended: VecDeque<bool>,
+}
+
+/// The place of a command among those of its session with the unit.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct CommandNumber(u64);
+
+impl Outstanding {
+    /// Numbers a command and sends it; no other one is sent in between.
+    pub(crate) fn send<T>(&self, send: impl FnOnce(CommandNumber) -> T) -> (CommandNumber, T) {
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.lock().next();
+        (number, send(number))
+    }
+
+    /// A command has its status, or will never have one.
+    pub(crate) fn end(&self, number: CommandNumber) {
+        self.lock().end(number);
+        self.answered.notify_waiters();
+    }
+
+    /// Waits until all have ended that were sent before this one.
+    pub(crate) async fn ended_before(&self, number: CommandNumber) {
+        loop {
+            let answered = self.answered.notified();
+            tokio::pin!(answered);
+            // Listening begins before the look, or an answer in between would go unnoticed.
+            answered.as_mut().enable();
+            if self.lock().first >= number.0 {
+                return;
+            }
+            answered.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Commands> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Commands {
+    fn next(&mut self) -> CommandNumber {
+        let number = CommandNumber(self.first + self.ended.len() as u64);
+        self.ended.push_back(false);
+        number
+    }
+
+    fn end(&mut self, number: CommandNumber) {
+        let at = number.0.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(ended) = at.and_then(|at| self.ended.get_mut(at)) {
+            *ended = true;
+        }
+        while self.ended.front() == Some(&true) {
+            self.ended.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn it_waits_for_those_that_were_sent_before_and_for_no_other() {
+        let outstanding = Outstanding::default();
+        let [first, second, third, fourth] = [(); 4].map(|()| outstanding.send(|_| ()).0);
+        outstanding.end(third);
+        let mut before = pin!(outstanding.ended_before(third));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        outstanding.end(second);
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        outstanding.end(first);
+        assert!(before.as_mut().poll(&mut context).is_ready());
+        let next = outstanding.send(|number| number);
+        assert_eq!(next.0, next.1);
+        assert!(next.0 > fourth);
+    }
+}

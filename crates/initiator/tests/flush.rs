@@ -1,0 +1,228 @@
+//! What a flush vouches for: every write that had ended when it was called, or it says otherwise, to
+//! every handle.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use std::io::SeekFrom;
+use std::time::Duration;
+
+use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_testkit::disk::Cache;
+use iscsi_testkit::scsi::Sense;
+use iscsi_testkit::target::Outcome;
+use support::{Rig, initiator, pattern, soon, until};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+
+const BLOCKS: u64 = 4096;
+const LEN: usize = 16 << 10;
+const FAR: u64 = 1 << 20;
+
+/// A target whose disk has a volatile cache.
+async fn cached_rig() -> Rig {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
+    rig.disk.set_cache(Cache::Volatile);
+    rig
+}
+
+async fn open(rig: &Rig, sessions: u32) -> Disk {
+    let options = Options::default().with_sessions(Sessions::Fixed(sessions));
+    soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
+}
+
+fn end_next_with(rig: &Rig, sense: Sense) {
+    rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
+}
+
+async fn assert_lost(disk: &Disk) {
+    let result = soon(disk.flush()).await;
+    assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_loss_is_told_to_every_handle_once() {
+    let rig = cached_rig().await;
+    let one = open(&rig, 2).await;
+    let other = one.clone();
+    soon(one.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(other.write_at(FAR, pattern(LEN, 2))).await.unwrap();
+    rig.disk.lose_power();
+    assert_lost(&one).await;
+    soon(one.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(one.flush()).await.unwrap();
+    assert!(!rig.disk.holds(FAR, &pattern(LEN, 2)), "the other handle has written nothing again");
+    assert_lost(&other).await;
+    soon(other.flush()).await.unwrap();
+    soon(one.clone().flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_loss_is_told_to_every_stream() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    let mut streams = [disk.stream(0), disk.stream(FAR)];
+    for stream in &mut streams {
+        soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
+        // This waits for the write.
+        soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
+    }
+    rig.disk.lose_power();
+    for stream in &mut streams {
+        soon(stream.flush()).await.unwrap_err();
+    }
+    for stream in &mut streams {
+        soon(stream.flush()).await.unwrap();
+    }
+}
+
+/// The unit says that a write which had ended well has failed: to whichever command comes next.
+#[tokio::test]
+async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 2).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    end_next_with(&rig, Sense::WRITE_ERROR.deferred());
+    assert_eq!(soon(disk.read_at(0, LEN)).await.unwrap(), pattern(LEN, 1));
+    assert_lost(&disk).await;
+    end_next_with(&rig, Sense::WRITE_ERROR.deferred());
+    assert_lost(&disk).await;
+    end_next_with(&rig, Sense::new(1, 0x0c, 1).deferred());
+    soon(disk.flush()).await.expect("it was recovered");
+}
+
+/// The unit need not have kept what it could not write.
+#[tokio::test]
+async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    end_next_with(&rig, Sense::WRITE_ERROR);
+    assert!(matches!(soon(disk.flush()).await, Err(Error::CheckCondition { .. })));
+    assert_lost(&disk).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let active = || rig.server.with(|target| target.active_tasks());
+    let read = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, 512).await }
+    });
+    until(|| active() == 1).await;
+    read.abort();
+    until(|| active() == 0).await;
+    rig.server.with(|target| target.release());
+    assert_lost(&disk).await;
+}
+
+/// A command that never went out was told nothing.
+#[tokio::test]
+async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.server.with(|target| target.set_window(1));
+    rig.server.with(|target| target.hold());
+    let read = |offset| {
+        let disk = disk.clone();
+        tokio::spawn(async move { disk.read_at(offset, 512).await })
+    };
+    let active = || rig.server.with(|target| target.active_tasks());
+    // The window that the target has opened before is used up first.
+    let mut reads: Vec<_> = (0..200).map(|at| read(at * 512)).collect();
+    until(|| active() > 0).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let sent = active();
+    assert!(sent < reads.len(), "the window takes {sent}");
+    // Those that came last wait for the window.
+    reads.pop().unwrap().abort();
+    rig.server.with(|target| target.release());
+    for read in reads {
+        soon(read).await.unwrap().unwrap();
+    }
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
+    let rig = cached_rig().await;
+    let options = Options::default().with_sessions(Sessions::Fixed(1)).with_connections(2);
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    let session = disk.sessions().remove(0);
+    until(|| session.connections().open == 2).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let read = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, 512).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| {
+        let carrier = target.commands().last().unwrap().connection;
+        target.drop_connection(carrier);
+        target.release();
+    });
+    soon(read).await.unwrap().unwrap();
+    assert_eq!(disk.spread().reopened, 0, "the session goes on");
+    assert_lost(&disk).await;
+}
+
+/// What tells of the reset comes later than the answer to the flush.
+#[tokio::test]
+async fn a_flush_does_not_overtake_what_the_unit_told_before() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let read = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, 512).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| target.resume());
+    let flushes = rig.disk.flushes();
+    let flush = tokio::spawn(async move { disk.flush().await });
+    until(|| rig.disk.flushes() > flushes).await;
+    // Once this is answered, the initiator has the answer to the flush as well.
+    let connection = rig.server.with(|target| target.live_connections()[0]);
+    rig.server.with(|target| target.ping(connection, 0));
+    until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
+    rig.server.with(|target| target.release());
+    let result = soon(flush).await.unwrap();
+    assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
+    soon(read).await.unwrap().unwrap();
+}
+
+/// The unit had none when the disk was opened, and has one since a restart.
+#[tokio::test]
+async fn a_cache_that_is_switched_on_at_a_restart_counts() {
+    let rig = cached_rig().await;
+    rig.disk.set_cache(Cache::WriteThrough);
+    let disk = open(&rig, 1).await;
+    let restart = async |count| {
+        rig.server.with(|target| target.restart());
+        until(|| disk.spread().reopened == count).await;
+    };
+    rig.disk.set_cache(Cache::Volatile);
+    restart(1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    restart(2).await;
+    assert!(!rig.disk.holds(0, &pattern(LEN, 1)));
+    assert_lost(&disk).await;
+}
