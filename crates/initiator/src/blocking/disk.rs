@@ -22,23 +22,28 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 /// out; the drop waits for that, two seconds at most. Every call that waits gives
 /// [`Error::InsideRuntime`] in an async task.
 #[derive(Clone, Debug)]
-pub struct Disk(Arc<Inner>);
+pub struct Disk {
+    /// Each clone is a handle of its own, which is told of each loss.
+    handle: crate::Disk,
+    all: Arc<All>,
+}
 
+/// What all handles of a disk have in common. The last one takes it along.
 #[derive(Debug)]
-struct Inner {
+struct All {
     disk: crate::Disk,
     runtime: Arc<Runtime>,
 }
 
 impl Disk {
     pub(super) fn new(disk: crate::Disk, runtime: Arc<Runtime>) -> Self {
-        Self(Arc::new(Inner { disk, runtime }))
+        Self { handle: disk.clone(), all: Arc::new(All { disk, runtime }) }
     }
 
     /// The async disk, for [`Initiator::block_on`](crate::blocking::Initiator::block_on), and for what
     /// it tells without waiting.
     pub fn get_ref(&self) -> &crate::Disk {
-        &self.0.disk
+        &self.handle
     }
 
     /// What the unit says of itself.
@@ -140,11 +145,11 @@ impl Disk {
     }
 
     pub(super) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        self.0.runtime.block_on(future)
+        self.all.runtime.block_on(future)
     }
 }
 
-impl Drop for Inner {
+impl Drop for All {
     fn drop(&mut self) {
         let disk = self.disk.clone();
         let logout = async move {

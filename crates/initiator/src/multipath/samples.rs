@@ -58,7 +58,9 @@ impl DiskStats {
     /// | `iscsi_session_retries_total` | `isid`, `portal` | counter |
     /// | `iscsi_session_commands_in_flight`, `iscsi_session_bytes_in_flight` | `isid`, `portal` | gauge |
     ///
-    /// A session that is opened anew counts from zero, under the same `isid`.
+    /// A session that is opened anew counts from zero, under the same `isid`. The samples of a metric
+    /// stand together, as the text formats want it: those of several disks do so after a stable sort by
+    /// `name`.
     pub fn samples(&self) -> impl Iterator<Item = Sample> {
         let labels = vec![("target", self.target.clone()), ("lun", self.lun.to_string())];
         let mut disk = Samples { labels, samples: Vec::new() };
@@ -68,6 +70,7 @@ impl DiskStats {
             let marks = [("isid", isid), ("portal", session.portal.clone())];
             disk.with(marks, |samples| samples.of_session(session));
         }
+        disk.samples.sort_by_key(|sample| sample.name);
         disk.samples.into_iter()
     }
 }
@@ -219,6 +222,15 @@ mod tests {
             let is_named_so = ends.iter().any(|end| sample.name.ends_with(end));
             assert_eq!(sample.kind == SampleKind::Counter, is_named_so, "{sample}");
         }
+    }
+
+    #[test]
+    fn the_samples_of_a_metric_stand_together_and_its_buckets_rise() {
+        let samples: Vec<_> = stats().samples().collect();
+        assert!(samples.is_sorted_by_key(|sample| sample.name));
+        let buckets = samples.iter().filter(|sample| sample.name.ends_with("_bucket"));
+        let reads = buckets.filter(|sample| sample.labels.contains(&("kind", "read".to_owned())));
+        assert!(reads.is_sorted_by(|a, b| a.value <= b.value));
     }
 
     #[test]
