@@ -98,7 +98,7 @@ async fn a_write_that_took_bytes_says_so_also_when_they_fail_at_once() {
     soon(session.logout()).await.unwrap();
     let taken = soon(stream.write(&pattern(RUN, 1))).await.unwrap();
     assert_eq!(stream.position(), taken as u64);
-    let error = soon(stream.write(&pattern(RUN, 1))).await.unwrap_err();
+    let error = soon(stream.flush()).await.unwrap_err();
     assert_is(&error, io::ErrorKind::NotConnected, ErrorKind::Closed);
     assert_eq!(stream.position(), taken as u64);
 }
@@ -133,4 +133,18 @@ async fn a_lost_connection_and_a_logout_are_told_apart() {
     soon(session.closed()).await.unwrap_err();
     let error = soon(stream.read_u8()).await.unwrap_err();
     assert_is(&error, io::ErrorKind::BrokenPipe, ErrorKind::ConnectionLost);
+}
+
+/// What a stream writes behind the caller's back holds up nobody, although nobody asks the stream.
+#[tokio::test]
+async fn a_stream_that_is_left_alone_holds_nothing_back() {
+    let rig = Rig::start(512, 8192, |_| {}).await;
+    let session = rig.session(Options::default()).await;
+    let disk = soon(session.disk()).await.unwrap();
+    let mut stream = disk.stream(0);
+    soon(stream.write_all(&pattern(RUN, 1))).await.unwrap();
+    // Nothing is told about the order of the two.
+    soon(disk.write_at(0, pattern(RUN, 2))).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+    soon(stream.flush()).await.unwrap();
 }

@@ -11,14 +11,15 @@ use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
 use crate::error::Error;
 use crate::handles::disk::Disk;
+use crate::runtime::Task;
+
+// Each request of a stream is a task: what it holds others may wait for, while nobody asks the stream.
 
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
 /// Requests under way in one direction: as many as the tuner wants, and never fewer or more.
 const MIN_WINDOW: usize = 16;
 const MAX_WINDOW: usize = 256;
-
-type Request<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// A [`Disk`] as a stream: [`AsyncRead`] reads ahead, [`AsyncWrite`] writes behind.
 ///
@@ -73,7 +74,7 @@ pub struct DiskStream {
     position: u64,
     ahead: ReadAhead,
     behind: WriteBehind,
-    flush: Option<Request<()>>,
+    flush: Option<Task<()>>,
 }
 
 impl Disk {
@@ -133,7 +134,7 @@ struct ReadAhead {
 }
 
 enum Slot {
-    Reading(Request<Bytes>),
+    Reading(Task<Bytes>),
     Done(Result<Bytes, Error>),
 }
 
@@ -172,7 +173,7 @@ impl ReadAhead {
             let len = to_boundary(self.next).min(disk.capacity() - self.next);
             let (disk, offset) = (disk.clone(), self.next);
             let count = usize::try_from(len).unwrap_or(CHUNK);
-            let request = Box::pin(async move { disk.read_at(offset, count).await });
+            let request = Task::spawn(async move { disk.read_at(offset, count).await });
             self.requests.push_back(Slot::Reading(request));
             self.next += len;
         }
@@ -187,7 +188,7 @@ impl ReadAhead {
 impl Slot {
     fn poll(&mut self, context: &mut Context<'_>) {
         if let Self::Reading(request) = self
-            && let Poll::Ready(result) = request.as_mut().poll(context)
+            && let Poll::Ready(result) = Pin::new(request).poll(context)
         {
             *self = Self::Done(result);
         }
@@ -200,7 +201,7 @@ struct WriteBehind {
     buffer: BytesMut,
     /// Where the buffer's bytes belong.
     start: u64,
-    requests: Vec<Request<()>>,
+    requests: Vec<Task<()>>,
     /// Why the first write failed that did.
     ///
     /// Invariant: once it is there, no call succeeds: a flush must not vouch for what is missing.
@@ -229,13 +230,13 @@ impl WriteBehind {
         }
         let (disk, offset) = (disk.clone(), self.start);
         let data = self.buffer.split().freeze();
-        self.requests.push(Box::pin(async move { disk.write_at(offset, data).await }));
+        self.requests.push(Task::spawn(async move { disk.write_at(offset, data).await }));
     }
 
     /// Waits until fewer than `limit` requests are under way, or one has failed.
     fn poll_below(&mut self, limit: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Self { requests, failed, .. } = self;
-        requests.retain_mut(|request| match request.as_mut().poll(context) {
+        requests.retain_mut(|request| match Pin::new(request).poll(context) {
             Poll::Pending => true,
             Poll::Ready(ended) => {
                 if let Err(error) = ended {
@@ -304,9 +305,6 @@ impl AsyncWrite for DiskStream {
         let bytes = bytes.get(..left).unwrap_or(bytes);
         let count = this.behind.push(this.position, bytes, &this.disk);
         this.position += count as u64;
-        // A request that has just been sent starts at its first poll. These bytes are taken, whatever
-        // ends here; the next call fails with it.
-        drop(this.behind.poll_below(usize::MAX, context));
         Poll::Ready(Ok(count))
     }
 
@@ -315,9 +313,9 @@ impl AsyncWrite for DiskStream {
         ready!(this.behind.poll_settled(&this.disk, context))?;
         let flush = this.flush.get_or_insert_with(|| {
             let disk = this.disk.same_handle();
-            Box::pin(async move { disk.flush().await })
+            Task::spawn(async move { disk.flush().await })
         });
-        let result = ready!(flush.as_mut().poll(context));
+        let result = ready!(Pin::new(flush).poll(context));
         this.flush = None;
         Poll::Ready(result.map_err(Into::into))
     }
