@@ -63,6 +63,30 @@ async fn a_loss_is_told_to_every_handle_once() {
     soon(one.clone().flush()).await.unwrap();
 }
 
+/// Each session is told of the reset, at its next command: that is no news to those who were told.
+#[tokio::test]
+async fn one_reset_is_one_loss_however_many_sessions_there_are() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 8).await;
+    // Each session carries something.
+    let carried = || disk.stats().sessions.iter().all(|session| session.commands.requests() > 0);
+    while !carried() {
+        let parts = (0..64).map(|part| {
+            let disk = disk.clone();
+            tokio::spawn(async move { disk.write_at(part * LEN as u64, pattern(LEN, 1)).await })
+        });
+        for part in parts.collect::<Vec<_>>() {
+            soon(part).await.unwrap().unwrap();
+        }
+    }
+    rig.disk.lose_power();
+    assert_lost(&disk).await;
+    for seed in 2..20 {
+        soon(disk.write_at(0, pattern(LEN, seed))).await.unwrap();
+        soon(disk.flush()).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_loss_is_told_to_every_stream() {
     let rig = cached_rig().await;
@@ -225,4 +249,27 @@ async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     restart(2).await;
     assert!(!rig.disk.holds(0, &pattern(LEN, 1)));
     assert_lost(&disk).await;
+}
+
+/// The unit answers one command never, and all others.
+#[tokio::test]
+async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patience_lasts() {
+    let rig = cached_rig().await;
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(1))
+        .with_patience(Duration::from_millis(100));
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    rig.server.with(|target| target.hold());
+    let read = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, 512).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| target.resume());
+    soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+    assert_lost(&disk).await;
+    soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+    soon(disk.flush()).await.expect("that was told already");
+    rig.server.with(|target| target.release());
+    soon(read).await.unwrap().unwrap();
 }

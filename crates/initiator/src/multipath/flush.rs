@@ -1,5 +1,7 @@
 //! A flush over several sessions.
 
+use std::cmp::Reverse;
+
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Paths, now};
@@ -57,7 +59,8 @@ impl Paths<Path> {
     }
 
     /// Who had better flush for all: somebody who can vouch for all that was written; of those one
-    /// whose requests the unit takes, and of those the least busy.
+    /// whose requests the unit takes, one that has been told of the last reset already, for the unit
+    /// tells each of them, and of those the least busy.
     fn witness(&self) -> Option<(PathId, Path)> {
         let (state, now) = (self.lock(), now());
         let rank = |(id, path): &&(PathId, Path)| {
@@ -67,7 +70,7 @@ impl Paths<Path> {
                 !unflushed.is_witness(),
                 unflushed.was_told(),
                 state.schedule.is_held_up(*id, now),
-                unflushed.last_told(),
+                Reverse(unflushed.last_told()),
                 state.schedule.under_way(*id),
             )
         };

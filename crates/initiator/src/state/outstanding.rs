@@ -59,6 +59,12 @@ impl Outstanding {
         }
     }
 
+    /// Nobody waits any more for those that were sent before this one and have not ended.
+    pub(crate) fn give_up_before(&self, number: CommandNumber) {
+        let mut commands = self.lock();
+        (commands.first..number.0).for_each(|earlier| commands.end(CommandNumber(earlier)));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Commands> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,6 +108,9 @@ mod tests {
         assert!(before.as_mut().poll(&mut context).is_pending());
         outstanding.end(first);
         assert!(before.as_mut().poll(&mut context).is_ready());
+        outstanding.give_up_before(fourth);
+        outstanding.end(first);
+        assert!(pin!(outstanding.ended_before(fourth)).poll(&mut context).is_ready());
         let next = outstanding.send(|number| number);
         assert_eq!(next.0, next.1);
         assert!(next.0 > fourth);

@@ -102,8 +102,8 @@ impl Unflushed {
         self.writes.lock().is_some_and(|oldest| self.last_told() > oldest)
     }
 
-    /// When the session was last told of a reset: of several witnesses the one that was told least
-    /// lately knows most.
+    /// When the session was last told of a reset. One that was told before, and not since a write, has
+    /// no older reset to be told of any more.
     pub(crate) fn last_told(&self) -> Epoch {
         Epoch(self.told.load(Ordering::SeqCst))
     }

@@ -10,7 +10,7 @@ use iscsi_pdu::scsi::{
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
 use iscsi_session::{Command, Completion, Payload};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::completion::{attention_of, outcome, sense_of, tolerate};
 use crate::error::Error;
@@ -270,8 +270,7 @@ impl LogicalUnit {
         let cdb = profile.capacity.flush_command();
         let flush = unflushed.begin_flush().await;
         match self.execute_in_order(Transfer::query(cdb, 0), patience).await {
-            // What the unit has told to commands that came before may still be on its way.
-            Ok((number, _)) => self.state.outstanding.ended_before(number).await,
+            Ok((number, _)) => self.hear_all_before(number).await,
             Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
                 let span = self.session.span();
                 tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
@@ -285,6 +284,17 @@ impl LogicalUnit {
         }
         flush.ended();
         Ok(())
+    }
+
+    /// What the unit has told to commands that came before may still be on its way. One that is never
+    /// answered counts as told of a reset.
+    async fn hear_all_before(&self, number: CommandNumber) {
+        let outstanding = &self.state.outstanding;
+        let patience = self.session.policy().patience;
+        if timeout(patience, outstanding.ended_before(number)).await.is_err() {
+            outstanding.give_up_before(number);
+            self.state.unflushed.reset();
+        }
     }
 
     /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
