@@ -73,10 +73,10 @@ impl Stream {
     /// Waits until the rate grows no more, at least `time`: slow start and the kernel's tuning have
     /// found their limit.
     pub(crate) async fn settle(&self, time: Duration) -> Result<(), Trouble> {
-        const LOOKS: u32 = 8;
+        const MAX_POLLS: u32 = 8;
         sleep(time / 2).await;
         let mut last = self.rate_over(time / 4).await?;
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_POLLS {
             let next = self.rate_over(time / 4).await?;
             if next <= last * 1.03 {
                 break;

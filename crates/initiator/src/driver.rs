@@ -10,11 +10,11 @@ pub(crate) mod connection_count;
 mod connections;
 pub(crate) mod connector;
 pub(crate) mod io;
-mod links;
 pub(crate) mod measure;
 pub(crate) mod peer;
 pub(crate) mod request;
 pub(crate) mod shared;
+mod transports;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -30,9 +30,9 @@ use crate::driver::connector::Connector;
 use crate::driver::measure::tuner;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Answer, Holds, Message, Outcome, Submission};
-use crate::driver::shared::{Life, RequestId, Shared};
+use crate::driver::shared::{RequestId, SessionPhase, Shared};
 use crate::error::Error;
-use links::{Link, Readiness, poll_any};
+use transports::{Readiness, Transport, poll_any};
 
 /// Requests taken from the queue at once, so that one system call sends many.
 const MESSAGES_PER_TURN: usize = 64;
@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     /// All handles are gone.
     orphaned: bool,
     /// The connections, the leading one first.
-    links: Vec<Link>,
+    transports: Vec<Transport>,
     /// Which of them sends first in this turn.
     first: usize,
     connector: Connector,
@@ -101,7 +101,7 @@ impl Driver {
             messages,
             taken: Vec::with_capacity(MESSAGES_PER_TURN),
             orphaned: false,
-            links: Vec::with_capacity(connections.into()),
+            transports: Vec::with_capacity(connections.into()),
             first: 0,
             connector,
             connections,
@@ -142,7 +142,7 @@ impl Driver {
             self.alarm.as_mut().reset(deadline);
         }
         tokio::select! {
-            readiness = poll_fn(|context| poll_any(&mut self.links, context)) => {
+            readiness = poll_fn(|context| poll_any(&mut self.transports, context)) => {
                 Event::Connection(readiness)
             }
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
@@ -273,7 +273,7 @@ impl Driver {
         if let Some(reopening) = self.session.reopening() {
             self.shared.reopening.get_or_init(|| reopening);
         }
-        self.shared.life.send_replace(Life::Ended(result));
+        self.shared.phase.send_replace(SessionPhase::Ended(result));
         self.shared.notices.end();
         self.ended = true;
     }

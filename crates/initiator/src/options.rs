@@ -15,7 +15,7 @@ use iscsi_session::{Chap, Offer, SessionKind, Timeouts};
 use iscsi_tuner::Tuning;
 
 use crate::options::lateness::LatenessOptions;
-use crate::options::policy::Policy;
+use crate::options::policy::RequestPolicy;
 use crate::options::range::MAX_TIME;
 use crate::options::reopening::ReopeningOptions;
 use crate::options::retry::RetryOptions;
@@ -173,8 +173,8 @@ impl Options {
     }
 
     /// What is done about requests that end badly or are late, where the URL may say otherwise.
-    pub(crate) fn policy(&self, patience: Option<Duration>) -> Policy {
-        Policy {
+    pub(crate) fn policy(&self, patience: Option<Duration>) -> RequestPolicy {
+        RequestPolicy {
             patience: patience.unwrap_or(self.patience),
             retry: self.retry.in_range(),
             lateness: self.lateness.in_range(),

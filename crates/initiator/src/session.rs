@@ -24,10 +24,10 @@ use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Holds, Message, Request, Waiter};
-use crate::driver::shared::{Life, Shared};
+use crate::driver::shared::{SessionPhase, Shared};
 use crate::error::Error;
 use crate::options::Options;
-use crate::options::policy::Policy;
+use crate::options::policy::RequestPolicy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
@@ -212,16 +212,16 @@ impl Session {
     /// What the tuner has decided about the leading connection and the transfers on it, and why;
     /// `None` before the end of the login. It may change while the session runs.
     pub fn plan(&self) -> Option<Plan> {
-        self.shared.facts().map(|facts| facts.plan.clone())
+        self.shared.basis().map(|basis| basis.plan.clone())
     }
 
     /// How many requests of so many bytes the plan wants under way on all connections.
     pub(crate) fn depth_for(&self, io_size: usize) -> Option<u32> {
-        let facts = self.shared.facts()?;
+        let basis = self.shared.basis()?;
         let connections = self.shared.with_connections(|connections| connections.open.max(1));
-        let depth = facts.plan.depth_for(io_size as u64).saturating_mul(connections);
+        let depth = basis.plan.depth_for(io_size as u64).saturating_mul(connections);
         // All connections share the command window.
-        Some(facts.plan.terms.window.map_or(depth, |window| depth.min(window.max(1))))
+        Some(basis.plan.terms.window.map_or(depth, |window| depth.min(window.max(1))))
     }
 
     /// What the leading connection does now: two readings tell what held it back between them. It
@@ -248,7 +248,7 @@ impl Session {
 
     /// Whether the session takes requests.
     pub fn is_open(&self) -> bool {
-        matches!(*self.shared.life.borrow(), Life::LoggedIn)
+        matches!(*self.shared.phase.borrow(), SessionPhase::LoggedIn)
     }
 
     /// Ends the session in order (RFC 7143 §11.14): no request is taken any more, those under way
@@ -312,7 +312,7 @@ impl Session {
     }
 
     /// What is done about requests that end badly or are late, by the options and the URL.
-    pub(crate) fn policy(&self) -> &Policy {
+    pub(crate) fn policy(&self) -> &RequestPolicy {
         &self.shared.policy
     }
 

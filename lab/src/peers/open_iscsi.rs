@@ -29,7 +29,7 @@ const SETTINGS: &str = "/etc/iscsi";
 const COPY: &str = "/mnt/iscsi";
 const NAME: &str = "InitiatorName=iqn.2026-01.org.example:lab\n";
 /// How often, and how long apart, something that comes by itself is looked for.
-const LOOKS: usize = 200;
+const MAX_POLLS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) async fn measure(
@@ -120,7 +120,7 @@ async fn log_in(lun: u16) -> Result<PathBuf, Error> {
     }
     let log_in = [&node[..], &["--login"]].concat();
     tool(&mut admin("node", &log_in)).await?;
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_POLLS {
         if let Some(disk) = disk(lun) {
             return Ok(disk);
         }

@@ -8,7 +8,7 @@ use iscsi_session::{Session, Transmit, TransportError};
 use iscsi_tuner::{Plan, Sends};
 
 use super::Driver;
-use super::links::Link;
+use super::transports::Transport;
 use crate::driver::io::Socket;
 
 /// As many slices as one system call takes (IOV_MAX on Linux).
@@ -40,7 +40,7 @@ impl Driver {
     /// Sends what there is to send and the sockets take: a system call each, again and again, and
     /// every turn begins with another connection.
     fn write(&mut self) -> Result<(), Lost> {
-        let count = self.links.len();
+        let count = self.transports.len();
         self.first = (self.first + 1).checked_rem(count).unwrap_or_default();
         for _ in 0..CALLS_PER_TURN {
             let mut moved = false;
@@ -52,41 +52,42 @@ impl Driver {
             }
         }
         // There is more to send, but also something to read.
-        self.links.iter_mut().for_each(|link| link.blocked = true);
+        self.transports.iter_mut().for_each(|transport| transport.blocked = true);
         Ok(())
     }
 
     /// Sends over one connection what one system call takes; says whether there may be more.
     fn write_once(&mut self, at: usize) -> Result<bool, Lost> {
         let now = self.now();
-        let Some(link) = self.links.get_mut(at).filter(|link| !link.blocked) else {
+        let Some(transport) = self.transports.get_mut(at).filter(|transport| !transport.blocked)
+        else {
             return Ok(false);
         };
-        let Some((socket, tuner)) = link.up() else { return Ok(false) };
+        let Some((socket, tuner)) = transport.up() else { return Ok(false) };
         let before = data_moved(&self.session);
-        let Some(mut transmit) = self.session.poll_transmit(link.cid, now) else {
+        let Some(mut transmit) = self.session.poll_transmit(transport.cid, now) else {
             return Ok(false);
         };
         let result = send(socket, tuner.plan(), &transmit);
         if let Ok(count) = result {
             transmit.advance(count);
         }
-        link.bytes += data_moved(&self.session) - before;
+        transport.bytes += data_moved(&self.session) - before;
         match result {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                link.blocked = true;
+                transport.blocked = true;
                 Ok(false)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err((link.cid, TransportError::Io(error.to_string()))),
+            Err(error) => Err((transport.cid, TransportError::Io(error.to_string()))),
         }
     }
 
     /// Reads what has come over each connection, and acts on it.
     pub(super) fn read(&mut self) {
-        let next = |link: &mut Link| link.take_readable().then_some(link.cid);
-        while let Some(cid) = self.links.iter_mut().find_map(next) {
+        let next = |transport: &mut Transport| transport.take_readable().then_some(transport.cid);
+        while let Some(cid) = self.transports.iter_mut().find_map(next) {
             if let Err(why) = self.read_from(cid, |socket, slices| socket.read(slices)) {
                 self.lose(cid, why);
             }
@@ -98,7 +99,8 @@ impl Driver {
     pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
         // The session may have closed it on reading that, or be about to open another in its place.
-        if self.links.iter().any(|link| link.cid == cid && link.up().is_some()) {
+        if self.transports.iter().any(|transport| transport.cid == cid && transport.up().is_some())
+        {
             self.lose(cid, why);
         }
     }
@@ -107,10 +109,11 @@ impl Driver {
     fn read_from(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
         let now = self.now();
         for _ in 0..CALLS_PER_TURN {
-            let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) else {
+            let Some(transport) = self.transports.iter_mut().find(|transport| transport.cid == cid)
+            else {
                 return Ok(false);
             };
-            let Some((socket, _)) = link.up() else { return Ok(false) };
+            let Some((socket, _)) = transport.up() else { return Ok(false) };
             let mut slices = self.session.receive_slices(cid);
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
             let count = match read(socket, &mut slices) {
@@ -122,7 +125,7 @@ impl Driver {
             };
             let before = data_moved(&self.session);
             self.session.handle_received(cid, count, now);
-            link.bytes += data_moved(&self.session) - before;
+            transport.bytes += data_moved(&self.session) - before;
             self.dispatch();
             if count < room {
                 return Ok(false);

@@ -4,9 +4,9 @@ use iscsi_pdu::{Cid, TargetAddress};
 use iscsi_session::{SessionError, SubmitError, TransportError};
 
 use super::Driver;
-use super::links::{Link, span_of};
+use super::transports::{Transport, span_of};
 use crate::driver::connector::Connected;
-use crate::driver::shared::{Life, Terms};
+use crate::driver::shared::{LoginResult, SessionPhase};
 use crate::error::ConnectError;
 
 /// The connection that a session begins with.
@@ -20,7 +20,7 @@ impl Driver {
             (_, Some(address)) => address,
             (_, None) => self.peer.portal().clone(),
         };
-        self.links.push(Link::new(cid, self.connector.open(portal)));
+        self.transports.push(Transport::new(cid, self.connector.open(portal)));
     }
 
     /// A transport connection stands, or could not be made.
@@ -31,8 +31,10 @@ impl Driver {
                     self.peer.reached();
                 }
                 self.session.handle_connected(cid, self.now());
-                if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
-                    link.stand(connected);
+                if let Some(transport) =
+                    self.transports.iter_mut().find(|transport| transport.cid == cid)
+                {
+                    transport.stand(connected);
                 }
                 self.limit_writes();
             }
@@ -49,8 +51,8 @@ impl Driver {
 
     /// Closes a connection as the session wants it.
     pub(super) fn close(&mut self, cid: Cid, abortive: bool) {
-        if let Some(link) = self.remove(cid) {
-            link.close(abortive);
+        if let Some(transport) = self.remove(cid) {
+            transport.close(abortive);
         }
     }
 
@@ -67,10 +69,10 @@ impl Driver {
 
     /// A connection has reached full feature phase.
     pub(super) fn logged_in(&mut self, cid: Cid) {
-        if let Some(link) = self.links.iter_mut().find(|link| link.cid == cid) {
-            link.is_logged_in = true;
+        if let Some(transport) = self.transports.iter_mut().find(|transport| transport.cid == cid) {
+            transport.is_logged_in = true;
             if let Some(agreed) = self.session.negotiated_on(cid) {
-                link.tune(|socket, tuner| tuner.agreed(socket, agreed));
+                transport.tune(|socket, tuner| tuner.agreed(socket, agreed));
             }
         }
         self.count_open();
@@ -85,10 +87,10 @@ impl Driver {
             self.add_connections(negotiated.max_connections);
             // The leading connection logs in once.
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
-            drop(self.shared.terms.set(Terms { negotiated, portal, tsih }));
+            drop(self.shared.terms.set(LoginResult { negotiated, portal, tsih }));
         }
         self.note_window();
-        self.shared.life.send_replace(Life::LoggedIn);
+        self.shared.phase.send_replace(SessionPhase::LoggedIn);
     }
 
     /// Asks for all connections that the target agrees to, at once.
@@ -115,15 +117,15 @@ impl Driver {
         self.shared.with_connections(|connections| connections.remark(reason));
     }
 
-    fn remove(&mut self, cid: Cid) -> Option<Link> {
-        let at = self.links.iter().position(|link| link.cid == cid)?;
-        let link = self.links.remove(at);
+    fn remove(&mut self, cid: Cid) -> Option<Transport> {
+        let at = self.transports.iter().position(|transport| transport.cid == cid)?;
+        let transport = self.transports.remove(at);
         self.count_open();
-        Some(link)
+        Some(transport)
     }
 
     fn count_open(&self) {
-        let open = self.links.iter().filter(|link| link.is_logged_in).count();
+        let open = self.transports.iter().filter(|transport| transport.is_logged_in).count();
         let open = u32::try_from(open).unwrap_or(u32::MAX);
         self.shared.with_connections(|connections| connections.open = open);
     }

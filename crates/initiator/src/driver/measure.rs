@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Driver;
-use super::links::Link;
+use super::transports::Transport;
 use reading::Reading;
 
 /// So long after its last request a session stops looking what it waits for: an idle one sleeps.
@@ -21,9 +21,9 @@ impl Driver {
             self.awake_until = self.now + DOZE;
         }
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
-        for link in &mut self.links {
-            let blocked = link.blocked;
-            link.tune(|socket, tuner| tuner.poll(socket, waiting, blocked, now));
+        for transport in &mut self.transports {
+            let blocked = transport.blocked;
+            transport.tune(|socket, tuner| tuner.poll(socket, waiting, blocked, now));
         }
         self.limit_writes();
         self.tell_facts();
@@ -32,7 +32,7 @@ impl Driver {
     /// The command window is part of what transfers are fitted to.
     pub(super) fn note_window(&mut self) {
         let window = self.session.command_window();
-        let tuners = self.links.iter_mut().filter_map(Link::up_mut);
+        let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
         // Each is told.
         if tuners.fold(false, |news, (_, tuner)| tuner.offered(window) || news) {
             self.tell_facts();
@@ -41,8 +41,8 @@ impl Driver {
 
     /// The plan that the handles see is that of the leading connection.
     fn tell_facts(&mut self) {
-        if let Some((_, tuner)) = self.links.first_mut().and_then(Link::up_mut) {
-            self.shared.set_facts(tuner.facts());
+        if let Some((_, tuner)) = self.transports.first_mut().and_then(Transport::up_mut) {
+            self.shared.set_plan_basis(tuner.basis());
         }
     }
 
@@ -60,7 +60,7 @@ impl Driver {
         if rest < tuner::POLL_INTERVAL {
             return;
         }
-        let tuners = self.links.iter_mut().filter_map(Link::up_mut);
+        let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
         tuners.for_each(|(_, tuner)| tuner.rested(rest));
         self.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.
@@ -71,18 +71,18 @@ impl Driver {
     pub(super) fn tell(&mut self, answer: oneshot::Sender<Vec<Reading>>) {
         self.count_rest();
         let (now, session) = (self.now(), self.shared.key.key);
-        let reading = |link: &mut Link| {
-            let (cid, bytes) = (link.cid, link.bytes);
-            let (socket, tuner) = link.up_mut()?;
+        let reading = |transport: &mut Transport| {
+            let (cid, bytes) = (transport.cid, transport.bytes);
+            let (socket, tuner) = transport.up_mut()?;
             Some(tuner.reading(socket, (session, cid), bytes, now))
         };
-        drop(answer.send(self.links.iter_mut().filter_map(reading).collect()));
+        drop(answer.send(self.transports.iter_mut().filter_map(reading).collect()));
     }
 
     /// Another session over the same link has met so much loss.
     pub(super) fn hear_of_loss(&mut self, loss: f64) {
-        for link in &mut self.links {
-            link.tune(|socket, tuner| tuner.hear_of_loss(socket, loss));
+        for transport in &mut self.transports {
+            transport.tune(|socket, tuner| tuner.hear_of_loss(socket, loss));
         }
         self.tell_facts();
     }
@@ -90,9 +90,9 @@ impl Driver {
     /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn limit_writes(&mut self) {
         let (max, now) = (self.shared.budget.max_bytes(), self.now.into_std());
-        for link in &mut self.links {
-            let cid = link.cid;
-            let Some((socket, tuner)) = link.up_mut() else { continue };
+        for transport in &mut self.transports {
+            let cid = transport.cid;
+            let Some((socket, tuner)) = transport.up_mut() else { continue };
             let limit = tuner.write_limit(socket, max, now);
             self.session.limit_writes(cid, limit.unwrap_or(u64::MAX));
         }

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
-use crate::driver::measure::reading::Facts;
+use crate::driver::measure::reading::PlanBasis;
 use crate::error::Error;
 use crate::options::Options;
-use crate::options::policy::Policy;
+use crate::options::policy::RequestPolicy;
 use crate::state::budget::Budget;
 use crate::state::isids::HeldKey;
 use crate::state::notices::Announcer;
@@ -28,9 +28,9 @@ use crate::url::Url;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct RequestId(pub(crate) u64);
 
-/// Where a session is in its life.
+/// How far a session has come.
 #[derive(Clone, Debug)]
-pub(crate) enum Life {
+pub(crate) enum SessionPhase {
     LoggingIn,
     LoggedIn,
     Ended(Result<(), Error>),
@@ -38,7 +38,7 @@ pub(crate) enum Life {
 
 /// What the first login has brought about.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LoginResult {
     pub(crate) negotiated: Negotiated,
     pub(crate) portal: TargetAddress,
     /// Zero where the target gives its sessions no handle.
@@ -69,10 +69,10 @@ pub(crate) struct Shared {
     /// The most bytes of one command of a disk.
     pub(crate) max_transfer: usize,
     /// What is done about requests that end badly or are late.
-    pub(crate) policy: Policy,
-    pub(crate) life: watch::Sender<Life>,
+    pub(crate) policy: RequestPolicy,
+    pub(crate) phase: watch::Sender<SessionPhase>,
     pub(crate) notices: Announcer,
-    pub(crate) terms: OnceLock<Terms>,
+    pub(crate) terms: OnceLock<LoginResult>,
     /// With what times it may be opened anew, once it has ended.
     pub(crate) reopening: OnceLock<Reopening>,
     pub(crate) unsettled: Unsettled,
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     home: Mutex<Home>,
     stats: Mutex<Stats>,
     connections: Mutex<Connections>,
-    facts: Mutex<Option<Arc<Facts>>>,
+    basis: Mutex<Option<Arc<PlanBasis>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
     ids: AtomicU64,
 }
@@ -103,7 +103,7 @@ impl Shared {
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
             policy: options.policy(url.parameters.patience.map(seconds)),
-            life: watch::Sender::new(Life::LoggingIn),
+            phase: watch::Sender::new(SessionPhase::LoggingIn),
             notices: Announcer::default(),
             terms: OnceLock::new(),
             reopening: OnceLock::new(),
@@ -112,7 +112,7 @@ impl Shared {
             home: Mutex::default(),
             stats: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),
-            facts: Mutex::default(),
+            basis: Mutex::default(),
             units: Mutex::default(),
             ids: AtomicU64::new(0),
         }
@@ -137,7 +137,7 @@ impl Shared {
 
     /// The first login was redirected.
     pub(crate) fn redirected(&self, address: &TargetAddress, is_permanent: bool) {
-        if !matches!(*self.life.borrow(), Life::LoggingIn) {
+        if !matches!(*self.phase.borrow(), SessionPhase::LoggingIn) {
             return;
         }
         let mut home = lock(&self.home);
@@ -153,12 +153,12 @@ impl Shared {
     }
 
     /// What the tuner has decided; `None` before the end of the login.
-    pub(crate) fn facts(&self) -> Option<Arc<Facts>> {
-        lock(&self.facts).clone()
+    pub(crate) fn basis(&self) -> Option<Arc<PlanBasis>> {
+        lock(&self.basis).clone()
     }
 
-    pub(crate) fn set_facts(&self, facts: Arc<Facts>) {
-        *lock(&self.facts) = Some(facts);
+    pub(crate) fn set_plan_basis(&self, basis: Arc<PlanBasis>) {
+        *lock(&self.basis) = Some(basis);
     }
 
     /// What is known of a unit; the same for all its handles.
@@ -175,30 +175,34 @@ impl Shared {
 
     /// Why a request gets no answer any more.
     pub(crate) fn reason_of_end(&self) -> Error {
-        match &*self.life.borrow() {
-            Life::Ended(Err(error)) => error.clone(),
-            Life::LoggingIn | Life::LoggedIn | Life::Ended(Ok(())) => Error::Closed,
+        match &*self.phase.borrow() {
+            SessionPhase::Ended(Err(error)) => error.clone(),
+            SessionPhase::LoggingIn | SessionPhase::LoggedIn | SessionPhase::Ended(Ok(())) => {
+                Error::Closed
+            }
         }
     }
 
     /// Waits for the end of the login.
     pub(crate) async fn logged_in(&self) -> Result<(), Error> {
-        let mut life = self.life.subscribe();
-        let settled = life.wait_for(|life| !matches!(life, Life::LoggingIn)).await;
+        let mut phase = self.phase.subscribe();
+        let settled = phase.wait_for(|phase| !matches!(phase, SessionPhase::LoggingIn)).await;
         match settled.as_deref() {
-            Ok(Life::Ended(Err(error))) => Err(error.clone()),
-            Ok(Life::LoggedIn) => Ok(()),
-            Ok(Life::Ended(Ok(())) | Life::LoggingIn) | Err(_) => Err(Error::Closed),
+            Ok(SessionPhase::Ended(Err(error))) => Err(error.clone()),
+            Ok(SessionPhase::LoggedIn) => Ok(()),
+            Ok(SessionPhase::Ended(Ok(())) | SessionPhase::LoggingIn) | Err(_) => {
+                Err(Error::Closed)
+            }
         }
     }
 
     /// Waits for the end of the session.
     pub(crate) async fn ended(&self) -> Result<(), Error> {
-        let mut life = self.life.subscribe();
-        let ended = life.wait_for(|life| matches!(life, Life::Ended(_))).await;
+        let mut phase = self.phase.subscribe();
+        let ended = phase.wait_for(|phase| matches!(phase, SessionPhase::Ended(_))).await;
         match ended.as_deref() {
-            Ok(Life::Ended(result)) => result.clone(),
-            Ok(Life::LoggingIn | Life::LoggedIn) | Err(_) => Err(Error::Closed),
+            Ok(SessionPhase::Ended(result)) => result.clone(),
+            Ok(SessionPhase::LoggingIn | SessionPhase::LoggedIn) | Err(_) => Err(Error::Closed),
         }
     }
 }

@@ -80,7 +80,7 @@ pub struct Disk {
 
 impl Disk {
     pub(crate) fn new(unit: LogicalUnit, profile: Arc<Profile>) -> Self {
-        let max_transfer = profile.longest_transfer(unit.session().max_transfer());
+        let max_transfer = profile.max_transfer_of(unit.session().max_transfer());
         let span = span(unit.session().target(), Some(unit.lun()));
         let report = Arc::new(Report::within(span));
         report.settle_for_one("a disk of one session");
@@ -128,7 +128,7 @@ impl Disk {
     /// block, and at most what the unit takes.
     #[must_use]
     pub fn with_max_transfer(mut self, bytes: usize) -> Self {
-        self.max_transfer = self.profile.longest_transfer(bytes);
+        self.max_transfer = self.profile.max_transfer_of(bytes);
         self
     }
 
@@ -327,7 +327,7 @@ impl Disk {
     /// Over many slow sessions a write is shared out, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
-        self.profile.longest_transfer(max).min(self.max_transfer)
+        self.profile.max_transfer_of(max).min(self.max_transfer)
     }
 
     /// What the blocks hold before a range and after it.

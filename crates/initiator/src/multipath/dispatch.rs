@@ -19,7 +19,7 @@ use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
-use crate::options::policy::Policy;
+use crate::options::policy::RequestPolicy;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 
@@ -38,7 +38,7 @@ struct Shared<C: Carrier> {
     /// A path that is closed has nothing under way any more, or is needed again.
     drained: Notify,
     /// What is done about requests that end badly or are late.
-    policy: Policy,
+    policy: RequestPolicy,
     report: Arc<Report>,
     /// Requests as callers see them: one that is sent again or twice counts once.
     counters: Counters,
@@ -93,7 +93,7 @@ impl<C: Carrier> Paths<C> {
         carrier: C,
         room: Room,
         budget: Budget,
-        policy: Policy,
+        policy: RequestPolicy,
         report: Arc<Report>,
     ) -> Self {
         let paths = Self(Arc::new(Shared {
@@ -255,7 +255,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How long what may pass is put up with.
-    pub(super) fn policy(&self) -> &Policy {
+    pub(super) fn policy(&self) -> &RequestPolicy {
         &self.0.policy
     }
 

@@ -7,7 +7,7 @@ use crate::options::retry::RetryOptions;
 
 /// The options about that, within their ranges.
 #[derive(Clone, Debug)]
-pub(crate) struct Policy {
+pub(crate) struct RequestPolicy {
     /// How long a disk puts up with what may pass by itself.
     pub(crate) patience: Duration,
     pub(crate) retry: RetryOptions,

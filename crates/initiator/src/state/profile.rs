@@ -38,7 +38,7 @@ pub struct Profile {
 
 impl Profile {
     /// The most bytes that one READ or WRITE may move, a whole number of blocks, at least one.
-    pub(crate) fn longest_transfer(&self, wanted: usize) -> usize {
+    pub(crate) fn max_transfer_of(&self, wanted: usize) -> usize {
         let block = self.capacity.block_size as usize;
         let limit = self.limits.maximum_transfer_length.unwrap_or(u32::MAX);
         let limit = limit.min(Capacity::MAX_BLOCKS) as usize;

@@ -7,7 +7,7 @@ use iscsi_session::TaskError;
 
 use crate::error::Error;
 use crate::error::sense::is_becoming_ready;
-use crate::options::policy::Policy;
+use crate::options::policy::RequestPolicy;
 use crate::options::retry::RetryOptions;
 
 /// What is to be done after a command has ended.
@@ -110,7 +110,7 @@ pub(crate) fn answer_of(error: &Error) -> String {
 
 /// For how long a disk sends a command again that ended so; `None` if another try would end the same
 /// way. None of these ends leaves anything that could still be executed.
-pub(crate) fn endurance(error: &Error, policy: &Policy) -> Option<Duration> {
+pub(crate) fn endurance(error: &Error, policy: &RequestPolicy) -> Option<Duration> {
     let sense = error.sense().filter(|sense| !sense.deferred);
     let is_passing = matches!(
         error,
@@ -139,7 +139,7 @@ mod tests {
     const FIRST_PAUSE: Duration = Duration::from_millis(10);
     const BRIEF: Duration = Duration::from_secs(5);
 
-    fn patient(patience: Duration) -> Policy {
+    fn patient(patience: Duration) -> RequestPolicy {
         Options::default().policy(Some(patience))
     }
 

@@ -23,12 +23,12 @@ pub struct Reading {
     pub(crate) info: TcpInfo,
     pub(crate) bytes: u64,
     pub(crate) activity: Activity,
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) basis: Arc<PlanBasis>,
 }
 
 /// A plan, and what it stands on.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct PlanBasis {
     pub(crate) limits: Limits,
     pub(crate) measurement: Measurement,
     pub(crate) plan: Plan,
@@ -70,31 +70,31 @@ impl Reading {
     /// The plan in force.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        &self.facts.plan
+        &self.basis.plan
     }
 
     /// What the kernel granted of it.
     #[must_use]
     pub fn granted(&self) -> &Granted {
-        &self.facts.granted
+        &self.basis.granted
     }
 
     /// What was measured by then.
     #[must_use]
     pub fn measurement(&self) -> &Measurement {
-        &self.facts.measurement
+        &self.basis.measurement
     }
 
     /// What this host permits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.facts.limits
+        &self.basis.limits
     }
 
     /// The interface that the connection leaves by, if it was found.
     #[must_use]
     pub fn interface(&self) -> Option<&Interface> {
-        self.facts.interface.as_ref()
+        self.basis.interface.as_ref()
     }
 
     /// What held the connection back since an earlier reading of it.
@@ -107,7 +107,7 @@ impl Reading {
             self.info,
             self.activity.since(&earlier.activity),
         );
-        let Facts { plan, measurement, limits, interface, .. } = &*self.facts;
+        let PlanBasis { plan, measurement, limits, interface, .. } = &*self.basis;
         Diagnosis::new(&observation, plan, measurement, limits, interface.as_ref())
     }
 }

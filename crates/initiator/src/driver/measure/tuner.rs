@@ -13,7 +13,7 @@ use iscsi_tuner::{
 };
 
 use crate::driver::io::Socket;
-use crate::driver::measure::reading::{Facts, Reading};
+use crate::driver::measure::reading::{PlanBasis, Reading};
 use crate::state::session_key::SessionKey;
 
 /// How often the kernel is asked what the connection waits for.
@@ -40,7 +40,7 @@ pub(crate) struct Tuner {
     /// Whether the plan is set on a connection.
     is_applied: bool,
     /// What readings are given with; made anew when something in it changes.
-    facts: Option<Arc<Facts>>,
+    basis: Option<Arc<PlanBasis>>,
 }
 
 impl Tuner {
@@ -63,7 +63,7 @@ impl Tuner {
             loss: LossDetector::default(),
             write_limit: WriteLimit::default(),
             is_applied: false,
-            facts: None,
+            basis: None,
         }
     }
 
@@ -91,7 +91,7 @@ impl Tuner {
             tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
         }
         self.interface = socket.interface();
-        self.facts = None;
+        self.basis = None;
     }
 
     /// The login has agreed on terms, and has measured the round-trip time once more: the handshake
@@ -233,7 +233,7 @@ impl Tuner {
     fn plan_again(&mut self) {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
-        self.facts = None;
+        self.basis = None;
         if !self.is_applied {
             return;
         }
@@ -260,14 +260,14 @@ impl Tuner {
         at: Instant,
     ) -> Reading {
         let info = socket.tcp_info().unwrap_or_default();
-        Reading { at, session, cid, info, bytes, activity: self.activity, facts: self.facts() }
+        Reading { at, session, cid, info, bytes, activity: self.activity, basis: self.basis() }
     }
 
     /// The plan and what it stands on, for whoever asks.
-    pub(crate) fn facts(&mut self) -> Arc<Facts> {
-        let Self { limits, measurement, plan, granted, interface, facts, .. } = self;
-        let facts = facts.get_or_insert_with(|| {
-            Arc::new(Facts {
+    pub(crate) fn basis(&mut self) -> Arc<PlanBasis> {
+        let Self { limits, measurement, plan, granted, interface, basis, .. } = self;
+        let basis = basis.get_or_insert_with(|| {
+            Arc::new(PlanBasis {
                 limits: limits.clone(),
                 measurement: *measurement,
                 plan: plan.clone(),
@@ -275,7 +275,7 @@ impl Tuner {
                 interface: interface.clone(),
             })
         });
-        Arc::clone(facts)
+        Arc::clone(basis)
     }
 }
 

@@ -44,7 +44,7 @@ impl Disk {
         self.write_zero_bytes(offset..blocks.start).await?;
         self.write_zero_bytes(blocks.end..end).await?;
         let count = self.lba(blocks.end - blocks.start);
-        for way in self.ways_to_zero() {
+        for way in self.zeroings() {
             loop {
                 let most = self.longest_write_same(way).min(count);
                 match self.write_same_zeroes(&blocks, way, most).await {
@@ -62,13 +62,13 @@ impl Disk {
 
     /// Whether the unit says that it makes zeros by itself.
     pub(super) fn has_fast_zeroes(&self) -> bool {
-        let deallocates = self.ways_to_zero().next() != Some(Zeroing::Write);
+        let deallocates = self.zeroings().next() != Some(Zeroing::Write);
         deallocates || self.profile.limits.maximum_write_same_length.is_some()
     }
 
     /// The ways to write zeros without sending them, the best first: so that a thin unit gives the
     /// blocks back, if they read as zeros then, or as data.
-    fn ways_to_zero(&self) -> impl Iterator<Item = Zeroing> {
+    fn zeroings(&self) -> impl Iterator<Item = Zeroing> {
         let page = self.profile.provisioning.filter(|_| self.profile.unmapped_reads_zeros());
         let long = page.is_some_and(|page| page.write_same_16).then_some(Zeroing::Unmap);
         let short = page.is_some_and(|page| page.write_same_10).then_some(Zeroing::Unmap10);

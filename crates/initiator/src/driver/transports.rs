@@ -11,7 +11,7 @@ use crate::driver::measure::tuner::Tuner;
 use crate::error::ConnectError;
 
 /// A connection of the session, from the attempt to open it to its end.
-pub(super) struct Link {
+pub(super) struct Transport {
     pub(super) cid: Cid,
     state: State,
     /// Around what is logged of it.
@@ -39,7 +39,7 @@ enum State {
     Up(Box<dyn Socket>, Box<Tuner>),
 }
 
-impl Link {
+impl Transport {
     pub(super) fn new(cid: Cid, opening: Opening) -> Self {
         let state = State::Opening(opening);
         let span = span_of(cid);
@@ -114,12 +114,12 @@ pub(super) fn span_of(cid: Cid) -> Span {
     error_span!("connection", %cid)
 }
 
-/// Asks every link, so that each that can move has its turn, and none waits for another.
-pub(super) fn poll_any(links: &mut [Link], context: &mut Context<'_>) -> Poll<Readiness> {
+/// Asks every transport, so that each that can move has its turn, and none waits for another.
+pub(super) fn poll_any(transports: &mut [Transport], context: &mut Context<'_>) -> Poll<Readiness> {
     let mut any = Poll::Pending;
-    for link in links {
-        match link.poll(context) {
-            // What the links before it have to move, they will still have at the next turn.
+    for transport in transports {
+        match transport.poll(context) {
+            // What the transports before it have to move, they will still have at the next turn.
             Poll::Ready(opened @ Readiness::Opened(..)) => return Poll::Ready(opened),
             Poll::Ready(event) => any = Poll::Ready(event),
             Poll::Pending => {}
