@@ -38,9 +38,8 @@ use crate::unit::transfer::{Expected, Transfer};
 /// Requests of any offset and length are split by the limits of the unit (VPD page B0) and of
 /// [`Options::max_transfer`](crate::Options::max_transfer), and the parts run at once. A write that
 /// begins or ends within a block reads that block first and writes it back with the new bytes in
-/// it. Writes that touch the same block run one after the other, in the order of their first poll
-/// that finds the range free; a write that was dropped counts until the target has finished with
-/// it.
+/// it. Writes that touch the same block run one after the other, in the order of their first polls;
+/// a write that was dropped counts until the target has finished with it.
 ///
 /// Clones are the same disk. What is tried again, and how often, is in the table in the
 /// [crate documentation](crate).

@@ -4,21 +4,48 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 
 /// The byte ranges of one unit that are being written.
 ///
 /// Two writes that touch the same block never run at once: reading and writing back the edges of
 /// an unaligned write would undo the other one. A range stays taken until the target has finished
 /// with it, also when its writer was dropped, so that an aborted write cannot land on a later one.
+///
+/// First come, first served: who comes waits for what is taken, and for all who wait already and
+/// touch the same bytes. So many short writes do not keep a long one out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeLocks(Arc<Shared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    /// Disjoint ranges: start to end.
-    taken: Mutex<BTreeMap<u64, u64>>,
-    released: Notify,
+struct Shared(Mutex<Line>);
+
+/// Who has what, and who waits for it.
+#[derive(Debug, Default)]
+struct Line {
+    taken: Ranges,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    range: Range<u64>,
+    admission: oneshot::Sender<()>,
+}
+
+/// Disjoint ranges: start to end.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+/// A place in the line. Dropped before the range is had, it lets those behind it move up.
+#[derive(Debug)]
+struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+    start: u64,
+    is_claimed: bool,
 }
 
 /// A range that is taken until this is dropped.
@@ -60,47 +87,156 @@ impl Unsettled {
 }
 
 impl RangeLocks {
-    /// Waits until no byte of the range is taken, and takes it. Invariant: it is not empty.
+    /// Waits for its turn, and until no byte of the range is taken, and takes it. The turn is that of
+    /// the first poll. Invariant: the range is not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> RangeGuard {
-        loop {
-            let released = self.0.released.notified();
-            tokio::pin!(released);
-            // Listening begins before the look, or a release in between would go unnoticed.
-            released.as_mut().enable();
-            if let Some(extent) = self.try_take(&range) {
-                return extent;
+        let start = range.start;
+        let (number, admission) = {
+            let mut line = self.0.lock();
+            if line.is_free(&range) {
+                line.taken.add(range);
+                return RangeGuard { shared: Arc::clone(&self.0), start };
             }
-            released.await;
-        }
+            line.queue(range)
+        };
+        let place = Place { shared: Arc::clone(&self.0), number, start, is_claimed: false };
+        // The other end stays in the line as long as the place does.
+        drop(admission.await);
+        place.claim()
+    }
+}
+
+impl Line {
+    /// Whether nobody has a byte of the range, or came before and waits for one.
+    fn is_free(&self, range: &Range<u64>) -> bool {
+        let overlaps =
+            |waiting: &Waiting| waiting.range.start < range.end && range.start < waiting.range.end;
+        !self.taken.overlaps(range) && !self.waiting.values().any(overlaps)
     }
 
-    fn try_take(&self, range: &Range<u64>) -> Option<RangeGuard> {
-        let mut taken = self.0.lock();
-        let before = taken.range(..range.end).next_back();
-        if before.is_some_and(|(_, end)| *end > range.start) {
-            return None;
+    fn queue(&mut self, range: Range<u64>) -> (u64, oneshot::Receiver<()>) {
+        let (admission, admitted) = oneshot::channel();
+        let number = self.next;
+        self.next += 1;
+        self.waiting.insert(number, Waiting { range, admission });
+        (number, admitted)
+    }
+
+    /// Gives all who need wait no longer their ranges; they are to be told.
+    fn admit(&mut self) -> Vec<oneshot::Sender<()>> {
+        let mut admitted = Vec::new();
+        let mut before = Ranges::default();
+        for (number, Waiting { range, .. }) in &self.waiting {
+            if self.taken.overlaps(range) || before.overlaps(range) {
+                before.add(range.clone());
+            } else {
+                self.taken.add(range.clone());
+                admitted.push(*number);
+            }
         }
-        taken.insert(range.start, range.end);
-        Some(RangeGuard { shared: Arc::clone(&self.0), start: range.start })
+        let admitted = admitted.iter().filter_map(|number| self.waiting.remove(number));
+        admitted.map(|waiting| waiting.admission).collect()
+    }
+}
+
+impl Ranges {
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.last_overlap(range).is_some()
+    }
+
+    /// Adds a range; those that it overlaps become one with it.
+    fn add(&mut self, mut range: Range<u64>) {
+        while let Some((start, end)) = self.last_overlap(&range) {
+            self.0.remove(&start);
+            range = range.start.min(start)..range.end.max(end);
+        }
+        self.0.insert(range.start, range.end);
+    }
+
+    fn last_overlap(&self, range: &Range<u64>) -> Option<(u64, u64)> {
+        let (start, end) = self.0.range(..range.end).next_back()?;
+        (*end > range.start).then_some((*start, *end))
+    }
+}
+
+impl Place {
+    /// The range, which the place has by now.
+    fn claim(mut self) -> RangeGuard {
+        self.is_claimed = true;
+        RangeGuard { shared: Arc::clone(&self.shared), start: self.start }
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes the line, and tells all whose turn it is then.
+    fn leave(&self, change: impl FnOnce(&mut Line)) {
+        let admitted = {
+            let mut line = self.lock();
+            change(&mut line);
+            line.admit()
+        };
+        // Who does not listen any more gives the range back by dropping its place.
+        for admission in admitted {
+            admission.send(()).ok();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_claimed {
+            return;
+        }
+        self.shared.leave(|line| {
+            if line.waiting.remove(&self.number).is_none() {
+                line.taken.0.remove(&self.start);
+            }
+        });
     }
 }
 
 impl Drop for RangeGuard {
     fn drop(&mut self) {
-        self.shared.lock().remove(&self.start);
-        self.shared.released.notify_waiters();
+        self.shared.leave(|line| {
+            line.taken.0.remove(&self.start);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    type Taking = Pin<Box<dyn Future<Output = RangeGuard>>>;
+
+    fn poll(taking: &mut Taking) -> Option<RangeGuard> {
+        match taking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(guard) => Some(guard),
+            Poll::Pending => None,
+        }
+    }
+
+    impl RangeLocks {
+        fn taking(&self, range: Range<u64>) -> Taking {
+            let locks = self.clone();
+            Box::pin(async move { locks.take(range).await })
+        }
+
+        /// The range, if it is to be had at once.
+        fn try_take(&self, range: &Range<u64>) -> Option<RangeGuard> {
+            poll(&mut self.taking(range.clone()))
+        }
+    }
 
     #[test]
     fn only_overlapping_ranges_exclude_each_other() {
@@ -147,5 +283,100 @@ mod tests {
         assert!(!waiter.is_finished());
         drop(held);
         assert!(waiter.await.is_ok());
+    }
+
+    /// Writers of one half each, one after the other, let a writer of both in.
+    #[test]
+    fn a_long_range_is_not_starved_by_short_ones() {
+        let locks = RangeLocks::default();
+        let mut halves = [locks.try_take(&(0..8)), locks.try_take(&(8..16))];
+        let mut long = locks.taking(0..16);
+        assert!(poll(&mut long).is_none());
+        let mut next = [locks.taking(0..8), locks.taking(8..16)];
+        for (half, next) in halves.iter_mut().zip(&mut next) {
+            *half = None;
+            assert!(poll(next).is_none(), "who came later has to wait");
+        }
+        let long = poll(&mut long);
+        assert!(long.is_some() && next.iter_mut().all(|next| poll(next).is_none()));
+        drop(long);
+        assert!(next.iter_mut().all(|next| poll(next).is_some()));
+    }
+
+    #[test]
+    fn who_leaves_the_line_holds_nobody_up() {
+        let locks = RangeLocks::default();
+        let held = locks.try_take(&(0..8));
+        let (mut first, mut second) = (locks.taking(0..16), locks.taking(8..16));
+        assert!(poll(&mut first).is_none() && poll(&mut second).is_none());
+        drop(first);
+        let second = poll(&mut second);
+        assert!(second.is_some());
+        // It has the range, and leaves before it knows.
+        let mut third = locks.taking(0..8);
+        assert!(poll(&mut third).is_none());
+        drop(held);
+        drop(third);
+        assert!(locks.try_take(&(0..8)).is_some());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Come(Range<u64>),
+        /// One of those who came, and are still there, goes: whether or not it has its range.
+        Go(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let come = (0..24u64, 1..9u64).prop_map(|(start, len)| Step::Come(start..start + len));
+        prop_oneof![2 => come, 1 => any::<usize>().prop_map(Step::Go)]
+    }
+
+    /// Who has a range: by going through all in the order in which they came, whoever overlaps neither
+    /// one who had it before nor one who came before and still waits.
+    fn admit(line: &[(usize, Range<u64>)], had: &mut BTreeSet<usize>) {
+        for (at, (who, range)) in line.iter().enumerate() {
+            let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+            let is_barred = line.iter().enumerate().any(|(other_at, (other, other_range))| {
+                other != who && overlaps(other_range) && (other_at < at || had.contains(other))
+            });
+            if !is_barred {
+                had.insert(*who);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_line_equals_its_model(steps in prop::collection::vec(step(), 1..60)) {
+            let locks = RangeLocks::default();
+            let mut line = Vec::new();
+            let mut had = BTreeSet::new();
+            let mut takings = BTreeMap::new();
+            let mut guards = BTreeMap::new();
+            for (who, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Come(range) => {
+                        line.push((who, range.clone()));
+                        takings.insert(who, locks.taking(range));
+                    }
+                    Step::Go(_) if line.is_empty() => {}
+                    Step::Go(which) => {
+                        let (gone, _) = line.remove(which % line.len());
+                        had.remove(&gone);
+                        takings.remove(&gone);
+                        guards.remove(&gone);
+                    }
+                }
+                admit(&line, &mut had);
+                for (who, taking) in &mut takings {
+                    if let Some(guard) = poll(taking) {
+                        guards.insert(*who, guard);
+                    }
+                }
+                takings.retain(|who, _| !guards.contains_key(who));
+                prop_assert!(guards.keys().eq(had.iter()));
+            }
+        }
     }
 }
