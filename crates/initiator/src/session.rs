@@ -32,7 +32,9 @@ use crate::state::budget::{Budget, Permit};
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
 use crate::state::outstanding::CommandNumber;
-use crate::state::range_locks::RangeGuard;
+use crate::state::profile::Profile;
+use crate::state::range_locks::{RangeGuard, RangeLocks};
+use crate::state::range_registry::RangeRegistry;
 use crate::state::session_key::SessionKey;
 use crate::state::unit_state::{Listener, UnitState};
 use crate::url::Url;
@@ -71,6 +73,15 @@ pub struct Session {
     shared: Arc<Shared>,
 }
 
+/// What all sessions of an initiator have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) options: Options,
+    pub(crate) network: Arc<dyn Network>,
+    /// What is being written to which unit.
+    pub(crate) range_registry: Arc<RangeRegistry>,
+}
+
 impl Session {
     /// Starts the driver, which begins to connect.
     pub(crate) fn start(
@@ -78,12 +89,19 @@ impl Session {
         key: HeldKey,
         config: Config,
         entropy: impl Entropy + 'static,
-        options: &Options,
-        network: Arc<dyn Network>,
+        common: &Common,
         budget: Budget,
     ) -> Self {
+        let Common { options, network, range_registry } = common;
         let connections = options.connections_of(&config.kind);
-        let shared = Arc::new(Shared::new(budget, url, key, options, connections));
+        let shared = Arc::new(Shared::new(
+            budget,
+            url,
+            key,
+            options,
+            connections,
+            Arc::clone(range_registry),
+        ));
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),
@@ -92,8 +110,11 @@ impl Session {
         );
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
-        let connector =
-            Connector { limit: options.connect_limit(), network, tuning: options.tuning.clone() };
+        let connector = Connector {
+            limit: options.connect_limit(),
+            network: Arc::clone(network),
+            tuning: options.tuning.clone(),
+        };
         let task =
             Driver::new(session, peer, Arc::clone(&shared), messages, connector, connections);
         tokio::spawn(task.run().instrument(shared.span.clone()));
@@ -123,6 +144,11 @@ impl Session {
     /// The same for a unit of which something is known already.
     pub(crate) fn adopt_unit_state(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
         self.shared.adopt_unit(lun, state)
+    }
+
+    /// What is being written to a unit, over this session or another one of the initiator.
+    pub(crate) fn range_locks(&self, lun: Lun, profile: &Profile) -> RangeLocks {
+        self.shared.range_registry.of(profile, self.target(), lun)
     }
 
     /// The addresses of the session's own target, by its own account (RFC 7143 appendix C).

@@ -10,6 +10,7 @@ pub(crate) mod notices;
 pub(crate) mod outstanding;
 pub(crate) mod profile;
 pub(crate) mod range_locks;
+pub(crate) mod range_registry;
 pub(crate) mod session_key;
 pub(crate) mod unflushed;
 pub(crate) mod unit_state;

@@ -20,6 +20,7 @@ use crate::state::budget::Budget;
 use crate::state::isids::HeldKey;
 use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
+use crate::state::range_registry::RangeRegistry;
 use crate::state::session_key::SessionKey;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     /// With what times it may be opened anew, once it has ended.
     pub(crate) reopening: OnceLock<Reopening>,
     pub(crate) unsettled: Unsettled,
+    /// What is being written to which unit, over all sessions of the initiator.
+    pub(crate) range_registry: Arc<RangeRegistry>,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     home: Mutex<Home>,
@@ -93,6 +96,7 @@ impl Shared {
         key: HeldKey,
         options: &Options,
         connections: u16,
+        range_registry: Arc<RangeRegistry>,
     ) -> Self {
         Self {
             budget,
@@ -108,6 +112,7 @@ impl Shared {
             terms: OnceLock::new(),
             reopening: OnceLock::new(),
             unsettled: Unsettled::default(),
+            range_registry,
             retries: AtomicU64::new(0),
             home: Mutex::default(),
             stats: Mutex::default(),

@@ -20,7 +20,7 @@ use tracing::{Span, error_span, field};
 
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
-use crate::state::range_locks::RangeGuard;
+use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::unit::logical_unit::LogicalUnit;
 
 use crate::multipath::dispatch::{Paths, now};
@@ -38,8 +38,9 @@ use crate::unit::transfer::{Expected, Transfer};
 /// Requests of any offset and length are split by the limits of the unit (VPD page B0) and of
 /// [`Options::max_transfer`](crate::Options::max_transfer), and the parts run at once. A write that
 /// begins or ends within a block reads that block first and writes it back with the new bytes in
-/// it. Writes that touch the same block run one after the other, in the order of their first polls;
-/// a write that was dropped counts until the target has finished with it.
+/// it. Writes that touch the same block run one after the other, in the order of their first polls,
+/// also those of other disks of the same [`Initiator`](crate::Initiator) with this unit; a write that
+/// was dropped counts until the target has finished with it.
 ///
 /// Clones are the same disk. What is tried again, and how often, is in the table in the
 /// [crate documentation](crate).
@@ -73,6 +74,8 @@ pub struct Disk {
     paths: Paths,
     report: Arc<Report>,
     profile: Arc<Profile>,
+    /// What is being written there, by other disks of the initiator, too.
+    range_locks: RangeLocks,
     /// Bytes of one command, a whole number of blocks.
     max_transfer: usize,
 }
@@ -86,7 +89,8 @@ impl Disk {
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
         let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
-        Self { unit, paths, report, profile, max_transfer }
+        let range_locks = session.range_locks(unit.lun(), &profile);
+        Self { unit, paths, report, profile, range_locks, max_transfer }
     }
 
     /// The same disk over further paths.
@@ -369,7 +373,7 @@ impl Disk {
     }
 
     async fn take(&self, range: Range<u64>) -> RangeGuard {
-        self.unit.state().range_locks.take(range).await
+        self.range_locks.take(range).await
     }
 
     fn check_writable(&self) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use crate::driver::measure::tuner::planned_offer;
 use crate::error::Error;
 use crate::options::Options;
 use crate::runtime;
-use crate::session::Session;
+use crate::session::{Common, Session};
 use crate::state::budget::Budget;
 use crate::state::isids::{HeldKey, Isids};
 use crate::state::session_key::SessionKey;
@@ -25,10 +25,9 @@ pub(crate) struct Node(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     name: IscsiName,
-    options: Options,
     isids: Arc<Isids>,
     challenges: IssuedChallenges,
-    network: Arc<dyn Network>,
+    common: Common,
 }
 
 impl Node {
@@ -52,10 +51,9 @@ impl Node {
         let isid = options.isid.unwrap_or(drawn);
         Ok(Self(Arc::new(Inner {
             name,
-            options,
             isids: Isids::new(isid),
             challenges: IssuedChallenges::default(),
-            network,
+            common: Common { options, network, range_registry: Arc::default() },
         })))
     }
 
@@ -64,12 +62,12 @@ impl Node {
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.0.options
+        &self.0.common.options
     }
 
     /// A URL with what the environment adds to it, where that counts.
     pub(crate) fn complete(&self, url: Url) -> Url {
-        if !self.0.options.use_environment {
+        if !self.0.common.options.use_environment {
             return url;
         }
         url.with_environment(|name| std::env::var(name).ok())
@@ -103,9 +101,7 @@ impl Node {
     ) -> Result<Session, Error> {
         runtime::require()?;
         let config = self.config(url, kind, key.key.isid)?;
-        let options = &self.0.options;
-        let network = Arc::clone(&self.0.network);
-        Ok(Session::start(url, key, config, SystemEntropy, options, network, budget))
+        Ok(Session::start(url, key, config, SystemEntropy, &self.0.common, budget))
     }
 
     /// The key of the next session, with an ISID that no other one has.
@@ -114,7 +110,7 @@ impl Node {
     }
 
     fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
-        let Inner { name, options, challenges, .. } = &*self.0;
+        let Inner { name, challenges, common: Common { options, .. }, .. } = &*self.0;
         let mut config = Config::new(name.clone(), isid, kind);
         config.offer = planned_offer(&options.offer, &options.tuning);
         let connections = options.connections_of(&config.kind);
@@ -129,7 +125,7 @@ impl Node {
 
     /// The URL's credentials, or else the initiator's own.
     fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
-        let mut chap = url.chap()?.or_else(|| self.0.options.chap.clone());
+        let mut chap = url.chap()?.or_else(|| self.0.common.options.chap.clone());
         if let (Some(chap), Some(algorithm)) = (&mut chap, url.parameters.chap_algorithm) {
             chap.algorithms = vec![algorithm];
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::oneshot;
 
@@ -16,6 +16,10 @@ use tokio::sync::oneshot;
 /// touch the same bytes. So many short writes do not keep a long one out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeLocks(Arc<Shared>);
+
+/// The same, as long as anybody uses them.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakRangeLocks(Weak<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared(Mutex<Line>);
@@ -86,7 +90,21 @@ impl Unsettled {
     }
 }
 
+impl WeakRangeLocks {
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(crate) fn upgrade(&self) -> Option<RangeLocks> {
+        self.0.upgrade().map(RangeLocks)
+    }
+}
+
 impl RangeLocks {
+    pub(crate) fn downgrade(&self) -> WeakRangeLocks {
+        WeakRangeLocks(Arc::downgrade(&self.0))
+    }
+
     /// Waits for its turn, and until no byte of the range is taken, and takes it. The turn is that of
     /// the first poll. Invariant: the range is not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> RangeGuard {

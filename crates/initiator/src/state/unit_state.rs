@@ -10,14 +10,12 @@ use tokio::sync::OnceCell;
 use crate::completion::sense_of;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
-use crate::state::range_locks::RangeLocks;
 use crate::state::unflushed::Unflushed;
 
 /// What is known of a logical unit within a session.
 #[derive(Debug, Default)]
 pub(crate) struct UnitState {
     pub(crate) profile: OnceCell<Arc<Profile>>,
-    pub(crate) range_locks: RangeLocks,
     pub(crate) unflushed: Unflushed,
     pub(crate) outstanding: Outstanding,
     pub(crate) unknown_forms: UnknownForms,
@@ -71,7 +69,6 @@ impl UnitState {
         }
         Self {
             profile: self.profile.clone(),
-            range_locks: self.range_locks.clone(),
             unflushed: self.unflushed.follow(),
             outstanding: Outstanding::default(),
             unknown_forms: self.unknown_forms.clone(),
