@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use iscsi_pdu::Itt;
-use iscsi_session::{Notice, Output, Session, SessionError};
+use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
@@ -208,6 +208,10 @@ impl Driver {
             return;
         }
         let name = request.name();
+        if holds.is_in_doubt() {
+            let cause = TaskError::Withdrawn;
+            return request.into_answer().fail(Error::Task { request: name, cause });
+        }
         let now = self.now();
         let (result, answer) = request.start(&mut self.session, now);
         match result {
@@ -258,13 +262,25 @@ impl Driver {
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
         self.tags.remove(&id);
-        if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome) {
-            listener.ended(result);
+        if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome)
+            && listener.ended(result)
+        {
+            self.withdraw_doubtful();
         }
         if let Some(extent) = holds.extent.filter(|_| outcome.is_unsettled()) {
             self.shared.unsettled.put(extent);
         }
         answer.give(outcome, |why| self.peer.explain_task(name, why));
+    }
+
+    /// Takes back what is not on its way yet and must not be sent before its unit has been asked which
+    /// one it is.
+    fn withdraw_doubtful(&mut self) {
+        let doubtful = self.pending.iter().filter(|(_, pending)| pending.holds.is_in_doubt());
+        let mut doubtful: Vec<_> = doubtful.map(|(itt, _)| *itt).collect();
+        doubtful.sort_unstable();
+        let now = self.now();
+        doubtful.into_iter().for_each(|itt| self.session.withdraw(itt, now));
     }
 
     fn end(&mut self, result: Result<(), SessionError>) {

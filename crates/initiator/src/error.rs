@@ -154,17 +154,18 @@ pub enum Error {
         /// What the unit says; empty if it has none.
         found: String,
     },
-    /// Two sessions that were to be one disk lead to different units.
+    /// Two sessions that were to be one disk lead to different units, or one of them leads to another
+    /// unit than before: nothing is sent to that.
     #[error(
-        "{portal} leads to another unit ({found}) than the first session ({expected}); name only \
-         portals of one unit"
+        "{portal} leads to another unit ({found}) than the first session ({expected}) when the disk \
+         was opened; name only portals of one unit, and open it anew"
     )]
     DifferentUnits {
-        /// The portal of the second one, `host:port`.
+        /// The portal of the one that leads elsewhere, `host:port`.
         portal: String,
-        /// The name of the first unit.
+        /// The name of the unit of the disk.
         expected: String,
-        /// The name of the second one.
+        /// The name of the other one.
         found: String,
     },
     /// Nothing tells whether a session leads to the unit of the disk, so nothing is written over it.
@@ -292,9 +293,13 @@ impl Error {
         matches!(self, Self::Session(_) | Self::Closed)
     }
 
-    /// Whether the unit does not serve this way to it, while it may serve another.
+    /// Whether the unit is not served this way to it, while it may be another way.
     pub(crate) fn is_of_path(&self) -> bool {
-        self.sense().is_some_and(sense::is_of_path)
+        let leads_elsewhere = matches!(
+            self,
+            Self::DifferentUnits { .. } | Self::UnprovenUnit { .. } | Self::BlockSizeChanged { .. }
+        );
+        leads_elsewhere || self.sense().is_some_and(sense::is_of_path)
     }
 
     /// Whether one connection of several was lost, not the session.

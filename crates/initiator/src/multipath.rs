@@ -14,11 +14,11 @@
 mod attempts;
 mod back_off;
 pub(crate) mod carrier;
+mod confirmation;
 pub(crate) mod dispatch;
 mod duplicate;
 mod execute;
 mod flush;
-pub(crate) mod identity;
 pub(crate) mod lane;
 mod life;
 pub(crate) mod path;

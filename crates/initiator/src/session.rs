@@ -363,21 +363,28 @@ impl Session {
     }
 
     async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
-        Ok(Holds { _permit: Arc::new(self.reserve(bytes).await?), extent: None, listener: None })
+        Ok(Holds {
+            _permit: Arc::new(self.reserve(bytes).await?),
+            extent: None,
+            listener: None,
+            heeds_doubts: false,
+        })
     }
 
     /// Sends a command once and waits for its end, whatever its status; with its place among those
-    /// of its unit.
+    /// of its unit. One that heeds doubts ends in [`TaskError::Withdrawn`] if the unit may be another one
+    /// before it is on its way.
     pub(crate) async fn perform(
         &self,
         command: Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
+        heeds_doubts: bool,
     ) -> Result<(CommandNumber, Completion), Error> {
         let (number, waiter) = unit.outstanding.send(|number| {
             let listener = Some(Listener::new(unit, number));
-            let holds = Holds { _permit: permit, extent, listener };
+            let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
             let request = |answer| Request::Command(command, answer);
             Waiter::start(&self.driver, &self.shared, holds, request)
         });

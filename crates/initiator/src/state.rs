@@ -4,6 +4,7 @@
 pub(crate) mod budget;
 pub(crate) mod capacity;
 pub(crate) mod counters;
+pub(crate) mod doubts;
 pub(crate) mod isids;
 pub(crate) mod latency;
 pub(crate) mod notices;

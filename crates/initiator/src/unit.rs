@@ -1,7 +1,9 @@
 //! Logical units through one session: what they are, and commands for them.
 
+pub(crate) mod identity;
 pub(crate) mod inventory;
 pub(crate) mod logical_unit;
 pub(crate) mod probe;
+pub(crate) mod recognition;
 pub(crate) mod retry;
 pub(crate) mod transfer;

@@ -11,11 +11,16 @@
 mod support;
 
 use iscsi_initiator::scsi::Lun;
-use iscsi_initiator::{Disk, Initiator, Options, Sessions};
-use iscsi_testkit::scsi::Unit;
-use support::{Rig, initiator, soon};
+use iscsi_initiator::{Disk, Error, Initiator, Options, Sessions};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::{Sense, Unit};
+use iscsi_testkit::target::{ConnId, Outcome};
+use support::{Rig, initiator, pattern, soon, until};
+use tokio::task::JoinSet;
 
 const BLOCKS: u64 = 4096;
+/// Bytes of one of the writes that go side by side.
+const PART: usize = 8192;
 const SERIAL_NUMBER: u8 = 0x80;
 const IDENTIFICATION: u8 = 0x83;
 
@@ -66,5 +71,260 @@ async fn disks_of_one_initiator_share_the_ranges_of_a_unit() {
         let unit = session.logical_unit(Lun::ZERO);
         assert_no_write_is_undone(&rig, &second, &soon(unit.disk()).await.unwrap()).await;
         rig.assert_clean();
+    }
+}
+
+/// Another unit of the same size.
+fn another() -> Unit {
+    Unit::new(RamDisk::new(512, BLOCKS)).with_identity("0002", 0x3000_0000_0000_0002)
+}
+
+/// The same unit with blocks of 4096 bytes.
+fn with_long_blocks() -> Unit {
+    Unit::new(RamDisk::new(4096, BLOCKS / 8))
+}
+
+fn check(key: u8, asc: u8, ascq: u8) -> Outcome {
+    Outcome::check(Sense::new(key, asc, ascq))
+}
+
+/// From now on another unit is behind the number, and the next command is told this.
+fn exchange(rig: &Rig, unit: Unit, told: Option<Outcome>) -> RamDisk {
+    let disk = unit.disk.clone();
+    rig.server.with(|target| {
+        target.config_mut().units.insert(0, unit);
+        told.into_iter().for_each(|outcome| target.end_next_with(outcome));
+    });
+    disk
+}
+
+fn is_untouched(disk: &RamDisk) -> bool {
+    disk.holds(0, &vec![0; BLOCKS as usize * 512])
+}
+
+/// Writes parts side by side, each with a pattern of its own.
+async fn write_parts(disk: &Disk, count: usize, seed: u8) -> Vec<Result<(), Error>> {
+    let mut writes = JoinSet::new();
+    for part in 0..count {
+        let disk = disk.clone();
+        let data = pattern(PART, seed ^ part as u8);
+        writes.spawn(async move { disk.write_at((part * PART) as u64, data).await });
+    }
+    soon(writes.join_all()).await
+}
+
+/// How often the unit was asked for its name (VPD page 83).
+fn questions(rig: &Rig) -> usize {
+    let is_question = |cdb: &[u8]| cdb[0] == 0x12 && cdb[2] == IDENTIFICATION;
+    rig.server
+        .with(|target| target.commands().iter().filter(|command| is_question(&command.cdb)).count())
+}
+
+/// SPC-4 §5.14: what a unit attention says may mean that another unit is behind the number now. It gets
+/// nothing, also over sessions that have been told nothing, and nothing goes well there any more.
+#[tokio::test]
+async fn an_exchanged_unit_gets_nothing() {
+    for (asc, ascq) in
+        [(0x3f, 0x0e), (0x3f, 0x03), (0x3f, 0x05), (0x29, 0), (0x29, 1), (0x29, 7), (0x2a, 9)]
+    {
+        for sessions in [1, 2] {
+            let rig = start(|_| {}).await;
+            let disk = open_with(&initiator(fixed(sessions)), &rig).await;
+            soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+            let other = exchange(&rig, another(), Some(check(6, asc, ascq)));
+            for _ in 0..3 {
+                let error = soon(disk.write_at(0, pattern(PART, 2))).await.unwrap_err();
+                assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
+            }
+            let read = soon(disk.read_at(0, PART)).await;
+            assert!(matches!(read, Err(Error::DifferentUnits { .. })), "{read:?}");
+            soon(disk.flush()).await.unwrap_err();
+            assert!(is_untouched(&other), "{asc:02x}/{ascq:02x}");
+            rig.assert_clean();
+        }
+    }
+}
+
+/// 25/00: the unit is gone, and whatever comes in its place is asked first.
+#[tokio::test]
+async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
+    let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    assert!(error.sense().is_some(), "{error:?}");
+    let unit = rig.server.with(|target| target.config_mut().units.remove(&0).unwrap());
+    let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    assert!(matches!(error, Error::NoSuchUnit(_)), "{error:?}");
+    exchange(&rig, unit, None);
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+    rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    let other = exchange(&rig, another(), None);
+    let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
+    assert!(is_untouched(&other));
+}
+
+/// What waits in the session when the attention comes stays there.
+#[tokio::test]
+async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
+    let rig = Rig::start(512, BLOCKS, |config| config.window = 1).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+    let other = another();
+    let content = other.disk.clone();
+    rig.server.with(|target| target.replace_unit(0, other));
+    for result in write_parts(&disk, 16, 2).await {
+        assert!(matches!(result, Err(Error::DifferentUnits { .. })), "{result:?}");
+    }
+    assert!(is_untouched(&content));
+    rig.assert_clean();
+}
+
+/// What is on its way then cannot be called back, and is not believed.
+#[tokio::test]
+async fn the_answers_of_an_exchanged_unit_are_not_believed() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+    exchange(&rig, another(), Some(check(6, 0x3f, 0x0e)));
+    for result in write_parts(&disk, 16, 2).await {
+        assert!(matches!(result, Err(Error::DifferentUnits { .. })), "{result:?}");
+    }
+}
+
+/// One asks for all, and needs nothing that those who wait for the answer hold.
+#[tokio::test]
+async fn a_unit_that_is_still_the_same_goes_on() {
+    for (asc, ascq) in [(0x3f, 0x0e), (0x29, 0), (0x2a, 1), (0x2a, 9)] {
+        let rig = start(|_| {}).await;
+        let mut options = fixed(1);
+        (options.max_requests, options.max_bytes_in_flight) = (4, 4 * PART);
+        let disk = open_with(&initiator(options), &rig).await;
+        let asked = questions(&rig);
+        rig.server.with(|target| target.end_next_with(check(6, asc, ascq)));
+        assert!(write_parts(&disk, 32, 2).await.iter().all(Result::is_ok));
+        assert_eq!(questions(&rig), asked + 1);
+        for part in 0..32 {
+            assert!(rig.disk.holds((part * PART) as u64, &pattern(PART, 2 ^ part as u8)));
+        }
+        rig.assert_clean();
+    }
+}
+
+/// A question that fails proves nothing: it is asked again, and meanwhile nothing is sent.
+#[tokio::test]
+async fn a_question_that_fails_is_asked_again() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    let asked = questions(&rig);
+    let refuse = |pages: Vec<u8>| {
+        rig.server.with(|target| {
+            for unit in target.config_mut().units.values_mut() {
+                unit.behavior.refused_pages.clone_from(&pages);
+            }
+        });
+    };
+    refuse(vec![SERIAL_NUMBER, IDENTIFICATION]);
+    rig.server.with(|target| target.end_next_with(check(6, 0x3f, 0x0e)));
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, pattern(PART, 1)).await }
+    });
+    until(|| questions(&rig) >= asked + 3).await;
+    assert!(is_untouched(&rig.disk));
+    refuse(Vec::new());
+    soon(write).await.unwrap().unwrap();
+    assert!(rig.disk.holds(0, &pattern(PART, 1)));
+}
+
+/// A session that leads to another unit is set aside; the others carry on.
+#[tokio::test]
+async fn a_session_that_leads_elsewhere_is_set_aside() {
+    let rig = start(|_| {}).await;
+    let twin = Rig::start(512, BLOCKS, |config| {
+        config.units.insert(0, Unit::new(rig.disk.clone()));
+    })
+    .await;
+    let url = rig.unit_url(0, &format!("?portal={}", twin.server.address()));
+    let disk = soon(initiator(fixed(2)).disk(url)).await.unwrap();
+    assert_eq!(disk.sessions().len(), 2);
+    let other = another();
+    let content = other.disk.clone();
+    twin.server.with(|target| target.replace_unit(0, other));
+    let mut seed = 0;
+    // One at a time, for what is on its way cannot be called back.
+    while disk.sessions().len() == 2 {
+        seed += 1;
+        soon(disk.write_at(0, pattern(PART, seed))).await.unwrap();
+    }
+    assert!(write_parts(&disk, 8, 0x55).await.iter().all(Result::is_ok));
+    for part in 0..8 {
+        assert!(rig.disk.holds((part * PART) as u64, &pattern(PART, 0x55 ^ part as u8)));
+    }
+    assert!(is_untouched(&content));
+    assert!(disk.spread().notes.join("\n").contains("leads to another unit"), "{}", disk.spread());
+}
+
+/// Blocks of another size lie elsewhere, by whatever attention they are told of, or at a reopening.
+#[tokio::test]
+async fn blocks_of_another_size_are_neither_read_nor_written() {
+    for told in [Some((0x2a, 0x01)), Some((0x2a, 0x09)), Some((0x29, 0x00)), None] {
+        let rig = start(|_| {}).await;
+        let disk = open_with(&initiator(fixed(1)), &rig).await;
+        soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+        let outcome = told.map(|(asc, ascq)| check(6, asc, ascq));
+        let other = exchange(&rig, with_long_blocks(), outcome);
+        if told.is_none() {
+            rig.server.with(|target| target.drop_connection(ConnId(0)));
+        }
+        let error = soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap_err();
+        let text = "blocks of 4096 bytes now, and had 512";
+        assert!(error.to_string().contains(text), "{told:?}: {error}");
+        let error = soon(disk.read_at(PART as u64, PART)).await.unwrap_err();
+        assert!(error.to_string().contains(text), "{told:?}: {error}");
+        assert!(is_untouched(&other));
+    }
+}
+
+/// Also where nothing tells of it: the unit has more for a read, and a write, than was asked for.
+#[tokio::test]
+async fn an_overflow_of_blocks_is_an_error() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    exchange(&rig, with_long_blocks(), None);
+    let read = soon(disk.read_at(PART as u64, PART)).await;
+    assert!(matches!(read, Err(Error::Length { .. })), "{read:?}");
+    let write = soon(disk.write_at(PART as u64, pattern(PART, 1))).await;
+    assert!(matches!(write, Err(Error::Length { .. })), "{write:?}");
+}
+
+/// A unit that has grown has its blocks where they were.
+#[tokio::test]
+async fn a_unit_that_grows_goes_on() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(2)), &rig).await;
+    rig.disk.resize(2 * BLOCKS);
+    assert!(write_parts(&disk, 8, 1).await.iter().all(Result::is_ok));
+}
+
+/// A unit that is exchanged while nothing is under way, and nothing tells of it.
+#[tokio::test]
+async fn a_disk_that_is_asked_to_confirm_its_unit_finds_another_one() {
+    for sessions in [1, 3] {
+        let rig = start(|_| {}).await;
+        let disk = open_with(&initiator(fixed(sessions)), &rig).await;
+        let asked = questions(&rig);
+        soon(disk.confirm_unit()).await.unwrap();
+        assert_eq!(questions(&rig), asked + sessions as usize, "each session is asked");
+        rig.server.with(|target| target.drop_connection(ConnId(0)));
+        soon(disk.confirm_unit()).await.unwrap();
+        soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+        let other = exchange(&rig, another(), None);
+        let error = soon(disk.confirm_unit()).await.unwrap_err();
+        assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
+        soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+        assert!(is_untouched(&other));
     }
 }

@@ -226,6 +226,9 @@ pub enum TaskError {
     /// The caller's wish, carried out: the target has given the task up, or never saw it.
     #[error("the command was aborted")]
     Aborted,
+    /// The caller's wish, carried out before any part of the command was put in wire order.
+    #[error("the command was taken back before it was sent")]
+    Withdrawn,
     /// No status within the command's time limit; the target has given the task up.
     #[error("the command timed out and was aborted")]
     TimedOut,

@@ -81,6 +81,9 @@ pub enum Error {
     /// The copy is complete, but whether the destination holds it could not be found out.
     #[error("{0}; everything was written and flushed, but not verified")]
     Unverified(Box<Self>),
+    /// Everything was copied, but an end that is a unit is another one now, or does not say which.
+    #[error("{0}; everything was copied, but what was copied may be of another unit")]
+    Unconfirmed(Box<Self>),
     /// The copy was told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -135,7 +138,8 @@ impl Error {
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
             | Self::Unflushed { cause, .. }
-            | Self::Unverified(cause) => cause.status(),
+            | Self::Unverified(cause)
+            | Self::Unconfirmed(cause) => cause.status(),
             Self::Initiator(_)
             | Self::Unit { .. }
             | Self::File { .. }
@@ -161,7 +165,8 @@ impl Error {
             Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
             Self::Unflushed { cause, .. }
             | Self::Incomplete { cause, .. }
-            | Self::Unverified(cause) => cause.kind(),
+            | Self::Unverified(cause)
+            | Self::Unconfirmed(cause) => cause.kind(),
             Self::File { .. }
             | Self::Shrunk(_)
             | Self::Output { .. }

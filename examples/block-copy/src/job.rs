@@ -188,6 +188,10 @@ impl<'a> Job<'a> {
             Ok(None) => Ok(false),
             Err(error) => Err(error),
         };
+        let verified = match verified {
+            Ok(verified) => self.confirm(stop).await.map(|()| verified),
+            Err(error) => Err(error),
+        };
         let report = Report {
             bytes,
             time,
@@ -318,6 +322,16 @@ impl<'a> Job<'a> {
     ) -> Pump<S, D> {
         let pump = Pump::new(from, to, config, length);
         if self.plan.follows { pump.following_its_ends() } else { pump }
+    }
+
+    /// Makes sure that the ends are still the units that were opened: not every target tells of it when
+    /// it puts another one in the place of one.
+    async fn confirm(&self, stop: &Stop) -> Result<(), Error> {
+        for unit in self.units() {
+            let confirmed = unless(stop, unit.confirm()).await;
+            confirmed.map_err(|error| Error::Unconfirmed(Box::new(error)))?;
+        }
+        Ok(())
     }
 
     /// Reads the destination back and compares.

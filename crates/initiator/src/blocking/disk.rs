@@ -111,6 +111,14 @@ impl Disk {
         self.block_on(self.get_ref().flush())?
     }
 
+    /// Asks whether the unit is still the one that was opened, as [`crate::Disk::confirm_unit`].
+    ///
+    /// # Errors
+    /// As [`crate::Disk::confirm_unit`].
+    pub fn confirm_unit(&self) -> Result<(), Error> {
+        self.block_on(self.get_ref().confirm_unit())?
+    }
+
     /// Deallocates the whole blocks of a range, as [`crate::Disk::discard`].
     ///
     /// # Errors

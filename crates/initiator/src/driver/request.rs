@@ -46,6 +46,15 @@ pub(crate) struct Holds {
     pub(crate) extent: Option<Arc<RangeGuard>>,
     /// Who hears what the unit tells with the answer, whether or not anybody waits for it.
     pub(crate) listener: Option<Listener>,
+    /// Whether it is not to be sent while the unit may be another one.
+    pub(crate) heeds_doubts: bool,
+}
+
+impl Holds {
+    /// Whether it must not be sent before the unit has been asked which one it is.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.heeds_doubts && self.listener.as_ref().is_some_and(Listener::is_in_doubt)
+    }
 }
 
 type Sender<T> = oneshot::Sender<Result<T, Error>>;
@@ -86,6 +95,16 @@ impl Request {
             Self::Manage(_, _, answer) => answer.is_closed(),
             Self::SendTargets(answer) => answer.is_closed(),
             Self::Ping(answer) => answer.is_closed(),
+        }
+    }
+
+    /// Where the answer goes to a request that is not handed to the session.
+    pub(crate) fn into_answer(self) -> Answer {
+        match self {
+            Self::Command(_, answer) => Answer::Command(answer),
+            Self::Manage(_, _, answer) => Answer::Manage(answer),
+            Self::SendTargets(answer) => Answer::SendTargets(answer),
+            Self::Ping(answer) => Answer::Ping(answer),
         }
     }
 

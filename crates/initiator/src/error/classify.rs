@@ -141,8 +141,8 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
         TaskError::Aborted => ErrorKind::Aborted,
         TaskError::TimedOut => ErrorKind::TimedOut,
         TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
-        // The target has given the task up, so it can be sent again.
-        TaskError::DataDigest => ErrorKind::Transient,
+        // The target has given the task up, or has not seen it, so it can be sent again.
+        TaskError::DataDigest | TaskError::Withdrawn => ErrorKind::Transient,
         TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
         TaskError::DataMissing { .. } => ErrorKind::Protocol,
         _ => ErrorKind::Other,

@@ -210,6 +210,18 @@ impl Disk {
         Self { unit: self.unit.same_handle(), ..self.clone() }
     }
 
+    /// Asks over each of its sessions whether the unit is still the one that was opened, by its name, and
+    /// the size of its blocks. A disk asks by itself when the target gives it a reason to; not every
+    /// target does that when another unit takes the place of one.
+    ///
+    /// # Errors
+    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, [`Error::UnprovenUnit`] if
+    /// it does not say that for as long as [`Options::patience`](crate::Options::patience) lasts, or as
+    /// [`LogicalUnit::read`].
+    pub async fn confirm_unit(&self) -> Result<(), Error> {
+        self.paths.confirm().await
+    }
+
     /// The sessions that carry data now, the first one first.
     pub fn sessions(&self) -> Vec<Session> {
         self.paths.open().iter().map(|(_, path)| path.unit.session().clone()).collect()

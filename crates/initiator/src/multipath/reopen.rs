@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::error::Error;
 use crate::multipath::back_off::BackOff;
-use crate::multipath::identity::{Doubt, Identity};
 use crate::multipath::path::Path;
 use crate::multipath::report::Report;
 use crate::session::Session;
@@ -19,6 +18,7 @@ use crate::session::node::{Node, SystemEntropy};
 use crate::state::budget::Budget;
 use crate::state::capacity::Capacity;
 use crate::state::session_key::SessionKey;
+use crate::unit::identity::{Doubt, Identity};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::{Url, portal_name};
 
@@ -162,13 +162,7 @@ impl Opener {
         expected: &ExpectedUnit,
         found: Result<(), Doubt>,
     ) -> Result<(), Error> {
-        found.map_err(|doubt| {
-            let (portal, expected) = (self.portal_name(portal), expected.identity.to_string());
-            match doubt {
-                Doubt::Other(found) => Error::DifferentUnits { portal, expected, found },
-                Doubt::Unproven(why) => Error::UnprovenUnit { portal, expected, why },
-            }
-        })
+        found.map_err(|doubt| doubt.about(&expected.identity, self.portal_name(portal)))
     }
 
     fn url_at(&self, portal: usize) -> Url {
@@ -189,11 +183,9 @@ impl Opener {
     }
 }
 
-/// Blocks of another size would lie elsewhere, also where they are as many bytes.
+/// While a disk has no session, its unit stays as long as it is.
 fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
-    if now.block_size != before.block_size {
-        return Err(Error::BlockSizeChanged { before: before.block_size, now: now.block_size });
-    }
+    before.check_block_size(now)?;
     let (before, now) = (before.bytes(), now.bytes());
     if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
 }

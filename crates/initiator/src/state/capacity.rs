@@ -42,6 +42,12 @@ impl Capacity {
         self.blocks.min(u64::MAX / block_size) * block_size
     }
 
+    /// Blocks of another size would lie elsewhere, also where they are as many bytes.
+    pub(crate) const fn check_block_size(&self, now: &Self) -> Result<(), Error> {
+        let (before, now) = (self.block_size, now.block_size);
+        if now == before { Ok(()) } else { Err(Error::BlockSizeChanged { before, now }) }
+    }
+
     /// The most blocks that the length field of each form of a command can say, in whole blocks of
     /// 4096 bytes where there are eight to one: a unit may turn out to know the short form only.
     pub(crate) const MAX_BLOCKS: u32 = (Cdb::MAX_BLOCKS_10 / 8 * 8) as u32;

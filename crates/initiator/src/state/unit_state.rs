@@ -8,6 +8,7 @@ use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
 use crate::completion::sense_of;
+use crate::state::doubts::Doubts;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
 use crate::state::unflushed::Unflushed;
@@ -19,6 +20,7 @@ pub(crate) struct UnitState {
     pub(crate) unflushed: Unflushed,
     pub(crate) outstanding: Outstanding,
     pub(crate) unknown_forms: UnknownForms,
+    pub(crate) doubts: Doubts,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each
@@ -44,9 +46,10 @@ impl UnknownForms {
 }
 
 impl UnitState {
-    /// Takes in what the unit tells of earlier writes.
-    fn hear(&self, completion: &Completion) {
-        let Some(sense) = sense_of(completion) else { return };
+    /// Takes in what the unit tells of earlier writes, and of itself. Says whether it may be another
+    /// unit by that.
+    fn hear(&self, completion: &Completion) -> bool {
+        let Some(sense) = sense_of(completion) else { return false };
         let is_attention = sense.key == SenseKey::UnitAttention;
         if is_attention || sense.deferred {
             tracing::debug!(%sense, "the unit has something to tell");
@@ -58,6 +61,12 @@ impl UnitState {
         } else if sense.deferred && is_failure(sense.key) {
             self.unflushed.lost();
         }
+        may_be_another_unit(sense.additional)
+    }
+
+    /// Whether something was known of the unit, and has to be asked again before it counts.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubts.is_any() && self.profile.initialized()
     }
 
     /// What is known of the same unit within a further session, where it has this profile: what it is,
@@ -72,6 +81,7 @@ impl UnitState {
             unflushed: self.unflushed.follow(),
             outstanding: Outstanding::default(),
             unknown_forms: self.unknown_forms.clone(),
+            doubts: self.doubts.follow(),
         }
     }
 }
@@ -91,27 +101,33 @@ impl Listener {
     }
 
     /// The command has ended. A status that does not come may have told of a reset, which the unit does
-    /// not tell again.
-    pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) {
-        match result {
+    /// not tell again. Says whether the unit may be another one from now on.
+    pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) -> bool {
+        let may_be_another = match result {
             Ok(completion) => self.unit.hear(completion),
-            Err(
-                TaskError::Aborted
-                | TaskError::TimedOut
-                | TaskError::DataDigest
-                | TaskError::TargetFailure(_)
-                | TaskError::ConnectionLost { sent: true, .. },
-            ) => self.unit.unflushed.reset(),
             // It had a status, was never sent, or the session is over.
             Err(
                 TaskError::DataMissing { .. }
                 | TaskError::Rejected { .. }
                 | TaskError::ConnectionLost { sent: false, .. }
+                | TaskError::Withdrawn
                 | TaskError::Closed
                 | TaskError::Session { .. },
-            ) => {}
-            Err(_) => self.unit.unflushed.reset(),
+            ) => false,
+            Err(why) => {
+                self.unit.unflushed.reset();
+                matches!(why, TaskError::ConnectionLost { .. } | TaskError::TargetFailure(_))
+            }
+        };
+        if may_be_another {
+            self.unit.doubts.raise();
         }
+        may_be_another
+    }
+
+    /// Whether the unit has to be asked first which one it is.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.unit.is_in_doubt()
     }
 }
 
@@ -124,4 +140,19 @@ impl Drop for Listener {
 /// Whether a deferred error says that something acknowledged was not done (SPC-4 §4.5.5).
 const fn is_failure(key: SenseKey) -> bool {
     !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
+}
+
+/// Whether the unit behind the number may be another one from now on, or have other blocks: its target
+/// was started anew, its numbers were given out anew, or it says that it has changed.
+const fn may_be_another_unit(told: AdditionalSense) -> bool {
+    told.asc == AdditionalSense::POWER_ON_OR_RESET.asc
+        || matches!(
+            told,
+            AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED
+                | AdditionalSense::MODE_PARAMETERS_CHANGED
+                | AdditionalSense::CAPACITY_DATA_HAS_CHANGED
+                | AdditionalSense::INQUIRY_DATA_HAS_CHANGED
+                | AdditionalSense::DEVICE_IDENTIFIER_CHANGED
+                | AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED
+        )
 }

@@ -6,18 +6,21 @@ use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
     AdditionalSense, Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10,
-    ReadCapacity16, ReportLuns, Sense, SenseKey, StandardInquiry, UnmapList, WriteSameFlags,
+    ReadCapacity16, ReportLuns, Sense, SenseKey, StandardInquiry, Status, UnmapList,
+    WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
-use iscsi_session::{Command, Completion, Payload};
+use iscsi_session::{Command, Completion, Payload, TaskError};
 use tokio::time::{sleep, timeout};
 
 use crate::completion::{attention_of, outcome, sense_of, tolerate};
 use crate::error::Error;
 use crate::runtime;
 use crate::session::Session;
+use crate::state::budget::{Budget, Permit};
 use crate::state::outstanding::CommandNumber;
-use crate::state::unflushed::LossCursor;
+use crate::state::range_locks::RangeGuard;
+use crate::state::unflushed::{Epoch, LossCursor};
 use crate::state::unit_state::UnitState;
 use crate::unit::retry::{Patience, Verdict};
 use crate::unit::transfer::{Expected, Transfer};
@@ -62,12 +65,21 @@ pub struct LogicalUnit {
     lun: Lun,
     state: Arc<UnitState>,
     losses: LossCursor,
+    /// Of a handle that asks which unit it is: its commands wait for no answer to that.
+    questions: Option<Arc<Budget>>,
+}
+
+/// A command that has its status.
+struct Sent {
+    number: CommandNumber,
+    begun: Epoch,
+    completion: Completion,
 }
 
 impl LogicalUnit {
     pub(crate) fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
         let losses = state.unflushed.cursor();
-        Self { session, lun, state, losses }
+        Self { session, lun, state, losses, questions: None }
     }
 
     /// The same handle once more: what one is told of, the other one knows.
@@ -78,6 +90,11 @@ impl LogicalUnit {
     /// Of which losses this handle has been told.
     pub(crate) const fn losses(&self) -> &LossCursor {
         &self.losses
+    }
+
+    /// The same unit, to be asked which one it is while nothing else is sent to it.
+    pub(crate) fn with_questions(&self, budget: Budget) -> Self {
+        Self { questions: Some(Arc::new(budget)), ..self.clone() }
     }
 
     /// The session that the unit is reached through.
@@ -106,9 +123,18 @@ impl LogicalUnit {
         let name = command.cdb.operation_name();
         let written = command.write.as_ref().map_or(0, Payload::len);
         let read = command.read.as_ref().map_or(0, BytesMut::len);
-        let permit = Arc::new(self.session.reserve(written + read).await?);
-        let begun = self.state.unflushed.begin();
-        let (_, completion) = self.session.perform(command, permit, None, &self.state).await?;
+        let permit = Arc::new(self.reserve(written + read).await?);
+        let mut buffer = command.read.take();
+        let has_buffer = buffer.is_some();
+        let Sent { begun, completion, .. } = loop {
+            let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
+            let mut next = command.clone();
+            next.read = buffer.take().or_else(fresh);
+            match self.send(next, Arc::clone(&permit), None).await {
+                Err(error) if is_withdrawn(&error) => {}
+                result => break result?,
+            }
+        };
         let is_refused = attention_of(&completion).is_some();
         if written > 0 && !is_refused {
             self.state.unflushed.wrote(begun);
@@ -377,15 +403,15 @@ impl LogicalUnit {
         }
         let permit = match transfer.permit() {
             Some(permit) => permit,
-            None => Arc::new(self.session.reserve(transfer.len()).await?),
+            None => Arc::new(self.reserve(transfer.len()).await?),
         };
         loop {
-            let permit = Arc::clone(&permit);
-            let command = transfer.command(self.lun);
-            let begun = self.state.unflushed.begin();
-            let extent = transfer.extent();
-            let (number, completion) =
-                self.session.perform(command, permit, extent, &self.state).await?;
+            let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
+            let sent = match self.send(command, permit, transfer.extent()).await {
+                Err(error) if is_withdrawn(&error) => continue,
+                result => result?,
+            };
+            let Sent { number, begun, completion } = sent;
             let sense = sense_of(&completion);
             match patience.judge(completion.status, sense.as_ref()) {
                 Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
@@ -415,9 +441,43 @@ impl LogicalUnit {
         }
     }
 
+    /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
+    /// if it is still certain then.
+    async fn send(
+        &self,
+        command: Command,
+        permit: Arc<Permit>,
+        extent: Option<Arc<RangeGuard>>,
+    ) -> Result<Sent, Error> {
+        let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
+        if heeds_doubts {
+            self.recognized().await?;
+        }
+        let (session, state) = (&self.session, &self.state);
+        let begun = state.unflushed.begin();
+        let ended = session.perform(command, permit, extent, state, heeds_doubts).await;
+        let (number, completion) = ended?;
+        if heeds_doubts && completion.status == Status::GOOD {
+            self.recognized().await?;
+        }
+        Ok(Sent { number, begun, completion })
+    }
+
+    async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
+        match &self.questions {
+            Some(budget) => budget.reserve(bytes).await,
+            None => self.session.reserve(bytes).await,
+        }
+    }
+
     pub(crate) fn state(&self) -> &UnitState {
         &self.state
     }
+}
+
+/// Whether the command was taken back before it was sent.
+const fn is_withdrawn(error: &Error) -> bool {
+    matches!(error, Error::Task { cause: TaskError::Withdrawn, .. })
 }
 
 /// Whether the unit does not know the command.

@@ -36,13 +36,19 @@ impl LogicalUnit {
 /// Asks a unit for its profile.
 async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
     // TEST UNIT READY goes first: it takes the attention conditions upon itself.
-    let ready = unit.query(Cdb::test_unit_ready(), 0);
+    let ready = async {
+        let answer = unit.query(Cdb::test_unit_ready(), 0).await;
+        (answer, unit.state().doubts.count())
+    };
     let (ready, inquiry, pages, capacity, mode) =
         tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
     let inquiry = inquiry?;
+    let (ready, doubts) = ready;
     tolerate(ready)?;
     let pages = pages?;
     let mode = mode?;
+    // What comes later than the first answer may tell of another unit.
+    unit.state().doubts.resolve(doubts);
     Ok(Profile {
         vendor: inquiry.vendor,
         product: inquiry.product,
@@ -60,7 +66,7 @@ async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
 }
 
 /// What stands behind the number: a disk, or an error that says what else.
-async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
+pub(crate) async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
     let inquiry = match unit.inquiry().await {
         Err(Error::CheckCondition { sense, .. })
             if sense.additional == AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED =>
@@ -132,7 +138,7 @@ pub(crate) async fn identification(
 }
 
 /// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
-async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
+pub(crate) async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
     better_of(long, short)
 }

@@ -220,9 +220,13 @@ impl Expected {
         Self { command, len, moves_blocks: transfer.moves_blocks }
     }
 
-    /// The data of a read whose whole buffer must be filled.
+    /// The data of a read whose whole buffer must be filled. Blocks of which the unit has more than
+    /// fit are not those that were meant.
     pub(crate) fn all_read(self, completion: Completion) -> Result<BytesMut, Error> {
         let data = completion.data;
+        if let Residual::Overflow(more) = completion.residual {
+            return Err(self.but_moved(self.len.saturating_add(more as usize)));
+        }
         if data.len() == self.len { Ok(data) } else { Err(self.but_moved(data.len())) }
     }
 

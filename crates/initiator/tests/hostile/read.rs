@@ -163,7 +163,8 @@ fn residuals() -> Vec<Row> {
         last("an overflow", |pdu, _| {
             pdu.header[1] |= OVERFLOW;
             pdu.set_u32(44, 512);
-        }),
+        })
+        .fails(Fault::Target, &["READ"]),
         read("an underflow that hides lost data")
             .says(DATA, 6, |_, line| line.lose())
             .says(DATA, 7, |pdu, _| {

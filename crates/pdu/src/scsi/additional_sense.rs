@@ -41,10 +41,14 @@ impl AdditionalSense {
     pub const POWER_ON_OR_RESET: Self = Self::new(0x29, 0x00);
     /// 29/07: the session was lost, not what the unit holds.
     pub const IT_NEXUS_LOSS_OCCURRED: Self = Self::new(0x29, 0x07);
-    /// 2A/01: mode pages of the unit are others now.
+    /// 2A/01: mode pages, or the length of a block, are others now.
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(0x2a, 0x01);
     /// 2A/09: the unit has another size now.
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(0x2a, 0x09);
+    /// 3F/03: what INQUIRY tells has changed.
+    pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x03);
+    /// 3F/05: the unit has another name now.
+    pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(0x3f, 0x05);
     /// 3F/0E: there are other logical units now.
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x0e);
 

@@ -96,6 +96,16 @@ impl Session {
         was_sent
     }
 
+    /// Takes back a command that is not in wire order yet: it ends with
+    /// [`TaskError::Withdrawn`], and leaves no hole in CmdSN. One that is stays as it is.
+    pub fn withdraw(&mut self, itt: Itt, now: Instant) {
+        let waits = |task: &Task| !task.is_sent() && task.cmd_sn().is_none();
+        if self.tasks.get(itt).is_some_and(waits) {
+            self.abort_for(itt, TaskError::Withdrawn, now);
+            self.follow_up(now);
+        }
+    }
+
     /// Ends the session in order: no new requests; when the last task is done, a logout that
     /// closes the session (RFC 7143 §11.14).
     pub fn logout(&mut self, now: Instant) {

@@ -353,3 +353,20 @@ fn wr_20_r2t_after_the_response_is_ignored() {
     send!(trace, r2t { itt: live.get() + (1 << 20), ttt: 1, desired_length: 512 });
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
+
+/// A command that waits for the window is taken back without a word on the wire; one that is in wire
+/// order goes on.
+#[test]
+fn what_waits_for_the_window_can_be_taken_back() {
+    let mut trace = Trace::with_window(1);
+    let (sent, waiting) = (trace.submit(read(0, 1)), trace.submit(read(1, 1)));
+    expect!(trace, ScsiCommand { itt: sent.get() });
+    for itt in [sent, waiting] {
+        trace.session.withdraw(itt, trace.now);
+    }
+    assert!(everything(&mut trace).is_empty());
+    assert_eq!(trace.result(waiting).unwrap_err(), TaskError::Withdrawn);
+    send!(trace, data_in { itt: sent.get(), data: vec![1; 512], status: 0 });
+    assert!(trace.result(sent).is_ok());
+    trace.assert_usable();
+}

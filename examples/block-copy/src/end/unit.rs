@@ -157,6 +157,11 @@ impl UnitEnd {
         ]
     }
 
+    /// Asks whether it is still the unit that was opened.
+    pub(crate) async fn confirm(&self) -> Result<(), Error> {
+        self.disk.confirm_unit().await.map_err(|cause| self.failed(cause))
+    }
+
     fn failed(&self, cause: IscsiError) -> Error {
         Error::Unit { side: self.side, cause }
     }

@@ -11,6 +11,7 @@
 mod arguments;
 mod bad_input;
 mod copy;
+mod exchange;
 mod interrupt;
 mod json;
 mod log;

@@ -23,7 +23,6 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
-use crate::multipath::identity::Identity;
 use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::{ExpectedUnit, Opener};
@@ -34,6 +33,7 @@ use crate::runtime;
 use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
+use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
 

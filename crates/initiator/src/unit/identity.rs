@@ -24,6 +24,8 @@ pub(crate) enum Identity {
     SerialNumber(String),
     /// It has no name of its own: the place where it is, and the model that is there.
     Place(Place, Model),
+    /// The same over one session, which leads to one place.
+    Model(Model),
 }
 
 /// A logical unit of a target port (SAM-5 §4.6.2): for one initiator, always the same unit.
@@ -57,18 +59,27 @@ impl Identity {
     /// # Errors
     /// Why there is nothing, as a sentence without its full stop.
     pub(crate) fn of(unit: &LogicalUnit, profile: &Profile) -> Result<Self, &'static str> {
-        let serial = profile.serial_number.clone();
-        if let Some(designator) = profile.designator.clone() {
-            return Ok(Self::Designator(designator, serial));
-        }
-        if let Some(serial) = serial {
-            return Ok(Self::SerialNumber(serial));
+        if let Some(name) = Self::named(profile) {
+            return Ok(name);
         }
         let place = Place::of(unit).ok_or(
             "the unit has no name of its own, and the target does not say its portal group: \
              nothing would tell whether a second session leads to the same unit",
         )?;
         Ok(Self::Place(place, Model::of(profile)))
+    }
+
+    /// By what the unit can be known again over the same session.
+    pub(crate) fn within_a_session(profile: &Profile) -> Self {
+        Self::named(profile).unwrap_or_else(|| Self::Model(Model::of(profile)))
+    }
+
+    fn named(profile: &Profile) -> Option<Self> {
+        let serial = profile.serial_number.clone();
+        match profile.designator.clone() {
+            Some(designator) => Some(Self::Designator(designator, serial)),
+            None => serial.map(Self::SerialNumber),
+        }
     }
 
     /// Asks a unit over a further session whether it is this one: one question, so that the session
@@ -81,6 +92,7 @@ impl Identity {
                 let found = unit.inquiry().await?.into();
                 return Ok(place.check(unit).and_then(|()| model.check(&found)));
             }
+            Self::Model(model) => return Ok(model.check(&unit.inquiry().await?.into())),
         };
         let designator = designator.and_then(|page| page.logical_unit_name().cloned());
         let is_enough = self.comparable(designator.as_ref()).is_some();
@@ -90,8 +102,10 @@ impl Identity {
 
     /// Whether a unit that has been asked everything is this one.
     pub(crate) fn recognize(&self, unit: &LogicalUnit, profile: &Profile) -> Result<(), Doubt> {
-        if let Self::Place(place, model) = self {
+        if let Self::Place(place, _) = self {
             place.check(unit)?;
+        }
+        if let Self::Place(_, model) | Self::Model(model) = self {
             return model.check(&Model::of(profile));
         }
         self.compare(profile.designator.as_ref(), profile.serial_number.as_deref())
@@ -112,11 +126,22 @@ impl Identity {
         let known = match self {
             Self::Designator(_, serial) => serial.as_deref(),
             Self::SerialNumber(serial) => Some(serial.as_str()),
-            Self::Place(..) => None,
+            Self::Place(..) | Self::Model(_) => None,
         };
         match known.zip(serial) {
             Some((known, found)) => same(&NamedBySerial(known), &NamedBySerial(found)),
             None => Err(Doubt::Unproven("the unit there does not say that name".to_owned())),
+        }
+    }
+}
+
+impl Doubt {
+    /// The error of a session over this portal that was to lead to the unit.
+    pub(crate) fn about(self, unit: &Identity, portal: String) -> Error {
+        let expected = unit.to_string();
+        match self {
+            Self::Other(found) => Error::DifferentUnits { portal, expected, found },
+            Self::Unproven(why) => Error::UnprovenUnit { portal, expected, why },
         }
     }
 }
@@ -202,6 +227,7 @@ impl fmt::Display for Identity {
             Self::Designator(designator, _) => designator.fmt(f),
             Self::SerialNumber(serial) => NamedBySerial(serial).fmt(f),
             Self::Place(place, model) => write!(f, "{place}: {model}"),
+            Self::Model(model) => model.fmt(f),
         }
     }
 }

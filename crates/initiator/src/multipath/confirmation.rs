@@ -1,0 +1,46 @@
+//! Whether all sessions of a disk still lead to its unit.
+
+use tokio::task::JoinSet;
+
+use crate::error::Error;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::lane::{PathId, Requirements};
+use crate::multipath::path::Path;
+
+impl Paths<Path> {
+    /// Asks over all sessions that take requests, at once, which unit it is. One that is lost meanwhile
+    /// is asked when it comes back; where none is left, the next one is waited for.
+    ///
+    /// # Errors
+    /// As [`LogicalUnit::confirm`](crate::LogicalUnit), for any of the sessions; why there is none.
+    pub(crate) async fn confirm(&self) -> Result<(), Error> {
+        loop {
+            let mut questions = JoinSet::new();
+            for (id, path) in self.in_use() {
+                questions.spawn(async move { (id, path.unit.confirm().await) });
+            }
+            let mut is_confirmed = false;
+            while let Some(answer) = questions.join_next().await {
+                match answer {
+                    Ok((_, Ok(()))) => is_confirmed = true,
+                    Ok((id, Err(error))) if error.is_of_session() => {
+                        self.lose(id, &error);
+                    }
+                    Ok((_, Err(error))) => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            if is_confirmed {
+                return Ok(());
+            }
+            drop(self.grant(0, Requirements::default()).await?);
+        }
+    }
+
+    /// The paths that take requests.
+    fn in_use(&self) -> Vec<(PathId, Path)> {
+        let state = self.lock();
+        let open = state.paths.open().iter();
+        open.filter(|(id, _)| !state.schedule.is_closing(*id)).cloned().collect()
+    }
+}

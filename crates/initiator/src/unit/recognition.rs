@@ -1,0 +1,98 @@
+//! The unit of before, or another one: asked again when there is a reason to doubt it.
+
+use std::pin::Pin;
+
+use tokio::time::{Instant, sleep};
+
+use crate::error::Error;
+use crate::state::budget::Budget;
+use crate::state::profile::Profile;
+use crate::unit::identity::Identity;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::probe;
+use crate::unit::retry::Pauses;
+use crate::url::portal_name;
+
+/// What the questions may have under way: all at once.
+const QUESTIONS: usize = 8;
+const QUESTION_BYTES: usize = 1 << 20;
+
+type Recognized<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+
+impl LogicalUnit {
+    /// Waits until it is certain that this is the unit of before.
+    ///
+    /// # Errors
+    /// As [`confirm`](Self::confirm).
+    pub(crate) async fn recognized(&self) -> Result<(), Error> {
+        if self.state().is_in_doubt() { self.recognize().await } else { Ok(()) }
+    }
+
+    /// Asks the unit whether it is the one of before, whatever it has told.
+    ///
+    /// # Errors
+    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, for good;
+    /// [`Error::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
+    /// [`Options::patience`](crate::Options::patience) says; when the session ended.
+    pub(crate) async fn confirm(&self) -> Result<(), Error> {
+        self.state().doubts.raise();
+        self.recognize().await
+    }
+
+    /// One asks for all, and who waits meanwhile need not ask again. Boxed, since hardly a request has
+    /// to wait for it, and since the questions are requests themselves.
+    fn recognize(&self) -> Recognized<'_> {
+        Box::pin(async move {
+            let Some(known) = self.state().profile.get() else { return Ok(()) };
+            let doubts = &self.state().doubts;
+            let _turn = doubts.turn().await;
+            let policy = self.session().policy();
+            let (begun, mut pauses) = (Instant::now(), Pauses::new(&policy.retry));
+            // What waits for the answer may hold the whole budget of the others.
+            let unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
+            loop {
+                doubts.verdict()?;
+                if !doubts.is_any() {
+                    return Ok(());
+                }
+                let count = doubts.count();
+                match unit.compare(known).await {
+                    Ok(()) => doubts.resolve(count),
+                    Err(error) if is_final(&error) => doubts.found_another(&error),
+                    Err(error) if is_told_at_once(&error) => return Err(error),
+                    Err(error) => {
+                        let pause = pauses.next();
+                        if begun.elapsed().saturating_add(pause) > policy.patience {
+                            return Err(error);
+                        }
+                        sleep(pause).await;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Asks everything by which a unit is known again, at once.
+    async fn compare(&self, known: &Profile) -> Result<(), Error> {
+        let identity = Identity::within_a_session(known);
+        let (inquiry, found, capacity) =
+            tokio::join!(probe::inquiry(self), identity.ask(self), probe::capacity(self));
+        inquiry?;
+        let portal = || self.session().portal().map(portal_name).unwrap_or_default();
+        found?.map_err(|doubt| doubt.about(&identity, portal()))?;
+        known.capacity.check_block_size(&capacity?)
+    }
+}
+
+/// Whether the unit is known to be another one, or to have its bytes elsewhere.
+const fn is_final(error: &Error) -> bool {
+    matches!(error, Error::DifferentUnits { .. } | Error::BlockSizeChanged { .. })
+}
+
+/// Whether the session leads to nothing that could be asked, for the time being: whoever waits is told,
+/// and the next one asks again.
+fn is_told_at_once(error: &Error) -> bool {
+    let is_gone = matches!(error, Error::NoSuchUnit(_) | Error::NotABlockDevice { .. });
+    let is_unproven = matches!(error, Error::UnprovenUnit { .. });
+    is_gone || error.is_of_session() || error.is_of_path() && !is_unproven
+}

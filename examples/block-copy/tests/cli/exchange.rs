@@ -1,0 +1,62 @@
+//! A unit that takes the place of another one during a copy, of which the target tells nothing.
+
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::Unit;
+use tokio::time::sleep;
+
+use crate::support::{Rig, ends, fails, pattern, program};
+
+const CHUNK: usize = 4096;
+const BLOCKS: u64 = 1 << 15;
+const SENTENCE: &str = "leads to another unit";
+
+fn start(from: &str, to: &str) -> Child {
+    let mut command = program(&[from, to, "--io-size", "4k", "--progress", "none"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn exchange(rig: &Rig) {
+    let unit = Unit::new(RamDisk::new(512, BLOCKS)).with_identity("0002", 0x3000_0000_0000_0002);
+    rig.server.with(|target| target.config_mut().units.insert(0, unit));
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The rest goes elsewhere, and that is no success.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_to_a_unit_that_was_exchanged_fails() {
+    let rig = Rig::start(512, BLOCKS).await;
+    let mut child = start("-", &rig.url());
+    let mut input = child.stdin.take().unwrap();
+    let data = pattern(2 * CHUNK);
+    input.write_all(&data[..CHUNK]).unwrap();
+    until(|| rig.disk.holds(0, &data[..CHUNK])).await;
+    exchange(&rig);
+    input.write_all(&data[CHUNK..]).unwrap();
+    drop(input);
+    fails(&ends(child).await, 1, &["destination", SENTENCE, "everything was copied"]);
+}
+
+/// What was read may be of the other one. The program waits for a reader meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_from_a_unit_that_was_exchanged_fails() {
+    let rig = Rig::start(512, BLOCKS).await;
+    let child = start(&rig.url(), "-");
+    let is_read = |cdb: [u8; 16]| matches!(cdb[0], 0x28 | 0x88);
+    let has_read =
+        || rig.server.with(|target| target.commands().iter().any(|command| is_read(command.cdb)));
+    until(has_read).await;
+    exchange(&rig);
+    let output = ends(child).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("source") && said.contains(SENTENCE), "{said}");
+}
