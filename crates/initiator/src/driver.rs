@@ -217,6 +217,9 @@ impl Driver {
         match result {
             Ok(itt) => {
                 self.tags.insert(id, itt);
+                if holds.extent.is_some() {
+                    self.shared.unsettled.begin();
+                }
                 self.pending.insert(itt, Pending { id, name, answer, holds });
             }
             Err(iscsi_session::SubmitError::Closed) => answer.fail(Error::Closed),
@@ -267,8 +270,10 @@ impl Driver {
         {
             self.withdraw_doubtful();
         }
-        if let Some(extent) = holds.extent.filter(|_| outcome.is_unsettled()) {
-            self.shared.unsettled.put(extent);
+        match holds.extent {
+            Some(extent) if outcome.is_unsettled() => self.shared.unsettled.put(extent),
+            Some(_) => self.shared.unsettled.end(),
+            None => {}
         }
         answer.give(outcome, |why| self.peer.explain_task(name, why));
     }

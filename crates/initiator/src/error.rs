@@ -219,6 +219,28 @@ pub enum Error {
         /// How the last one ended.
         cause: Box<Self>,
     },
+    /// A session was lost while it was writing in that range, and nothing has proved, for as long as the
+    /// disk's patience lasts, that the target will not carry that out later: it was not written again.
+    #[error(
+        "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \
+         target may still carry that out; write them when the target has dropped that session"
+    )]
+    OverlapsUnsettled {
+        /// Where the range begins, bytes.
+        offset: u64,
+        /// How long it is, bytes.
+        len: u64,
+    },
+    /// A disk was closed, and nothing has proved that the target will not carry out later what a lost
+    /// session was writing. What was flushed is safe until other data is written there.
+    #[error(
+        "the target may still carry out writes of a lost session, over what is written there later; \
+         write nothing there before the target has dropped that session: {why}"
+    )]
+    Unsettled {
+        /// Why it is not known: what ended the session, or why it could not be opened anew.
+        why: Box<Self>,
+    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -332,6 +354,12 @@ impl Error {
     /// (RFC 7143 §11.13.5, Status-Class 2).
     pub(crate) fn is_initiators_at_login(&self) -> bool {
         matches!(self, Self::Login(failure) if matches!(failure.status(), Some((2, _))))
+    }
+
+    /// The portal group that the portal of a login is of, if not of that which was insisted on
+    /// (RFC 7143 §13.9).
+    pub(crate) fn other_portal_group(&self) -> Option<u16> {
+        if let Self::Login(failure) = self { failure.other_portal_group() } else { None }
     }
 
     /// Whether the target says that it cannot take the login now (Status-Class 3).

@@ -14,6 +14,7 @@
 mod attempts;
 mod back_off;
 pub(crate) mod carrier;
+mod closing;
 mod confirmation;
 pub(crate) mod dispatch;
 mod duplicate;

@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
 use crate::state::budget::{Budget, Permit};
+use crate::state::cancellation::Cancellation;
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
 use crate::state::outstanding::CommandNumber;
@@ -322,6 +323,18 @@ impl Session {
         self.shared.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
     }
 
+    /// Whether the target has finished with every write of a [`Disk`](crate::Disk) that it was sent over
+    /// the session.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.shared.unsettled.is_settled()
+    }
+
+    /// The tag of the portal group that the session is with, if the target has stated it
+    /// (RFC 7143 §13.9).
+    pub(crate) fn portal_group(&self) -> Option<u16> {
+        self.shared.terms.get()?.negotiated.target_portal_group_tag
+    }
+
     /// The target has finished with what the session left behind.
     pub(crate) fn settle(&self) {
         self.shared.unsettled.settle();
@@ -371,9 +384,9 @@ impl Session {
         })
     }
 
-    /// Sends a command once and waits for its end, whatever its status; with its place among those
-    /// of its unit. One that heeds doubts ends in [`TaskError::Withdrawn`] if the unit may be another one
-    /// before it is on its way.
+    /// Sends a command once and waits for its end, whatever its status, with its place among those
+    /// of its unit; also for that of its abort, when it is given up meanwhile. One that heeds doubts ends
+    /// in [`TaskError::Withdrawn`] if the unit may be another one before it is on its way.
     pub(crate) async fn perform(
         &self,
         command: Command,
@@ -381,13 +394,20 @@ impl Session {
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
         heeds_doubts: bool,
+        cancellation: Option<&Cancellation>,
     ) -> Result<(CommandNumber, Completion), Error> {
-        let (number, waiter) = unit.outstanding.send(|number| {
+        let (number, mut waiter) = unit.outstanding.send(|number| {
             let listener = Some(Listener::new(unit, number));
             let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
             let request = |answer| Request::Command(command, answer);
             Waiter::start(&self.driver, &self.shared, holds, request)
         });
+        if let Some(cancellation) = cancellation {
+            tokio::select! {
+                result = &mut waiter => return Ok((number, result?)),
+                () = cancellation.cancelled() => waiter.cancel(),
+            }
+        }
         Ok((number, waiter.await?))
     }
 }

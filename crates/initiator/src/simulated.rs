@@ -1,8 +1,14 @@
 //! The whole of the initiator over a simulated network, in virtual time: no socket, no clock.
+//!
+//! Its connections can be held up and cut, and what a cut connection had taken in still reaches the target
+//! when it is let go, as what waits in buffers and networks does.
+
+mod settlement;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,11 +32,20 @@ use crate::url::Url;
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// A target at the end of links of these properties.
+/// Portals at the end of links of these properties.
 #[derive(Clone)]
 struct Simulated {
-    target: Arc<Mutex<Target>>,
+    portals: Arc<[Portal]>,
     properties: Properties,
+}
+
+/// A portal of a target: 192.0.2.1 is the first one, 192.0.2.2 the second.
+struct Portal {
+    target: Arc<Mutex<Target>>,
+    /// Where new connections lead by now, if elsewhere.
+    moved_to: Mutex<Option<Arc<Mutex<Target>>>>,
+    is_refusing: AtomicBool,
+    connections: Mutex<Vec<Connection>>,
 }
 
 impl fmt::Debug for Simulated {
@@ -40,6 +55,7 @@ impl fmt::Debug for Simulated {
 }
 
 /// A connection to the target.
+#[derive(Clone)]
 struct Connection {
     wire: Arc<Mutex<Wire>>,
     /// There is something to carry.
@@ -49,28 +65,87 @@ struct Connection {
 struct Wire {
     link: Link,
     inbox: BytesMut,
+    /// Nothing reaches the target.
+    is_held: bool,
+    /// The initiator's end is closed.
     is_closed: bool,
     reader: Option<Waker>,
 }
 
-impl Network for Simulated {
-    fn resolve<'a>(&'a self, _: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
-        Box::pin(async { Ok(vec![SocketAddr::from(([192, 0, 2, 1], 3260))]) })
+impl Simulated {
+    fn new(portals: impl IntoIterator<Item = Arc<Mutex<Target>>>, properties: Properties) -> Self {
+        let portal = |target| Portal {
+            target,
+            moved_to: Mutex::default(),
+            is_refusing: AtomicBool::new(false),
+            connections: Mutex::default(),
+        };
+        Self { portals: portals.into_iter().map(portal).collect(), properties }
+    }
+}
+
+impl Portal {
+    /// Whether connections come about from now on.
+    fn refuse(&self, is_refusing: bool) {
+        self.is_refusing.store(is_refusing, Ordering::Relaxed);
     }
 
-    fn connect<'a>(&'a self, _: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+    /// Holds back what its connections carry to the target.
+    fn hold(&self) {
+        self.change(|wire| wire.is_held = true);
+    }
+
+    /// Lets it go.
+    fn release(&self) {
+        self.change(|wire| wire.is_held = false);
+    }
+
+    /// Resets the initiator's end of its connections.
+    fn cut(&self) {
+        self.change(|wire| wire.is_closed = true);
+    }
+
+    fn change(&self, mut change: impl FnMut(&mut Wire)) {
+        for connection in lock(&self.connections).iter() {
+            let mut wire = lock(&connection.wire);
+            change(&mut wire);
+            connection.moved.notify_one();
+            if let Some(reader) = wire.reader.take() {
+                reader.wake();
+            }
+        }
+    }
+}
+
+impl Network for Simulated {
+    fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
+        Box::pin(async { Ok(vec![SocketAddr::new(portal.host.parse().unwrap(), portal.port)]) })
+    }
+
+    fn connect<'a>(&'a self, address: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+        let number = (1..).zip(&*self.portals);
+        let is_there = |(number, _): &(u8, _)| address.ip() == IpAddr::from([192, 0, 2, *number]);
+        let (_, portal) = number.into_iter().find(is_there).unwrap();
         Box::pin(async move {
             tokio::time::sleep(ROUND_TRIP).await;
+            if portal.is_refusing.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
             let wire = Arc::new(Mutex::new(Wire {
                 link: Link::new(self.properties.clone()),
                 inbox: BytesMut::new(),
+                is_held: false,
                 is_closed: false,
                 reader: None,
             }));
             let moved = Arc::new(Notify::new());
-            let id = lock(&self.target).accept();
-            tokio::spawn(carry(self.clone(), id, Arc::clone(&wire), Arc::clone(&moved)));
-            Ok(Box::new(Connection { wire, moved }) as Box<dyn Socket>)
+            let moved_to = lock(&portal.moved_to).clone();
+            let target = moved_to.unwrap_or_else(|| Arc::clone(&portal.target));
+            let id = lock(&target).accept();
+            tokio::spawn(carry(target, id, Arc::clone(&wire), Arc::clone(&moved)));
+            let connection = Connection { wire, moved };
+            lock(&portal.connections).push(connection.clone());
+            Ok(Box::new(End(connection)) as Box<dyn Socket>)
         })
     }
 
@@ -79,28 +154,36 @@ impl Network for Simulated {
     }
 }
 
-/// Carries bytes between both ends until the connection is closed.
-async fn carry(network: Simulated, id: ConnId, wire: Arc<Mutex<Wire>>, moved: Arc<Notify>) {
+/// Carries bytes between both ends until the connection is closed. What the initiator has sent by then
+/// reaches the target all the same.
+async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, moved: Arc<Notify>) {
     loop {
         let next = {
-            let (mut wire, mut target) = (lock(&wire), lock(&network.target));
+            let (mut wire, mut target) = (lock(&wire), lock(&target));
             let now = Instant::now().into_std();
             target.advance(now);
-            while let Some(bytes) = wire.link.to_target.receive(now) {
+            while !wire.is_held
+                && !target.is_closed(id)
+                && let Some(bytes) = wire.link.to_target.receive(now)
+            {
                 target.receive(id, &bytes);
             }
             wire.link.to_initiator.send(&target.transmit(id), now);
             while let Some(bytes) = wire.link.to_initiator.receive(now) {
                 wire.inbox.extend_from_slice(&bytes);
             }
-            wire.is_closed |= target.is_closed(id);
+            let is_over = target.is_closed(id);
+            wire.is_closed |= is_over;
             if let Some(reader) = wire.reader.take() {
                 reader.wake();
             }
-            if wire.is_closed {
+            let to_target = wire.link.to_target.next_arrival();
+            if is_over || wire.is_closed && !wire.is_held && to_target.is_none() {
                 return target.disconnected(id);
             }
-            wire.link.next_arrival().into_iter().chain(target.deadline(id)).min()
+            let to_initiator = wire.link.to_initiator.next_arrival();
+            let arrivals = to_target.filter(|_| !wire.is_held).into_iter().chain(to_initiator);
+            arrivals.chain(target.deadline(id)).min()
         };
         let arrival = async {
             match next {
@@ -115,9 +198,12 @@ async fn carry(network: Simulated, id: ConnId, wire: Arc<Mutex<Wire>>, moved: Ar
     }
 }
 
-impl Socket for Connection {
+/// The initiator's end of a connection.
+struct End(Connection);
+
+impl Socket for End {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut wire = lock(&self.wire);
+        let mut wire = lock(&self.0.wire);
         if wire.is_closed || !wire.inbox.is_empty() {
             return Poll::Ready(());
         }
@@ -130,7 +216,7 @@ impl Socket for Connection {
     }
 
     fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let mut wire = lock(&self.wire);
+        let mut wire = lock(&self.0.wire);
         if wire.inbox.is_empty() && !wire.is_closed {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -148,9 +234,12 @@ impl Socket for Connection {
     }
 
     fn write(&self, slices: &[IoSlice<'_>], _: bool) -> io::Result<usize> {
-        let (mut wire, now) = (lock(&self.wire), Instant::now().into_std());
+        let (mut wire, now) = (lock(&self.0.wire), Instant::now().into_std());
+        if wire.is_closed {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         slices.iter().for_each(|slice| wire.link.to_target.send(slice, now));
-        self.moved.notify_one();
+        self.0.moved.notify_one();
         Ok(slices.iter().map(|slice| slice.len()).sum())
     }
 
@@ -171,10 +260,10 @@ impl Socket for Connection {
     fn set_abortive(&self) {}
 }
 
-impl Drop for Connection {
+impl Drop for End {
     fn drop(&mut self) {
-        lock(&self.wire).is_closed = true;
-        self.moved.notify_one();
+        lock(&self.0.wire).is_closed = true;
+        self.0.moved.notify_one();
     }
 }
 
@@ -189,7 +278,7 @@ async fn a_disk_over_a_simulated_network_in_virtual_time() {
     properties.latency = ROUND_TRIP / 2;
     let target =
         Arc::new(Mutex::new(Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)))));
-    let network = Simulated { target: Arc::clone(&target), properties };
+    let network = Simulated::new([Arc::clone(&target)], properties);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let options = Options { use_environment: false, ..Options::default() };
     let node = Node::over(Arc::new(network), name, options).unwrap();

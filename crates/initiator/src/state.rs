@@ -2,6 +2,7 @@
 //! much may be under way, and what is counted.
 
 pub(crate) mod budget;
+pub(crate) mod cancellation;
 pub(crate) mod capacity;
 pub(crate) mod counters;
 pub(crate) mod doubts;

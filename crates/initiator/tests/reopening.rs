@@ -172,18 +172,19 @@ async fn what_is_waited_for_shows_while_a_session_does_not_come_back() {
 }
 
 /// Neither a logout, nor the drop of a request, nor that of the disk waits for a session that does
-/// not come back.
+/// not come back, if that was writing nothing.
 #[tokio::test]
 async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     let rig = rig(0).await;
     let disk = open(&rig, HOUR).await;
     rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+    drop_first(&rig);
+    until(|| !disk.spread().waits.is_empty()).await;
     let write = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(0, vec![1; 512]).await }
     });
-    drop_first(&rig);
-    until(|| !disk.spread().waits.is_empty()).await;
+    tokio::task::yield_now().await;
     write.abort();
     assert!(soon(write).await.is_err());
     let waiting = tokio::spawn({

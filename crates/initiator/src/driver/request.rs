@@ -202,6 +202,12 @@ impl<T> Waiter<T> {
         drop(driver.send(Message::Submit(Box::new(submission))));
         Self { id, answer, driver: driver.clone(), shared: Arc::clone(shared), answered: false }
     }
+
+    /// Gives the request up; its end is still to be waited for.
+    pub(crate) fn cancel(&self) {
+        // A driver that is gone has ended it.
+        drop(self.driver.send(Message::Cancel(self.id)));
+    }
 }
 
 impl<T> Future for Waiter<T> {
@@ -217,7 +223,7 @@ impl<T> Future for Waiter<T> {
 impl<T> Drop for Waiter<T> {
     fn drop(&mut self) {
         if !self.answered {
-            drop(self.driver.send(Message::Cancel(self.id)));
+            self.cancel();
         }
     }
 }

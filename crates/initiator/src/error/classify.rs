@@ -68,6 +68,7 @@ impl Error {
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
+            Self::OverlapsUnsettled { .. } | Self::Unsettled { .. } => ErrorKind::Unsettled,
         }
     }
 
@@ -97,12 +98,13 @@ impl Error {
             | Self::InsideRuntime
             | Self::RuntimeNotStarted(_) => Fault::Caller,
             Self::Connect(_)
+            | Self::OverlapsUnsettled { .. }
             | Self::Task {
                 cause: TaskError::ConnectionLost { .. } | TaskError::DataDigest, ..
             } => Fault::Network,
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
-            Self::NotReopened { why, .. } => why.fault(),
+            Self::NotReopened { why, .. } | Self::Unsettled { why } => why.fault(),
             Self::Task { .. }
             | Self::CheckCondition { .. }
             | Self::Status { .. }

@@ -26,6 +26,7 @@ use std::io;
 /// | [`UnitChanged`](Self::UnitChanged) | `StaleNetworkFileHandle` | |
 /// | [`ReservationConflict`](Self::ReservationConflict) | `PermissionDenied` | |
 /// | [`UnflushedWritesLost`](Self::UnflushedWritesLost) | `Other` | |
+/// | [`Unsettled`](Self::Unsettled) | `ResourceBusy` | |
 /// | [`Protocol`](Self::Protocol) | `InvalidData` | |
 /// | [`InvalidInput`](Self::InvalidInput) | `InvalidInput` | |
 /// | [`Unsupported`](Self::Unsupported) | `Unsupported` | |
@@ -79,6 +80,9 @@ pub enum ErrorKind {
     ReservationConflict,
     /// Writes that were not flushed may be gone from the unit's cache: write them again.
     UnflushedWritesLost,
+    /// The target may still carry out what a lost session was writing: write nothing there before it has
+    /// dropped that session.
+    Unsettled,
     /// The target broke the protocol, contradicts itself, or ends each session that carries the
     /// command: check that an iSCSI target listens there; otherwise it has a defect.
     Protocol,
@@ -113,6 +117,7 @@ impl ErrorKind {
             | Self::UnitChanged
             | Self::ReservationConflict
             | Self::UnflushedWritesLost
+            | Self::Unsettled
             | Self::Protocol
             | Self::InvalidInput
             | Self::Unsupported
@@ -128,7 +133,7 @@ impl From<ErrorKind> for io::ErrorKind {
             ErrorKind::NotFound => Self::NotFound,
             ErrorKind::Refused => Self::ConnectionRefused,
             ErrorKind::Unreachable => Self::HostUnreachable,
-            ErrorKind::Transient => Self::ResourceBusy,
+            ErrorKind::Transient | ErrorKind::Unsettled => Self::ResourceBusy,
             ErrorKind::ConnectionLost => Self::BrokenPipe,
             ErrorKind::MayHaveExecuted => Self::ConnectionReset,
             ErrorKind::TimedOut => Self::TimedOut,

@@ -33,6 +33,11 @@ impl LoginFailure {
         kind_of_login(&self.cause)
     }
 
+    /// The portal group that the portal is of, if another one was insisted on.
+    pub(super) const fn other_portal_group(&self) -> Option<u16> {
+        if let LoginError::PortalGroup { found, .. } = &self.cause { Some(*found) } else { None }
+    }
+
     /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
     pub(crate) const fn status(&self) -> Option<(u8, u8)> {
         if let LoginError::Status(status) = &self.cause {

@@ -10,12 +10,14 @@ pub(crate) mod stream;
 mod zeros;
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::{Lun, UnmapList};
 use iscsi_session::Payload;
+use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
 use crate::error::Error;
@@ -28,6 +30,7 @@ use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
 use crate::multipath::report::Report;
 use crate::multipath::spread::Spread;
+use crate::runtime;
 use crate::session::Session;
 use crate::state::counters::RequestKind;
 use crate::state::profile::Profile;
@@ -179,7 +182,7 @@ impl Disk {
         let data = data.into();
         self.check_writable()?;
         let Some(blocks) = self.blocks_around(offset, data.len())? else { return Ok(()) };
-        let extent = Arc::new(self.take(blocks.clone()).await);
+        let extent = Arc::new(self.take(blocks.clone()).await?);
         let end = offset + data.len() as u64;
         let data = if blocks == (offset..end) {
             data
@@ -249,12 +252,33 @@ impl Disk {
     /// Ends all sessions of the disk in order (RFC 7143 §11.14): no request is taken any more,
     /// those under way are finished.
     ///
+    /// A write that was sent over two sessions returns with the answer of one of them. The other copy is
+    /// aborted in the background, and this waits for it: when it returns without an error, nothing that
+    /// was sent can change the unit any more. A session that is lost meanwhile is opened anew for that,
+    /// for as long as [`Options::patience`](crate::Options::patience) says. A disk whose last handle is
+    /// dropped does the same in the background as long as its runtime runs; only this proves it.
+    ///
     /// # Errors
-    /// Why a session ended, if not by this logout.
+    /// [`Error::Unsettled`] if the target may still carry out what a lost session was writing; otherwise
+    /// why a session ended, if not by this logout.
     pub async fn logout(&self) -> Result<(), Error> {
         let sessions = self.sessions();
         self.paths.end(&Error::Closed);
-        try_join_all(sessions.iter().map(Session::logout)).await.map(drop)
+        if let Some(result) = self.paths.closed().await {
+            return result;
+        }
+        let result = try_join_all(sessions.iter().map(Session::logout)).await;
+        match result {
+            Err(why) if !self.is_settled() => Err(Error::Unsettled { why: Box::new(why) }),
+            result => result.map(drop),
+        }
+    }
+
+    /// Whether the target has finished with every write that was sent to it, as far as is known. It has
+    /// not with one whose answer is outstanding, be it the second copy of one that has returned, or one
+    /// that a lost session has left.
+    pub fn is_settled(&self) -> bool {
+        self.paths.is_settled()
     }
 
     /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
@@ -272,7 +296,7 @@ impl Disk {
         }
         let most = u64::from(self.profile.limits.maximum_unmap_lba_count);
         let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
-        let extent = Arc::new(self.take(blocks.clone()).await);
+        let extent = Arc::new(self.take(blocks.clone()).await?);
         let runs = runs(self.lbas(&blocks), most).map(|(lba, blocks)| {
             let extent = Arc::clone(&extent);
             async move {
@@ -384,8 +408,27 @@ impl Disk {
         result
     }
 
-    async fn take(&self, range: Range<u64>) -> RangeGuard {
-        self.range_locks.take(range).await
+    /// Takes a range for a write, when the target has finished with those that overlap it.
+    async fn take(&self, range: Range<u64>) -> Result<RangeGuard, Error> {
+        runtime::require()?;
+        let locks = &self.range_locks;
+        let patience = self.unit.session().policy().patience;
+        let mut taken = pin!(locks.take(range.clone()));
+        loop {
+            let in_time = tokio::select! {
+                biased;
+                in_time = timeout(patience, &mut taken) => in_time,
+                end = self.paths.ended() => return Err(end),
+            };
+            match in_time {
+                Ok(guard) => return Ok(guard),
+                Err(_) if locks.is_unsettled(&range) => {
+                    let (offset, len) = (range.start, range.end - range.start);
+                    return Err(Error::OverlapsUnsettled { offset, len });
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     fn check_writable(&self) -> Result<(), Error> {

@@ -11,12 +11,12 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
     /// How a transfer ends.
     type Answer: Send + 'static;
 
-    /// Somebody reopens lost paths: what this one leaves behind when it is lost counts until
-    /// [`settle`](Self::settle).
+    /// Somebody reopens lost paths: what this one leaves behind when it is lost counts until it is
+    /// settled.
     fn keep_unsettled(&self);
 
-    /// Nothing that it left behind can happen any more, or matters.
-    fn settle(&self);
+    /// Whether the unit has finished with every write that was sent over it.
+    fn is_settled(&self) -> bool;
 
     /// One more command is sent again.
     fn count_retry(&self);

@@ -4,17 +4,18 @@
 //! made the room: an answer, a path that joins, or one that is given more to hold.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
-use crate::multipath::path_set::PathSet;
+use crate::multipath::path_set::{PathSet, Remains};
 use crate::multipath::progress::{Meter, Progress};
 use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
@@ -27,7 +28,13 @@ use crate::state::counters::Counters;
 pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
 
 /// The paths, as their supervisor knows them: they end with the last disk.
-pub(crate) struct WeakPaths<C: Carrier = Path>(Weak<Shared<C>>);
+pub(crate) struct WeakPaths<C: Carrier = Path> {
+    shared: Weak<Shared<C>>,
+    remains: Arc<Mutex<Option<Remains<C>>>>,
+}
+
+/// What came of closing the paths, once they are closed.
+type Closed = Option<Result<(), Error>>;
 
 struct Shared<C: Carrier> {
     state: Mutex<State<C>>,
@@ -37,6 +44,8 @@ struct Shared<C: Carrier> {
     attention: Arc<Notify>,
     /// A path that is closed has nothing under way any more, or is needed again.
     drained: Notify,
+    /// Nothing goes any more.
+    ended: Notify,
     /// What is done about requests that end badly or are late.
     policy: RequestPolicy,
     report: Arc<Report>,
@@ -44,6 +53,10 @@ struct Shared<C: Carrier> {
     counters: Counters,
     /// Requests that were sent over a second path.
     duplicates: AtomicU64,
+    /// For the supervisor, once nobody else knows the paths any more.
+    remains: Arc<Mutex<Option<Remains<C>>>>,
+    /// From the supervisor.
+    closed: OnceLock<watch::Receiver<Closed>>,
 }
 
 /// What the lock guards.
@@ -83,7 +96,13 @@ impl<C: Carrier> fmt::Debug for Paths<C> {
 
 impl<C: Carrier> WeakPaths<C> {
     pub(crate) fn upgrade(&self) -> Option<Paths<C>> {
-        self.0.upgrade().map(Paths)
+        self.shared.upgrade().map(Paths)
+    }
+
+    /// What is left to be closed, once nobody else knows the paths any more; the supervisor's attention
+    /// is called for when it is there.
+    pub(super) fn take_remains(&self) -> Option<Remains<C>> {
+        self.remains.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -108,17 +127,20 @@ impl<C: Carrier> Paths<C> {
             budget,
             attention: Arc::default(),
             drained: Notify::new(),
+            ended: Notify::new(),
             policy,
             report,
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
+            remains: Arc::default(),
+            closed: OnceLock::new(),
         }));
         paths.add(carrier, room);
         paths
     }
 
     pub(crate) fn downgrade(&self) -> WeakPaths<C> {
-        WeakPaths(Arc::downgrade(&self.0))
+        WeakPaths { shared: Arc::downgrade(&self.0), remains: Arc::clone(&self.0.remains) }
     }
 
     /// Adds a path; what waits may take it at once.
@@ -148,9 +170,29 @@ impl<C: Carrier> Paths<C> {
         self.lock().paths.open().to_vec()
     }
 
-    /// Somebody reopens lost paths from now on: without any, requests wait for the next.
-    pub(crate) fn supervise(&self) {
+    /// Somebody reopens lost paths from now on: without any, requests wait for the next. He closes them
+    /// after the end, and tells what came of it.
+    pub(crate) fn supervise(&self) -> watch::Sender<Closed> {
+        let (tell, closed) = watch::channel(None);
+        self.0.closed.get_or_init(|| closed);
         self.lock().paths.supervise();
+        tell
+    }
+
+    /// Waits until the supervisor has closed the paths, after their end; `None` if there is no supervisor.
+    pub(crate) async fn closed(&self) -> Option<Result<(), Error>> {
+        let mut closed = self.0.closed.get()?.clone();
+        closed.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// Whether the unit has finished with every write that was sent over any path, as far as is known.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.lock().paths.is_settled()
+    }
+
+    /// What is left to be closed after the end.
+    pub(super) fn remains(&self) -> Remains<C> {
+        self.lock().paths.remains()
     }
 
     /// The paths that were set aside since the last call, each with the reason.
@@ -241,7 +283,21 @@ impl<C: Carrier> Paths<C> {
         state.end.get_or_insert_with(|| why.as_not_executed());
         state.queue.clear();
         state.paths.end();
+        self.0.ended.notify_waiters();
         self.0.attention.notify_one();
+    }
+
+    /// Waits until nothing goes any more; says why.
+    pub(crate) async fn ended(&self) -> Error {
+        loop {
+            let mut ended = pin!(self.0.ended.notified());
+            // Listening begins before the look, or an end in between would go unnoticed.
+            ended.as_mut().enable();
+            if let Some(end) = self.lock().end.clone() {
+                return end;
+            }
+            ended.await;
+        }
     }
 
     /// Whether there is no other path that a request could go over.
@@ -392,6 +448,7 @@ impl<C: Carrier> Paths<C> {
             self.0.report.log(|| tracing::debug!(%error, "no session is left"));
             state.end = Some(error.as_not_executed());
             state.queue.clear();
+            self.0.ended.notify_waiters();
             return false;
         }
         self.dispatch(&mut state, now());
@@ -488,8 +545,11 @@ impl<C: Carrier> Drop for Grant<C> {
 }
 
 impl<C: Carrier> Drop for Shared<C> {
-    /// The supervisor may sleep; it ends with the paths.
+    /// The supervisor may sleep; it closes what is left.
     fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let remains = state.paths.remains();
+        *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = Some(remains);
         self.attention.notify_one();
     }
 }

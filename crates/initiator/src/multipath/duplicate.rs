@@ -1,4 +1,8 @@
 //! A request that is late on its path, sent over another as well: the first answer counts.
+//!
+//! The other copy of a write is aborted then: it could land on newer data when its range is free again,
+//! so the range stays taken until that copy has ended, or what its session left is settled. That of a
+//! read runs to its end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,11 +13,38 @@ use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::{PathId, Requirements};
+use crate::state::cancellation::Cancellation;
 use crate::unit::transfer::Transfer;
 
 /// A try that has failed still has its place on the path.
 pub(super) type Failure<C> = (Grant<C>, Error);
 type Carried<C> = Pin<Box<dyn Future<Output = Result<<C as Carrier>::Answer, Failure<C>>> + Send>>;
+
+/// One of two copies of a request, on its way.
+struct Copy<C: Carrier> {
+    carried: Carried<C>,
+    /// By what it is given up; `None` for a read.
+    cancellation: Option<Cancellation>,
+}
+
+impl<C: Carrier> Copy<C> {
+    fn send(grant: Grant<C>, mut transfer: Transfer) -> Self {
+        let cancellation = transfer.writes().then(Cancellation::default);
+        if let Some(cancellation) = &cancellation {
+            transfer = transfer.cancelled_by(cancellation.clone());
+        }
+        Self { carried: Box::pin(grant.carry(transfer)), cancellation }
+    }
+
+    /// The other one was answered. Nobody waits for the end of this one, but it keeps its place and its
+    /// range until then.
+    fn lose(self) {
+        if let Some(cancellation) = self.cancellation {
+            cancellation.cancel();
+        }
+        tokio::spawn(self.carried);
+    }
+}
 
 impl<C: Carrier> Paths<C> {
     /// Sends a transfer over its path, and if it is late there, over another one as well.
@@ -28,26 +59,25 @@ impl<C: Carrier> Paths<C> {
         }
         let (path, begun) = (grant.id(), grant.begun());
         let spare = transfer.again();
-        let mut first: Carried<C> = Box::pin(grant.carry(transfer));
+        let mut first = Copy::send(grant, transfer);
         let second = tokio::select! {
-            result = &mut first => return result,
+            result = &mut first.carried => return result,
             second = self.second(path, begun.into(), spare) => second,
         };
-        let Ok((grant, transfer)) = second else { return first.await };
+        let Ok((grant, transfer)) = second else { return first.carried.await };
         let other = grant.id();
         let log =
             || tracing::debug!(?path, ?other, "a request is late, and sent over another path");
         self.report().log(log);
         self.count_duplicate();
-        let mut second: Carried<C> = Box::pin(grant.carry(transfer));
+        let mut second = Copy::send(grant, transfer);
         let (result, loser) = tokio::select! {
-            result = &mut first => (result, second),
-            result = &mut second => (result, first),
+            result = &mut first.carried => (result, second),
+            result = &mut second.carried => (result, first),
         };
         match result {
             Ok(answer) => {
-                // To abort it would take as long; that it ends later does no harm.
-                tokio::spawn(loser);
+                loser.lose();
                 Ok(answer)
             }
             // Over the other session it may go well.
@@ -56,7 +86,7 @@ impl<C: Carrier> Paths<C> {
                     self.lose(failed.id(), &error);
                 }
                 drop(failed);
-                loser.await
+                loser.carried.await
             }
         }
     }
@@ -107,9 +137,14 @@ impl<C: Carrier> Grant<C> {
         let (kind, len) = (transfer.kind(), transfer.len() as u64);
         let result = {
             let running = self.carrier().counters().begin(kind, len, self.begun());
+            let cancellation = transfer.cancellation().cloned();
             let result = self.carrier().clone().carry(transfer).await;
             let now = now();
-            running.end(result.is_ok(), now);
+            // What was given up is no error.
+            let is_given_up = cancellation.is_some_and(|given_up| given_up.is_cancelled());
+            if result.is_ok() || !is_given_up {
+                running.end(result.is_ok(), now);
+            }
             result.map(|answer| (answer, now))
         };
         match result {

@@ -53,8 +53,8 @@ impl Carrier for Path {
         self.unit.session().keep_unsettled();
     }
 
-    fn settle(&self) {
-        self.unit.session().settle();
+    fn is_settled(&self) -> bool {
+        self.unit.session().is_settled()
     }
 
     fn count_retry(&self) {

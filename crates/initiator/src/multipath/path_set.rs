@@ -14,6 +14,8 @@ pub(super) struct PathSet<C> {
     next: u32,
     /// Lost since the supervisor last asked, each with the reason.
     lost: Vec<(C, Error)>,
+    /// Lost, and what they left was not settled then.
+    unsettled: Vec<C>,
     /// Lead to the unit and are not served there: since the supervisor last asked, each with the
     /// reason.
     useless: Vec<(PathId, Error)>,
@@ -27,6 +29,14 @@ pub(super) struct PathSet<C> {
     losses: u64,
     /// Sessions that were lost while no request was alone there to see whether it ends them.
     plain_losses: u64,
+}
+
+/// The paths of a disk that has ended.
+#[derive(Debug)]
+pub(super) struct Remains<C> {
+    pub(super) open: Vec<C>,
+    /// Lost, and not opened anew: each with the reason.
+    pub(super) lost: Vec<(C, Error)>,
 }
 
 impl<C: Carrier> PathSet<C> {
@@ -72,6 +82,8 @@ impl<C: Carrier> PathSet<C> {
         let Some(carrier) = self.remove(id) else { return false };
         self.losses += 1;
         self.plain_losses += u64::from(is_plain);
+        self.unsettled.retain(|carrier| !carrier.is_settled());
+        self.unsettled.push(carrier.clone());
         self.lost.push((carrier, error.clone()));
         true
     }
@@ -102,11 +114,21 @@ impl<C: Carrier> PathSet<C> {
         std::mem::take(&mut self.useless)
     }
 
-    /// Nobody reopens anything any more, so what was left behind does not matter.
-    pub(super) fn end(&mut self) {
+    /// Whether the unit has finished with every write that was sent over any path.
+    pub(super) fn is_settled(&self) -> bool {
+        let open = self.open.iter().map(|(_, carrier)| carrier);
+        open.chain(&self.unsettled).all(C::is_settled)
+    }
+
+    /// No path that is lost is opened anew to carry anything.
+    pub(super) const fn end(&mut self) {
         self.is_supervised = false;
-        self.open.iter().for_each(|(_, carrier)| carrier.settle());
-        self.lost.drain(..).for_each(|(carrier, _)| carrier.settle());
+    }
+
+    /// What is left to be closed.
+    pub(super) fn remains(&mut self) -> Remains<C> {
+        let open = self.open.iter().map(|(_, carrier)| carrier.clone()).collect();
+        Remains { open, lost: self.take_lost() }
     }
 
     /// How many commands were sent again, over all paths that there are and were.
@@ -122,6 +144,7 @@ impl<C> Default for PathSet<C> {
             open: Vec::new(),
             next: 0,
             lost: Vec::new(),
+            unsettled: Vec::new(),
             useless: Vec::new(),
             is_supervised: false,
             retries_of_gone: 0,

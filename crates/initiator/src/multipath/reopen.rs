@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::error::Error;
 use crate::multipath::back_off::BackOff;
 use crate::multipath::path::Path;
+use crate::multipath::reinstatement::Lost;
 use crate::multipath::report::Report;
 use crate::session::Session;
 use crate::session::node::{Node, SystemEntropy};
@@ -31,6 +32,8 @@ pub(crate) struct Opener {
     pub(crate) portals: Vec<TargetAddress>,
     /// Where those are now that the target has moved for good.
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
+    /// The portal group that each led to at the last login there, as far as targets state it.
+    pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
     pub(crate) next_portal: AtomicUsize,
     pub(crate) report: Arc<Report>,
 }
@@ -100,6 +103,9 @@ impl Opener {
 
     /// Further logins begin where the target has moved for good (RFC 7143 §11.13.5).
     pub(crate) fn remember(&self, portal: usize, session: &Session) {
+        if let Some(group) = session.portal_group() {
+            self.groups().insert(portal, group);
+        }
         if let Some(address) = session.moved_to() {
             self.moved().insert(portal, address);
         }
@@ -145,15 +151,89 @@ impl Opener {
         }
     }
 
+    /// Settles what a lost session has left, where that was not done by the login that was to bring it
+    /// back: by one at any portal of its group. It goes on for as long as the patience that began with
+    /// the loss, and is tried once at least.
+    pub(super) async fn settle(
+        &self,
+        lost: &Lost,
+        expected: ExpectedUnitReceiver,
+    ) -> Result<(), Error> {
+        let expected = known(expected).await?;
+        let options = self.node.options().reopening.in_range();
+        let mut back_off = BackOff::new(SystemEntropy, options);
+        loop {
+            let Err(error) = self.reinstate(lost, &expected).await else { return Ok(()) };
+            let pause = back_off.next();
+            let next = Instant::now().checked_add(pause);
+            if next.zip(lost.deadline()).is_some_and(|(next, deadline)| next > deadline) {
+                return Err(error);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// One login under the name of a lost session at each portal of its group. None at those that lead to
+    /// another one, where a session of that name may live, which the login would end.
+    async fn reinstate(&self, lost: &Lost, expected: &ExpectedUnit) -> Result<(), Error> {
+        let mut failure = lost.why().clone();
+        let session = lost.path().unit.session();
+        let Some(group) = session.portal_group().filter(|_| session.is_reinstated_by_login())
+        else {
+            return Err(failure);
+        };
+        for portal in 0..self.portals.len() {
+            if self.groups().get(&portal).is_some_and(|known| *known != group) {
+                continue;
+            }
+            match self.try_reinstate(lost.path(), portal, group, expected).await {
+                Ok(path) if lost.settle_by(&path) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => {
+                    if let Some(found) = error.other_portal_group() {
+                        self.groups().insert(portal, found);
+                    }
+                    failure = error;
+                }
+            }
+        }
+        Err(failure)
+    }
+
     async fn try_reopen(&self, lost: &Path, expected: &ExpectedUnit) -> Result<Path, Error> {
-        let Path { unit: old, portal, .. } = lost;
-        let session = self.log_in(*portal, Some(old.session().key().next())).await?;
+        let key = lost.unit.session().key().next();
+        let session = self.log_in(lost.portal, Some(key)).await?;
+        self.recognize(session, &lost.unit, lost.portal, expected).await
+    }
+
+    async fn try_reinstate(
+        &self,
+        lost: &Path,
+        portal: usize,
+        group: u16,
+        expected: &ExpectedUnit,
+    ) -> Result<Path, Error> {
+        let key = lost.unit.session().key().next();
+        let questions = Budget::of(self.node.options());
+        let session = self.node.reinstate_at(&self.url_at(portal), key, group, &questions)?;
+        session.logged_in().await?;
+        self.recognize(session, &lost.unit, portal, expected).await
+    }
+
+    /// The path of a new session, if that leads to the unit, and the unit is as it was.
+    async fn recognize(
+        &self,
+        session: Session,
+        old: &LogicalUnit,
+        portal: usize,
+        expected: &ExpectedUnit,
+    ) -> Result<Path, Error> {
         let unit = session.logical_unit(old.lun());
         let profile = unit.profile().await?;
-        self.check(*portal, expected, expected.identity.recognize(&unit, &profile))?;
+        self.check(portal, expected, expected.identity.recognize(&unit, &profile))?;
         check_size(&expected.like.profile().await?.capacity, &profile.capacity)?;
         let state = old.state().shared_with_another_session(&profile);
-        Ok(Path::new(session.adopt_unit(old.lun(), state), *portal))
+        Ok(Path::new(session.adopt_unit(old.lun(), state), portal))
     }
 
     fn check(
@@ -176,6 +256,10 @@ impl Opener {
 
     fn moved(&self) -> MutexGuard<'_, BTreeMap<usize, TargetAddress>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn groups(&self) -> MutexGuard<'_, BTreeMap<usize, u16>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn portal_name(&self, portal: usize) -> String {

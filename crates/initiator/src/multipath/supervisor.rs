@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
 use tracing::{Instrument, Span, error_span};
@@ -35,11 +35,17 @@ pub(crate) struct Supervisor {
     session_count: SessionCount,
     report: Arc<Report>,
     /// What becomes of the sessions that are being opened, or closed.
-    events: JoinSet<Event>,
+    pub(super) events: JoinSet<Event>,
     /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
     ends: JoinSet<(PathId, Error)>,
     opening: u32,
     reopening: u32,
+    /// Those that are lost, as long as there are tries to settle what they have left.
+    lost: Vec<Path>,
+    /// Why what a lost session has left was not settled, where there are no more tries.
+    pub(super) unsettled: Option<Error>,
+    /// What came of closing.
+    closed: watch::Sender<Option<Result<(), Error>>>,
     /// Why the latest session that is not there, and not on its way, is not.
     refusal: Option<Error>,
     reviews: Interval,
@@ -71,7 +77,11 @@ pub(crate) enum Event {
     New(Result<Path, Error>),
     /// A lost session was to be opened anew.
     Again(Lost, Result<Path, Error>),
-    /// One was logged out in order, or what a lost one had left is past.
+    /// It was tried in other ways to settle what a lost session has left.
+    Settled(Lost, Result<(), Error>),
+    /// One was logged out because the disk is closed.
+    LoggedOut(Path, Result<(), Error>),
+    /// One was logged out because it is not needed.
     Gone,
 }
 
@@ -80,7 +90,7 @@ impl Supervisor {
     pub(crate) fn new(paths: &Paths<Path>, config: SupervisorConfig) -> Self {
         let SupervisorConfig { opener, expected, sessions, reason, opening: events } = config;
         let report = Arc::clone(&opener.report);
-        paths.supervise();
+        let closed = paths.supervise();
         let mut reviews = interval(REVIEW_INTERVAL);
         reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opening = u32::try_from(events.len()).unwrap_or_default();
@@ -96,6 +106,9 @@ impl Supervisor {
             ends: JoinSet::new(),
             opening,
             reopening: 0,
+            lost: Vec::new(),
+            unsettled: None,
+            closed,
             refusal: None,
             reviews,
             begun: Instant::now(),
@@ -132,9 +145,10 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Runs until the disk is gone, or logged out.
+    /// Runs until the disk is gone, or logged out, and then ends its sessions.
     pub(crate) async fn run(mut self) {
         loop {
+            let mut late = None;
             tokio::select! {
                 _ = self.reviews.tick(), if self.idle_reviews < MAX_IDLE_REVIEWS => {}
                 () = self.attention.notified() => self.idle_reviews = 0,
@@ -144,14 +158,18 @@ impl Supervisor {
                     }
                 }
                 Some(event) = self.events.join_next() => {
-                    if let (Ok(event), Some(paths)) = (event, self.paths.upgrade()) {
-                        self.handle(&paths, event);
+                    match (event, self.paths.upgrade()) {
+                        (Ok(event), Some(paths)) => self.handle(&paths, event),
+                        (event, _) => late = event.ok(),
                     }
                 }
             }
-            let Some(paths) = self.paths.upgrade() else { return };
+            let Some(paths) = self.paths.upgrade() else { return self.close_dropped(late).await };
             if paths.has_ended() {
                 self.tell(&paths);
+                let (closed, remains) = (self.closed.clone(), paths.remains());
+                drop(paths);
+                closed.send_replace(Some(self.close(remains, None).await));
                 return;
             }
             self.reopen_lost(&paths);
@@ -161,9 +179,24 @@ impl Supervisor {
         }
     }
 
+    /// Nobody waits for what comes of it.
+    async fn close_dropped(self, late: Option<Event>) {
+        let remains = loop {
+            match self.paths.take_remains() {
+                Some(remains) => break remains,
+                None => self.attention.notified().await,
+            }
+        };
+        let report = Arc::clone(&self.report);
+        if let Err(error) = self.close(remains, late).await {
+            report.log(|| tracing::warn!(%error, "a disk that was dropped did not end in order"));
+        }
+    }
+
     fn handle(&mut self, paths: &Paths<Path>, event: Event) {
         match event {
-            Event::Gone => {}
+            Event::Gone | Event::LoggedOut(..) => {}
+            Event::Settled(lost, result) => self.settlement_ended(&lost, result),
             Event::New(result) => {
                 self.opening = self.opening.saturating_sub(1);
                 match result {
@@ -184,9 +217,12 @@ impl Supervisor {
     /// A lost session is back.
     fn reopened(&mut self, paths: &Paths<Path>, lost: Lost, path: Path) {
         self.report.with(|spread| spread.reopened += 1);
+        let is_settled = lost.settle_by(&path);
         self.join(paths, path);
-        if let Some(lost) = lost.reopened() {
-            self.wait_past(lost);
+        if is_settled {
+            self.settlement_ended(&lost, Ok(()));
+        } else {
+            self.settle_otherwise(lost);
         }
     }
 
@@ -197,18 +233,41 @@ impl Supervisor {
         span_of(lost.path()).in_scope(|| self.report.note(note));
         self.refusal = Some(why.clone());
         if paths.open().is_empty() && self.reopening == 0 {
+            self.settlement_ended(&lost, Err(why.clone()));
             let (lost, why) = (Box::new(lost.why().clone()), Box::new(why));
             paths.end(&Error::NotReopened { lost, why });
         } else {
-            self.wait_past(lost);
+            self.settle_otherwise(lost);
         }
     }
 
-    fn wait_past(&mut self, lost: Lost) {
-        self.events.spawn(async move {
-            lost.past().await;
-            Event::Gone
-        });
+    /// The login of a lost session has not settled what that has left.
+    pub(super) fn settle_otherwise(&mut self, lost: Lost) {
+        let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
+        let span = span_of(lost.path());
+        let settlement = async move {
+            let result = opener.settle(&lost, expected).await;
+            Event::Settled(lost, result)
+        };
+        self.events.spawn(settlement.instrument(span));
+    }
+
+    /// What a lost session has left is settled, or there are no more tries.
+    pub(super) fn settlement_ended(&mut self, lost: &Lost, result: Result<(), Error>) {
+        let key = lost.path().unit.session().key();
+        self.lost.retain(|path| path.unit.session().key() != key);
+        if lost.path().unit.session().is_settled() {
+            return;
+        }
+        let why = result.err().unwrap_or_else(|| lost.why().clone());
+        let note = format!("nothing proves what became of the writes of a lost session: {why}");
+        span_of(lost.path()).in_scope(|| self.report.note(note));
+        self.unsettled = Some(why);
+    }
+
+    /// Whether there are tries to settle what lost sessions have left.
+    pub(super) fn is_settling(&self) -> bool {
+        self.lost.iter().any(|path| !path.unit.session().is_settled())
     }
 
     fn join(&mut self, paths: &Paths<Path>, path: Path) {
@@ -239,20 +298,24 @@ impl Supervisor {
 
     fn reopen_lost(&mut self, paths: &Paths<Path>) {
         for (path, why) in paths.take_lost() {
-            let span = span_of(&path);
-            span.in_scope(|| self.report.note(format!("a session was lost: {why}")));
-            let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
-            self.reopening += 1;
-            let lost = Lost::new(path, why);
-            let reopening = async move {
-                let (path, why) = (lost.path().clone(), lost.why().clone());
-                let reopened = Box::pin(async move { opener.reopen(&path, &why, expected).await });
-                let reopened = async { outcome(reopened).await.unwrap_or(Err(Error::Closed)) };
-                let path = lost.settled_during(reopened).await;
-                Event::Again(lost, path)
-            };
-            self.events.spawn(reopening.instrument(span));
+            self.reopen(path, why);
         }
+    }
+
+    pub(super) fn reopen(&mut self, path: Path, why: Error) {
+        let span = span_of(&path);
+        span.in_scope(|| self.report.note(format!("a session was lost: {why}")));
+        let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
+        self.reopening += 1;
+        self.lost.push(path.clone());
+        let lost = Lost::new(path, why);
+        let reopening = async move {
+            let (path, why) = (lost.path().clone(), lost.why().clone());
+            let reopened = Box::pin(async move { opener.reopen(&path, &why, expected).await });
+            let path = outcome(reopened).await.unwrap_or(Err(Error::Closed));
+            Event::Again(lost, path)
+        };
+        self.events.spawn(reopening.instrument(span));
     }
 
     async fn review(&mut self, paths: &Paths<Path>) {

@@ -97,7 +97,9 @@ impl Carrier for Link {
 
     fn keep_unsettled(&self) {}
 
-    fn settle(&self) {}
+    fn is_settled(&self) -> bool {
+        true
+    }
 
     fn count_retry(&self) {}
 

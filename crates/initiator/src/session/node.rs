@@ -91,6 +91,24 @@ impl Node {
         self.start(url, SessionKind::Normal { target_name }, key, budget.clone())
     }
 
+    /// A session under the name of one that was lost, with that portal group and no other: elsewhere a
+    /// session of that name may live.
+    pub(crate) fn reinstate_at(
+        &self,
+        url: &Url,
+        key: SessionKey,
+        portal_group: u16,
+        budget: &Budget,
+    ) -> Result<Session, Error> {
+        let Some(target_name) = url.target.clone() else {
+            return Err(UrlError::PortalOnly.into());
+        };
+        runtime::require()?;
+        let mut config = self.config(url, SessionKind::Normal { target_name }, key.isid)?;
+        config.expected_portal_group_tag = Some(portal_group);
+        Ok(self.start_with(config, url, self.0.isids.hold(key), budget.clone()))
+    }
+
     /// Starts a session of any kind, on the runtime of the caller.
     pub(crate) fn start(
         &self,
@@ -101,7 +119,11 @@ impl Node {
     ) -> Result<Session, Error> {
         runtime::require()?;
         let config = self.config(url, kind, key.key.isid)?;
-        Ok(Session::start(url, key, config, SystemEntropy, &self.0.common, budget))
+        Ok(self.start_with(config, url, key, budget))
+    }
+
+    fn start_with(&self, config: Config, url: &Url, key: HeldKey, budget: Budget) -> Session {
+        Session::start(url, key, config, SystemEntropy, &self.0.common, budget)
     }
 
     /// The key of the next session, with an ISID that no other one has.

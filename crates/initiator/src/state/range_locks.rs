@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::oneshot;
@@ -28,6 +29,8 @@ struct Shared(Mutex<Line>);
 #[derive(Debug, Default)]
 struct Line {
     taken: Ranges,
+    /// The starts of those that are unsettled, and how many lost sessions were writing each.
+    unsettled: BTreeMap<u64, usize>,
     /// In the order in which they came.
     waiting: BTreeMap<u64, Waiting>,
     next: u64,
@@ -52,41 +55,64 @@ struct Place {
     is_claimed: bool,
 }
 
-/// A range that is taken until this is dropped.
+/// A range that is taken until this is dropped; one that is unsettled then stays taken.
 #[derive(Debug)]
 pub(crate) struct RangeGuard {
     shared: Arc<Shared>,
     start: u64,
 }
 
-/// Ranges that a lost session was writing: the target may go on with them, until it is known to
-/// have finished.
+/// The writes of one session that the target may still carry out: those under way, and once the session
+/// is lost, those that were, until the target is known to have finished with them.
 ///
 /// Another session may write the same data there again; whatever else belongs there has to wait.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled(Mutex<Option<Vec<Arc<RangeGuard>>>>);
+pub(crate) struct Unsettled {
+    writes: AtomicUsize,
+    /// What the writes of the lost session were to change.
+    extents: Mutex<Option<Vec<Arc<RangeGuard>>>>,
+}
 
 impl Unsettled {
-    /// From now on ranges are kept.
+    /// From now on the ranges of a lost session are kept.
     pub(crate) fn keep(&self) {
         self.lock().get_or_insert_default();
     }
 
+    /// A write is handed to the session.
+    pub(crate) fn begin(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The target has finished with a write.
+    pub(crate) fn end(&self) {
+        self.writes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The session was lost with a write under way.
     pub(crate) fn put(&self, extent: Arc<RangeGuard>) {
         if let Some(extents) = &mut *self.lock() {
+            extent.leave();
             extents.push(extent);
         }
     }
 
-    /// Gives all of them back, and keeps none any more.
+    /// Whether the target has finished with every write.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.writes.load(Ordering::Relaxed) == 0
+    }
+
+    /// The target has finished with what the lost session was writing. Gives the ranges back, and keeps
+    /// none any more.
     pub(crate) fn settle(&self) {
-        let extents = self.lock().take();
-        // Each wakes those that wait for it.
-        drop(extents);
+        let extents = self.lock().take().unwrap_or_default();
+        self.writes.store(0, Ordering::Relaxed);
+        // The drop of each wakes those that wait for it.
+        extents.into_iter().for_each(|extent| extent.settle());
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Arc<RangeGuard>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,6 +129,11 @@ impl WeakRangeLocks {
 impl RangeLocks {
     pub(crate) fn downgrade(&self) -> WeakRangeLocks {
         WeakRangeLocks(Arc::downgrade(&self.0))
+    }
+
+    /// Whether a lost session was writing a part of the range, and the target may go on with it.
+    pub(crate) fn is_unsettled(&self, range: &Range<u64>) -> bool {
+        self.0.lock().is_unsettled(range)
     }
 
     /// Waits for its turn, and until no byte of the range is taken, and takes it. The turn is that of
@@ -125,6 +156,13 @@ impl RangeLocks {
 }
 
 impl Line {
+    /// Whether a lost session was writing a part of the range, and the target may go on with it.
+    fn is_unsettled(&self, range: &Range<u64>) -> bool {
+        let overlapping = self.taken.0.range(..range.end).rev();
+        let mut overlapping = overlapping.take_while(|(_, end)| **end > range.start);
+        overlapping.any(|(start, _)| self.unsettled.contains_key(start))
+    }
+
     /// Whether nobody has a byte of the range, or came before and waits for one.
     fn is_free(&self, range: &Range<u64>) -> bool {
         let overlaps =
@@ -217,10 +255,30 @@ impl Drop for Place {
     }
 }
 
+impl RangeGuard {
+    /// A session was lost that was writing the range.
+    fn leave(&self) {
+        *self.shared.lock().unsettled.entry(self.start).or_default() += 1;
+    }
+
+    /// The target has finished with what one such session was writing.
+    fn settle(&self) {
+        let unsettled = &mut self.shared.lock().unsettled;
+        if let Some(sessions) = unsettled.get_mut(&self.start) {
+            *sessions -= 1;
+            if *sessions == 0 {
+                unsettled.remove(&self.start);
+            }
+        }
+    }
+}
+
 impl Drop for RangeGuard {
     fn drop(&mut self) {
         self.shared.leave(|line| {
-            line.taken.0.remove(&self.start);
+            if !line.unsettled.contains_key(&self.start) {
+                line.taken.0.remove(&self.start);
+            }
         });
     }
 }
@@ -287,6 +345,30 @@ mod tests {
         assert!(taken().is_none());
         unsettled.settle();
         assert!(taken().is_some());
+    }
+
+    /// Of two lost sessions that were writing a range, both have to be settled; and it stays taken when
+    /// nobody is left who could settle them.
+    #[test]
+    fn what_nobody_settles_stays_taken() {
+        let extents = RangeLocks::default();
+        let [one, other] = [(); 2].map(|()| Unsettled::default());
+        let guard = Arc::new(extents.try_take(&(8..16)).unwrap());
+        for unsettled in [&one, &other] {
+            unsettled.keep();
+            unsettled.begin();
+            unsettled.put(Arc::clone(&guard));
+        }
+        drop(guard);
+        one.settle();
+        assert!(one.is_settled() && !other.is_settled());
+        for (range, is_unsettled) in [(0..8, false), (0..9, true), (15..32, true), (16..32, false)]
+        {
+            assert_eq!(extents.is_unsettled(&range), is_unsettled, "{range:?}");
+        }
+        drop(other);
+        assert!(extents.is_unsettled(&(0..32)));
+        assert!(extents.try_take(&(0..32)).is_none());
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::runtime;
 use crate::session::Session;
 use crate::state::budget::{Budget, Permit};
+use crate::state::cancellation::Cancellation;
 use crate::state::outstanding::CommandNumber;
 use crate::state::range_locks::RangeGuard;
 use crate::state::unflushed::{Epoch, LossCursor};
@@ -130,7 +131,7 @@ impl LogicalUnit {
             let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
             let mut next = command.clone();
             next.read = buffer.take().or_else(fresh);
-            match self.send(next, Arc::clone(&permit), None).await {
+            match self.send(next, Arc::clone(&permit), None, None).await {
                 Err(error) if is_withdrawn(&error) => {}
                 result => break result?,
             }
@@ -406,8 +407,12 @@ impl LogicalUnit {
             None => Arc::new(self.reserve(transfer.len()).await?),
         };
         loop {
+            if transfer.is_cancelled() {
+                return Err(Error::Task { request: transfer.name(), cause: TaskError::Aborted });
+            }
             let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
-            let sent = match self.send(command, permit, transfer.extent()).await {
+            let (extent, cancellation) = (transfer.extent(), transfer.cancellation());
+            let sent = match self.send(command, permit, extent, cancellation).await {
                 Err(error) if is_withdrawn(&error) => continue,
                 result => result?,
             };
@@ -448,6 +453,7 @@ impl LogicalUnit {
         command: Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
+        cancellation: Option<&Cancellation>,
     ) -> Result<Sent, Error> {
         let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
         if heeds_doubts {
@@ -455,8 +461,8 @@ impl LogicalUnit {
         }
         let (session, state) = (&self.session, &self.state);
         let begun = state.unflushed.begin();
-        let ended = session.perform(command, permit, extent, state, heeds_doubts).await;
-        let (number, completion) = ended?;
+        let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
+        let (number, completion) = perform.await?;
         if heeds_doubts && completion.status == Status::GOOD {
             self.recognized().await?;
         }

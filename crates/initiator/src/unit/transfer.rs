@@ -10,6 +10,7 @@ use iscsi_session::{Command, Completion, Payload};
 
 use crate::error::Error;
 use crate::state::budget::Permit;
+use crate::state::cancellation::Cancellation;
 use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
@@ -29,6 +30,8 @@ pub(crate) struct Transfer {
     extent: Option<Arc<RangeGuard>>,
     /// Its share of what may be under way, if it was taken already.
     permit: Option<Arc<Permit>>,
+    /// By what it is given up, if somebody may do so.
+    cancellation: Option<Cancellation>,
     /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
     /// parameter list it tells nothing that the status does not.
     moves_blocks: bool,
@@ -46,6 +49,7 @@ impl Transfer {
             blocks: None,
             extent: None,
             permit: None,
+            cancellation: None,
             moves_blocks: true,
         }
     }
@@ -101,6 +105,7 @@ impl Transfer {
             blocks: None,
             extent: None,
             permit: None,
+            cancellation: None,
             moves_blocks: true,
         }
     }
@@ -133,6 +138,20 @@ impl Transfer {
 
     pub(crate) fn permit(&self) -> Option<Arc<Permit>> {
         self.permit.clone()
+    }
+
+    /// From now on it can be given up thus.
+    pub(crate) fn cancelled_by(mut self, cancellation: Cancellation) -> Self {
+        self.cancellation = Some(cancellation);
+        self
+    }
+
+    pub(crate) const fn cancellation(&self) -> Option<&Cancellation> {
+        self.cancellation.as_ref()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.as_ref().is_some_and(Cancellation::is_cancelled)
     }
 
     /// The command's name in the standard.
@@ -184,6 +203,7 @@ impl Transfer {
             blocks: self.blocks.clone(),
             extent: self.extent.clone(),
             permit: self.permit.clone(),
+            cancellation: None,
             moves_blocks: self.moves_blocks,
         }
     }

@@ -98,8 +98,8 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     let sessions = node.options().sessions.in_range();
     let next_portal = AtomicUsize::new(portal);
     let node = node.clone();
-    let moved = Mutex::default();
-    let opener = Opener { node, url, portals, moved, next_portal, report };
+    let (moved, groups) = (Mutex::default(), Mutex::default());
+    let opener = Opener { node, url, portals, moved, groups, next_portal, report };
     opener.remember(portal, &session);
     spread_out(session, portal, Arc::new(opener), sessions).await
 }

@@ -91,7 +91,7 @@ impl Disk {
         way: Zeroing,
         most: u64,
     ) -> Result<(), Error> {
-        let extent = Arc::new(self.take(blocks.clone()).await);
+        let extent = Arc::new(self.take(blocks.clone()).await?);
         let block = Payload::from(vec![0; self.block_size() as usize]);
         let runs = runs(self.lbas(blocks), most).map(|(lba, blocks)| {
             let flags = WriteSameFlags { unmap: way != Zeroing::Write, ..Default::default() };

@@ -85,7 +85,9 @@ impl Carrier for Session {
 
     fn keep_unsettled(&self) {}
 
-    fn settle(&self) {}
+    fn is_settled(&self) -> bool {
+        true
+    }
 
     fn count_retry(&self) {}
 

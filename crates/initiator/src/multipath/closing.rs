@@ -1,0 +1,73 @@
+//! How the sessions of a disk end: when it is logged out, and when its last handle is dropped.
+//!
+//! Each is logged out once the target has finished with what it carries. One that is lost meanwhile is
+//! opened anew, so that the target drops what was left of it, and then logged out.
+
+use tracing::Instrument;
+
+use crate::error::Error;
+use crate::multipath::path::Path;
+use crate::multipath::path_set::Remains;
+use crate::multipath::reinstatement::Lost;
+use crate::multipath::supervisor::{Event, Supervisor};
+
+impl Supervisor {
+    /// Ends all sessions in order, and waits until what lost ones have left is settled.
+    ///
+    /// # Errors
+    /// [`Error::Unsettled`], or why a session ended, if not by the logout.
+    pub(super) async fn close(
+        mut self,
+        remains: Remains<Path>,
+        event: Option<Event>,
+    ) -> Result<(), Error> {
+        let mut failure = None;
+        let mut logouts = remains.open.len();
+        for path in remains.open {
+            let logout = async move {
+                let result = path.unit.session().logout().await;
+                Event::LoggedOut(path, result)
+            };
+            self.events.spawn(logout.in_current_span());
+        }
+        for (path, why) in remains.lost {
+            self.reopen(path, why);
+        }
+        let mut next = event;
+        loop {
+            match next.take() {
+                None | Some(Event::New(_) | Event::Gone) => {}
+                Some(Event::LoggedOut(path, result)) => {
+                    logouts -= 1;
+                    match result {
+                        Err(why) if !path.unit.session().is_settled() => self.reopen(path, why),
+                        Err(why) => failure = failure.or(Some(why)),
+                        Ok(()) => {}
+                    }
+                }
+                Some(Event::Again(lost, result)) => self.settled_by_reopening(lost, result),
+                Some(Event::Settled(lost, result)) => self.settlement_ended(&lost, result),
+            }
+            if logouts == 0 && !self.is_settling() {
+                break;
+            }
+            match self.events.join_next().await {
+                Some(event) => next = event.ok(),
+                None => break,
+            }
+        }
+        match self.unsettled.take() {
+            Some(why) => Err(Error::Unsettled { why: Box::new(why) }),
+            None => failure.map_or(Ok(()), Err),
+        }
+    }
+
+    /// A lost session is back, for no other reason than to be settled, or it is not.
+    fn settled_by_reopening(&mut self, lost: Lost, result: Result<Path, Error>) {
+        match result {
+            Ok(path) if lost.settle_by(&path) => {}
+            Ok(_) => self.settle_otherwise(lost),
+            Err(why) => self.settlement_ended(&lost, Err(why)),
+        }
+    }
+}

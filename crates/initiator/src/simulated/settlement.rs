@@ -1,0 +1,223 @@
+//! What was sent over a path that is held up, or lost, never lands on newer data.
+
+use iscsi_testkit::opcode::Opcode;
+
+use super::*;
+use crate::Disk;
+use crate::error::{Error, ErrorKind};
+use crate::options::sessions::Sessions;
+
+const PARTS: u8 = 16;
+const PART: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(200);
+/// Longer than any segment lives.
+const LONG: Duration = Duration::from_secs(150);
+
+/// A disk over two portals, whose first path is held up with writes on their way that the other one has
+/// made good.
+struct Rig {
+    network: Simulated,
+    node: Node,
+    disk: Disk,
+    medium: RamDisk,
+}
+
+/// Two portals of one target, or of two portal groups.
+fn targets(medium: &RamDisk, portal_groups: [u16; 2]) -> [Arc<Mutex<Target>>; 2] {
+    let target = |portal_group| {
+        let mut config = TargetConfig::new(TARGET, medium.clone());
+        config.portal_group = Some(portal_group);
+        config.keys.default_time2wait = 0;
+        config.record = true;
+        Arc::new(Mutex::new(Target::new(config)))
+    };
+    let first = target(portal_groups[0]);
+    let is_one = portal_groups[0] == portal_groups[1];
+    [Arc::clone(&first), if is_one { first } else { target(portal_groups[1]) }]
+}
+
+async fn open_at(node: &Node, url: &str) -> Disk {
+    open::open(node, Url::parse(url).unwrap()).await.unwrap()
+}
+
+impl Rig {
+    async fn start(portal_groups: [u16; 2]) -> Self {
+        let medium = RamDisk::new(512, 8192);
+        let mut properties = Properties::default();
+        properties.latency = ROUND_TRIP / 2;
+        let network = Simulated::new(targets(&medium, portal_groups), properties);
+        let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+        let mut options = Options { use_environment: false, ..Options::default() };
+        (options.sessions, options.patience) = (Sessions::Fixed(2), PATIENCE);
+        let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
+        let url = format!("iscsi://192.0.2.1/{TARGET}/0?portal=192.0.2.2");
+        let disk = open_at(&node, &url).await;
+        assert_eq!(disk.sessions().len(), 2);
+        let rig = Self { network, node, disk, medium };
+        for seed in 0..4 {
+            rig.write(seed).await.unwrap();
+        }
+        rig.network.portals[0].hold();
+        rig.write(OLD).await.unwrap();
+        assert_eq!(rig.parts_of(OLD), PARTS);
+        rig
+    }
+
+    /// Writes all parts at once.
+    async fn write(&self, seed: u8) -> Result<(), Error> {
+        write(&self.disk, seed).await
+    }
+
+    /// How many parts hold that.
+    fn parts_of(&self, seed: u8) -> u8 {
+        parts_of(&self.medium, seed)
+    }
+
+    /// What was held up reaches the target.
+    async fn release(&self) {
+        self.network.portals[0].release();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+}
+
+const OLD: u8 = 0x11;
+const NEW: u8 = 0x22;
+
+/// Where a part begins, bytes.
+fn at(part: u8) -> u64 {
+    u64::from(part) * PART as u64
+}
+
+fn data(part: u8, seed: u8) -> Bytes {
+    vec![seed ^ part; PART].into()
+}
+
+fn parts_of(medium: &RamDisk, seed: u8) -> u8 {
+    let holds = |part: &u8| medium.holds(at(*part), &data(*part, seed));
+    (0..PARTS).filter(holds).map(|_| 1).sum()
+}
+
+async fn write(disk: &Disk, seed: u8) -> Result<(), Error> {
+    let mut writes = tokio::task::JoinSet::new();
+    for part in 0..PARTS {
+        let disk = disk.clone();
+        writes.spawn(async move { disk.write_at(at(part), data(part, seed)).await });
+    }
+    writes.join_all().await.into_iter().collect()
+}
+
+/// The copies that lost are aborted, so that the blocks are free again as soon as the path answers.
+#[tokio::test(start_paused = true)]
+async fn the_losing_copy_of_a_write_is_aborted() {
+    let rig = Rig::start([1, 1]).await;
+    let newer = tokio::spawn({
+        let disk = rig.disk.clone();
+        async move { write(&disk, NEW).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!newer.is_finished() && rig.parts_of(OLD) > 0);
+    rig.network.portals[0].release();
+    newer.await.unwrap().unwrap();
+    assert_eq!((rig.parts_of(NEW), rig.disk.spread().reopened), (PARTS, 0));
+    let target = lock(&rig.network.portals[0].target);
+    let aborts = target.received().iter();
+    let aborts = aborts.filter(|(_, pdu)| pdu.opcode() == Some(Opcode::TaskManagementRequest));
+    assert!(aborts.count() > 0);
+    assert!(target.violations().is_empty(), "{:?}", target.violations());
+}
+
+/// What was held up does not land on what is written by another disk, after the first one was closed.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_logged_out_changes_nothing_any_more() {
+    let rig = Rig::start([1, 1]).await;
+    assert!(!rig.disk.is_settled());
+    rig.disk.logout().await.unwrap();
+    assert!(rig.disk.is_settled());
+    let again = open_at(&rig.node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
+    write(&again, NEW).await.unwrap();
+    again.flush().await.unwrap();
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+}
+
+/// The same where the last handle is dropped: it takes as long, but nobody is told.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_dropped_is_settled_in_the_background() {
+    let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
+    let session = disk.sessions().remove(0);
+    drop(disk);
+    drop(session.closed().await);
+    tokio::time::sleep(LONG).await;
+    let again = open_at(&node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
+    write(&again, NEW).await.unwrap();
+    network.portals[0].release();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(parts_of(&medium, NEW), PARTS);
+}
+
+/// A logout that cannot settle everything says so, and in time.
+#[tokio::test(start_paused = true)]
+async fn a_logout_says_what_it_could_not_settle() {
+    let rig = Rig::start([1, 1]).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
+    let begun = Instant::now();
+    let error = rig.disk.logout().await.unwrap_err();
+    assert!(matches!(error, Error::Unsettled { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsettled);
+    assert!(begun.elapsed() <= 2 * PATIENCE, "{:?}", begun.elapsed());
+    assert!(!rig.disk.is_settled());
+    let again = rig.disk.logout().await.unwrap_err();
+    assert_eq!(again.to_string(), error.to_string());
+}
+
+/// No time settles what a lost session was writing: only a login to the same nexus does.
+#[tokio::test(start_paused = true)]
+async fn newer_data_waits_until_a_lost_session_is_reinstated() {
+    let rig = Rig::start([1, 1]).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
+    rig.network.portals[0].cut();
+    let newer = tokio::spawn({
+        let disk = rig.disk.clone();
+        async move { write(&disk, NEW).await }
+    });
+    tokio::time::sleep(LONG).await;
+    assert!(!newer.is_finished() && rig.parts_of(OLD) > 0);
+    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    newer.await.unwrap().unwrap();
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+    rig.disk.logout().await.unwrap();
+}
+
+/// Where nothing does, writes to the same blocks fail, and others do not.
+#[tokio::test(start_paused = true)]
+async fn writes_over_what_is_not_settled_fail() {
+    let rig = Rig::start([1, 1]).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
+    rig.network.portals[0].cut();
+    let error = rig.write(NEW).await.unwrap_err();
+    assert!(matches!(error, Error::OverlapsUnsettled { .. }), "{error}");
+    assert_eq!((error.kind(), error.may_have_executed()), (ErrorKind::Unsettled, false));
+    assert!(rig.parts_of(OLD) > 0);
+    rig.disk.write_at(at(PARTS), data(0, NEW)).await.unwrap();
+    let error = rig.disk.logout().await.unwrap_err();
+    assert!(matches!(error, Error::Unsettled { .. }), "{error}");
+}
+
+/// ISI-02: a session is one with its portal group. The portal of a lost one leads to another group by now,
+/// and a login there makes the first group drop nothing (RFC 7143 §4.4.3).
+#[tokio::test(start_paused = true)]
+async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
+    let rig = Rig::start([1, 2]).await;
+    let [first, _] = targets(&rig.medium, [1, 2]);
+    lock(&first).config_mut().portal_group = Some(3);
+    *lock(&rig.network.portals[0].moved_to) = Some(first);
+    rig.network.portals[0].cut();
+    let error = rig.write(NEW).await.unwrap_err();
+    assert!(matches!(error, Error::OverlapsUnsettled { .. }), "{error}");
+    assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
+    let newer = rig.parts_of(NEW);
+    assert!(newer < PARTS);
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), newer);
+}
