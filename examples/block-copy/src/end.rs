@@ -105,10 +105,11 @@ impl End {
     }
 
     /// Ends the sessions of a unit in order; others end by themselves.
-    pub async fn close(&self, stop: &Stop) {
-        if let Self::Unit(unit) = self {
-            unit.close(stop).await;
-        }
+    ///
+    /// # Errors
+    /// If the target may still carry out what was sent to it.
+    pub async fn close(&self, stop: &Stop) -> Result<(), Error> {
+        if let Self::Unit(unit) = self { unit.close(stop).await } else { Ok(()) }
     }
 }
 

@@ -114,6 +114,12 @@ pub enum Error {
         /// How much there is, if that is known.
         total: Option<Size>,
     },
+    /// The copy is complete, but a session of this end does not answer, and the wait for it was cut short.
+    #[error(
+        "{0}: everything was written and flushed, but the target may still carry out writes of a session \
+         that does not answer; write nothing there before it has dropped that session"
+    )]
+    Unsettled(Side),
     /// The result cannot be told.
     #[error("standard output: {cause}{}; the copy itself is complete", advice(cause.kind()))]
     Output {
@@ -148,6 +154,7 @@ impl Error {
             | Self::Overflow { .. }
             | Self::Same(_)
             | Self::Mismatch { .. }
+            | Self::Unsettled(_)
             | Self::Output { .. }
             | Self::Runtime(_)
             | Self::Cancelled => 1,
@@ -163,6 +170,7 @@ impl Error {
             }
             Self::Mismatch { .. } => Kind::Data,
             Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
+            Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }
             | Self::Incomplete { cause, .. }
             | Self::Unverified(cause)

@@ -48,8 +48,12 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
         Ok(()) => Job::new(args, source.clone(), destination.clone()).run(stop).await,
         Err(error) => Err(error.into()),
     };
-    tokio::join!(source.close(stop), destination.close(stop));
-    result
+    let (_, closed) = tokio::join!(source.close(stop), destination.close(stop));
+    let report = result?;
+    match closed {
+        Ok(()) => Ok(report),
+        Err(error) => Err(Failure { error, report: Some(Box::new(report)) }),
+    }
 }
 
 const NO_WAY_BACK: Error =
@@ -140,7 +144,8 @@ async fn open(
     match destination {
         Ok(destination) => Ok((source, destination)),
         Err(error) => {
-            source.close(stop).await;
+            // Nothing was sent that it could still carry out.
+            drop(source.close(stop).await);
             Err(error)
         }
     }

@@ -1,6 +1,7 @@
 //! Logical units behind an iSCSI session.
 
 use std::fmt;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -19,7 +20,7 @@ use crate::side::Side;
 use crate::stop::Stop;
 use iscsi_initiator::tuning::Size;
 
-/// How long the end of the sessions may take: what matters was flushed before.
+/// How long the end of the sessions may take where nothing that was sent can change the unit any more.
 const LOGOUT: Duration = Duration::from_secs(3);
 
 /// A logical unit, and the sessions it is reached by.
@@ -113,9 +114,19 @@ impl UnitEnd {
             && self.disk.profile().serial_number == other.disk.profile().serial_number
     }
 
-    pub(super) async fn close(&self, stop: &Stop) {
-        // Everything was flushed or has failed by now; how the goodbye goes changes nothing.
-        drop(stop.hurry(timeout(LOGOUT, self.disk.logout())).await);
+    /// Ends the sessions. Everything was flushed or has failed by now, so how the goodbye goes changes
+    /// nothing; but while the target may still carry something out, it is waited for.
+    pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
+        let mut logout = pin!(self.disk.logout());
+        let mut end = stop.hurry(timeout(LOGOUT, &mut logout)).await;
+        if matches!(end, Some(Err(_))) && !self.disk.is_settled() {
+            end = stop.hurry(logout).await.map(Ok);
+        }
+        match end {
+            Some(Ok(Err(cause @ IscsiError::Unsettled { .. }))) => Err(self.failed(cause)),
+            None if !self.disk.is_settled() => Err(Error::Unsettled(self.side)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn to_json(&self) -> Value {

@@ -47,6 +47,30 @@ async fn the_only_session_that_is_lost_comes_back_and_all_is_written_again() {
     assert_eq!(report["bytes"], IMAGE);
 }
 
+/// What a lost session was writing may still be carried out where no login makes the target drop it. The copy
+/// is complete by then, and its end says what is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
+    let rig = Rig::start_with(512, IMAGE as u64, |config| {
+        let loss = Fault::receiving(Opcode::ScsiCommand, 8, Effect::Close);
+        config.faults.push(loss.on_connection(1));
+        for connection in 2..64 {
+            let refusal = Effect::SetByte { at: 36, value: 2 };
+            let refused = Fault::sending(Opcode::LoginResponse, 0, refusal);
+            config.faults.push(refused.on_connection(connection));
+        }
+    })
+    .await;
+    let folder = Folder::new();
+    let image = pattern(IMAGE);
+    let source = folder.file("image", &image);
+    let options = ["--sessions", "2", "--io-size", "64k", "--progress", "none"];
+    let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
+    let parts = ["destination: the target may still carry out writes of a lost session"];
+    fails(&output, 1, &parts);
+    assert!(rig.disk.holds(0, &image));
+}
+
 /// What the report notes, of which something is said to people as well.
 fn notes(said: &str, report: &Value) -> Vec<String> {
     let notes = report["notes"].as_array().unwrap().iter();
