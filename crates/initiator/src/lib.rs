@@ -96,6 +96,7 @@
 //! | the future of a write of a [`Disk`] | the same; a later write to the same blocks waits for that |
 //! | the future of [`Initiator::connect`] | the login is given up |
 //! | the last handle of a session | it logs out in the background |
+//! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with what was written over it; one that is lost is opened anew for that. Only [`Disk::logout`] proves it |
 //!
 //! # What is tried again
 //!

@@ -177,7 +177,8 @@ impl Disk {
     /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::WriteProtected`], or as [`LogicalUnit::write`].
+    /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
+    /// [`LogicalUnit::write`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
         let data = data.into();
         self.check_writable()?;
@@ -287,7 +288,7 @@ impl Disk {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
-    /// [`Error::WriteProtected`], or as [`LogicalUnit::unmap`].
+    /// [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as [`LogicalUnit::unmap`].
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_writable()?;
         self.check_range(offset, len)?;

@@ -160,10 +160,18 @@ impl Opener {
         expected: ExpectedUnitReceiver,
     ) -> Result<(), Error> {
         let expected = known(expected).await?;
+        let session = lost.path().unit.session();
+        let Some(group) = session.portal_group().filter(|_| session.is_reinstated_by_login())
+        else {
+            return Err(lost.why().clone());
+        };
         let options = self.node.options().reopening.in_range();
         let mut back_off = BackOff::new(SystemEntropy, options);
         loop {
-            let Err(error) = self.reinstate(lost, &expected).await else { return Ok(()) };
+            let Err(error) = self.reinstate(lost, group, &expected).await else { return Ok(()) };
+            if self.portals_of(group).next().is_none() {
+                return Err(error);
+            }
             let pause = back_off.next();
             let next = Instant::now().checked_add(pause);
             if next.zip(lost.deadline()).is_some_and(|(next, deadline)| next > deadline) {
@@ -175,17 +183,14 @@ impl Opener {
 
     /// One login under the name of a lost session at each portal of its group. None at those that lead to
     /// another one, where a session of that name may live, which the login would end.
-    async fn reinstate(&self, lost: &Lost, expected: &ExpectedUnit) -> Result<(), Error> {
+    async fn reinstate(
+        &self,
+        lost: &Lost,
+        group: u16,
+        expected: &ExpectedUnit,
+    ) -> Result<(), Error> {
         let mut failure = lost.why().clone();
-        let session = lost.path().unit.session();
-        let Some(group) = session.portal_group().filter(|_| session.is_reinstated_by_login())
-        else {
-            return Err(failure);
-        };
-        for portal in 0..self.portals.len() {
-            if self.groups().get(&portal).is_some_and(|known| *known != group) {
-                continue;
-            }
+        for portal in self.portals_of(group) {
             match self.try_reinstate(lost.path(), portal, group, expected).await {
                 Ok(path) if lost.settle_by(&path) => return Ok(()),
                 Ok(_) => {}
@@ -256,6 +261,12 @@ impl Opener {
 
     fn moved(&self) -> MutexGuard<'_, BTreeMap<usize, TargetAddress>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The portals of a group, and those of which nothing is known.
+    fn portals_of(&self, group: u16) -> impl Iterator<Item = usize> {
+        let may_be = move |portal: &usize| self.groups().get(portal).is_none_or(|at| *at == group);
+        (0..self.portals.len()).filter(may_be)
     }
 
     fn groups(&self) -> MutexGuard<'_, BTreeMap<usize, u16>> {

@@ -73,6 +73,12 @@ impl Rig {
         parts_of(&self.medium, seed)
     }
 
+    /// New connections to the first portal lead to another portal group.
+    fn lead_first_portal_to(&self, portal_group: u16) {
+        let [target, _] = targets(&self.medium, [portal_group; 2]);
+        *lock(&self.network.portals[0].moved_to) = Some(target);
+    }
+
     /// What was held up reaches the target.
     async fn release(&self) {
         self.network.portals[0].release();
@@ -204,14 +210,25 @@ async fn writes_over_what_is_not_settled_fail() {
     assert!(matches!(error, Error::Unsettled { .. }), "{error}");
 }
 
+/// The portal of the lost session leads to another group by now, and another portal to its own.
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
+    let rig = Rig::start([1, 1]).await;
+    rig.lead_first_portal_to(3);
+    rig.network.portals[0].cut();
+    rig.write(NEW).await.unwrap();
+    assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+    rig.disk.logout().await.unwrap();
+}
+
 /// ISI-02: a session is one with its portal group. The portal of a lost one leads to another group by now,
 /// and a login there makes the first group drop nothing (RFC 7143 §4.4.3).
 #[tokio::test(start_paused = true)]
 async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     let rig = Rig::start([1, 2]).await;
-    let [first, _] = targets(&rig.medium, [1, 2]);
-    lock(&first).config_mut().portal_group = Some(3);
-    *lock(&rig.network.portals[0].moved_to) = Some(first);
+    rig.lead_first_portal_to(3);
     rig.network.portals[0].cut();
     let error = rig.write(NEW).await.unwrap_err();
     assert!(matches!(error, Error::OverlapsUnsettled { .. }), "{error}");
