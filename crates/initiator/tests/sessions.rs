@@ -199,6 +199,24 @@ async fn other_data_waits_until_a_lost_session_is_settled() {
     rig.assert_clean();
 }
 
+/// A disk whose session nobody opens anew cannot settle what that has left, and says so.
+#[tokio::test]
+async fn a_disk_of_a_lost_session_does_not_end_in_order() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let disk = soon(rig.session(Options::default()).await.disk()).await.unwrap();
+    rig.server.with(|target| target.hold());
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, pattern(PART, 1)).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| target.drop_connection(ConnId(0)));
+    assert!(soon(write).await.unwrap().unwrap_err().may_have_executed());
+    let error = soon(disk.logout()).await.unwrap_err();
+    assert!(matches!(error, Error::Unsettled { .. }), "{error}");
+    assert!(!disk.is_settled());
+}
+
 /// LOG-12, LOG-14: a target that gives its sessions no TSIH does not say that it drops a lost one when
 /// that is opened anew, so other data for the same blocks waits on; and the disk says so.
 #[tokio::test]

@@ -268,11 +268,15 @@ impl Disk {
         if let Some(result) = self.paths.closed().await {
             return result;
         }
-        let result = try_join_all(sessions.iter().map(Session::logout)).await;
-        match result {
-            Err(why) if !self.is_settled() => Err(Error::Unsettled { why: Box::new(why) }),
-            result => result.map(drop),
+        let result = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
+        if self.is_settled() {
+            return result;
         }
+        let why = match result {
+            Ok(()) => self.paths.ended().await,
+            Err(why) => why,
+        };
+        Err(Error::Unsettled { why: Box::new(why) })
     }
 
     /// Whether the target has finished with every write that was sent to it, as far as is known. It has
