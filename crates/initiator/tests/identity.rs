@@ -98,6 +98,15 @@ fn exchange(rig: &Rig, unit: Unit, told: Option<Outcome>) -> RamDisk {
     disk
 }
 
+/// From now on the unit refuses these pages.
+fn refuse(rig: &Rig, pages: Vec<u8>) {
+    rig.server.with(|target| {
+        for unit in target.config_mut().units.values_mut() {
+            unit.behavior.refused_pages.clone_from(&pages);
+        }
+    });
+}
+
 fn is_untouched(disk: &RamDisk) -> bool {
     disk.holds(0, &vec![0; BLOCKS as usize * 512])
 }
@@ -219,14 +228,7 @@ async fn a_question_that_fails_is_asked_again() {
     let rig = start(|_| {}).await;
     let disk = open_with(&initiator(fixed(1)), &rig).await;
     let asked = questions(&rig);
-    let refuse = |pages: Vec<u8>| {
-        rig.server.with(|target| {
-            for unit in target.config_mut().units.values_mut() {
-                unit.behavior.refused_pages.clone_from(&pages);
-            }
-        });
-    };
-    refuse(vec![SERIAL_NUMBER, IDENTIFICATION]);
+    refuse(&rig, vec![SERIAL_NUMBER, IDENTIFICATION]);
     rig.server.with(|target| target.end_next_with(check(6, 0x3f, 0x0e)));
     let write = tokio::spawn({
         let disk = disk.clone();
@@ -234,9 +236,27 @@ async fn a_question_that_fails_is_asked_again() {
     });
     until(|| questions(&rig) >= asked + 3).await;
     assert!(is_untouched(&rig.disk));
-    refuse(Vec::new());
+    refuse(&rig, Vec::new());
     soon(write).await.unwrap().unwrap();
     assert!(rig.disk.holds(0, &pattern(PART, 1)));
+}
+
+/// A caller may stop to look after its request for a while: the others go on.
+#[tokio::test]
+async fn a_question_goes_on_without_the_request_that_asked() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    let asked = questions(&rig);
+    rig.server.with(|target| target.end_next_with(check(6, 0x3f, 0x0e)));
+    refuse(&rig, vec![SERIAL_NUMBER, IDENTIFICATION]);
+    let mut left_alone = Box::pin(disk.write_at(0, pattern(PART, 1)));
+    tokio::select! {
+        _ = &mut left_alone => panic!("it was not asked"),
+        () = until(|| questions(&rig) > asked) => {}
+    }
+    refuse(&rig, Vec::new());
+    soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap();
+    soon(left_alone).await.unwrap();
 }
 
 /// A session that leads to another unit is set aside; the others carry on.

@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 use crate::error::Error;
 use crate::state::budget::Budget;
@@ -17,7 +19,7 @@ use crate::url::portal_name;
 const QUESTIONS: usize = 8;
 const QUESTION_BYTES: usize = 1 << 20;
 
-type Recognized<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+type Recognized = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl LogicalUnit {
     /// Waits until it is certain that this is the unit of before.
@@ -39,37 +41,48 @@ impl LogicalUnit {
         self.recognize().await
     }
 
-    /// One asks for all, and who waits meanwhile need not ask again. Boxed, since hardly a request has
-    /// to wait for it, and since the questions are requests themselves.
-    fn recognize(&self) -> Recognized<'_> {
+    /// Boxed, since hardly a request has to wait for it, and since the questions are requests
+    /// themselves. They run in a task: a caller who leaves its request alone for a while holds nobody up.
+    fn recognize(&self) -> Recognized {
+        let unit = self.clone();
         Box::pin(async move {
-            let Some(known) = self.state().profile.get() else { return Ok(()) };
-            let doubts = &self.state().doubts;
-            let _turn = doubts.turn().await;
-            let policy = self.session().policy();
-            let (begun, mut pauses) = (Instant::now(), Pauses::new(&policy.retry));
-            // What waits for the answer may hold the whole budget of the others.
-            let unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
-            loop {
-                doubts.verdict()?;
-                if !doubts.is_any() {
-                    return Ok(());
-                }
-                let count = doubts.count();
-                match unit.compare(known).await {
-                    Ok(()) => doubts.resolve(count),
-                    Err(error) if is_final(&error) => doubts.found_another(&error),
-                    Err(error) if is_told_at_once(&error) => return Err(error),
-                    Err(error) => {
-                        let pause = pauses.next();
-                        if begun.elapsed().saturating_add(pause) > policy.patience {
-                            return Err(error);
-                        }
-                        sleep(pause).await;
+            // The set ends its task when it is dropped.
+            let mut tasks = JoinSet::new();
+            let span = unit.session().span().clone();
+            tasks.spawn(async move { unit.ask_for_all().await }.instrument(span));
+            let asked = tasks.join_next().await.and_then(Result::ok);
+            asked.unwrap_or(Err(Error::Closed))
+        })
+    }
+
+    /// One asks for all: who waits for its turn meanwhile need not ask again.
+    async fn ask_for_all(&self) -> Result<(), Error> {
+        let Some(known) = self.state().profile.get() else { return Ok(()) };
+        let doubts = &self.state().doubts;
+        let _turn = doubts.turn().await;
+        let policy = self.session().policy();
+        let (begun, mut pauses) = (Instant::now(), Pauses::new(&policy.retry));
+        // What waits for the answer may hold the whole budget of the others.
+        let unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
+        loop {
+            doubts.verdict()?;
+            if !doubts.is_any() {
+                return Ok(());
+            }
+            let count = doubts.count();
+            match unit.compare(known).await {
+                Ok(()) => doubts.resolve(count),
+                Err(error) if is_final(&error) => doubts.found_another(&error),
+                Err(error) if is_told_at_once(&error) => return Err(error),
+                Err(error) => {
+                    let pause = pauses.next();
+                    if begun.elapsed().saturating_add(pause) > policy.patience {
+                        return Err(error);
                     }
+                    sleep(pause).await;
                 }
             }
-        })
+        }
     }
 
     /// Asks everything by which a unit is known again, at once.
