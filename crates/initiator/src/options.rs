@@ -84,8 +84,8 @@ pub struct Options {
     /// How long each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next is tried
     /// as well, up to 1 day (RFC 8305 §5); with zero all are tried at once.
     pub portal_head_start: Duration,
-    /// How many requests a session, or a disk with all its sessions, may have under way, 1 to 2000;
-    /// more wait for their turn.
+    /// How many commands a session, or a disk with all its sessions, may have under way, 1 to 2000;
+    /// more wait for their turn. Task management and pings do not count.
     pub max_requests: usize,
     /// How many bytes the buffers of these requests may have in sum, up to 2^32-1; more wait for
     /// their turn. One request that exceeds the limit runs alone.
@@ -146,6 +146,8 @@ impl Options {
 
     /// More crowd out others on the link.
     const MAX_CONNECTIONS: u16 = 16;
+    /// Task management, pings and text exchanges that a session takes at once; more wait for their turn.
+    pub(crate) const MAX_SESSION_REQUESTS: usize = 16;
     /// More requests than this, and an abort for each would not fit the session's 4096 tags.
     const MAX_REQUESTS: usize = 2000;
 
@@ -181,10 +183,10 @@ impl Options {
         }
     }
 
-    /// Room for every request, an abort for each of them, and what the session asks by itself: so
-    /// a request that holds a permit is never refused.
+    /// Room for every request, an abort for each of them, what is asked of the session itself, and what
+    /// it asks by itself: so a request that holds a permit is never refused.
     pub(crate) fn tasks(&self) -> usize {
-        2 * self.requests() + 16
+        2 * self.requests() + Self::MAX_SESSION_REQUESTS + 16
     }
 }
 

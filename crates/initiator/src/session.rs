@@ -161,7 +161,7 @@ impl Session {
     }
 
     pub(crate) async fn send_targets_text(&self) -> Result<Bytes, Error> {
-        let holds = self.holds(0).await?;
+        let holds = self.holds().await?;
         Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).await
     }
 
@@ -171,12 +171,13 @@ impl Session {
     /// # Errors
     /// When the session ends or the answer does not come in time.
     pub async fn ping(&self) -> Result<Duration, Error> {
-        let holds = self.holds(0).await?;
+        let holds = self.holds().await?;
         Waiter::start(&self.driver, &self.shared, holds, Request::Ping).await
     }
 
     /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5): resets
-    /// and the like. Single tasks are aborted by dropping their futures.
+    /// and the like. Single tasks are aborted by dropping their futures. It waits for no request, since
+    /// it may be what frees those that are stuck.
     ///
     /// # Errors
     /// When the session ends first. A refusal is a [`FunctionResponse`].
@@ -185,7 +186,7 @@ impl Session {
         function: TaskFunction,
         lun: Lun,
     ) -> Result<FunctionResponse, Error> {
-        let holds = self.holds(0).await?;
+        let holds = self.holds().await?;
         let request = |answer| Request::Manage(function, lun, answer);
         Waiter::start(&self.driver, &self.shared, holds, request).await
     }
@@ -375,13 +376,10 @@ impl Session {
         self.shared.budget.reserve(bytes).await
     }
 
-    async fn holds(&self, bytes: usize) -> Result<Holds, Error> {
-        Ok(Holds {
-            _permit: Arc::new(self.reserve(bytes).await?),
-            extent: None,
-            listener: None,
-            heeds_doubts: false,
-        })
+    /// What a request to the session itself holds: its place, and no memory.
+    async fn holds(&self) -> Result<Holds, Error> {
+        let permit = self.shared.session_requests.reserve(0).await?;
+        Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None, heeds_doubts: false })
     }
 
     /// Sends a command once and waits for its end, whatever its status, with its place among those

@@ -22,6 +22,7 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, status};
 use iscsi_testkit::target::Outcome;
 use support::{Rig, initiator, pattern, soon, until};
+use tokio::task::JoinSet;
 
 async fn rig_with_disk() -> (Rig, Session, Disk) {
     let rig = Rig::start(512, 4096, |_| {}).await;
@@ -174,6 +175,31 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     });
     let notice = soon(notices.recv()).await.unwrap();
     assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
+}
+
+/// A reset frees requests that are stuck, so it waits for none of them.
+#[tokio::test]
+async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
+    let rig = Rig::start(512, 4096, |_| {}).await;
+    let mut options = Options::default();
+    options.max_requests = 2;
+    let session = rig.session(options).await;
+    let disk = session.disk().await.unwrap();
+    rig.server.with(|target| target.hold());
+    let mut reads = JoinSet::new();
+    for _ in 0..3 {
+        let disk = disk.clone();
+        reads.spawn(async move { disk.read_at(0, 512).await });
+    }
+    until(|| rig.server.with(|target| target.active_tasks()) == 2).await;
+    let response = tokio::select! {
+        biased;
+        response = soon(disk.unit().reset()) => response.unwrap(),
+        _ = reads.join_next() => panic!("the reset waits for them"),
+    };
+    assert_eq!(response, iscsi_initiator::FunctionResponse::COMPLETE);
+    rig.server.with(|target| target.release());
+    soon(session.ping()).await.unwrap();
 }
 
 #[tokio::test]

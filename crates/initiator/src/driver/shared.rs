@@ -59,6 +59,9 @@ struct Home {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) budget: Budget,
+    /// Places for what is asked of the session itself: what frees requests that are stuck must not wait
+    /// for them.
+    pub(crate) session_requests: Budget,
     pub(crate) target: Option<IscsiName>,
     pub(crate) key: HeldKey,
     /// Around what is logged of the session.
@@ -100,6 +103,7 @@ impl Shared {
     ) -> Self {
         Self {
             budget,
+            session_requests: Budget::new(Options::MAX_SESSION_REQUESTS, 0),
             target: url.target.clone(),
             span: span(url, key.key),
             key,
