@@ -94,6 +94,14 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         endurance(error, self.paths.policy())
     }
 
+    /// One of two copies has ended so; the other one decides. What becomes of the request tells of
+    /// this one as well.
+    pub(super) fn note(&mut self, error: Error) {
+        if error.may_have_executed() {
+            self.executed = Some(error);
+        }
+    }
+
     /// The unit does not take the request now: waits until it is worth another try.
     ///
     /// # Errors

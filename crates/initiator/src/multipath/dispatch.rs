@@ -115,10 +115,11 @@ impl<C: Carrier> Paths<C> {
         policy: RequestPolicy,
         report: Arc<Report>,
     ) -> Self {
+        let total = Room { bytes: budget.max_bytes(), requests: budget.max_requests() };
         let paths = Self(Arc::new(Shared {
             state: Mutex::new(State {
                 paths: PathSet::default(),
-                schedule: Schedule::default(),
+                schedule: Schedule::within(total),
                 queue: Queue::default(),
                 meter: Meter::default(),
                 end: None,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::time::sleep_until;
 
 use crate::error::Error;
+use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::{PathId, Requirements};
@@ -52,9 +53,9 @@ impl<C: Carrier> Paths<C> {
         &self,
         grant: Grant<C>,
         transfer: Transfer,
-        requirements: Requirements,
+        attempts: &mut Attempts<'_, C>,
     ) -> Result<C::Answer, Failure<C>> {
-        if requirements.is_alone || self.is_alone() {
+        if attempts.requirements().is_alone || self.is_alone() {
             return grant.carry(transfer).await;
         }
         let (path, begun) = (grant.id(), grant.begun());
@@ -86,6 +87,7 @@ impl<C: Carrier> Paths<C> {
                     self.lose(failed.id(), &error);
                 }
                 drop(failed);
+                attempts.note(error);
                 loser.carried.await
             }
         }
@@ -110,25 +112,34 @@ impl<C: Carrier> Paths<C> {
         loop {
             check += late;
             sleep_until(check).await;
-            let Some(duplicate) = self.duplicate(&spare) else { continue };
+            let is_stuck = check >= begun + stuck;
+            let Some(duplicate) = self.duplicate(&spare, is_stuck).await? else { continue };
             if let Some(grant) = self.grant_idle(path, spare.len()) {
                 return Ok((grant, duplicate));
             }
-            if check >= begun + stuck {
+            if is_stuck {
                 return Ok((self.grant(spare.len(), requirements).await?, duplicate));
             }
         }
     }
 
-    /// The duplicate of a request: a write sends the same pages, a read needs a buffer of its own, and
-    /// takes room for it only if nobody waits for that.
-    fn duplicate(&self, transfer: &Transfer) -> Option<Transfer> {
+    /// The duplicate of a request: a write sends the same pages, a read needs a buffer of its own. One
+    /// that is late takes room for it only if nobody waits for that; one that is stuck waits, too.
+    async fn duplicate(
+        &self,
+        transfer: &Transfer,
+        is_stuck: bool,
+    ) -> Result<Option<Transfer>, Error> {
         let duplicate = transfer.again();
         if transfer.writes() {
-            return Some(duplicate);
+            return Ok(Some(duplicate));
         }
-        let permit = self.try_reserve(transfer.len())?;
-        Some(duplicate.within_budget(Arc::new(permit)))
+        let permit = if is_stuck {
+            Some(self.reserve(transfer.len()).await?)
+        } else {
+            self.try_reserve(transfer.len())
+        };
+        Ok(permit.map(|permit| duplicate.within_budget(Arc::new(permit))))
     }
 }
 

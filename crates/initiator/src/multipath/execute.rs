@@ -28,8 +28,7 @@ impl<C: Carrier> Paths<C> {
         let mut grant = self.grant(len, attempts.requirements()).await?;
         loop {
             let spare = transfer.again();
-            let (failed, error) = match self.attempt(grant, transfer, attempts.requirements()).await
-            {
+            let (failed, error) = match self.attempt(grant, transfer, &mut attempts).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };

@@ -87,9 +87,26 @@ const MIN_ROOM: u64 = 256 << 10;
 /// The same while its rate rises, shared by all paths: what slow start sends in its first eight
 /// round trips.
 const MIN_ROOM_IN_STARTUP: u64 = 4 << 20;
-/// The share of a path in what may be under way while rates rise, where there are so many, bytes.
-pub(super) fn min_room_in_startup(paths: usize) -> u64 {
-    MIN_ROOM_IN_STARTUP / paths.max(1) as u64
+
+/// The share of one path, by how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// What may be under way there while its rate rises, bytes.
+    min_in_startup: u64,
+    /// More is never under way there, but for a single request: a path that is stuck leaves the others
+    /// their shares of what all may have under way.
+    max: Room,
+}
+
+impl Share {
+    /// That of one of so many paths, which may have `total` under way together.
+    pub(super) fn of(total: Room, paths: usize) -> Self {
+        let paths = u32::try_from(paths).unwrap_or(u32::MAX).max(1);
+        Self {
+            min_in_startup: MIN_ROOM_IN_STARTUP / u64::from(paths),
+            max: Room { bytes: total.bytes / u64::from(paths), requests: total.requests / paths },
+        }
+    }
 }
 
 impl Lane {
@@ -129,21 +146,21 @@ impl Lane {
         self.held_up_until.is_some_and(|until| now < until)
     }
 
-    pub(super) fn takes(&self, len: u64, least: u64, is_alone: bool) -> bool {
-        let has_room =
-            self.under_way + len <= self.room(least) && self.requests < self.room.requests;
+    pub(super) fn takes(&self, len: u64, share: Share, is_alone: bool) -> bool {
+        let has_room = self.under_way + len <= self.room(share).min(share.max.bytes)
+            && self.requests < self.room.requests.min(share.max.requests);
         self.requests == 0 || (has_room && !is_alone && !self.is_alone)
     }
 
-    /// What it may have under way; `least` is its share of what may be while it rises.
-    fn room(&self, least: u64) -> u64 {
+    /// What it may have under way by itself, bytes.
+    fn room(&self, share: Share) -> u64 {
         if self.room == Room::UNLIMITED {
             return u64::MAX;
         }
         let (gain, least) = if self.link.is_pipe_full() {
             (1, MIN_ROOM)
         } else {
-            (STARTUP_GAIN, least.max(MIN_ROOM))
+            (STARTUP_GAIN, share.min_in_startup.max(MIN_ROOM))
         };
         let own = self.rate().map_or(0, |rate| {
             let mean = self.latency.map_or(Duration::ZERO, |latency| latency.smoothed);

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use iscsi_tuner::Bandwidth;
 
-use crate::multipath::lane::{
-    Lane, MIN_LEN, PathId, Requirements, Room, Ticket, min_room_in_startup,
-};
+use crate::multipath::lane::{Lane, MIN_LEN, PathId, Requirements, Room, Share, Ticket};
 use crate::options::lateness::LatenessOptions;
 
 /// What is under way on each path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Schedule {
     lanes: Vec<Lane>,
+    /// What all paths may have under way together.
+    total: Room,
     /// It takes nothing more until it has nothing to do: a request waits that wants to be alone.
     spared: Option<PathId>,
 }
@@ -31,6 +31,11 @@ const HOLD_UP: Duration = Duration::from_secs(1);
 const MIN_REQUEST_LEN: u64 = 64 << 10;
 
 impl Schedule {
+    /// No paths, which may have so much under way together.
+    pub(crate) const fn within(total: Room) -> Self {
+        Self { lanes: Vec::new(), total, spared: None }
+    }
+
     pub(crate) fn add(&mut self, id: PathId, room: Room) {
         self.lanes.push(Lane::new(id, room));
     }
@@ -105,13 +110,13 @@ impl Schedule {
         let len = len.max(MIN_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
-        let least = min_room_in_startup(self.lanes.len());
+        let share = Share::of(self.total, self.lanes.len());
         let is_open = |lane: &Lane| Some(lane.id) != requirements.avoid && !lane.is_closing;
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
         let all_are_held_up = open.all(|lane| lane.is_held_up(now));
         self.lanes
             .iter()
-            .filter(|lane| is_open(lane) && lane.takes(len, least, requirements.is_alone))
+            .filter(|lane| is_open(lane) && lane.takes(len, share, requirements.is_alone))
             .filter(|lane| requirements.is_alone || Some(lane.id) != self.spared)
             .filter(|lane| !lane.is_held_up(now) || all_are_held_up)
             .min_by_key(|lane| finish(lane))
@@ -223,7 +228,7 @@ mod tests {
     /// Moves `count` requests over the links, with as many in the queue as the caller has at once.
     fn run(links: &[Link], count: u64, depth: u64, room: Room) -> Outcome {
         let start = Instant::now();
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::within(Room::UNLIMITED);
         (0u32..).zip(links).for_each(|(id, _)| schedule.add(PathId(id), room));
         let mut free_at = vec![start; links.len()];
         let mut carried = vec![0; links.len()];
@@ -349,7 +354,7 @@ mod tests {
     #[test]
     fn one_request_goes_whatever_its_length() {
         let now = Instant::now();
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::within(Room::UNLIMITED);
         schedule.add(PathId(0), Room { bytes: 1000, requests: 0 });
         assert_eq!(schedule.pick(1 << 30, ANY, now), Some(PathId(0)));
         schedule.begin(PathId(0), 1 << 30, ANY, false, now);
@@ -360,7 +365,7 @@ mod tests {
     #[test]
     fn a_path_that_closes_takes_nothing_more() {
         let now = Instant::now();
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::within(Room::UNLIMITED);
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         schedule.close(PathId(0));
@@ -373,7 +378,7 @@ mod tests {
     #[test]
     fn where_the_unit_takes_no_requests_others_come_first() {
         let now = Instant::now();
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::within(Room::UNLIMITED);
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
@@ -393,7 +398,7 @@ mod tests {
     #[test]
     fn a_request_that_wants_to_be_alone_is() {
         let now = Instant::now();
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::within(Room::UNLIMITED);
         schedule.add(PathId(0), ROOM);
         let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
         assert_eq!(schedule.pick(LEN, ALONE, now), None);
@@ -412,7 +417,7 @@ mod tests {
     #[test]
     fn a_caller_that_asks_little_does_not_make_a_path_look_slow() {
         let start = Instant::now();
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::within(Room::UNLIMITED);
         schedule.add(PathId(0), ROOM);
         for n in 0..100 {
             let now = start + Duration::from_millis(n * 100);

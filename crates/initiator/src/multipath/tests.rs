@@ -1,6 +1,7 @@
 //! Paths over simulated links, in virtual time.
 
 mod attempts;
+mod stalls;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,6 +37,8 @@ struct Inner {
     dies: Option<Instant>,
     /// Requests that arrive in that time are answered only at its end.
     stalls: Option<(Instant, Instant)>,
+    /// Whether what was under way when it dies had been sent.
+    sends: bool,
     carried: AtomicU64,
     counters: Arc<Counters>,
 }
@@ -60,9 +63,16 @@ impl Link {
             free_at: Mutex::new(start),
             dies: dies.map(|dies| start + dies),
             stalls: stalls.map(|(from, to)| (start + from, start + to)),
+            sends: true,
             carried: AtomicU64::new(0),
             counters: Arc::default(),
         }))
+    }
+
+    /// The same, but it dies before it has sent what is under way.
+    fn that_sends_nothing(mut self) -> Self {
+        Arc::get_mut(&mut self.0).unwrap().sends = false;
+        self
     }
 
     fn carried(&self) -> u64 {
@@ -116,7 +126,7 @@ impl Carrier for Link {
         let dies = self.0.dies.filter(|dies| *dies <= answered);
         sleep_until(dies.unwrap_or(answered)).await;
         if dies.is_some() {
-            return Err(lost());
+            return Err(if self.0.sends { lost() } else { lost().as_not_executed() });
         }
         self.0.carried.fetch_add(transfer.len() as u64, Ordering::Relaxed);
         Ok(transfer.permit().unwrap())

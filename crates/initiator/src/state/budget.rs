@@ -81,7 +81,7 @@ impl Budget {
         self.max_bytes as usize - self.bytes.available_permits()
     }
 
-    /// WaitCounters for room for one request with buffers of `bytes`. One that exceeds the whole budget
+    /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
     /// gets all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         if let Some(permit) = self.try_reserve(bytes) {
@@ -126,6 +126,11 @@ impl Budget {
         let request = Arc::clone(&self.requests).try_acquire_owned().ok()?;
         let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(bytes).ok()?;
         Some(Permit { _request: request, _bytes: bytes })
+    }
+
+    /// How many requests there can be.
+    pub(crate) fn max_requests(&self) -> u32 {
+        u32::try_from(self.max_requests).unwrap_or(u32::MAX)
     }
 
     /// The bytes of all buffers there can be, but for one request that exceeds the budget.

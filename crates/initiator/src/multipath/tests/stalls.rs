@@ -1,0 +1,77 @@
+//! Links that answer nothing for a while.
+
+use super::*;
+
+const STALL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(600));
+/// When what has stalled is found dead.
+const DEATH: Duration = Duration::from_secs(48);
+
+/// How long nothing was answered at most, and how long one request took at most, where the last of the
+/// links stalls.
+async fn longest(links: &[Link], count: usize, depth: usize) -> (Duration, Duration) {
+    let (paths, mut requests, mut left) = (paths(links), JoinSet::new(), count);
+    let (mut last, mut pause, mut wait) = (Instant::now(), Duration::ZERO, Duration::ZERO);
+    loop {
+        while left > 0 && requests.len() < depth {
+            left -= 1;
+            let (paths, begun) = (paths.clone(), Instant::now());
+            let transfer = Transfer::query(Cdb::read_16(0, 512), LEN);
+            requests.spawn(async move {
+                drop(paths.execute(transfer).await.unwrap());
+                begun.elapsed()
+            });
+        }
+        let Some(time) = requests.join_next().await else { return (pause, wait) };
+        (pause, wait) = (pause.max(last.elapsed()), wait.max(time.unwrap()));
+        last = Instant::now();
+    }
+}
+
+/// What a stalled link holds is no more than its share, so the others go on. By the rate that it had it
+/// would be the first choice of every request.
+#[tokio::test(start_paused = true)]
+async fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
+    let budgets = [2, 4, 8, 16, 64].map(|megabytes| (1024, megabytes << 20));
+    for (requests, bytes) in budgets.into_iter().chain([(2, 64 << 20), (8, 64 << 20)]) {
+        for count in [2, 4] {
+            let budget = Budget::new(requests, bytes);
+            let mut links: Vec<_> = (1..count).map(|_| Link::new(&budget, 10.0, 400)).collect();
+            links.push(Link::with(&budget, 100.0, 200, Some(DEATH), Some(STALL)));
+            let depth = budget.max_of(LEN) * 2;
+            let (pause, _) = longest(&links, 60 * depth, depth).await;
+            let what = format!("{requests} requests, {bytes} bytes, {count} links");
+            assert!(pause < Duration::from_secs(10), "nothing for {pause:?}: {what}");
+        }
+    }
+}
+
+/// What is stuck gets memory for its duplicate in its turn, also where others always wait for some.
+#[tokio::test(start_paused = true)]
+async fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
+    let budget = Budget::new(1024, 4 << 20);
+    let links = [Link::new(&budget, 10.0, 50), Link::with(&budget, 10.0, 50, None, Some(STALL))];
+    let (_, wait) = longest(&links, 2000, 64).await;
+    assert!(wait < Duration::from_secs(20), "{wait:?}");
+}
+
+/// Of two copies the first may have been executed, whatever the second one was.
+#[tokio::test(start_paused = true)]
+async fn an_error_tells_that_one_of_two_copies_may_have_been_executed() {
+    let budget = Budget::new(1024, 64 << 20);
+    let secs = Duration::from_secs;
+    let stalls = Some((Duration::ZERO, secs(600)));
+    for swap in [false, true] {
+        let first = Link::with(&budget, 10.0, 10, Some(secs(20)), stalls);
+        let second = Link::with(&budget, 10.0, 10, Some(secs(21)), stalls);
+        let links = if swap {
+            [first.that_sends_nothing(), second]
+        } else {
+            [first, second.that_sends_nothing()]
+        };
+        let paths = paths(&links);
+        let transfer = Transfer::query(Cdb::read_16(0, 512), LEN);
+        let error = paths.execute(transfer).await.map(drop).unwrap_err();
+        assert_eq!(paths.duplicates(), 1);
+        assert!(error.may_have_executed(), "{error}");
+    }
+}
