@@ -197,6 +197,73 @@ async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     until(|| disk.spread().waits.is_empty()).await;
 }
 
+/// Two portals of one target: each has a server of its own. The URL names the first one first.
+async fn two_portals() -> (Server, Rig, String) {
+    let second = rig(0).await;
+    let mut config = TargetConfig::new(TARGET, second.disk.clone());
+    config.keys.default_time2wait = 0;
+    let first = Server::start(Target::new(config)).await.unwrap();
+    let (a, b) = (first.address(), second.server.address());
+    (first, second, format!("iscsi://{a}/{TARGET}/0?portal={b}"))
+}
+
+/// The portal of a lost session need not come back where the unit has another one.
+#[tokio::test]
+async fn a_lost_session_comes_back_over_another_portal() {
+    let (first, second, url) = two_portals().await;
+    let disk = open_at(url, HOUR).await;
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(accepted(&second), 0);
+    soon(first.stop()).await;
+    soon(disk.write_at(0, vec![2; 512])).await.unwrap();
+    assert!(second.disk.holds(0, &[2; 512]));
+    let spread = disk.spread();
+    assert_eq!((spread.reopened, accepted(&second)), (1, 1));
+    assert!(spread.notes.iter().any(|note| note.contains("was passed over")), "{spread}");
+    // From there it comes back to where it was.
+    drop_first(&second);
+    soon(disk.write_at(0, vec![3; 512])).await.unwrap();
+    assert_eq!(accepted(&second), 2);
+    second.assert_clean();
+}
+
+/// LOG-18: where one portal calls the login the initiator's error, others may take it; the session is
+/// given up when all do.
+#[tokio::test]
+async fn log_18_each_portal_says_for_itself_that_a_login_is_of_no_use() {
+    let (first, second, url) = two_portals().await;
+    let disk = open_at(url, HOUR).await;
+    first.with(|target| {
+        target.config_mut().login.refuse = Some((2, 3));
+        target.drop_connection(ConnId(0));
+    });
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    second.server.with(|target| target.config_mut().login.refuse = Some((2, 2)));
+    drop_first(&second);
+    let error = soon(disk.write_at(0, vec![2; 512])).await.unwrap_err();
+    assert!(error.to_string().contains("does not admit"), "{error}");
+    assert_eq!([first.with(|target| target.accepted()), accepted(&second)], [3, 2]);
+}
+
+/// SPC-4 §7.8: a unit that does not say its name just then may say it the next time.
+#[tokio::test]
+async fn a_refused_question_at_a_reopening_does_not_end_the_disk() {
+    const IDENTIFICATION: u8 = 0x83;
+    let rig = rig(0).await;
+    rig.server.with(|target| unit(target).serial = String::new());
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| unit(target).behavior.refused_pages = vec![IDENTIFICATION]);
+    drop_first(&rig);
+    until(|| disk.spread().waits.iter().any(|wait| wait.contains("does not say that name"))).await;
+    rig.server.with(|target| unit(target).behavior.refused_pages.clear());
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(disk.spread().reopened, 1);
+}
+
+fn unit(target: &mut Target) -> &mut iscsi_testkit::scsi::Unit {
+    target.config_mut().units.get_mut(&0).unwrap()
+}
+
 /// A portal that redirects to another one. Says how many connections each of them has accepted
 /// after a session was lost and came back.
 async fn redirected(is_permanent: bool) -> [usize; 2] {

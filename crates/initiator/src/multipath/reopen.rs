@@ -112,7 +112,8 @@ impl Opener {
     }
 
     /// Opens a lost session anew, under its old name: at the login the target ends what was left of
-    /// it (RFC 7143 §6.3.5). The unit is asked everything again, before anything is written.
+    /// it (RFC 7143 §6.3.5). Each try goes to the portal that it had, and then to all others, since that
+    /// one may be gone for good. The unit is asked everything again, before anything is written.
     pub(crate) async fn reopen(
         &self,
         lost: &Path,
@@ -134,11 +135,12 @@ impl Opener {
         let options = self.node.options().reopening.in_range();
         let mut back_off = BackOff::new(SystemEntropy, options.clone());
         sleep(back_off.first(time2wait.max(pause))).await;
-        let mut tries = 0u32;
+        let (mut tries, mut portals) = (0u32, self.portals_from(lost.portal));
         loop {
-            let error = match self.try_reopen(lost, &expected).await {
-                Err(error) if !is_final(&error) => error,
-                result => return result.map(|path| Path { life: next_life(), ..path }),
+            let error = match self.reopen_at_any(lost, &mut portals, &expected).await {
+                Ok(path) => return Ok(Path { life: next_life(), ..path }),
+                Err(error) if portals.is_empty() => return Err(error),
+                Err(error) => error,
             };
             wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
             tries = tries.saturating_add(1);
@@ -149,6 +151,58 @@ impl Opener {
             }
             sleep(pause).await;
         }
+    }
+
+    /// All portals, this one first.
+    fn portals_from(&self, first: usize) -> Vec<usize> {
+        let count = self.portals.len().max(1);
+        (0..count).map(|turn| (first + turn) % count).collect()
+    }
+
+    /// One try: at each of these portals until one leads to the unit. Takes out those where another try
+    /// is of no use.
+    ///
+    /// # Errors
+    /// That of the first of them.
+    async fn reopen_at_any(
+        &self,
+        lost: &Path,
+        portals: &mut Vec<usize>,
+        expected: &ExpectedUnit,
+    ) -> Result<Path, Error> {
+        let mut first = None;
+        for portal in portals.clone() {
+            let error = match self.reopen_at(lost, portal, expected).await {
+                Ok(path) => {
+                    if let Some((portal, error)) = first
+                        && let Some(portal) = self.portals.get(portal)
+                    {
+                        self.report.pass_over(portal, Some(&error));
+                    }
+                    return Ok(path);
+                }
+                Err(error) => error,
+            };
+            if is_final(&error) {
+                portals.retain(|other| *other != portal);
+            }
+            if is_of_unit(&error) {
+                portals.clear();
+                return Err(error);
+            }
+            first.get_or_insert((portal, error));
+        }
+        Err(first.map_or(Error::Closed, |(_, error)| error))
+    }
+
+    async fn reopen_at(
+        &self,
+        lost: &Path,
+        portal: usize,
+        expected: &ExpectedUnit,
+    ) -> Result<Path, Error> {
+        let session = self.log_in(portal, Some(lost.unit.session().key().next())).await?;
+        self.recognize(session, &lost.unit, portal, expected).await
     }
 
     /// Settles what a lost session has left, where that was not done by the login that was to bring it
@@ -203,12 +257,6 @@ impl Opener {
             }
         }
         Err(failure)
-    }
-
-    async fn try_reopen(&self, lost: &Path, expected: &ExpectedUnit) -> Result<Path, Error> {
-        let key = lost.unit.session().key().next();
-        let session = self.log_in(lost.portal, Some(key)).await?;
-        self.recognize(session, &lost.unit, lost.portal, expected).await
     }
 
     async fn try_reinstate(
@@ -290,16 +338,16 @@ async fn known(mut expected: ExpectedUnitReceiver) -> Result<ExpectedUnit, Error
     known.ok().and_then(|unit| unit.clone()).ok_or(Error::Closed)
 }
 
-/// Whether another try is of no use; whatever else is wrong may pass, also a unit that does not say its
-/// name.
+/// Whether another try at the same portal is of no use; whatever else is wrong may pass, also a unit
+/// that does not say its name.
 fn is_final(error: &Error) -> bool {
-    let is_another_unit = matches!(
-        error,
-        Error::DifferentUnits { .. }
-            | Error::CapacityChanged { .. }
-            | Error::BlockSizeChanged { .. }
-    );
-    is_another_unit || error.is_initiators_at_login()
+    let is_another_unit = matches!(error, Error::DifferentUnits { .. });
+    is_another_unit || is_of_unit(error) || error.is_initiators_at_login()
+}
+
+/// Whether the unit itself has changed, so that no other portal leads to what it was.
+const fn is_of_unit(error: &Error) -> bool {
+    matches!(error, Error::CapacityChanged { .. } | Error::BlockSizeChanged { .. })
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses

@@ -8,7 +8,8 @@ use crate::options::setters::setters;
 /// How a lost session of a [`Disk`](crate::Disk) is opened anew. Values beyond their range count as
 /// its nearest end.
 ///
-/// The first try is made when the target's Time2Wait is over (RFC 7143 §7.4).
+/// The first try is made when the target's Time2Wait is over (RFC 7143 §7.4). Each try goes to the
+/// portal of the lost session, and then to all other portals of the URL until one leads to the unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReopeningOptions {
@@ -20,18 +21,18 @@ pub struct ReopeningOptions {
     /// How much of each pause is left to chance, percent, 0 to 100: sessions that a target or a line
     /// has lost together shall not come back in step. With 0 all pauses are as long as they may be.
     pub jitter: u8,
-    /// After how many tries the session is given up, at least 1; `None` tries for as long as
+    /// After how many tries, each at all portals, the session is given up, at least 1; `None` tries for as long as
     /// [`Options::patience`](crate::Options::patience) says, which counts in any case.
     pub max_tries: Option<u32>,
 }
 
 impl Default for ReopeningOptions {
-    /// Pauses of up to 1 s at first and 15 s later, half of each left to chance, and no limit of
+    /// Pauses of up to 1 s at first and 5 s later, half of each left to chance, and no limit of
     /// tries.
     fn default() -> Self {
         Self {
             first_pause: Duration::from_secs(1),
-            max_pause: Duration::from_secs(15),
+            max_pause: Duration::from_secs(5),
             jitter: 50,
             max_tries: None,
         }
