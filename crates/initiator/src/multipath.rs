@@ -33,6 +33,7 @@ pub(crate) mod samples;
 mod schedule;
 mod shared_link;
 pub(crate) mod spread;
+mod standby;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
 #[cfg(test)]

@@ -19,7 +19,8 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, Unit};
-use iscsi_testkit::target::{ConnId, Outcome};
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, pattern, soon, until};
 use tokio::task::JoinSet;
 
@@ -428,6 +429,32 @@ async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     let error = soon(disk.read_at(0, 512)).await.unwrap_err();
     assert!(error.sense().is_some(), "{error}");
     soon(disk.flush()).await.unwrap();
+}
+
+/// SPC-4 §5.15.2.4: a port in standby is made active when the other one is not any more. Requests wait for
+/// that as long as another portal may serve the unit.
+#[tokio::test]
+async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
+    let standby = || Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));
+    let first = Rig::start(512, BLOCKS, |_| {}).await;
+    let config = TargetConfig::new(TARGET, first.disk.clone());
+    let second = Server::start(Target::new(config)).await.unwrap();
+    let portal = format!("?portal={}", second.address());
+    let disk = open(&first, fixed(2), &portal).await.unwrap();
+    assert_eq!(disk.sessions().len(), 2);
+    first.server.with(|target| target.config_mut().faults.push(standby()));
+    assert!(write_all(&disk, 17).await.iter().all(Result::is_ok));
+    until(|| disk.sessions().len() == 1).await;
+    // What was active is in standby now.
+    second.with(|target| target.config_mut().faults.push(standby()));
+    let writing = tokio::spawn({
+        let disk = disk.clone();
+        async move { write_all(&disk, 18).await }
+    });
+    until(|| disk.spread().waits.iter().any(|wait| wait.contains("NOT READY"))).await;
+    first.server.with(|target| target.config_mut().faults.clear());
+    assert!(soon(writing).await.unwrap().iter().all(Result::is_ok));
+    assert_holds(&first, 18);
 }
 
 /// A flush goes over another path where the unit does not take it, for now or at all.

@@ -17,7 +17,7 @@ use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::Requirements;
 use crate::multipath::report::Wait;
-use crate::unit::retry::{Pauses, answer_of, endurance};
+use crate::unit::retry::{Pauses, answer_of};
 
 /// After this many losses in a row a request is sent alone.
 const SUSPECT: u32 = 3;
@@ -87,11 +87,6 @@ impl<'a, C: Carrier> Attempts<'a, C> {
     /// What the request asks of its path.
     pub(super) const fn requirements(&self) -> Requirements {
         Requirements { avoid: None, is_alone: self.suspicion.losses >= SUSPECT }
-    }
-
-    /// For how long it is sent again after such an end.
-    pub(super) fn endurance(&self, error: &Error) -> Option<Duration> {
-        endurance(error, self.paths.policy())
     }
 
     /// One of two copies has ended so; the other one decides. What becomes of the request tells of

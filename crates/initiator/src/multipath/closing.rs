@@ -36,7 +36,7 @@ impl Supervisor {
         let mut next = event;
         loop {
             match next.take() {
-                None | Some(Event::New(_) | Event::Gone) => {}
+                None | Some(Event::New(_) | Event::Looked(..) | Event::Gone) => {}
                 Some(Event::LoggedOut(path, result)) => {
                     logouts -= 1;
                     match result {

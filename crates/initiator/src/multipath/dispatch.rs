@@ -196,6 +196,11 @@ impl<C: Carrier> Paths<C> {
         self.lock().paths.remains()
     }
 
+    /// Somebody looks for other ports from now on where none serves the unit: meanwhile requests wait.
+    pub(crate) fn supervise_ports(&self) {
+        self.lock().paths.supervise_ports();
+    }
+
     /// The paths that were set aside since the last call, each with the reason.
     pub(crate) fn take_useless(&self) -> Vec<(PathId, Error)> {
         self.lock().paths.take_useless()

@@ -46,7 +46,7 @@ impl<C: Carrier> Paths<C> {
         len: usize,
     ) -> Result<Grant<C>, Error> {
         let path = failed.id();
-        if let Some(limit) = attempts.endurance(&error) {
+        if let Some(limit) = self.endurance(path, &error) {
             // It keeps its place, so that no other request is refused there in its stead.
             self.lock().schedule.hold_up(path, now());
             attempts.pause(error, limit).await?;

@@ -42,7 +42,7 @@ impl Paths<Path> {
             let result = path.unit.flush_with(patience).await;
             running.end(result.is_ok(), now());
             let Err(error) = result else { return Ok(()) };
-            if let Some(limit) = attempts.endurance(&error) {
+            if let Some(limit) = self.endurance(id, &error) {
                 self.lock().schedule.hold_up(id, now());
                 attempts.pause(error, limit).await?;
                 path.unit.session().count_retry();

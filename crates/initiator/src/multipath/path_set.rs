@@ -21,6 +21,10 @@ pub(super) struct PathSet<C> {
     useless: Vec<(PathId, Error)>,
     /// Somebody reopens lost paths.
     is_supervised: bool,
+    /// Somebody looks for other ports where none serves the unit.
+    has_other_ports: bool,
+    /// A request wants that.
+    is_port_called_for: bool,
     /// Commands that were sent again over paths that are gone.
     retries_of_gone: u64,
     /// What was counted of paths that are gone.
@@ -58,6 +62,21 @@ impl<C: Carrier> PathSet<C> {
 
     pub(super) const fn is_supervised(&self) -> bool {
         self.is_supervised
+    }
+
+    /// Somebody looks for other ports from now on where none serves the unit.
+    pub(super) const fn supervise_ports(&mut self) {
+        self.has_other_ports = true;
+    }
+
+    /// Calls for another port. Says whether somebody looks for one.
+    pub(super) const fn call_for_port(&mut self) -> bool {
+        self.is_port_called_for = self.has_other_ports;
+        self.has_other_ports
+    }
+
+    pub(super) const fn take_call_for_port(&mut self) -> bool {
+        std::mem::replace(&mut self.is_port_called_for, false)
     }
 
     pub(super) fn open(&self) -> &[(PathId, C)] {
@@ -147,6 +166,8 @@ impl<C> Default for PathSet<C> {
             unsettled: Vec::new(),
             useless: Vec::new(),
             is_supervised: false,
+            has_other_ports: false,
+            is_port_called_for: false,
             retries_of_gone: 0,
             counters_of_gone: Arc::default(),
             losses: 0,

@@ -80,6 +80,20 @@ impl Opener {
         Ok(Path::new(unit, portal))
     }
 
+    /// A session at a portal whose port may not serve the unit.
+    ///
+    /// # Errors
+    /// What the unit says where it does not.
+    pub(crate) async fn open_if_served(
+        &self,
+        portal: usize,
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
+        let path = self.open_at(portal, expected).await?;
+        path.unit.test_unit_ready().await?;
+        Ok(path)
+    }
+
     /// Logs in where the target has moved from a portal for good, or at the portal itself, if it has
     /// not or is not to be had there any more: it may have moved on, or back.
     async fn log_in(&self, portal: usize, key: Option<SessionKey>) -> Result<Session, Error> {

@@ -18,6 +18,7 @@ use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
 use crate::multipath::shared_link::{SharedLink, Traffic};
+use crate::multipath::standby::Standby;
 use crate::options::sessions::Sessions;
 
 /// Time between two reviews of the paths.
@@ -48,6 +49,7 @@ pub(crate) struct Supervisor {
     closed: watch::Sender<Option<Result<(), Error>>>,
     /// Why the latest session that is not there, and not on its way, is not.
     refusal: Option<Error>,
+    standby: Standby,
     reviews: Interval,
     begun: Instant,
     /// Bytes that had been moved at the last review, and when that was.
@@ -81,6 +83,8 @@ pub(crate) enum Event {
     Settled(Lost, Result<(), Error>),
     /// One was logged out because the disk is closed.
     LoggedOut(Path, Result<(), Error>),
+    /// One was opened to see whether the port of this portal serves the unit.
+    Looked(usize, Result<Path, Error>),
     /// One was logged out because it is not needed.
     Gone,
 }
@@ -91,6 +95,9 @@ impl Supervisor {
         let SupervisorConfig { opener, expected, sessions, reason, opening: events } = config;
         let report = Arc::clone(&opener.report);
         let closed = paths.supervise();
+        if opener.portals.len() > 1 {
+            paths.supervise_ports();
+        }
         let mut reviews = interval(REVIEW_INTERVAL);
         reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opening = u32::try_from(events.len()).unwrap_or_default();
@@ -110,6 +117,7 @@ impl Supervisor {
             unsettled: None,
             closed,
             refusal: None,
+            standby: Standby::new(),
             reviews,
             begun: Instant::now(),
             moved: 0,
@@ -174,6 +182,7 @@ impl Supervisor {
             }
             self.reopen_lost(&paths);
             self.log_out_useless(&paths);
+            self.look_at_standby(&paths);
             self.review(&paths).await;
             self.tell(&paths);
         }
@@ -211,6 +220,7 @@ impl Supervisor {
                     Err(why) => self.not_reopened(paths, lost, why),
                 }
             }
+            Event::Looked(portal, result) => self.looked(paths, portal, result),
         }
     }
 
@@ -412,9 +422,56 @@ impl Supervisor {
     fn log_out_useless(&mut self, paths: &Paths<Path>) {
         for (id, error) in paths.take_useless() {
             self.report.note(format!("a session was of no use: {error}"));
+            if let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) {
+                self.standby.add(path.portal);
+            }
             self.release(paths, id);
             self.refusal = Some(error);
         }
+    }
+
+    /// Opens sessions with ports that did not serve the unit, to see whether they do by now: now and
+    /// then, and where no path serves it, also with portals that have no session.
+    fn look_at_standby(&mut self, paths: &Paths<Path>) {
+        let portals = if paths.take_call_for_port() {
+            let open = paths.open();
+            let has_none = |portal: &usize| open.iter().all(|(_, path)| path.portal != *portal);
+            self.standby.due_in_need((0..self.opener.portals.len()).filter(has_none).collect())
+        } else if self.missing(paths) > 0 {
+            self.standby.due()
+        } else {
+            Vec::new()
+        };
+        portals.into_iter().for_each(|portal| self.look_at(portal));
+    }
+
+    fn look_at(&mut self, portal: usize) {
+        let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
+        let opened = async move { opener.open_if_served(portal, expected).await };
+        let opened = async move {
+            Event::Looked(portal, outcome(opened).await.unwrap_or(Err(Error::Closed)))
+        };
+        self.events.spawn(opened.in_current_span());
+    }
+
+    fn looked(&mut self, paths: &Paths<Path>, portal: usize, result: Result<Path, Error>) {
+        let more = self.standby.looked(portal, result.is_ok());
+        match result {
+            Ok(path) => self.join(paths, path),
+            Err(error) => {
+                tracing::debug!(portal, %error, "a port does not serve the unit yet");
+                return;
+            }
+        }
+        for _ in 0..more.min(self.missing(paths)) {
+            self.look_at(portal);
+        }
+    }
+
+    /// How many more sessions the disk may have than are there or on their way.
+    fn missing(&self, paths: &Paths<Path>) -> u32 {
+        let there = count(&paths.open()) + self.opening + self.reopening;
+        self.sessions.max().saturating_sub(there)
     }
 
     /// Logs a session out that was closed, once nothing is under way on it.
