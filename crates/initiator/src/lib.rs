@@ -105,7 +105,7 @@
 //! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
 //! | BUSY, TASK SET FULL | after a pause |
 //! | TASK ABORTED: another initiator has reset the unit, or aborted what is under way there | by a disk, after a pause |
-//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition | after a pause |
+//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition, an operation in progress that keeps the content (not format or sanitize) | after a pause |
 //! | NOT READY: the port is in standby, or unavailable | by a disk, over another port; where none serves the unit, but the URL has several portals, after a pause |
 //! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
 //! | INVALID COMMAND OPERATION CODE to READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | at once, in 10 bytes, and all further ones as well |

@@ -4,13 +4,9 @@ use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 
 use crate::error::kind::ErrorKind;
 
-/// The unit is becoming ready, or its port changes its state.
+/// The unit will be ready by itself, and has kept what it holds.
 pub(crate) const fn is_becoming_ready(sense: &Sense) -> bool {
-    let passes = matches!(
-        sense.additional,
-        AdditionalSense::BECOMING_READY | AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION
-    );
-    matches!(sense.key, SenseKey::NotReady) && passes
+    matches!(sense.key, SenseKey::NotReady) && sense.additional.is_in_progress()
 }
 
 /// The port does not serve the unit, while another one may.
@@ -91,7 +87,11 @@ mod tests {
             (0x0, 0x00, 0x00, ErrorKind::Other),
             (0x1, 0x17, 0x01, ErrorKind::Other),
             (0x2, 0x04, 0x01, ErrorKind::Transient),
+            (0x2, 0x04, 0x07, ErrorKind::Transient),
             (0x2, 0x04, 0x0a, ErrorKind::Transient),
+            (0x2, 0x04, 0x1d, ErrorKind::Transient),
+            (0x2, 0x04, 0x04, ErrorKind::Other),
+            (0x2, 0x04, 0x1b, ErrorKind::Other),
             (0x2, 0x04, 0x0b, ErrorKind::Unreachable),
             (0x2, 0x04, 0x0c, ErrorKind::Unreachable),
             (0x2, 0x04, 0x03, ErrorKind::Other),

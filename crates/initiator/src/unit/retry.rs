@@ -178,11 +178,15 @@ mod tests {
         for bits in 0..=u8::MAX {
             assert!(lasts(status(Status(bits))).is_none() || status(Status(bits)).is_transient());
         }
-        for (key, asc, ascq) in [(0x2, 0x04, 0x01), (0x2, 0x04, 0x0a), (0xb, 0x47, 0x03)] {
+        for (key, asc, ascq) in
+            [(0x2, 0x04, 0x01), (0x2, 0x04, 0x09), (0x2, 0x04, 0x0a), (0xb, 0x47, 0x03)]
+        {
             assert!(check(false, key, asc, ascq).is_transient(), "what is sent again is transient");
         }
         assert_eq!(lasts(check(false, 0x2, 0x04, 0x01)), Some(long));
         assert_eq!(lasts(check(false, 0x2, 0x04, 0x0a)), Some(long));
+        assert_eq!(lasts(check(false, 0x2, 0x04, 0x07)), Some(long));
+        assert_eq!(lasts(check(false, 0x2, 0x04, 0x04)), None, "what was written before is gone");
         let timed_out = TaskError::TimedOut;
         assert_eq!(lasts(Error::Task { request: "WRITE (16)", cause: timed_out }), Some(long));
         assert_eq!(lasts(check(false, 0xb, 0x47, 0x03)), Some(BRIEF));

@@ -63,6 +63,19 @@ impl AdditionalSense {
         self.asc == Self::POWER_ON_OR_RESET.asc && self.ascq != Self::IT_NEXUS_LOSS_OCCURRED.ascq
     }
 
+    /// Whether a unit that is not ready will be by itself, with the content that it had: it starts, its
+    /// port changes its state, or an operation that keeps the content is in progress (SPC-4 Annex F).
+    /// Not while it is formatted or sanitized (04/04, 04/1B): what was written before is gone then.
+    pub const fn is_in_progress(self) -> bool {
+        const STARTS: u8 = AdditionalSense::BECOMING_READY.ascq;
+        const CHANGES_STATE: u8 = AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION.ascq;
+        // A rebuild, a recalculation, an operation, a long write, a self-test; an allocation of space, a
+        // START STOP UNIT, a configuration.
+        let keeps_content = matches!(self.ascq, 0x05..=0x09 | 0x14 | 0x1a | 0x1d);
+        let passes = matches!(self.ascq, STARTS | CHANGES_STATE) || keeps_content;
+        self.asc == Self::BECOMING_READY.asc && passes
+    }
+
     /// The name that SPC-4 gives the pair, `None` for vendor specific, reserved and rare ones.
     pub fn name(self) -> Option<&'static str> {
         let pair = u16::from_be_bytes([self.asc, self.ascq]);
@@ -105,6 +118,20 @@ mod tests {
         for other in [AdditionalSense::new(0x29, 7), AdditionalSense::new(0x2a, 9)] {
             assert!(!other.is_reset(), "{other}");
         }
+    }
+
+    /// SPC-4 Annex F: the names of what is waited for, and of what erases the content.
+    #[test]
+    fn what_is_in_progress_ends_and_keeps_the_content() {
+        let passes = |ascq| AdditionalSense::new(0x04, ascq).is_in_progress();
+        let passing: Vec<u8> = (0..=u8::MAX).filter(|ascq| passes(*ascq)).collect();
+        assert_eq!(passing, [1, 5, 6, 7, 8, 9, 0x0a, 0x14, 0x1a, 0x1d]);
+        for ascq in passing {
+            let name = AdditionalSense::new(0x04, ascq).name().unwrap();
+            let ends = ["IN PROGRESS", "BECOMING READY", "TRANSITION"];
+            assert!(ends.iter().any(|end| name.ends_with(end)), "{name}");
+        }
+        assert!(!AdditionalSense::new(0x05, 0x01).is_in_progress());
     }
 
     #[test]
