@@ -11,9 +11,9 @@
 mod support;
 
 use iscsi_initiator::scsi::ProvisioningStatus;
-use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_initiator::{Disk, ErrorKind, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
-use iscsi_testkit::scsi::Unit;
+use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, TARGET, initiator, pattern, soon, until};
 
@@ -308,6 +308,25 @@ async fn one_unknown_form_is_no_word_on_the_others() {
     assert_works(&rig, &disk, 15).await;
     assert_eq!(LONG.map(|code| count(&rig, &[code])), [2, 2, 1, 0]);
     assert_eq!(SHORT.map(|code| count(&rig, &[code])), [0, 0, 2, 0]);
+}
+
+/// SBC-3 §5.26: a unit without a cache need not know SYNCHRONIZE CACHE. Any other refusal is none of that:
+/// what was written to a unit that is gone is not on a medium.
+#[tokio::test]
+async fn only_who_does_not_know_a_flush_has_no_cache() {
+    const MODE_SENSE_6: u8 = 0x1a;
+    let rig = start(|unit| unit.behavior.refused = vec![MODE_SENSE_6]).await;
+    let disk = open(&rig, 1).await;
+    assert_eq!(disk.profile().write_cache, None);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    rig.server.with(|target| target.end_next_with(Outcome::check(Sense::INVALID_LUN)));
+    let error = soon(disk.flush()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    rig.server.with(|target| {
+        let unit = target.config_mut().units.get_mut(&0).unwrap();
+        unit.behavior.refused.extend([0x35, 0x91]);
+    });
+    soon(disk.flush()).await.unwrap();
 }
 
 /// A transfer that only 16 bytes can say is cut where the unit must be asked with 10.

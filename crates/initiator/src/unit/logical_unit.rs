@@ -298,7 +298,7 @@ impl LogicalUnit {
         let flush = unflushed.begin_flush().await;
         match self.execute_in_order(Transfer::query(cdb, 0), patience).await {
             Ok((number, _)) => self.hear_all_before(number).await,
-            Err(error) if is_refused(&error) && profile.write_cache != Some(true) => {
+            Err(error) if is_unsupported(&error) && profile.write_cache != Some(true) => {
                 let span = self.session.span();
                 tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
             }
@@ -492,8 +492,8 @@ fn is_unknown(sense: &Sense) -> bool {
     !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
 }
 
-/// Whether a flush ended in a way that may have cost what was to be written: the unit need not try
-/// .
+/// Whether a flush ended in a way that may have cost what was to be written: the unit need not
+/// try again.
 fn is_write_failure(error: &Error) -> bool {
     let is_failure = |key| {
         matches!(
@@ -507,7 +507,15 @@ fn is_write_failure(error: &Error) -> bool {
     error.sense().is_some_and(|sense| is_failure(sense.key))
 }
 
-/// Whether the unit does not know the command, or a field of it.
+/// Whether the unit does not know the command, or a field of it. One that is not there any more knows
+/// none, but says something else.
+fn is_unsupported(error: &Error) -> bool {
+    let unsupported =
+        [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];
+    is_refused(error) && error.sense().is_some_and(|sense| unsupported.contains(&sense.additional))
+}
+
+/// Whether the unit does not take the command as it is.
 pub(crate) fn is_refused(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
 }
