@@ -240,6 +240,11 @@ impl<C: Carrier> Paths<C> {
         Arc::clone(&self.0.attention)
     }
 
+    /// One more command is sent again that a path has not taken.
+    pub(super) fn count_retry(&self, id: PathId) {
+        self.lock().paths.count_retry(id);
+    }
+
     /// How many commands were sent again, over all paths that there are and were.
     pub(crate) fn retries(&self) -> u64 {
         self.lock().paths.retries()

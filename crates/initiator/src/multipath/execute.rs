@@ -50,7 +50,7 @@ impl<C: Carrier> Paths<C> {
             // It keeps its place, so that no other request is refused there in its stead.
             self.lock().schedule.hold_up(path, now());
             attempts.pause(error, limit).await?;
-            failed.carrier().count_retry();
+            self.count_retry(path);
             let again = self.grant_again(failed, len, attempts.requirements()).await;
             return again.map_err(|end| attempts.end(end));
         }

@@ -45,7 +45,7 @@ impl Paths<Path> {
             if let Some(limit) = self.endurance(id, &error) {
                 self.lock().schedule.hold_up(id, now());
                 attempts.pause(error, limit).await?;
-                path.unit.session().count_retry();
+                self.count_retry(id);
             } else if error.is_of_path() && self.set_aside(id, &error) {
                 drop(alone);
             } else if error.is_of_session() || error.is_of_connection() {

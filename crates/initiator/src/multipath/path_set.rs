@@ -150,6 +150,14 @@ impl<C: Carrier> PathSet<C> {
         Remains { open, lost: self.take_lost() }
     }
 
+    /// One more command is sent again that a path has not taken, which may be gone by now.
+    pub(super) fn count_retry(&mut self, id: PathId) {
+        match self.get(id) {
+            Some(carrier) => carrier.count_retry(),
+            None => self.retries_of_gone += 1,
+        }
+    }
+
     /// How many commands were sent again, over all paths that there are and were.
     pub(super) fn retries(&self) -> u64 {
         let open = self.open.iter().map(|(_, carrier)| carrier.retries());

@@ -19,6 +19,7 @@ struct Behaviour {
     /// Until then its port is in transition.
     changes_until: Instant,
     dead: watch::Sender<bool>,
+    retries: AtomicU64,
     counters: Arc<Counters>,
 }
 
@@ -72,7 +73,8 @@ impl Session {
             });
         }
         let (unit, counters) = (Arc::clone(unit), Arc::default());
-        Self(Arc::new(Behaviour { unit, changes_until, dead, counters }))
+        let retries = AtomicU64::new(0);
+        Self(Arc::new(Behaviour { unit, changes_until, dead, retries, counters }))
     }
 
     fn open(unit: &Arc<Unit>) -> Self {
@@ -89,10 +91,12 @@ impl Carrier for Session {
         true
     }
 
-    fn count_retry(&self) {}
+    fn count_retry(&self) {
+        self.0.retries.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn retries(&self) -> u64 {
-        0
+        self.0.retries.load(Ordering::Relaxed)
     }
 
     fn counters(&self) -> &Arc<Counters> {
@@ -251,6 +255,26 @@ async fn what_passes_within_minutes_is_waited_for() {
         let tries: u32 = unit.tries.lock().unwrap().values().sum();
         assert!((2000..4000).contains(&tries), "{tries} tries of {error}");
     }
+}
+
+/// What is sent again counts, also where the path that did not take it is gone by then.
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_again_counts_when_its_path_is_gone() {
+    let unit = refusing(10, busy());
+    let paths = alone(Session::open(&unit), ROOM);
+    keep(&paths, &unit);
+    paths.supervise();
+    let asked = tokio::spawn({
+        let paths = paths.clone();
+        async move { paths.execute(request(1)).await }
+    });
+    // In a pause, so that the loss itself costs no try.
+    sleep(Duration::from_millis(5500)).await;
+    let tries = unit.tries_of(1);
+    assert!(paths.lose(paths.open()[0].0, &lost()));
+    asked.await.unwrap().unwrap();
+    assert!(tries > 1 && unit.tries_of(1) > tries);
+    assert_eq!(paths.retries(), u64::from(unit.tries_of(1) - 1));
 }
 
 #[tokio::test(start_paused = true)]
