@@ -135,6 +135,9 @@ pub enum Error {
     /// The target has no such logical unit.
     #[error("the target has no logical unit {0}; REPORT LUNS lists those it has")]
     NoSuchUnit(Lun),
+    /// The target has no such logical unit any more: it had when the unit was opened.
+    #[error("the target has no logical unit {0} any more; bring it back there, and open it anew")]
+    UnitGone(Lun),
     /// The logical unit is there, but it is no disk.
     #[error("logical unit {lun} is a {device_type}, not a block device; choose a disk")]
     NotABlockDevice {

@@ -11,7 +11,7 @@
 mod support;
 
 use iscsi_initiator::scsi::ProvisioningStatus;
-use iscsi_initiator::{Disk, ErrorKind, Options, Sessions};
+use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome};
@@ -321,7 +321,7 @@ async fn only_who_does_not_know_a_flush_has_no_cache() {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     rig.server.with(|target| target.end_next_with(Outcome::check(Sense::INVALID_LUN)));
     let error = soon(disk.flush()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(matches!(error, Error::UnitGone(_)), "{error}");
     rig.server.with(|target| {
         let unit = target.config_mut().units.get_mut(&0).unwrap();
         unit.behavior.refused.extend([0x35, 0x91]);

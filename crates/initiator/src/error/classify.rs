@@ -56,6 +56,7 @@ impl Error {
             Self::SerialNumber { .. }
             | Self::DifferentUnits { .. }
             | Self::UnprovenUnit { .. }
+            | Self::UnitGone(_)
             | Self::BlockSizeChanged { .. }
             | Self::CapacityChanged { .. } => ErrorKind::UnitChanged,
             Self::NotReopened { lost, why } => {
@@ -115,6 +116,7 @@ impl Error {
             | Self::WriteProtected(_)
             | Self::UnflushedWritesLost
             | Self::UnprovenUnit { .. }
+            | Self::UnitGone(_)
             | Self::BlockSizeChanged { .. }
             | Self::CapacityChanged { .. }
             | Self::Unsupported(_) => Fault::Target,

@@ -165,6 +165,7 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::Format { command: COMMAND, why }, ErrorKind::Protocol),
         (Error::NoUnitNamed, ErrorKind::InvalidInput),
         (Error::NoSuchUnit(lun), ErrorKind::NotFound),
+        (Error::UnitGone(lun), ErrorKind::UnitChanged),
         (Error::NotABlockDevice { lun, device_type }, ErrorKind::InvalidInput),
         (Error::WriteProtected(lun), ErrorKind::WriteProtected),
         (Error::SerialNumber { expected: text(), found: text() }, ErrorKind::UnitChanged),
@@ -196,7 +197,7 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 31, "each variant has a row");
+    assert_eq!(variants.len(), 32, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 21, "each kind has a row");
 }

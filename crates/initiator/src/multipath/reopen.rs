@@ -371,7 +371,8 @@ pub(super) fn may_pass(error: &Error) -> bool {
         let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
         return is_silent || matches!(failure.cause, SessionError::Transport(_));
     }
-    matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. }) || error.is_targets_at_login()
+    let is_of_unit = matches!(error, Error::UnprovenUnit { .. } | Error::UnitGone(_));
+    is_of_unit || matches!(error, Error::Connect(_)) || error.is_targets_at_login()
 }
 
 #[cfg(test)]

@@ -429,7 +429,7 @@ impl LogicalUnit {
                     transfer.restore(completion.data);
                 }
                 Verdict::Final => {
-                    let completion = outcome(transfer.name(), completion)?;
+                    let completion = self.outcome(transfer.name(), completion)?;
                     if transfer.writes() {
                         self.state.unflushed.wrote(begun);
                     } else if transfer.is_told_of_resets() {
@@ -476,6 +476,13 @@ impl LogicalUnit {
         }
     }
 
+    /// How a command has ended; where the unit was there once, and is not any more, that says so.
+    fn outcome(&self, command: &'static str, completion: Completion) -> Result<Completion, Error> {
+        let result = outcome(command, completion);
+        let is_gone = result.as_ref().is_err_and(is_no_unit) && self.state.profile.initialized();
+        if is_gone { Err(Error::UnitGone(self.lun)) } else { result }
+    }
+
     pub(crate) fn state(&self) -> &UnitState {
         &self.state
     }
@@ -505,6 +512,13 @@ fn is_write_failure(error: &Error) -> bool {
         )
     };
     error.sense().is_some_and(|sense| is_failure(sense.key))
+}
+
+/// Whether there is no such unit.
+fn is_no_unit(error: &Error) -> bool {
+    let code = AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED;
+    let of_this_command = error.sense().filter(|sense| !sense.deferred);
+    of_this_command.is_some_and(|sense| sense.additional == code)
 }
 
 /// Whether the unit does not know the command, or a field of it. One that is not there any more knows
