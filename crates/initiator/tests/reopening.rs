@@ -18,6 +18,7 @@ use iscsi_testkit::scsi::status;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, soon, until};
+use tokio::task::JoinHandle;
 
 /// Longer than any test waits.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -225,6 +226,40 @@ async fn a_lost_session_comes_back_over_another_portal() {
     soon(disk.write_at(0, vec![3; 512])).await.unwrap();
     assert_eq!(accepted(&second), 2);
     second.assert_clean();
+}
+
+/// ISI-02 (RFC 7143 §4.4.3): the portal group is part of a nexus. A login in another one drops nothing that
+/// the lost session was writing, so other data for those blocks waits.
+#[tokio::test]
+async fn isi_02_a_login_in_another_portal_group_settles_nothing() {
+    for (group, is_settled) in [(1, true), (2, false)] {
+        let (first, second, url) = two_portals().await;
+        second.server.with(|target| target.config_mut().portal_group = Some(group));
+        let disk = open_at(url, HOUR).await;
+        first.with(|target| target.hold());
+        let lost = write(&disk, 0, 1);
+        until(|| first.with(|target| target.active_tasks()) == 1).await;
+        first.with(|target| {
+            target.config_mut().login.refuse = Some((2, 3));
+            target.drop_connection(ConnId(0));
+        });
+        soon(lost).await.unwrap().unwrap();
+        let same = write(&disk, 0, 2);
+        for block in 1..50 {
+            soon(write(&disk, block, 3)).await.unwrap().unwrap();
+        }
+        if is_settled {
+            soon(same).await.unwrap().unwrap();
+        } else {
+            assert!(!same.is_finished());
+            assert!(second.disk.holds(0, &[1; 512]));
+        }
+    }
+}
+
+fn write(disk: &Disk, block: u64, byte: u8) -> JoinHandle<Result<(), Error>> {
+    let disk = disk.clone();
+    tokio::spawn(async move { disk.write_at(block * 512, vec![byte; 512]).await })
 }
 
 /// LOG-18: where one portal calls the login the initiator's error, others may take it; the session is
