@@ -32,6 +32,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "name.rs",
             "options.rs",
             "options/",
+            "published.rs",
             "runtime.rs",
             "url.rs",
             "url/",

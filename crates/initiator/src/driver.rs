@@ -141,15 +141,18 @@ impl Driver {
         if let Some(deadline) = deadline.filter(|deadline| *deadline != self.alarm.deadline()) {
             self.alarm.as_mut().reset(deadline);
         }
+        // In an order that does not change, so that a simulation can be repeated. What is rare comes
+        // first, and last what may be ready all the time: as many requests as have room are under way.
         tokio::select! {
-            readiness = poll_fn(|context| poll_any(&mut self.transports, context)) => {
-                Event::Connection(readiness)
-            }
+            biased;
+            () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
+            _ = self.polls.tick(), if self.now < self.awake_until => Event::Poll,
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
             }
-            _ = self.polls.tick(), if self.now < self.awake_until => Event::Poll,
-            () = self.alarm.as_mut(), if deadline.is_some() => Event::Alarm,
+            readiness = poll_fn(|context| poll_any(&mut self.transports, context)) => {
+                Event::Connection(readiness)
+            }
         }
     }
 
@@ -294,7 +297,7 @@ impl Driver {
         if let Some(reopening) = self.session.reopening() {
             self.shared.reopening.get_or_init(|| reopening);
         }
-        self.shared.phase.send_replace(SessionPhase::Ended(result));
+        self.shared.phase.set(SessionPhase::Ended(result));
         self.shared.notices.end();
         self.ended = true;
     }

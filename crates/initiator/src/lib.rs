@@ -143,6 +143,7 @@ mod handles;
 mod multipath;
 mod name;
 mod options;
+mod published;
 mod runtime;
 mod session;
 #[cfg(test)]
@@ -217,6 +218,14 @@ pub mod tuning {
         Policy, Refusal, Row, Rtt, Sends, Size, SizeError, TcpInfo, TransferOffer, TransferTerms,
         Tuning, UnknownPolicy, plan,
     };
+}
+
+/// What lets the initiator run over a network of the caller's own, in virtual time: see
+/// [`Initiator::over`]. It may change at any time.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::driver::io::{Network, Pending, Socket};
 }
 
 /// Compiles the examples of the README.

@@ -276,7 +276,7 @@ impl Session {
 
     /// Whether the session takes requests.
     pub fn is_open(&self) -> bool {
-        matches!(*self.shared.phase.borrow(), SessionPhase::LoggedIn)
+        matches!(self.shared.phase.get(), SessionPhase::LoggedIn)
     }
 
     /// Ends the session in order (RFC 7143 §11.14): no request is taken any more, those under way
@@ -402,6 +402,7 @@ impl Session {
         });
         if let Some(cancellation) = cancellation {
             tokio::select! {
+                biased;
                 result = &mut waiter => return Ok((number, result?)),
                 () = cancellation.cancelled() => waiter.cancel(),
             }

@@ -90,7 +90,7 @@ impl Driver {
             drop(self.shared.terms.set(LoginResult { negotiated, portal, tsih }));
         }
         self.note_window();
-        self.shared.phase.send_replace(SessionPhase::LoggedIn);
+        self.shared.phase.set(SessionPhase::LoggedIn);
     }
 
     /// Asks for all connections that the target agrees to, at once.

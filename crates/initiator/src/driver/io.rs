@@ -3,6 +3,11 @@
 //! [`tcp`] is the kernel's. Behind these two traits the driver, and all that stands on it, runs over
 //! any other just as well.
 
+#![cfg_attr(
+    not(feature = "simulation"),
+    expect(unreachable_pub, reason = "the feature lets others name them")
+)]
+
 pub(crate) mod tcp;
 
 use std::fmt;
@@ -15,10 +20,10 @@ use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
 
 /// A result that comes later.
-pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// Where connections come from.
-pub(crate) trait Network: fmt::Debug + Send + Sync {
+pub trait Network: fmt::Debug + Send + Sync {
     /// The addresses of a portal.
     fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>>;
 
@@ -27,10 +32,18 @@ pub(crate) trait Network: fmt::Debug + Send + Sync {
 
     /// What this host permits.
     fn limits(&self) -> Limits;
+
+    /// Fills a buffer with random bytes: those of the system, unless a simulation has its own.
+    ///
+    /// # Errors
+    /// When there are none.
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(bytes).map_err(io::Error::other)
+    }
 }
 
 /// A connection: bytes in order, both ways. Dropped, it is closed in order.
-pub(crate) trait Socket: Send + Sync {
+pub trait Socket: Send + Sync {
     /// Ready when there is something to read, an end or an error included.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
 

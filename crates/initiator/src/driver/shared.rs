@@ -8,7 +8,6 @@ use std::time::Duration;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
 use iscsi_session::{Negotiated, Reopening, Stats};
-use tokio::sync::watch;
 use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
@@ -16,6 +15,7 @@ use crate::driver::measure::reading::PlanBasis;
 use crate::error::Error;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
+use crate::published::Published;
 use crate::state::budget::Budget;
 use crate::state::isids::HeldKey;
 use crate::state::notices::Announcer;
@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     pub(crate) max_transfer: usize,
     /// What is done about requests that end badly or are late.
     pub(crate) policy: RequestPolicy,
-    pub(crate) phase: watch::Sender<SessionPhase>,
+    pub(crate) phase: Published<SessionPhase>,
     pub(crate) notices: Announcer,
     pub(crate) terms: OnceLock<LoginResult>,
     /// With what times it may be opened anew, once it has ended.
@@ -111,7 +111,7 @@ impl Shared {
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
             policy: options.policy(url.parameters.patience.map(seconds)),
-            phase: watch::Sender::new(SessionPhase::LoggingIn),
+            phase: Published::new(SessionPhase::LoggingIn),
             notices: Announcer::default(),
             terms: OnceLock::new(),
             reopening: OnceLock::new(),
@@ -146,7 +146,7 @@ impl Shared {
 
     /// The first login was redirected.
     pub(crate) fn redirected(&self, address: &TargetAddress, is_permanent: bool) {
-        if !matches!(*self.phase.borrow(), SessionPhase::LoggingIn) {
+        if !matches!(self.phase.get(), SessionPhase::LoggingIn) {
             return;
         }
         let mut home = lock(&self.home);
@@ -184,8 +184,8 @@ impl Shared {
 
     /// Why a request gets no answer any more.
     pub(crate) fn reason_of_end(&self) -> Error {
-        match &*self.phase.borrow() {
-            SessionPhase::Ended(Err(error)) => error.clone(),
+        match self.phase.get() {
+            SessionPhase::Ended(Err(error)) => error,
             SessionPhase::LoggingIn | SessionPhase::LoggedIn | SessionPhase::Ended(Ok(())) => {
                 Error::Closed
             }
@@ -194,25 +194,22 @@ impl Shared {
 
     /// Waits for the end of the login.
     pub(crate) async fn logged_in(&self) -> Result<(), Error> {
-        let mut phase = self.phase.subscribe();
-        let settled = phase.wait_for(|phase| !matches!(phase, SessionPhase::LoggingIn)).await;
-        match settled.as_deref() {
-            Ok(SessionPhase::Ended(Err(error))) => Err(error.clone()),
-            Ok(SessionPhase::LoggedIn) => Ok(()),
-            Ok(SessionPhase::Ended(Ok(())) | SessionPhase::LoggingIn) | Err(_) => {
-                Err(Error::Closed)
-            }
-        }
+        let result = |phase: &SessionPhase| match phase {
+            SessionPhase::LoggingIn => None,
+            SessionPhase::LoggedIn => Some(Ok(())),
+            SessionPhase::Ended(Ok(())) => Some(Err(Error::Closed)),
+            SessionPhase::Ended(Err(error)) => Some(Err(error.clone())),
+        };
+        self.phase.find(result).await
     }
 
     /// Waits for the end of the session.
     pub(crate) async fn ended(&self) -> Result<(), Error> {
-        let mut phase = self.phase.subscribe();
-        let ended = phase.wait_for(|phase| matches!(phase, SessionPhase::Ended(_))).await;
-        match ended.as_deref() {
-            Ok(SessionPhase::Ended(result)) => result.clone(),
-            Ok(SessionPhase::LoggingIn | SessionPhase::LoggedIn) | Err(_) => Err(Error::Closed),
-        }
+        let result = |phase: &SessionPhase| match phase {
+            SessionPhase::LoggingIn | SessionPhase::LoggedIn => None,
+            SessionPhase::Ended(result) => Some(result.clone()),
+        };
+        self.phase.find(result).await
     }
 }
 

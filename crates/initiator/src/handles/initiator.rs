@@ -49,6 +49,20 @@ impl Initiator {
         Ok(Self(Node::new(name, options)?))
     }
 
+    /// An initiator of that name whose connections and random bytes are those of `network`.
+    ///
+    /// # Errors
+    /// As [`with_options`](Self::with_options).
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn over(
+        network: std::sync::Arc<dyn crate::driver::io::Network>,
+        name: &str,
+        options: Options,
+    ) -> Result<Self, Error> {
+        Ok(Self(Node::over(network, IscsiName::parse(name)?, options)?))
+    }
+
     /// The initiator's name.
     pub fn name(&self) -> &IscsiName {
         self.0.name()

@@ -62,6 +62,7 @@ impl<C: Carrier> Paths<C> {
         let spare = transfer.again();
         let mut first = Copy::send(grant, transfer);
         let second = tokio::select! {
+            biased;
             result = &mut first.carried => return result,
             second = self.second(path, begun.into(), spare) => second,
         };
@@ -73,6 +74,7 @@ impl<C: Carrier> Paths<C> {
         self.count_duplicate();
         let mut second = Copy::send(grant, transfer);
         let (result, loser) = tokio::select! {
+            biased;
             result = &mut first.carried => (result, second),
             result = &mut second.carried => (result, first),
         };

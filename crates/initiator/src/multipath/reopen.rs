@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::error::Error;
@@ -14,8 +13,9 @@ use crate::multipath::back_off::BackOff;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::report::Report;
+use crate::published::Published;
 use crate::session::Session;
-use crate::session::node::{Node, SystemEntropy};
+use crate::session::node::Node;
 use crate::state::budget::Budget;
 use crate::state::capacity::Capacity;
 use crate::state::session_key::SessionKey;
@@ -47,7 +47,7 @@ pub(crate) struct ExpectedUnit {
 }
 
 /// The same, once the first session has found it out: meanwhile others log in.
-pub(crate) type ExpectedUnitReceiver = watch::Receiver<Option<ExpectedUnit>>;
+pub(crate) type ExpectedUnitReceiver = Arc<Published<Option<ExpectedUnit>>>;
 
 impl Opener {
     /// One more session, on the portal whose turn it is, or on another one where that does not
@@ -71,7 +71,7 @@ impl Opener {
 
     async fn open_at(&self, portal: usize, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
         let session = self.log_in(portal, None).await?;
-        let expected = known(expected).await?;
+        let expected = known(expected).await;
         let state =
             expected.like.state().shared_with_another_session(&*expected.like.profile().await?);
         let unit = session.adopt_unit(expected.like.lun(), state);
@@ -134,7 +134,7 @@ impl Opener {
         why: &Error,
         expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
-        let expected = known(expected).await?;
+        let expected = known(expected).await;
         let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
         let begun = Instant::now();
@@ -147,7 +147,7 @@ impl Opener {
             return Err(why.clone());
         }
         let options = self.node.options().reopening.in_range();
-        let mut back_off = BackOff::new(SystemEntropy, options.clone());
+        let mut back_off = BackOff::new(self.node.entropy(), options.clone());
         sleep(back_off.first(time2wait.max(pause))).await;
         let (mut tries, mut portals) = (0u32, self.portals_from(lost.portal));
         loop {
@@ -227,14 +227,14 @@ impl Opener {
         lost: &Lost,
         expected: ExpectedUnitReceiver,
     ) -> Result<(), Error> {
-        let expected = known(expected).await?;
+        let expected = known(expected).await;
         let session = lost.path().unit.session();
         let Some(group) = session.portal_group().filter(|_| session.is_reinstated_by_login())
         else {
             return Err(lost.why().clone());
         };
         let options = self.node.options().reopening.in_range();
-        let mut back_off = BackOff::new(SystemEntropy, options);
+        let mut back_off = BackOff::new(self.node.entropy(), options);
         loop {
             let Err(error) = self.reinstate(lost, group, &expected).await else { return Ok(()) };
             if self.portals_of(group).next().is_none() {
@@ -347,9 +347,8 @@ fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
     if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
 }
 
-async fn known(mut expected: ExpectedUnitReceiver) -> Result<ExpectedUnit, Error> {
-    let known = expected.wait_for(Option::is_some).await;
-    known.ok().and_then(|unit| unit.clone()).ok_or(Error::Closed)
+async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
+    expected.find(Option::clone).await
 }
 
 /// Whether another try at the same portal is of no use; whatever else is wrong may pass, also a unit

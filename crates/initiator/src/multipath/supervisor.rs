@@ -157,7 +157,9 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         loop {
             let mut late = None;
+            // Each is rare, so that none keeps the others waiting for long.
             tokio::select! {
+                biased;
                 _ = self.reviews.tick(), if self.idle_reviews < MAX_IDLE_REVIEWS => {}
                 () = self.attention.notified() => self.idle_reviews = 0,
                 Some(end) = self.ends.join_next() => {

@@ -47,7 +47,7 @@ impl Node {
         options: Options,
     ) -> Result<Self, Error> {
         let mut drawn = [0; 3];
-        getrandom::fill(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
+        network.random(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
         let isid = options.isid.unwrap_or(drawn);
         Ok(Self(Arc::new(Inner {
             name,
@@ -123,7 +123,12 @@ impl Node {
     }
 
     fn start_with(&self, config: Config, url: &Url, key: HeldKey, budget: Budget) -> Session {
-        Session::start(url, key, config, SystemEntropy, &self.0.common, budget)
+        Session::start(url, key, config, self.entropy(), &self.0.common, budget)
+    }
+
+    /// The random bytes of this host.
+    pub(crate) fn entropy(&self) -> HostEntropy {
+        HostEntropy(Arc::clone(&self.0.common.network))
     }
 
     /// The key of the next session, with an ISID that no other one has.
@@ -155,15 +160,15 @@ impl Node {
     }
 }
 
-/// The system's random bytes.
+/// The random bytes of this host.
 #[derive(Debug)]
-pub(crate) struct SystemEntropy;
+pub(crate) struct HostEntropy(Arc<dyn Network>);
 
-impl Entropy for SystemEntropy {
+impl Entropy for HostEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
         // The system gave random bytes when the initiator was made. A challenge that can be
         // guessed would be worse than a wait.
-        while let Err(error) = getrandom::fill(bytes) {
+        while let Err(error) = self.0.random(bytes) {
             tracing::error!(%error, "the system gives no random bytes");
             std::thread::yield_now();
         }

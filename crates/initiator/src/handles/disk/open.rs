@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
 use iscsi_pdu::scsi::Lun;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::Instrument;
@@ -29,6 +28,7 @@ use crate::multipath::reopen::{ExpectedUnit, Opener};
 use crate::multipath::report::Report;
 use crate::multipath::supervisor::{Event, Supervisor, SupervisorConfig};
 use crate::options::sessions::Sessions;
+use crate::published::Published;
 use crate::runtime;
 use crate::session::Session;
 use crate::session::node::Node;
@@ -158,10 +158,10 @@ async fn spread_out(
     if !session.is_reinstated_by_login() {
         opener.report.no_tsih();
     }
-    let (tell, expected) = watch::channel(None);
+    let expected = Arc::new(Published::new(None));
     let mut opening = JoinSet::new();
     for _ in 1..count {
-        let (opener, expected) = (Arc::clone(&opener), expected.clone());
+        let (opener, expected) = (Arc::clone(&opener), Arc::clone(&expected));
         let span = opener.report.span().clone();
         opening.spawn(async move { Event::New(opener.open(expected).await) }.instrument(span));
     }
@@ -180,7 +180,7 @@ async fn spread_out(
                 .to_owned(),
         );
     }
-    tell.send_replace(Some(ExpectedUnit { identity, like: disk.unit().clone() }));
+    expected.set(Some(ExpectedUnit { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
     let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
     let first = Path::new(disk.unit().clone(), portal);
