@@ -1,0 +1,26 @@
+//! A deterministic simulation: disks of the initiator over a simulated network to the test target.
+//!
+//! Everything runs in one thread and in virtual time, and one seed decides everything: the shape of the
+//! links, the requests, what goes wrong and when, the random bytes of the initiator. So an episode that has
+//! found something wrong can be run again, step by step.
+//!
+//! ```text
+//!  workload ──► Disk ── initiator ── Network, Socket ──► wire ──► test target ──► RAM disk
+//!     │                                                    ▲           ▲
+//!     └──► oracle: what may a read return?              faults ────────┘
+//! ```
+
+mod episode;
+mod faults;
+mod network;
+mod oracle;
+mod rng;
+mod settings;
+mod trace;
+mod wire;
+mod workload;
+mod world;
+
+pub use episode::{Report, run};
+pub use oracle::GRAIN;
+pub use settings::{Class, Settings};

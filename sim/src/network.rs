@@ -1,0 +1,192 @@
+//! The network that the initiator sees: its connections lead to the test target, over simulated wires.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use iscsi_initiator::TargetAddress;
+use iscsi_initiator::simulation::{Network, Pending, Socket};
+use iscsi_initiator::tuning::{Granted, Interface, Limits, Plan, TcpInfo};
+use tokio::time::sleep;
+
+use crate::world::{Reachability, Shared};
+
+/// Who connects to a portal that takes nothing hears nothing for so long, like from the kernel.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
+/// The most bytes of one flight.
+const SEGMENT: usize = 16 << 10;
+
+/// The simulated network of one initiator.
+#[derive(Clone)]
+pub(crate) struct SimulatedNetwork(pub(crate) Arc<Shared>);
+
+impl fmt::Debug for SimulatedNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimulatedNetwork")
+    }
+}
+
+/// The address of a portal.
+pub(crate) fn address(portal: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, u8::try_from(portal + 1).unwrap_or(u8::MAX)], 3260))
+}
+
+fn portal_of(address: SocketAddr) -> usize {
+    let SocketAddr::V4(address) = address else { return 0 };
+    usize::from(address.ip().octets()[3]).saturating_sub(1)
+}
+
+impl Network for SimulatedNetwork {
+    fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
+        Box::pin(async move {
+            let address = portal.to_string();
+            let address = address.split(',').next().unwrap_or_default();
+            let socket = address.parse().or_else(|_| format!("{address}:3260").parse());
+            Ok(vec![socket.map_err(io::Error::other)?])
+        })
+    }
+
+    fn connect<'a>(&'a self, address: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+        Box::pin(async move {
+            let portal = portal_of(address);
+            let (reachability, round_trip) = {
+                let mut world = self.0.lock();
+                world.trace.note("connect", &[portal as u64]);
+                (world.reachability(portal), world.shape.latency * 2)
+            };
+            match reachability {
+                Reachability::Open => sleep(round_trip).await,
+                Reachability::Refuses => {
+                    sleep(round_trip).await;
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                Reachability::Dark => {
+                    sleep(CONNECT_TIMEOUT).await;
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            let number = self.0.lock().accept(portal);
+            Ok(Box::new(Connection { shared: Arc::clone(&self.0), number }) as Box<dyn Socket>)
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let mut world = self.0.lock();
+        bytes.chunks_mut(8).for_each(|chunk| {
+            let word = world.entropy.next().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        });
+        Ok(())
+    }
+}
+
+/// The initiator's end of a wire.
+struct Connection {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Socket for Connection {
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut world = self.shared.lock();
+        let Some(wire) = world.wire(self.number) else { return Poll::Ready(()) };
+        if wire.is_readable() {
+            return Poll::Ready(());
+        }
+        wire.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut world = self.shared.lock();
+        let shape = world.shape;
+        let Some(wire) = world.wire(self.number) else { return Poll::Ready(()) };
+        if wire.is_reset || wire.to_target.room(&shape) > 0 {
+            return Poll::Ready(());
+        }
+        wire.writer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut world = self.shared.lock();
+        let wire = world.wire(self.number).ok_or(io::ErrorKind::NotConnected)?;
+        if wire.is_reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if !wire.is_readable() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut count = 0;
+        for slice in slices {
+            let len = slice.len().min(wire.inbox.len());
+            wire.inbox.copy_to_slice(&mut slice[..len]);
+            count += len;
+        }
+        Ok(count)
+    }
+
+    fn read_unasked(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.read(slices)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>], _: bool) -> io::Result<usize> {
+        let mut world = self.shared.lock();
+        let world = &mut *world;
+        let shape = world.shape;
+        let wire = world.wires.get_mut(&self.number).ok_or(io::ErrorKind::NotConnected)?;
+        if wire.is_reset {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let mut room = wire.to_target.room(&shape);
+        if room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut count = 0;
+        for slice in slices {
+            let part = &slice[..slice.len().min(room)];
+            for segment in part.chunks(SEGMENT) {
+                wire.to_target.send(Bytes::copy_from_slice(segment), &shape, &mut world.chance);
+            }
+            (room, count) = (room - part.len(), count + part.len());
+        }
+        self.shared.moved.notify_one();
+        Ok(count)
+    }
+
+    fn tcp_info(&self) -> io::Result<TcpInfo> {
+        let round_trip = self.shared.lock().shape.latency * 2;
+        let mut info = TcpInfo::default();
+        (info.smoothed_rtt, info.min_rtt) = (Some(round_trip), Some(round_trip));
+        Ok(info)
+    }
+
+    fn apply(&self, _: &Plan) -> Granted {
+        Granted::default()
+    }
+
+    fn interface(&self) -> Option<Interface> {
+        None
+    }
+
+    fn set_abortive(&self) {
+        if let Some(wire) = self.shared.lock().wire(self.number) {
+            wire.is_abortive = true;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.lock().close(self.number);
+        self.shared.moved.notify_one();
+    }
+}

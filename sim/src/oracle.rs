@@ -1,0 +1,366 @@
+//! What reads may return, by all that was written before.
+//!
+//! The oracle knows each write by the place of its begin and its end in the order of all events. A read
+//! may return what some write has put there, unless another write that ended well came after that one and
+//! before the read. A write that failed or was dropped may have been carried out, or may be later, until
+//! one that began after its end has ended well: whatever comes later has to wait for it. A flush that ended
+//! well makes durable what had ended well before it began; a crash may undo the rest.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::rng::mix;
+
+/// The bytes that the oracle looks at as one. All offsets and lengths of requests are whole grains.
+pub const GRAIN: usize = 64;
+
+/// A moment in the order of all events.
+type Moment = u64;
+
+/// The content of a grain that nobody wrote, or that was written with zeros.
+const ZEROS: u64 = 0;
+
+/// A write to a grain.
+#[derive(Clone, Debug)]
+struct Version {
+    /// What it writes: a number that no other write has, or [`ZEROS`].
+    content: u64,
+    /// Which write it is.
+    write: usize,
+    begun: Moment,
+    /// When it ended, in whichever way.
+    ended: Option<Moment>,
+    is_acknowledged: bool,
+    /// A flush has vouched for it.
+    is_durable: bool,
+    /// The unit has crashed since it began, and before a flush had vouched for it.
+    has_crashed: bool,
+    /// When a read ended that had shown that another one came after it.
+    covered: Option<Moment>,
+    /// The handles that were told that writes like this may be lost, one bit for each.
+    told: u64,
+    /// The opened disk that it went through.
+    disk: usize,
+}
+
+impl Version {
+    /// Whether it replaces whatever came before.
+    const fn counts(&self) -> bool {
+        self.is_acknowledged && (self.is_durable || !self.has_crashed)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} of disk {} from {} to ", self.content, self.disk, self.begun)?;
+        match self.ended {
+            Some(ended) if self.is_acknowledged => write!(f, "{ended}")?,
+            Some(ended) => write!(f, "{ended} (failed)")?,
+            None => f.write_str("now")?,
+        }
+        match (self.is_durable, self.has_crashed) {
+            (true, false) => f.write_str(" (flushed)"),
+            (true, true) => f.write_str(" (crashed, and then flushed)"),
+            (false, true) => f.write_str(" (crashed)"),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(crate) struct Write {
+    number: usize,
+    grains: Range<usize>,
+    content: u64,
+}
+
+impl Write {
+    /// The bytes to be written.
+    pub(crate) fn data(&self) -> Bytes {
+        let mut data = BytesMut::with_capacity(self.grains.len() * GRAIN);
+        self.grains.clone().for_each(|grain| put(&mut data, self.content, grain));
+        data.freeze()
+    }
+}
+
+/// The content of one unit.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    now: Moment,
+    writes: u64,
+    numbers: usize,
+    grains: Vec<Vec<Version>>,
+    /// Whether a crash loses writes that were not flushed.
+    is_volatile: bool,
+    /// Whether each handle is told of a loss, and not only the first that asks.
+    tells_each: bool,
+}
+
+impl Oracle {
+    /// A unit of so many bytes, all zero.
+    pub(crate) fn new(bytes: usize, is_volatile: bool, tells_each: bool) -> Self {
+        let empty = Version {
+            content: ZEROS,
+            write: 0,
+            begun: 0,
+            ended: Some(0),
+            is_acknowledged: true,
+            is_durable: true,
+            has_crashed: false,
+            covered: None,
+            told: 0,
+            disk: 0,
+        };
+        let grains = vec![vec![empty]; bytes / GRAIN];
+        Self { now: 0, writes: 0, numbers: 0, grains, is_volatile, tells_each }
+    }
+
+    pub(crate) fn now(&mut self) -> Moment {
+        self.now += 1;
+        self.now
+    }
+
+    /// A write of these grains begins, of zeros or of bytes that no other write has.
+    pub(crate) fn begin_write(&mut self, disk: usize, grains: Range<usize>, zeros: bool) -> Write {
+        let begun = self.now();
+        self.writes += 1;
+        self.numbers += 1;
+        let content = if zeros { ZEROS } else { self.writes };
+        for grain in &mut self.grains[grains.clone()] {
+            grain.push(Version {
+                content,
+                write: self.numbers,
+                begun,
+                ended: None,
+                is_acknowledged: false,
+                is_durable: false,
+                has_crashed: false,
+                covered: None,
+                told: 0,
+                disk,
+            });
+        }
+        Write { number: self.numbers, grains, content }
+    }
+
+    /// It has ended well, or else has failed or was dropped.
+    pub(crate) fn end_write(&mut self, write: Write, is_acknowledged: bool) {
+        let now = self.now();
+        for version in self.grains[write.grains].iter_mut().flatten() {
+            if version.write == write.number {
+                version.ended = Some(now);
+                version.is_acknowledged = is_acknowledged;
+            }
+        }
+    }
+
+    /// A flush that had begun at a moment has ended well: all that had ended well before that, and of which
+    /// the handle was not told that it may be lost, is durable.
+    pub(crate) fn flushed(&mut self, disk: usize, handle: u32, begun: Moment) {
+        for version in self.grains.iter_mut().flatten() {
+            let before = version.ended.is_some_and(|ended| ended < begun);
+            let is_told = version.told & (1 << handle) != 0;
+            if version.is_acknowledged && before && version.disk == disk && !is_told {
+                version.is_durable = true;
+            }
+        }
+    }
+
+    /// A handle was told that writes which were not flushed may be lost.
+    pub(crate) fn told_of_loss(&mut self, disk: usize, handle: u32) {
+        let told = if self.tells_each { 1 << handle } else { u64::MAX };
+        for version in self.grains.iter_mut().flatten() {
+            if !version.is_durable && version.disk == disk {
+                version.told |= told;
+            }
+        }
+    }
+
+    /// The unit has crashed: what is in its cache may be gone.
+    pub(crate) fn crashed(&mut self) {
+        self.now();
+        if !self.is_volatile {
+            return;
+        }
+        for version in self.grains.iter_mut().flatten() {
+            version.covered = None;
+            if !version.is_durable {
+                version.has_crashed = true;
+            }
+        }
+    }
+
+    /// Whether a read that began at a moment may have returned these bytes.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn check(&mut self, begun: Moment, first: usize, data: &[u8]) -> Result<(), String> {
+        let now = self.now();
+        let (grains, rest) = data.as_chunks::<GRAIN>();
+        if !rest.is_empty() {
+            return Err(format!("a read returned {} bytes", data.len()));
+        }
+        for (grain, bytes) in (first..).zip(grains) {
+            self.check_grain(begun..now, grain, bytes)
+                .map_err(|why| format!("byte {:#x}: {why}", grain * GRAIN))?;
+        }
+        Ok(())
+    }
+
+    fn check_grain(
+        &mut self,
+        read: Range<Moment>,
+        grain: usize,
+        bytes: &[u8; GRAIN],
+    ) -> Result<(), String> {
+        let content = content_of(bytes, grain)?;
+        let versions = &mut self.grains[grain];
+        let may_be = |version: &Version| {
+            version.content == content
+                && version.covered.is_none_or(|covered| covered > read.start)
+                && !versions.iter().any(|later| is_replaced(version, later, read.start))
+        };
+        if !versions.iter().any(may_be) {
+            let last = versions.iter().rev().take(6).map(Version::to_string);
+            let last = last.collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "{content:#x} is there, after these writes, the last one first: {last}"
+            ));
+        }
+        for version in versions {
+            let had_ended = version.ended.is_some_and(|ended| ended < read.start);
+            if version.content != content && version.is_acknowledged && had_ended {
+                version.covered.get_or_insert(read.end);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a write is gone for a read that began at a moment, because a later one has replaced it.
+fn is_replaced(version: &Version, later: &Version, begun: Moment) -> bool {
+    let came_after = version.ended.is_some_and(|ended| ended < later.begun);
+    came_after && later.counts() && later.ended.is_some_and(|ended| ended < begun)
+}
+
+/// The bytes of a grain.
+fn put(data: &mut BytesMut, content: u64, grain: usize) {
+    data.put_u64(content);
+    (1..GRAIN as u64 / 8).for_each(|word| data.put_u64(filling(content, grain, word)));
+}
+
+/// A word of a grain behind its first one: it says which grain it was written to.
+const fn filling(content: u64, grain: usize, word: u64) -> u64 {
+    if content == ZEROS { 0 } else { mix(content ^ mix(grain as u64 ^ (word << 32))) }
+}
+
+/// Which write a grain holds.
+fn content_of(bytes: &[u8; GRAIN], grain: usize) -> Result<u64, String> {
+    let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word));
+    let content = words.next().unwrap_or_default();
+    let is_whole = (1..).zip(words).all(|(at, word)| word == filling(content, grain, at));
+    if is_whole { Ok(content) } else { Err(format!("the bytes are those of no write: {bytes:x?}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a grain that a write has put there.
+    fn grain(write: &Write, at: usize) -> Bytes {
+        let first = write.grains.start;
+        write.data().slice((at - first) * GRAIN..(at + 1 - first) * GRAIN)
+    }
+
+    /// A read that begins and ends now.
+    fn read(oracle: &mut Oracle, at: usize, data: &[u8]) -> Result<(), String> {
+        let begun = oracle.now();
+        oracle.check(begun, at, data)
+    }
+
+    /// A write that has ended well, and what it wrote to its first grain.
+    fn written(oracle: &mut Oracle, grains: Range<usize>) -> Bytes {
+        let write = oracle.begin_write(1, grains.clone(), false);
+        let data = grain(&write, grains.start);
+        oracle.end_write(write, true);
+        data
+    }
+
+    fn oracle() -> Oracle {
+        Oracle::new(16 * GRAIN, true, true)
+    }
+
+    #[test]
+    fn a_read_sees_the_last_write_that_has_ended() {
+        let mut oracle = oracle();
+        let old = written(&mut oracle, 2..5);
+        let new = written(&mut oracle, 2..3);
+        assert!(read(&mut oracle, 2, &old).is_err());
+        assert!(read(&mut oracle, 2, &[0; GRAIN]).is_err());
+        assert!(read(&mut oracle, 2, &new).is_ok());
+        assert!(read(&mut oracle, 3, &new).is_err(), "it was written to another place");
+        assert!(read(&mut oracle, 2, &[new.slice(..32), old.slice(32..)].concat()).is_err());
+    }
+
+    #[test]
+    fn of_writes_at_the_same_time_any_may_be_the_last_but_only_one() {
+        let mut oracle = oracle();
+        let before = oracle.now();
+        let writes = [(); 2].map(|()| oracle.begin_write(1, 0..1, false));
+        let [first, second] = writes.each_ref().map(|write| grain(write, 0));
+        assert!(read(&mut oracle, 0, &[0; GRAIN]).is_ok(), "neither may have been carried out");
+        writes.into_iter().for_each(|write| oracle.end_write(write, true));
+        assert!(read(&mut oracle, 0, &first).is_ok());
+        assert!(read(&mut oracle, 0, &second).is_err(), "the first one was the last");
+        assert!(oracle.check(before, 0, &second).is_ok(), "that read had begun before");
+    }
+
+    #[test]
+    fn a_write_that_failed_may_come_until_a_later_one_has_ended() {
+        let mut oracle = oracle();
+        let old = written(&mut oracle, 0..1);
+        let failed = oracle.begin_write(1, 0..1, false);
+        let data = grain(&failed, 0);
+        oracle.end_write(failed, false);
+        for data in [&old, &data, &data] {
+            assert!(read(&mut oracle, 0, data).is_ok());
+        }
+        let new = written(&mut oracle, 0..1);
+        assert!(read(&mut oracle, 0, &data).is_err());
+        assert!(read(&mut oracle, 0, &new).is_ok());
+    }
+
+    #[test]
+    fn a_crash_undoes_nothing_that_a_flush_has_vouched_for() {
+        let after_a_crash = |which: usize| {
+            let mut oracle = oracle();
+            let flushed = written(&mut oracle, 0..1);
+            let begun = oracle.now();
+            oracle.flushed(1, 0, begun);
+            let lost = written(&mut oracle, 0..1);
+            oracle.crashed();
+            let data = [lost, flushed, Bytes::from_static(&[0; GRAIN])];
+            read(&mut oracle, 0, &data[which])
+        };
+        assert!(after_a_crash(0).is_ok(), "it may have reached the medium");
+        assert!(after_a_crash(1).is_ok());
+        assert!(after_a_crash(2).is_err());
+    }
+
+    #[test]
+    fn a_flush_vouches_for_what_was_lost_unless_the_handle_was_told() {
+        let mut oracle = oracle();
+        written(&mut oracle, 0..1);
+        oracle.crashed();
+        oracle.told_of_loss(1, 0);
+        let begun = oracle.now();
+        oracle.flushed(1, 0, begun);
+        assert!(read(&mut oracle, 0, &[0; GRAIN]).is_ok());
+        let begun = oracle.now();
+        oracle.flushed(1, 1, begun);
+        assert!(read(&mut oracle, 0, &[0; GRAIN]).is_err(), "the other handle was not told");
+    }
+}

@@ -1,0 +1,108 @@
+//! What an episode consists of.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What can go wrong, class by class.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Class {
+    /// Futures are dropped before they are ready.
+    Dropped,
+    /// Connections are lost.
+    Cut,
+    /// What a lost or reset connection had on its way arrives long after its end.
+    Late,
+    /// Links carry nothing for a while.
+    Stall,
+    /// Portals refuse connections, or do not answer.
+    Refuse,
+    /// Commands end with BUSY or TASK SET FULL.
+    Busy,
+    /// Answers come late.
+    Slow,
+    /// The target restarts, or loses power: what was not flushed is gone.
+    Crash,
+    /// Each handle of a disk, and not only the first, has to be told of lost writes.
+    EachHandle,
+    /// Nothing may change after a disk has been closed in order.
+    AfterClose,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Dropped,
+        Self::Cut,
+        Self::Late,
+        Self::Stall,
+        Self::Refuse,
+        Self::Busy,
+        Self::Slow,
+        Self::Crash,
+        Self::EachHandle,
+        Self::AfterClose,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::Cut => "cut",
+            Self::Late => "late",
+            Self::Stall => "stall",
+            Self::Refuse => "refuse",
+            Self::Busy => "busy",
+            Self::Slow => "slow",
+            Self::Crash => "crash",
+            Self::EachHandle => "each-handle",
+            Self::AfterClose => "after-close",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Class {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|class| class.name() == name);
+        known.ok_or_else(|| format!("one of {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+/// What the episodes have in common.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What goes wrong.
+    pub classes: Vec<Class>,
+    /// Requests of an episode.
+    pub operations: usize,
+    /// Whether to keep the words of the trace, and not only its hash.
+    pub is_traced: bool,
+}
+
+impl Default for Settings {
+    /// 200 requests, and all that can go wrong.
+    fn default() -> Self {
+        Self { classes: Class::ALL.to_vec(), operations: 200, is_traced: false }
+    }
+}
+
+impl Settings {
+    /// The same without anything that goes wrong.
+    #[must_use]
+    pub fn without_faults(mut self) -> Self {
+        self.classes.clear();
+        self
+    }
+
+    pub(crate) fn has(&self, class: Class) -> bool {
+        self.classes.contains(&class)
+    }
+}

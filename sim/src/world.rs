@@ -1,0 +1,234 @@
+//! All that is not the initiator: the targets, the wires that lead to them, and what is shared of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_testkit::target::Target;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::oracle::Oracle;
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::wire::{Shape, Wire};
+
+/// What becomes of who connects to a portal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reachability {
+    Open,
+    Refuses,
+    /// Nothing comes back.
+    Dark,
+}
+
+/// A portal of a target.
+#[derive(Debug)]
+pub(crate) struct Portal {
+    pub(crate) target: usize,
+    pub(crate) reachability: Reachability,
+}
+
+/// The world of one episode.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) targets: Vec<Target>,
+    pub(crate) portals: Vec<Portal>,
+    pub(crate) wires: BTreeMap<u64, Wire>,
+    pub(crate) shape: Shape,
+    /// What links and targets leave to chance.
+    pub(crate) chance: Rng,
+    /// The random bytes of the initiator.
+    pub(crate) entropy: Rng,
+    pub(crate) trace: Trace,
+    pub(crate) oracle: Oracle,
+    /// The first thing that must not have happened.
+    pub(crate) violation: Option<String>,
+    /// How late bytes of a closed connection may arrive, milliseconds; 0 loses them.
+    pub(crate) max_late: u64,
+    accepted: u64,
+}
+
+/// The world, and a bell for whoever moves it on.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    world: Mutex<World>,
+    /// There is something new to carry.
+    pub(crate) moved: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(world: World) -> Arc<Self> {
+        Arc::new(Self { world: Mutex::new(world), moved: Notify::new() })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries bytes, and lets the targets know the time, for ever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            let next = self.lock().turn();
+            let arrival = async {
+                match next {
+                    Some(next) => sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.moved.notified() => {}
+                () = arrival => {}
+            }
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(
+        targets: Vec<Target>,
+        portals: usize,
+        oracle: Oracle,
+        trace: Trace,
+        mut chance: Rng,
+        shape: Shape,
+    ) -> Self {
+        let of_a_target =
+            |number| Portal { target: number % targets.len(), reachability: Reachability::Open };
+        let portals = (0..portals).map(of_a_target).collect();
+        Self {
+            targets,
+            portals,
+            wires: BTreeMap::new(),
+            shape,
+            entropy: chance.fork(),
+            chance,
+            trace,
+            oracle,
+            violation: None,
+            max_late: 0,
+            accepted: 0,
+        }
+    }
+
+    /// Something has happened that must not; the first such thing counts.
+    pub(crate) fn accuse(&mut self, why: String) {
+        self.trace.note(&why, &[]);
+        self.violation.get_or_insert(why);
+    }
+
+    pub(crate) fn reachability(&self, portal: usize) -> Reachability {
+        self.portals.get(portal).map_or(Reachability::Dark, |portal| portal.reachability)
+    }
+
+    /// A new connection to a portal.
+    pub(crate) fn accept(&mut self, portal: usize) -> u64 {
+        self.accepted += 1;
+        let target = self.portals[portal].target;
+        let connection = self.targets[target].accept();
+        self.trace.note("accept", &[portal as u64, self.accepted]);
+        self.wires.insert(self.accepted, Wire::new(portal, connection));
+        self.accepted
+    }
+
+    pub(crate) fn wire(&mut self, number: u64) -> Option<&mut Wire> {
+        self.wires.get_mut(&number)
+    }
+
+    /// The initiator closes its end. What it has sent arrives before that, unless it is lost.
+    pub(crate) fn close(&mut self, number: u64) {
+        let max_late = self.max_late;
+        let Some(wire) = self.wires.get_mut(&number) else { return };
+        wire.is_closed = true;
+        wire.to_target.end();
+        if wire.is_abortive {
+            wire.to_target.drop_unsent(Instant::now());
+            if max_late == 0 || self.chance.percent(50) {
+                wire.to_target.drop_all();
+            }
+        }
+        self.trace.note("close", &[number, u64::from(wire.is_abortive)]);
+    }
+
+    /// A connection is lost: the initiator is told so now. What it had sent is lost as well, or late, and the
+    /// target is told at the end of that.
+    pub(crate) fn cut(&mut self, number: u64) {
+        let Some(wire) = self.wires.get_mut(&number) else { return };
+        wire.is_reset = true;
+        wire.inbox.clear();
+        wire.to_target.end();
+        let late = self.chance.any_scale(self.max_late.max(1));
+        if self.max_late == 0 || self.chance.percent(50) {
+            wire.to_target.drop_all();
+        }
+        wire.to_target.stall(Instant::now() + late);
+        wire.wake();
+        self.trace.note("cut", &[number]);
+    }
+
+    /// Moves what is due, as far as it goes now; when there is more.
+    fn turn(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        self.arrive_at_targets(now);
+        for target in &mut self.targets {
+            target.advance(now.into_std());
+        }
+        self.arrive_at_initiator(now);
+        let is_over = |wire: &Wire| wire.is_closed && wire.to_target.is_over(Instant::now());
+        self.wires.retain(|_, wire| !is_over(wire));
+        let arrivals = self.wires.values().flat_map(|wire| {
+            let target = &self.targets[self.portals[wire.portal].target];
+            let deadline = target.deadline(wire.connection).map(Instant::from_std);
+            let ends = [&wire.to_target, &wire.to_initiator];
+            let arrivals = ends.map(|way| way.next_arrival().or_else(|| way.end_arrives()));
+            arrivals.into_iter().flatten().chain(deadline)
+        });
+        arrivals.filter(|next| *next > now).min()
+    }
+
+    fn arrive_at_targets(&mut self, now: Instant) {
+        for (number, wire) in &mut self.wires {
+            let target = &mut self.targets[self.portals[wire.portal].target];
+            while let Some(bytes) = wire.to_target.receive(now) {
+                self.trace.note("to target", &[*number, bytes.len() as u64]);
+                target.receive(wire.connection, &bytes);
+                if let Some(writer) = wire.writer.take() {
+                    writer.wake();
+                }
+            }
+            if wire.to_target.is_over(now) {
+                target.disconnected(wire.connection);
+            }
+        }
+    }
+
+    fn arrive_at_initiator(&mut self, now: Instant) {
+        for (number, wire) in &mut self.wires {
+            let target = &mut self.targets[self.portals[wire.portal].target];
+            loop {
+                let bytes = target.transmit(wire.connection);
+                if bytes.is_empty() {
+                    break;
+                }
+                wire.to_initiator.send(bytes, &self.shape, &mut self.chance);
+            }
+            if target.is_closed(wire.connection) {
+                wire.to_initiator.end();
+            }
+            if wire.is_closed || wire.is_reset {
+                wire.to_initiator.drop_all();
+                continue;
+            }
+            while let Some(bytes) = wire.to_initiator.receive(now) {
+                self.trace.note("to initiator", &[*number, bytes.len() as u64]);
+                wire.inbox.extend_from_slice(&bytes);
+            }
+            wire.is_at_end |= wire.to_initiator.is_over(now);
+            if wire.is_readable()
+                && let Some(reader) = wire.reader.take()
+            {
+                reader.wake();
+            }
+        }
+    }
+}
