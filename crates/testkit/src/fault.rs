@@ -125,6 +125,11 @@ pub enum Effect {
     /// The command is executed; its read data and its status come so much later. Commands only.
     /// The clock is that of [`Target::advance`](crate::target::Target::advance).
     Delay(Duration),
+    /// The command is executed, and then answered, so much later than its data have come: also if its
+    /// connection is lost meanwhile, until its nexus is reinstated or logs out, or a task management
+    /// function ends it. Commands that write only. The clock is that of
+    /// [`Target::advance`](crate::target::Target::advance).
+    ExecuteLate(Duration),
     /// The first byte of the first block is inverted on its way from or to the disk, and the
     /// command ends with GOOD. Commands that read or write only.
     InvertByte,
@@ -195,6 +200,12 @@ impl Fault {
     #[must_use]
     pub fn delay(range: impl RangeBounds<u64>, delay: Duration) -> Self {
         Self::on_blocks(range, Effect::Delay(delay))
+    }
+
+    /// Commands that write to these blocks are executed so much later, even if their connection is lost.
+    #[must_use]
+    pub fn execute_late(range: impl RangeBounds<u64>, late: Duration) -> Self {
+        Self::on_blocks(range, Effect::ExecuteLate(late))
     }
 
     /// The connection breaks when a command reaches one of these blocks.

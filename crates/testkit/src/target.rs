@@ -14,6 +14,7 @@ mod command;
 mod connection;
 mod delay;
 mod faults;
+mod late;
 mod login;
 mod logout;
 mod management;

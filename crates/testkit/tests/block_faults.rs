@@ -157,6 +157,54 @@ fn a_delayed_answer_waits_for_its_deadline() {
     rig.assert_no_violations();
 }
 
+/// A unit finishes what it has taken, whatever became of the connection.
+#[test]
+fn a_command_that_is_put_off_is_executed_although_its_connection_is_lost() {
+    for is_lost in [false, true] {
+        let mut rig = rig(vec![Fault::execute_late(.., Duration::from_secs(30)).times(1)]);
+        let (disk, now) = (rig.target.disk(0).unwrap(), start());
+        let before = disk.read(0, 512);
+        let late = rig.write(0, 1, &pattern(512));
+        rig.put(late);
+        rig.target.advance(now);
+        if is_lost {
+            rig.target.disconnected(rig.id);
+        }
+        let due = now + Duration::from_secs(30);
+        assert_eq!((rig.target.next_execution(), rig.target.put_off_commands()), (Some(due), 1));
+        rig.target.advance(due - Duration::from_nanos(1));
+        assert!(disk.holds(0, &before));
+        rig.target.advance(due);
+        assert!(disk.holds(0, &pattern(512)));
+        assert_eq!((rig.target.next_execution(), rig.target.put_off_commands()), (None, 0));
+        let status = rig.try_next().map(|response| response.status());
+        assert_eq!(status, (!is_lost).then_some(status::GOOD));
+        rig.assert_no_violations();
+    }
+}
+
+/// RFC 7143 §6.3.5, §11.5: a reinstated session, and a LOGICAL UNIT RESET, leave nothing to be executed.
+#[test]
+fn reinstatement_and_reset_end_what_was_put_off() {
+    for resets in [false, true] {
+        let mut rig = rig(vec![Fault::execute_late(.., Duration::from_secs(30))]);
+        let late = rig.write(0, 1, &pattern(512));
+        rig.put(late);
+        rig.target.advance(start());
+        if resets {
+            let mut reset = rig.request(Opcode::TaskManagementRequest);
+            reset.header[1] |= 5;
+            rig.put(reset);
+            assert_eq!(rig.next().response(), 0);
+        } else {
+            rig.target.disconnected(rig.id);
+            assert_eq!(rig.target.put_off_commands(), 1);
+            rig = rig.log_in_again();
+        }
+        assert_eq!(rig.target.put_off_commands(), 0);
+    }
+}
+
 /// What an abort ends is not answered later.
 #[test]
 fn an_aborted_command_loses_its_delayed_answer() {

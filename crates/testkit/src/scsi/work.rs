@@ -38,6 +38,11 @@ pub(crate) enum Sink {
         offset: u64,
         inverted: Option<u64>,
     },
+    /// The same, when the command is executed.
+    Late {
+        sink: Box<Self>,
+        data: Vec<u8>,
+    },
     Parameters(Vec<u8>),
     Discard,
 }
@@ -83,6 +88,21 @@ impl Source {
 }
 
 impl Sink {
+    /// The same for a command that is executed later than its data come.
+    pub(crate) fn put_off(self) -> Self {
+        match self {
+            Self::Disk { .. } => Self::Late { sink: Box::new(self), data: Vec::new() },
+            Self::Late { .. } | Self::Parameters(_) | Self::Discard => self,
+        }
+    }
+
+    /// Writes what was put off.
+    pub(crate) fn execute(&mut self) {
+        if let Self::Late { sink, data } = self {
+            sink.write(0, data);
+        }
+    }
+
     /// Takes a piece of the data.
     pub(crate) fn write(&mut self, at: u32, data: &[u8]) {
         match self {
@@ -93,7 +113,7 @@ impl Sink {
                     disk.write_cached(start + wrong as u64, &[!data[wrong]]);
                 }
             }
-            Self::Parameters(bytes) => {
+            Self::Late { data: bytes, .. } | Self::Parameters(bytes) => {
                 let end = at as usize + data.len();
                 bytes.resize(bytes.len().max(end), 0);
                 bytes[at as usize..end].copy_from_slice(data);
@@ -106,7 +126,7 @@ impl Sink {
     pub(crate) fn parameters(&self) -> &[u8] {
         match self {
             Self::Parameters(bytes) => bytes,
-            Self::Disk { .. } | Self::Discard => &[],
+            Self::Disk { .. } | Self::Late { .. } | Self::Discard => &[],
         }
     }
 }

@@ -13,6 +13,7 @@ impl Target {
         for unit in self.config.units.values() {
             unit.disk.lose_power();
         }
+        self.late.clear();
         for number in 0..self.connections.len() {
             self.close(ConnId(number));
             self.connections[number].outbox.clear();

@@ -107,7 +107,7 @@ impl Target {
     /// a wrong byte.
     fn meet_faults(&mut self, task: &mut Task) -> Result<Option<u64>, Outcome> {
         let met = self.command_faults(task.connection, task.lun, task.cdb, &[]);
-        task.delay = met.delay;
+        (task.delay, task.late) = (met.delay, met.late);
         if met.breaks {
             self.close(task.connection);
         }
@@ -152,6 +152,7 @@ impl Target {
 
     fn start_write(&mut self, mut task: Task, pdu: &Pdu, sink: Sink, length: u64) {
         task.length = length;
+        let sink = if task.late.is_zero() { sink } else { sink.put_off() };
         let mut write = WriteTransfer::new(sink, task.edtl.min(clamp32(length)), pdu);
         if self.is_unexpected(task.connection, pdu) {
             write.failure = Some(Sense::UNEXPECTED_DATA);
@@ -230,6 +231,9 @@ impl Target {
         let Some(task) = session.tasks.get_mut(&itt) else { return };
         let Some(write) = task.write.take_if(|write| write.is_complete()) else { return };
         let (lun, cdb, good) = (task.lun, task.cdb, task.outcome == Outcome::GOOD);
+        if good && write.failure.is_none() && !task.late.is_zero() {
+            return self.put_off(id, itt, write);
+        }
         let finished = match write.failure {
             Some(sense) => Err(Outcome::check(sense)),
             None if good => self.finish(id, itt, lun, cdb, write.sink.parameters()),
@@ -264,7 +268,13 @@ impl Target {
         unit.map_or(Ok(()), |unit| scsi::finish(unit, cdb, parameters)).map_err(Outcome::check)
     }
 
-    fn end_write(&mut self, id: ConnId, itt: u32, finished: Result<(), Outcome>, r2ts: u32) {
+    pub(super) fn end_write(
+        &mut self,
+        id: ConnId,
+        itt: u32,
+        finished: Result<(), Outcome>,
+        r2ts: u32,
+    ) {
         if let (Err(outcome), Some(session)) = (finished, self.session_of(id))
             && let Some(task) = session.tasks.get_mut(&itt)
         {

@@ -10,8 +10,9 @@ impl Target {
     /// Tells the time, and lets go the delayed answers that are due by now. A delay starts at the
     /// first call after the command, so call it after each [`Target::receive`], and again at
     /// [`Target::deadline`]. Without [`Effect::Delay`](crate::fault::Effect::Delay) there is no need
-    /// for it.
+    /// for it. What is executed late has [`Target::next_execution`].
     pub fn advance(&mut self, now: Instant) {
+        self.execute_late(now);
         for waiting in &mut self.delayed {
             waiting.due.get_or_insert(now + waiting.delay);
         }

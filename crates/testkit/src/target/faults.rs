@@ -25,6 +25,8 @@ pub(super) struct CommandFaults {
     pub(super) failure: Option<Outcome>,
     /// How late it is answered.
     pub(super) delay: Duration,
+    /// How late it is executed.
+    pub(super) late: Duration,
     /// The block of which the first byte is wrong.
     pub(super) inverted: Option<u64>,
     /// Whether its connection breaks.
@@ -42,6 +44,7 @@ impl CommandFaults {
             Effect::Status(status) => self.failure = Some(Outcome::status(*status)),
             Effect::Close => self.breaks = true,
             Effect::Delay(delay) => self.delay += *delay,
+            Effect::ExecuteLate(late) => self.late += *late,
             Effect::InvertByte => self.inverted = Some(block),
             Effect::Swallow
             | Effect::Duplicate

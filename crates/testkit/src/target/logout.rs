@@ -22,6 +22,7 @@ impl Target {
         if leaving.is_empty() {
             return self.answer_logout(id, pdu, NO_SUCH_CID);
         }
+        self.late.retain(|late| !leaving.contains(&late.connection));
         for connection in leaving {
             // Another connection is closed by one that still works: it is gone, or as good as gone.
             if pdu.function() == CLOSE_CONNECTION && connection != id {

@@ -25,7 +25,8 @@ impl Target {
     pub(super) fn task_management(&mut self, id: ConnId, pdu: &Pdu) {
         let code = match pdu.function() {
             ABORT_TASK => self.abort_task(id, pdu),
-            ABORT_TASK_SET | CLEAR_TASK_SET => self.abort_unit(id, pdu.lun()),
+            ABORT_TASK_SET => self.abort_unit(id, pdu.lun(), false),
+            CLEAR_TASK_SET => self.abort_unit(id, pdu.lun(), true),
             LOGICAL_UNIT_RESET => self.reset_unit(id, pdu.lun()),
             TARGET_WARM_RESET | TARGET_COLD_RESET => self.reset_all(id),
             TASK_REASSIGN => NO_REASSIGNMENT,
@@ -66,7 +67,8 @@ impl Target {
         COMPLETE
     }
 
-    fn abort_unit(&mut self, id: ConnId, lun: u64) -> u8 {
+    /// Ends the tasks of a session with a unit; or those of all, as far as they are executed late.
+    fn abort_unit(&mut self, id: ConnId, lun: u64, clears: bool) -> u8 {
         let known = self
             .config
             .lun_form
@@ -76,6 +78,9 @@ impl Target {
             return NO_SUCH_LUN;
         }
         self.abort_where(id, |task_lun| task_lun == lun);
+        if clears {
+            self.late.retain(|late| late.lun != lun);
+        }
         COMPLETE
     }
 
@@ -83,7 +88,7 @@ impl Target {
         if let Some(number) = self.config.lun_form.decode(lun) {
             self.reset_cache(number);
         }
-        self.abort_unit(id, lun)
+        self.abort_unit(id, lun, true)
     }
 
     fn reset_all(&mut self, id: ConnId) -> u8 {
@@ -91,6 +96,7 @@ impl Target {
             self.reset_cache(number);
         }
         self.abort_where(id, |_| true);
+        self.late.clear();
         COMPLETE
     }
 
@@ -119,6 +125,7 @@ impl Target {
         let keeps =
             |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);
         self.held.retain(|(id, outgoing)| keeps(*id, outgoing));
+        self.late.retain(|late| late.itt != tag || !connections.contains(&late.connection));
         self.delayed.retain(|waiting| keeps(waiting.connection, &waiting.outgoing));
         for id in connections {
             self.connections[id.0].queue.retain(|outgoing| outgoing.itt() != tag);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 
 use super::connection::{Connection, Delayed, Outgoing, Phase};
-use super::session::{Nexus, Session};
+use super::session::{Late, Nexus, Session};
 use super::tally::Tally;
 use super::task::Outcome;
 use crate::checker::{Checker, Violation};
@@ -50,6 +50,7 @@ pub struct Target {
     pub(super) holding: bool,
     pub(super) held: Vec<(ConnId, Outgoing)>,
     pub(super) delayed: Vec<Delayed>,
+    pub(super) late: Vec<Late>,
     /// How many losses of power each nexus was told of, by unit.
     pub(super) power_losses_told: BTreeMap<(Nexus, u16), u64>,
     pub(super) since_ping: u32,
@@ -75,6 +76,7 @@ impl Target {
             holding: false,
             held: Vec::new(),
             delayed: Vec::new(),
+            late: Vec::new(),
             power_losses_told: BTreeMap::new(),
             since_ping: 0,
             refused: 0,

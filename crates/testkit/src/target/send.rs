@@ -135,7 +135,11 @@ impl Target {
                 edit(pdu, &other);
                 return true;
             }
-            Effect::Sense(_) | Effect::Status(_) | Effect::Delay(_) | Effect::InvertByte => {
+            Effect::Sense(_)
+            | Effect::Status(_)
+            | Effect::Delay(_)
+            | Effect::ExecuteLate(_)
+            | Effect::InvertByte => {
                 return true;
             }
         }
@@ -209,6 +213,7 @@ pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
         | Effect::Sense(_)
         | Effect::Status(_)
         | Effect::Delay(_)
+        | Effect::ExecuteLate(_)
         | Effect::InvertByte => {}
     }
 }

@@ -1,9 +1,11 @@
 //! A session: the order of its commands, its window and its tasks (RFC 7143 §4.2.2.1).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use super::params::Params;
 use super::task::Task;
+use super::write::WriteTransfer;
 use crate::conn_id::ConnId;
 use crate::convert::{before, len32};
 use crate::pdu::{NO_TAG, Pdu};
@@ -23,6 +25,22 @@ pub(crate) struct Nexus {
     pub(crate) initiator: String,
     pub(crate) isid: u64,
     pub(crate) target: String,
+}
+
+/// A command that waits to be executed.
+#[derive(Debug)]
+pub(crate) struct Late {
+    pub(crate) nexus: Nexus,
+    pub(crate) connection: ConnId,
+    pub(crate) itt: u32,
+    pub(crate) lun: u64,
+    pub(crate) cdb: [u8; 16],
+    /// The unit that it has reached.
+    pub(crate) unit: Unit,
+    pub(crate) write: WriteTransfer,
+    pub(crate) delay: Duration,
+    /// When it is executed; unknown until the caller tells the time.
+    pub(crate) due: Option<Instant>,
 }
 
 #[derive(Debug)]

@@ -21,6 +21,8 @@ pub(crate) struct Task {
     pub(crate) outcome: Outcome,
     /// How late its read data and its status go out.
     pub(crate) delay: Duration,
+    /// How late it is executed, once its data have come.
+    pub(crate) late: Duration,
 }
 
 impl Task {
@@ -36,6 +38,7 @@ impl Task {
             write: None,
             outcome: Outcome::GOOD,
             delay: Duration::ZERO,
+            late: Duration::ZERO,
         }
     }
 

@@ -66,6 +66,17 @@ impl Rig {
         rig
     }
 
+    /// The same initiator with a new connection, and a session in place of the old one.
+    pub(crate) fn log_in_again(self) -> Self {
+        let mut target = self.target;
+        let id = target.accept();
+        let stream = BytesMut::new();
+        let mut rig = Self { target, id, framing: Framing::PLAIN, tsih: 0, stream, ..self };
+        let response = rig.login_request(1, 3, FINAL, &NAMES);
+        assert_eq!(response.login_status(), 0, "{response:?}");
+        rig
+    }
+
     pub(crate) fn login_request(
         &mut self,
         csg: u8,
