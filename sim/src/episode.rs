@@ -25,7 +25,9 @@ use crate::world::{Shared, World};
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const HOST: &str = "iqn.2026-01.org.example:host";
 /// Longer than anything that is late may take to arrive.
-const QUIET: Duration = Duration::from_secs(200);
+const QUIET: Duration = Duration::from_secs(300);
+/// A disk may be closed while things are still wrong, if its requests have ended after so long.
+const IMPATIENCE: Duration = Duration::from_secs(30);
 
 /// What came of an episode.
 #[derive(Clone, Debug)]
@@ -59,7 +61,8 @@ async fn episode(seed: u64, settings: &Settings) -> Report {
     let mover = tokio::spawn(Arc::clone(&shared).run());
     let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
     let phases = rng.index(1..4);
-    let mut episode = Episode { shared, rng, settings, unit, faults, opened: 0 };
+    let max_pause = 1 << rng.within(5..15);
+    let mut episode = Episode { shared, rng, settings, unit, faults, max_pause, opened: 0 };
     for _ in 0..phases {
         if let Err(why) = Box::pin(episode.phase(settings.operations / phases)).await {
             episode.shared.lock().accuse(why);
@@ -115,12 +118,19 @@ impl Unit {
     }
 }
 
+/// Waits until all workers have ended.
+async fn all(workers: &mut JoinSet<()>) {
+    while workers.join_next().await.is_some() {}
+}
+
 struct Episode<'a> {
     shared: Arc<Shared>,
     rng: Rng,
     settings: &'a Settings,
     unit: Unit,
     faults: Faults,
+    /// Between two requests of a worker, milliseconds at most.
+    max_pause: u64,
     /// How many disks were opened.
     opened: usize,
 }
@@ -141,14 +151,20 @@ impl Episode<'_> {
         faults.spawn(self.faults.again().run());
         self.wait(&left, &mut workers).await;
         drop(faults);
-        heal(&mut self.shared.lock());
-        self.shared.moved.notify_one();
-        let all = async { while workers.join_next().await.is_some() {} };
-        let all_end = timeout(MAX_WAIT, all).await;
+        if self.rng.percent(50) && timeout(IMPATIENCE, all(&mut workers)).await.is_ok() {
+            return self.close(disk).await;
+        }
+        self.heal();
+        let all_end = timeout(MAX_WAIT, all(&mut workers)).await;
         all_end.map_err(|_| format!("requests go on {MAX_WAIT:?} after the last fault"))?;
         let mut last = self.worker(&disk, 0, &left, false);
         self.finish(&mut last).await?;
         self.close(disk).await
+    }
+
+    fn heal(&self) {
+        heal(&mut self.shared.lock());
+        self.shared.moved.notify_one();
     }
 
     /// Until there are enough requests, or nobody makes any more, or for long enough.
@@ -167,6 +183,7 @@ impl Episode<'_> {
             handle,
             rng: self.rng.fork(),
             left: Arc::clone(left),
+            max_pause: self.max_pause,
             drops,
             is_strict: self.settings.classes.is_empty(),
         }
@@ -229,6 +246,7 @@ impl Episode<'_> {
         }
         let before = self.unit.disk.read(0, usize::MAX);
         self.check(&before)?;
+        self.heal();
         sleep(if self.rng.percent(50) { QUIET } else { Duration::ZERO }).await;
         let after = self.unit.disk.read(0, usize::MAX);
         if self.settings.has(Class::AfterClose) && logout.is_ok() && before != after {

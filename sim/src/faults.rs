@@ -14,6 +14,9 @@ use crate::world::{Reachability, Shared, World};
 /// A stall that lasts until all is mended.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
+/// How late bytes may arrive, milliseconds.
+const MAX_LATE: u64 = 1 << 18;
+
 /// The faults of one episode.
 pub(crate) struct Faults {
     shared: Arc<Shared>,
@@ -44,7 +47,7 @@ impl Faults {
 
     /// Makes faults until it is dropped.
     pub(crate) async fn run(mut self) {
-        self.shared.lock().max_late = if self.has(Class::Late) { 60_000 } else { 0 };
+        self.shared.lock().max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
         loop {
             sleep(self.rng.any_scale(self.max_pause)).await;
             let Some(class) = self.rng.pick(&self.classes).copied() else { return };
@@ -87,6 +90,10 @@ fn one(world: &mut World, class: Class, mut rng: Rng) -> Rng {
             let fault = Fault::delay(.., rng.any_scale(20_000)).times(1);
             let access = if rng.percent(50) { Access::Write } else { Access::Read };
             add(world, fault.on_access(access), &mut rng);
+        }
+        Class::Zombie => {
+            let fault = Fault::execute_late(.., rng.any_scale(MAX_LATE)).times(1);
+            add(world, fault, &mut rng);
         }
         Class::Crash => crash(world, &mut rng),
         Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}

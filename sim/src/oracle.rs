@@ -93,6 +93,8 @@ pub(crate) struct Oracle {
     writes: u64,
     numbers: usize,
     grains: Vec<Vec<Version>>,
+    /// The last crash, if there was one.
+    crashed: Option<Moment>,
     /// Whether a crash loses writes that were not flushed.
     is_volatile: bool,
     /// Whether each handle is told of a loss, and not only the first that asks.
@@ -115,7 +117,7 @@ impl Oracle {
             disk: 0,
         };
         let grains = vec![vec![empty]; bytes / GRAIN];
-        Self { now: 0, writes: 0, numbers: 0, grains, is_volatile, tells_each }
+        Self { now: 0, writes: 0, numbers: 0, grains, crashed: None, is_volatile, tells_each }
     }
 
     pub(crate) fn now(&mut self) -> Moment {
@@ -181,10 +183,11 @@ impl Oracle {
 
     /// The unit has crashed: what is in its cache may be gone.
     pub(crate) fn crashed(&mut self) {
-        self.now();
+        let now = self.now();
         if !self.is_volatile {
             return;
         }
+        self.crashed = Some(now);
         for version in self.grains.iter_mut().flatten() {
             version.covered = None;
             if !version.is_durable {
@@ -229,6 +232,10 @@ impl Oracle {
             return Err(format!(
                 "{content:#x} is there, after these writes, the last one first: {last}"
             ));
+        }
+        // What it has shown may have been undone meanwhile.
+        if self.crashed.is_some_and(|crashed| crashed > read.start) {
+            return Ok(());
         }
         for version in versions {
             let had_ended = version.ended.is_some_and(|ended| ended < read.start);

@@ -20,6 +20,8 @@ pub enum Class {
     Busy,
     /// Answers come late.
     Slow,
+    /// Commands that write are executed late, also after their connection is lost.
+    Zombie,
     /// The target restarts, or loses power: what was not flushed is gone.
     Crash,
     /// Each handle of a disk, and not only the first, has to be told of lost writes.
@@ -30,7 +32,7 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Dropped,
         Self::Cut,
         Self::Late,
@@ -38,6 +40,7 @@ impl Class {
         Self::Refuse,
         Self::Busy,
         Self::Slow,
+        Self::Zombie,
         Self::Crash,
         Self::EachHandle,
         Self::AfterClose,
@@ -54,6 +57,7 @@ impl Class {
             Self::Refuse => "refuse",
             Self::Busy => "busy",
             Self::Slow => "slow",
+            Self::Zombie => "zombie",
             Self::Crash => "crash",
             Self::EachHandle => "each-handle",
             Self::AfterClose => "after-close",

@@ -25,6 +25,8 @@ pub(crate) struct Worker {
     pub(crate) rng: Rng,
     /// Requests that are still to be made, by all workers.
     pub(crate) left: Arc<AtomicUsize>,
+    /// Between two requests of a worker, milliseconds at most.
+    pub(crate) max_pause: u64,
     /// Whether futures are dropped now and then.
     pub(crate) drops: bool,
     /// Whether nothing goes wrong, so that a request that fails is a violation.
@@ -45,8 +47,8 @@ impl Worker {
     /// Makes requests until there are enough, or the disk is gone.
     pub(crate) async fn run(mut self) {
         while self.takes_one() {
-            if self.rng.percent(30) {
-                sleep(self.rng.any_scale(2000)).await;
+            if self.rng.percent(50) {
+                sleep(self.rng.any_scale(self.max_pause)).await;
             }
             let result = match self.kind() {
                 Kind::Read => {

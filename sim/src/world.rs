@@ -183,7 +183,9 @@ impl World {
             let arrivals = ends.map(|way| way.next_arrival().or_else(|| way.end_arrives()));
             arrivals.into_iter().flatten().chain(deadline)
         });
-        arrivals.filter(|next| *next > now).min()
+        let executions = self.targets.iter().filter_map(Target::next_execution);
+        let executions = executions.map(Instant::from_std);
+        arrivals.chain(executions).filter(|next| *next > now).min()
     }
 
     fn arrive_at_targets(&mut self, now: Instant) {
