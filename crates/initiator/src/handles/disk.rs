@@ -10,13 +10,13 @@ pub(crate) mod stream;
 mod zeros;
 
 use std::ops::Range;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::{Lun, UnmapList};
-use iscsi_session::Payload;
+use iscsi_session::{Completion, Payload};
 use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
@@ -397,17 +397,25 @@ impl Disk {
         let transfer = transfer?;
         let expected = Expected::of(&transfer);
         let running = self.begin(transfer.kind(), transfer.len());
-        let result = self.paths.execute(transfer).await;
+        let result = self.execute(transfer).await;
         let result = result.and_then(|completion| expected.all_read(completion));
         running.end(result.is_ok(), now());
         result
+    }
+
+    /// Boxed, since the future of a request is copied on its way into a task: so little of it is.
+    fn execute(
+        &self,
+        transfer: Transfer,
+    ) -> Pin<Box<dyn Future<Output = Result<Completion, Error>> + Send + '_>> {
+        Box::pin(self.paths.execute(transfer))
     }
 
     /// Sends a command that changes blocks; all its data must be taken.
     async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
         let expected = Expected::of(&transfer);
         let running = self.begin(transfer.kind(), transfer.len());
-        let result = self.paths.execute(transfer).await;
+        let result = self.execute(transfer).await;
         let result = result.and_then(|completion| expected.all_written(&completion));
         running.end(result.is_ok(), now());
         result
