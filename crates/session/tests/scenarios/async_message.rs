@@ -68,8 +68,8 @@ fn asy_02_sense_is_passed_on_with_its_unit() {
     trace.assert_usable();
 }
 
-/// ASY-03, UNH 14.1, 17.1, 20.1, and the appendix of faults: the logout follows at once, whatever
-/// the time; not even a command that was handed in before goes out any more.
+/// ASY-03, UNH FFP 14.1, 17.1, 20.1, and the appendix of faults: the logout follows at once,
+/// whatever the time; not even a command that was handed in before goes out any more.
 #[test]
 fn asy_03_logout_request_is_followed_at_once() {
     for seconds in [0, 1, 5, 3600] {
@@ -126,7 +126,7 @@ fn asy_03_unanswered_logout_ends_the_session() {
     }
 }
 
-/// ASY-04, UNH 20.2, 20.3: the connection, or all of them, are gone; the times are those of the
+/// ASY-04, UNH FFP 20.2, 20.3: the connection, or all of them, are gone; the times are those of the
 /// message and not those of the login.
 #[test]
 fn asy_04_dropped_by_the_target() {
@@ -152,7 +152,7 @@ fn asy_04_foreign_connection_dropped() {
     trace.assert_usable();
 }
 
-/// ASY-05, UNH 20.4: an empty text request answers the invitation; one at a time.
+/// ASY-05, UNH FFP 20.4: an empty text request answers the invitation; one at a time.
 #[test]
 fn asy_05_negotiation_request_is_answered() {
     let mut trace = Trace::logged_in();

@@ -234,7 +234,7 @@ fn mc_i_05_silence_on_both_connections_after_a_logout() {
     assert_eq!(pair.ended, None);
 }
 
-/// UNH 14.2: a logout that the target asks for on one connection may end the whole session.
+/// UNH FFP 14.2: a logout that the target asks for on one connection may end the whole session.
 #[test]
 fn unh_14_2_async_logout_on_one_of_two_connections() {
     let mut pair = two_connections(target());

@@ -206,8 +206,8 @@ fn dsc_04_own_addresses_beside_commands() {
     pair.assert_no_violations();
 }
 
-/// TXT-21, SEQ-07: every request of an exchange is immediate, in either kind of session: it needs no
-/// command window, and no CmdSN waits behind it.
+/// TXT-21, SEQ-07: every request of an exchange is immediate, in either kind of session: it needs
+/// no command window, and no CmdSN waits behind it.
 #[test]
 fn txt_21_all_requests_of_an_exchange_are_immediate() {
     for config in [config(), discovery()] {
@@ -250,7 +250,8 @@ fn txt_20_one_exchange_at_a_time() {
     }
 }
 
-/// ASY-03: an exchange that has not begun when the target asks for a logout does not begin any more.
+/// ASY-03: an exchange that has not begun when the target asks for a logout does not begin any
+/// more.
 #[test]
 fn asy_03_no_exchange_begins_after_a_logout_request() {
     let mut trace = Trace::logged_in();
@@ -265,7 +266,7 @@ fn asy_03_no_exchange_begins_after_a_logout_request() {
     assert_eq!(discovered(&trace.outputs, waits), Err(expected));
 }
 
-/// DSC-06, UNH 18.4, peers' fault 15: keys that do not belong in a list change nothing.
+/// DSC-06, UNH FFP 18.4, peers' fault 15: keys that do not belong in a list change nothing.
 #[test]
 fn dsc_06_foreign_keys_have_no_effect() {
     let mut target = target_config(64);
@@ -312,8 +313,8 @@ fn silent_target_ends_the_exchange() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// UNH 18.2, TXT-22, SEQ-03: an exchange goes on under its tag, with the target's tag and LUN, and
-/// none of its requests uses a CmdSN up.
+/// UNH FFP 18.2, TXT-22, SEQ-03: an exchange goes on under its tag, with the target's tag and LUN,
+/// and none of its requests uses a CmdSN up.
 #[test]
 fn exchange_goes_on_with_the_tag_and_lun_of_the_target() {
     let mut trace = Trace::established(discovery(), &[]);

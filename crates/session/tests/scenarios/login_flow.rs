@@ -270,8 +270,8 @@ fn chp_06_wrong_secrets_fail() {
     assert_eq!(*login_error(&pair), expected);
 }
 
-/// CHP-08, UNH 3.8, and the appendix of faults: the challenge of a login that is under way comes
-/// back in another one, which ends before the target learns the answer.
+/// CHP-08, UNH CHAP 3.8, and the appendix of faults: the challenge of a login that is under way
+/// comes back in another one, which ends before the target learns the answer.
 #[test]
 fn chp_08_reflected_challenge_fails() {
     let config = with_chap(true);
@@ -335,8 +335,8 @@ fn qrk_07_no_second_try_without_a_list() {
     assert_eq!(pair.connects, 1);
 }
 
-/// LOG-03, LOG-12: a target that neither echoes the ISID nor gives a TSIH has a session all the same;
-/// only, no connection can join it.
+/// LOG-03, LOG-12: a target that neither echoes the ISID nor gives a TSIH has a session all the
+/// same; only, no connection can join it.
 #[test]
 fn log_12_session_without_a_tsih() {
     let mut target = target_config(64);
@@ -385,8 +385,8 @@ fn qrk_07_target_that_closes_over_the_list() {
     }
 }
 
-/// QRK-07, LOG-18: a target that closes at another step is not asked again: not before it has seen the
-/// list, nor after the response, which is how some say that the password is wrong.
+/// QRK-07, LOG-18: a target that closes at another step is not asked again: not before it has seen
+/// the list, nor after the response, which is how some say that the password is wrong.
 #[test]
 fn qrk_07_no_second_try_where_the_list_is_not_the_cause() {
     let challenge =

@@ -18,7 +18,7 @@ fn discovery() -> Config {
     config
 }
 
-/// LGO-01, LGO-02, UNH 14.1: the fields of the request; nothing follows it.
+/// LGO-01, LGO-02, UNH FFP 14.1: the fields of the request; nothing follows it.
 #[test]
 fn lgo_02_request_and_the_silence_after_it() {
     let mut trace = Trace::logged_in();

@@ -28,7 +28,7 @@ fn protocol_error(pair: &Pair) -> &ProtocolError {
     }
 }
 
-/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH 10.1, 11.1.2: all shapes bring the same bytes.
+/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH FFP 10.1, 11.1.2: all shapes bring the same bytes.
 #[test]
 fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
     for shape in 0..64u32 {
@@ -71,8 +71,8 @@ fn rd_12_underflow_is_reported_and_the_buffer_is_cut() {
     assert!((36..=255).contains(&done.data.len()));
 }
 
-/// RD-09, SPC-4 §4.2.5.6: parameter data carry their own length, so a target that sends less than the
-/// allocation length need not count the rest.
+/// RD-09, SPC-4 §4.2.5.6: parameter data carry their own length, so a target that sends less than
+/// the allocation length need not count the rest.
 #[test]
 fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
     for separate_status in [false, true] {
@@ -228,8 +228,8 @@ fn rd_11_overflow_with_underflow_is_a_protocol_error() {
     assert!(matches!(protocol_error(&pair), ProtocolError::Decode(_)));
 }
 
-/// RD-13: sense comes through, as much of it as is there: SenseLength may promise more than the data
-/// segment holds, or have no room in it.
+/// RD-13: sense comes through, as much of it as is there: SenseLength may promise more than the
+/// data segment holds, or have no room in it.
 #[test]
 fn rd_13_sense_is_bounded_by_its_segment() {
     let beyond = || read(60000, 1);

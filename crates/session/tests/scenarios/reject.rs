@@ -179,7 +179,7 @@ fn rej_06_waiting_for_logout() {
     assert!(trace.result(itt).is_err());
 }
 
-/// REJ-07, UNH 18.5: a refused text exchange fails alone; what was agreed stays.
+/// REJ-07, UNH FFP 18.5: a refused text exchange fails alone; what was agreed stays.
 #[test]
 fn rej_07_refused_text_fails_alone() {
     let mut trace = Trace::logged_in();

@@ -15,7 +15,7 @@ fn cmd_sns(pair: &Pair) -> Vec<u32> {
     pair.target.commands().iter().map(|command| command.cmd_sn).collect()
 }
 
-/// SEQ-01, SEQ-02, SEQ-12, UNH 1.1, 4.1, 4.2 (login): any start, and across the wrap.
+/// SEQ-01, SEQ-02, SEQ-12, UNH login 1.1, 4.1, 4.2: any start, and across the wrap.
 #[test]
 fn seq_02_numbers_run_across_the_wrap() {
     for first in [0, 1, 0x7fff_fffe, u32::MAX - 1] {
@@ -55,7 +55,7 @@ fn seq_06_window_of_any_size_is_respected() {
     }
 }
 
-/// SEQ-07, UNH 3.1, 16.5, NOP-01, QRK-25: a closed window holds commands back, not answers to
+/// SEQ-07, UNH FFP 3.1, 16.5, NOP-01, QRK-25: a closed window holds commands back, not answers to
 /// pings; a NOP-In opens it.
 #[test]
 fn seq_07_closed_window_blocks_commands_only() {
@@ -112,7 +112,7 @@ fn seq_15_r2t_uses_no_stat_sn_up() {
     pair.assert_no_violations();
 }
 
-/// SEQ-16, SEQ-17, UNH 5.1: a jump in StatSN ends the session; nothing completes by it.
+/// SEQ-16, SEQ-17, UNH FFP 5.1: a jump in StatSN ends the session; nothing completes by it.
 #[test]
 fn seq_16_stat_sn_gap_ends_the_session() {
     for jump in [1, 100, 1 << 31, 0u32.wrapping_sub(1 << 25)] {

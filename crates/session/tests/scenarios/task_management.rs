@@ -51,8 +51,8 @@ fn managed(outputs: &[Output], tag: Itt) -> Option<&Result<FunctionResponse, Tas
     })
 }
 
-/// TMF-01, TMF-02, TMF-03, UNH 19.2, 19.3, and the appendix of faults: ABORT TASK names task, LUN
-/// and CmdSN.
+/// TMF-01, TMF-02, TMF-03, UNH FFP 19.2, 19.3, and the appendix of faults: ABORT TASK names task,
+/// LUN and CmdSN.
 #[test]
 fn tmf_01_abort_task_names_the_task() {
     let mut trace = Trace::logged_in();
@@ -78,7 +78,7 @@ fn tmf_01_abort_task_names_the_task() {
     trace.assert_usable();
 }
 
-/// TMF-03, UNH 19.3: for an immediate command RefCmdSN is the CmdSN of the request itself.
+/// TMF-03, UNH FFP 19.3: for an immediate command RefCmdSN is the CmdSN of the request itself.
 #[test]
 fn tmf_03_abort_of_an_immediate_command() {
     let mut trace = Trace::logged_in();
@@ -222,7 +222,7 @@ fn tmf_07_nothing_is_delivered_after_the_answer_to_the_abort() {
     }
 }
 
-/// TMF-08, UNH 19.4.1: until its answer, R2Ts and pings are served as ever.
+/// TMF-08, UNH FFP 19.4.1: until its answer, R2Ts and pings are served as ever.
 #[test]
 fn tmf_08_tags_are_answered_until_the_function_is_complete() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -253,8 +253,8 @@ fn tmf_09_no_data_after_the_answer_to_the_abort() {
     trace.assert_usable();
 }
 
-/// TMF-08, TMF-10, UNH 19.4.3: responses that come first count; the rest of the unit's tasks end
-/// with the function; other units, and commands that were sent after it, are not concerned.
+/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that come first count; the rest of the unit's tasks
+/// end with the function; other units, and commands that were sent after it, are not concerned.
 #[test]
 fn tmf_10_a_reset_ends_what_was_sent_before_it_to_its_unit() {
     let mut trace = Trace::logged_in();

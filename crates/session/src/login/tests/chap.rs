@@ -74,7 +74,7 @@ fn check_response(rig: &Rig, number: u8, identifier: u8, challenge: &[u8]) {
     assert_eq!(response, digest(number, identifier, SECRET, challenge));
 }
 
-/// CHP-01, CHP-02, CHP-16, UNH 1.1, QRK-11: every algorithm, one way and both ways, for both
+/// CHP-01, CHP-02, CHP-16, UNH CHAP 1.1, QRK-11: every algorithm, one way and both ways, for both
 /// kinds of session.
 #[test]
 fn chp_02_all_algorithms_both_ways_and_both_session_types() {
@@ -112,7 +112,7 @@ fn chp_03_known_response() {
     assert_eq!(rig.line(), "CHAP_N=alice CHAP_R=0x21193f037e447a0962a5e687c53dabff");
 }
 
-/// UNH 2.1, CHP-03: the identifier is a byte, in decimal or hexadecimal.
+/// UNH CHAP 2.1, CHP-03: the identifier is a byte, in decimal or hexadecimal.
 #[test]
 fn unh_2_1_identifiers() {
     for (text, identifier) in [("0", 0), ("255", 255), ("0x0", 0), ("0xFf", 255)] {
@@ -122,8 +122,8 @@ fn unh_2_1_identifiers() {
     }
 }
 
-/// UNH 3.1, 3.2, CHP-04, QRK-22: challenges of 1 and of 1024 bytes, in hexadecimal, an odd count
-/// of digits included, and in base64.
+/// UNH CHAP 3.1, 3.2, CHP-04, QRK-22: challenges of 1 and of 1024 bytes, in hexadecimal, an odd
+/// count of digits included, and in base64.
 #[test]
 fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
     let long: Vec<u8> = (0..1024).map(|n: usize| n.to_le_bytes()[0]).collect();
@@ -143,7 +143,7 @@ fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
     }
 }
 
-/// UNH 2.4 to 2.6, 3.6.1: the same identifier and challenge twice, and the initiator's own
+/// UNH CHAP 2.4 to 2.6, 3.6.1: the same identifier and challenge twice, and the initiator's own
 /// identifier coming back, are no faults.
 #[test]
 fn unh_2_4_and_3_6_repeated_identifiers_and_challenges() {
@@ -160,7 +160,7 @@ fn unh_2_4_and_3_6_repeated_identifiers_and_challenges() {
     }
 }
 
-/// UNH 3.6.3, 3.7, CHP-08, QRK-08: own challenges are fresh, differ from the target's, are not
+/// UNH CHAP 3.6.3, 3.7, CHP-08, QRK-08: own challenges are fresh, differ from the target's, are not
 /// shorter than the hash, and no longer than targets can take.
 #[test]
 fn chp_08_own_challenges() {
@@ -182,7 +182,8 @@ fn chp_08_own_challenges() {
     assert_ne!(rig.value("CHAP_C"), next);
 }
 
-/// UNH 4.1 to 4.3, 4.6 to 4.8: unless a name is configured, any will do, for the response decides.
+/// UNH CHAP 4.1 to 4.3, 4.6 to 4.8: unless a name is configured, any will do, for the response
+/// decides.
 #[test]
 fn unh_4_x_target_names() {
     let long = "n".repeat(255);

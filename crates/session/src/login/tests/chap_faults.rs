@@ -47,7 +47,7 @@ fn a_broken_exchange_is_no_matter_of_credentials() {
     }
 }
 
-/// UNH 7.3, 22.1, LOG-31, CHP-14, KEY-25: CHAP is configured, so nothing else will do.
+/// UNH login 7.3, 22.1, LOG-31, CHP-14, KEY-25: CHAP is configured, so nothing else will do.
 #[test]
 fn log_31_no_login_without_chap() {
     let refused = [
@@ -86,7 +86,7 @@ fn chp_14_no_shortcut_through_the_stages() {
     }
 }
 
-/// UNH 1.2.1, 1.2.2, CHP-05: only one of the numbers offered.
+/// UNH CHAP 1.2.1, 1.2.2, CHP-05: only one of the numbers offered.
 #[test]
 fn unh_1_2_chap_a_invalid() {
     let cases = [
@@ -119,7 +119,7 @@ fn chp_05_rejected_algorithms() {
     assert_eq!(authentication(error), AuthenticationError::AlgorithmRefused);
 }
 
-/// UNH 2.2: no byte.
+/// UNH CHAP 2.2: no byte.
 #[test]
 fn unh_2_2_chap_i_invalid() {
     for value in ["256", "x", "", "-1", "0x100", "1 "] {
@@ -133,7 +133,7 @@ fn unh_2_2_chap_i_invalid() {
     }
 }
 
-/// UNH 3.3, 3.4, CHP-04: too long, empty, or no binary item at all.
+/// UNH CHAP 3.3, 3.4, CHP-04: too long, empty, or no binary item at all.
 #[test]
 fn unh_3_3_and_3_4_chap_c_invalid() {
     let long = encode_hex(&[7; 1025]);
@@ -144,7 +144,7 @@ fn unh_3_3_and_3_4_chap_c_invalid() {
     }
 }
 
-/// UNH 1.3, 2.3, 3.5, 4.5, CHP-13: a key out of its order, whichever and whenever.
+/// UNH CHAP 1.3, 2.3, 3.5, 4.5, CHP-13: a key out of its order, whichever and whenever.
 #[test]
 fn chp_13_keys_out_of_order() {
     let foreign = |step: fn() -> Rig, own: &str, keys: &[&str]| {
@@ -218,7 +218,8 @@ fn chp_14_target_without_proof() {
     assert_eq!(authentication(error), AuthenticationError::Incomplete);
 }
 
-/// UNH 3.8, CHP-09: one of our own challenges, from this login or another that is still going on.
+/// UNH CHAP 3.8, CHP-09: one of our own challenges, from this login or another that is still going
+/// on.
 #[test]
 fn chp_09_reflected_challenge() {
     let config = with_mutual_chap(normal());
@@ -239,7 +240,7 @@ fn chp_09_reflected_challenge() {
     later.reply(&text).unwrap();
 }
 
-/// UNH 5.1, CHP-06, CHP-07: a wrong response; one with the initiator's own secret; one for
+/// UNH CHAP 5.1, CHP-06, CHP-07: a wrong response; one with the initiator's own secret; one for
 /// another challenge or identifier.
 #[test]
 fn unh_5_1_wrong_responses() {
@@ -275,7 +276,7 @@ fn chp_06_every_bit_of_the_response_counts() {
     }
 }
 
-/// UNH 5.2, 5.3: too long, too short, no binary item.
+/// UNH CHAP 5.2, 5.3: too long, too short, no binary item.
 #[test]
 fn unh_5_2_and_5_3_response_lengths() {
     let mut rig = at_response();
@@ -289,7 +290,7 @@ fn unh_5_2_and_5_3_response_lengths() {
     }
 }
 
-/// UNH 4.4, 4.7: a name that is too long, empty, or not the configured one.
+/// UNH CHAP 4.4, 4.7: a name that is too long, empty, or not the configured one.
 #[test]
 fn unh_4_4_wrong_names() {
     let long = "n".repeat(256);

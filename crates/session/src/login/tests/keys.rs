@@ -137,8 +137,8 @@ impl Number {
     }
 }
 
-/// KEY-03, KEY-14 to KEY-18, KEY-21, KEY-24, TXT-16, UNH 7.4, 10.1, 15.1, 17.1, 18.1, 19.1, 20.1:
-/// numbers at, inside and outside the ends of the range and of the offer.
+/// KEY-03, KEY-14 to KEY-18, KEY-21, KEY-24, TXT-16, UNH login 7.4, 10.1, 15.1, 17.1, 18.1, 19.1,
+/// 20.1: numbers at, inside and outside the ends of the range and of the offer.
 #[test]
 fn numbers_obey_range_and_result_function() {
     for row in NUMBERS {
@@ -178,7 +178,7 @@ fn numbers_with_reserved_and_malformed_answers() {
     }
 }
 
-/// KEY-13, UNH 14.1: the two lengths are independent, each in its direction.
+/// KEY-13, UNH login 14.1: the two lengths are independent, each in its direction.
 #[test]
 fn key_13_max_recv_data_segment_length() {
     for (answer, declared) in [("512", 512), ("16777215", 0xff_ffff), ("0x2000", 8192)] {
@@ -203,7 +203,7 @@ const BOOLEANS: [Boolean; 4] = [
     ("DataSequenceInOrder", false, |o| &mut o.data_sequence_in_order, |n| n.data_sequence_in_order),
 ];
 
-/// KEY-11, KEY-12, KEY-19, KEY-20, TXT-07, TXT-11, TXT-13, TXT-17, UNH 7.5, 13.1 to 13.3: all
+/// KEY-11, KEY-12, KEY-19, KEY-20, TXT-07, TXT-11, TXT-13, TXT-17, UNH login 7.5, 13.1 to 13.3: all
 /// booleans, both offers, all answers. All four have the default Yes.
 #[test]
 fn booleans_obey_their_function() {
@@ -240,7 +240,8 @@ fn booleans_obey_their_function() {
     }
 }
 
-/// KEY-01, KEY-02, TXT-15, UNH 7.2, 9.1, 9.2, QRK-09: each offer with each answer, for each digest.
+/// KEY-01, KEY-02, TXT-15, UNH login 7.2, 9.1, 9.2, QRK-09: each offer with each answer, for each
+/// digest.
 #[test]
 fn digests_come_from_the_offer() {
     let offers = [
@@ -295,7 +296,7 @@ fn digests_come_from_the_offer() {
     }
 }
 
-/// KEY-28, UNH 16.1, 16.2: FirstBurstLength within MaxBurstLength, checked when all keys are
+/// KEY-28, UNH login 16.1, 16.2: FirstBurstLength within MaxBurstLength, checked when all keys are
 /// known, in whatever order they come; a default counts where it is in use.
 #[test]
 fn key_28_first_burst_within_max_burst() {

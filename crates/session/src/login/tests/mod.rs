@@ -206,8 +206,8 @@ impl Rig {
         progress
     }
 
-    /// LOG-01 to LOG-08, LOG-13, LOG-29, SEQ-01, SEQ-13, TXT-01, UNH 2.1, 5.1 and 7.1: what holds
-    /// for every request.
+    /// LOG-01 to LOG-08, LOG-13, LOG-29, SEQ-01, SEQ-13, TXT-01, UNH login 2.1, 5.1 and 7.1: what
+    /// holds for every request.
     fn check_request(&mut self) {
         let request = &self.request;
         assert_eq!((request.version_max, request.version_min), (0, 0), "LOG-04");
@@ -218,7 +218,7 @@ impl Rig {
             "LOG-03, LOG-13, SEQ-01"
         );
         let acknowledged = if self.responses == 0 { StatSn::default() } else { self.stat_sn };
-        assert_eq!(request.exp_stat_sn, acknowledged, "SEQ-13, UNH 5.1");
+        assert_eq!(request.exp_stat_sn, acknowledged, "SEQ-13, UNH login 5.1");
         assert!(!(request.transit && request.is_continued), "LOG-08");
         assert_ne!(request.current_stage, Stage::FullFeature, "LOG-07");
         assert!(self.data.len() <= 8192, "LOG-29");
@@ -227,14 +227,14 @@ impl Rig {
         assert!(polled.is_none(), "LOG-02: one outstanding request");
     }
 
-    /// UNH 7.1, LOG-05, TXT-18: no key is said twice, in all the login. Only texts that are whole
-    /// in one request are looked at.
+    /// UNH login 7.1, LOG-05, TXT-18: no key is said twice, in all the login. Only texts that are
+    /// whole in one request are looked at.
     fn note_keys(&mut self) {
         if self.request.is_continued {
             return;
         }
         for (key, _) in self.sent() {
-            assert!(self.sent_keys.insert(key.clone()), "UNH 7.1: {key} was sent twice");
+            assert!(self.sent_keys.insert(key.clone()), "UNH login 7.1: {key} was sent twice");
         }
     }
 

@@ -6,8 +6,8 @@ use crate::login::{LoginViolation, Redirect};
 /// Makes a response one that does not fit its request.
 type Spoil = fn(&mut LoginResponse);
 
-/// UNH 1.1, LOG-05, LOG-06, LOG-07: names first, then everything else in the same request, which
-/// proposes full feature phase.
+/// UNH login 1.1, LOG-05, LOG-06, LOG-07: names first, then everything else in the same request,
+/// which proposes full feature phase.
 #[test]
 fn unh_1_1_standard_login_takes_one_round_trip() {
     let mut rig = Rig::new(normal());
@@ -23,7 +23,7 @@ fn unh_1_1_standard_login_takes_one_round_trip() {
     assert_eq!(outcome.max_cmd_sn, CmdSn::new(0xffff_fffe).plus(31));
 }
 
-/// UNH 21.1, KEY-30: a discovery session has no TargetName and proposes only the connection's
+/// UNH login 21.1, KEY-30: a discovery session has no TargetName and proposes only the connection's
 /// keys, without digests (QRK-10).
 #[test]
 fn unh_21_1_discovery_login() {
@@ -46,8 +46,8 @@ fn key_08_initiator_alias() {
     assert!(!Rig::new(config).line().contains("InitiatorAlias"));
 }
 
-/// UNH 2.2, LOG-12: a session may go without a TSIH; before the final response the field means
-/// nothing and is never echoed.
+/// UNH login 2.2, LOG-12: a session may go without a TSIH; before the final response the field
+/// means nothing and is never echoed.
 #[test]
 fn unh_2_2_invalid_tsih() {
     let mut rig = Rig::new(normal());
@@ -74,8 +74,8 @@ fn log_03_isid_need_not_come_back() {
     }
 }
 
-/// UNH 2.3, KEY-29, LOG-13: an added connection says the session's TSIH, negotiates only itself,
-/// and keeps what the session has agreed on.
+/// UNH login 2.3, KEY-29, LOG-13: an added connection says the session's TSIH, negotiates only
+/// itself, and keeps what the session has agreed on.
 #[test]
 fn unh_2_3_added_connection() {
     let session = Negotiated {
@@ -112,7 +112,7 @@ fn unh_2_3_added_connection() {
     assert_eq!(elsewhere, LoginError::PortalGroup { expected: 3, found: 4 });
 }
 
-/// UNH 3.1, LOG-10: a target that is not ready gets the proposal again, without the keys.
+/// UNH login 3.1, LOG-10: a target that is not ready gets the proposal again, without the keys.
 #[test]
 fn unh_3_1_t_bit_is_repeated() {
     let mut rig = Rig::new(normal());
@@ -123,7 +123,7 @@ fn unh_3_1_t_bit_is_repeated() {
     assert_eq!((agreed.max_outstanding_r2t, agreed.initial_r2t), (4, false));
 }
 
-/// UNH 3.2, LOG-26: many rounds are fine, but not without end.
+/// UNH login 3.2, LOG-26: many rounds are fine, but not without end.
 #[test]
 fn unh_3_2_rounds_are_bounded() {
     let mut rig = Rig::new(normal());
@@ -137,7 +137,7 @@ fn unh_3_2_rounds_are_bounded() {
     assert_eq!(error, Some(LoginError::TooManyExchanges(64)));
 }
 
-/// UNH 4.1, 4.2, SEQ-12: StatSN begins anywhere and wraps; the rig checks ExpStatSN.
+/// UNH login 4.1, 4.2, SEQ-12: StatSN begins anywhere and wraps; the rig checks ExpStatSN.
 #[test]
 fn unh_4_1_and_4_2_first_stat_sn() {
     for first in [0, 1, 0xffff_ffff] {
@@ -280,8 +280,8 @@ fn qrk_06_redirection_without_address() {
     }
 }
 
-/// UNH 23.1, LOG-23: the portal group is taken, 0 and hexadecimal included, and compared with the
-/// configured one; a target that does not say is believed.
+/// UNH login 23.1, LOG-23: the portal group is taken, 0 and hexadecimal included, and compared with
+/// the configured one; a target that does not say is believed.
 #[test]
 fn unh_23_1_portal_group_tag() {
     for (value, tag) in [("0", 0), ("0x1F", 31), ("65535", 65_535)] {

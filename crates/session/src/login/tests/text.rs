@@ -16,7 +16,7 @@ fn many_unknown_keys() -> String {
     (0..200).map(|n| format!("X-org.example.{n:045}=1 ")).collect()
 }
 
-/// TXT-08, LOG-11, UNH 3.1 (CHAP): an answer cut at every byte, names and values included; in
+/// TXT-08, LOG-11, UNH CHAP 3.1: an answer cut at every byte, names and values included; in
 /// between the initiator says nothing and keeps its T bit.
 #[test]
 fn txt_08_answer_cut_at_every_byte() {
@@ -56,7 +56,7 @@ fn txt_08_authentication_cut_at_every_byte() {
     }
 }
 
-/// UNH 3.1 (CHAP), CHP-04: a challenge of 1024 bytes in PDUs of 100 bytes each.
+/// UNH CHAP 3.1, CHP-04: a challenge of 1024 bytes in PDUs of 100 bytes each.
 #[test]
 fn unh_chap_3_1_challenge_over_many_pdus() {
     let text = pairs(&format!("CHAP_A=5 CHAP_I=1 CHAP_C=0x{}", "5a".repeat(1024)));
@@ -123,8 +123,8 @@ fn txt_09_interrupted_text() {
     }
 }
 
-/// UNH 7.6, TXT-10, QRK-38: an unknown key is answered, once, and in the next stage if this one
-/// is over; one in the last response cannot be.
+/// UNH login 7.6, TXT-10, QRK-38: an unknown key is answered, once, and in the next stage if this
+/// one is over; one in the last response cannot be.
 #[test]
 fn unh_7_6_unknown_keys() {
     let mut rig = Rig::new(normal());
@@ -155,7 +155,7 @@ fn txt_12_reserved_answers_as_proposals() {
     }
 }
 
-/// UNH 12.1, TXT-25: markers are refused, but known.
+/// UNH login 12.1, TXT-25: markers are refused, but known.
 #[test]
 fn unh_12_1_markers() {
     let mut rig = Rig::new(normal());
@@ -166,7 +166,7 @@ fn unh_12_1_markers() {
     Rig::new(normal()).conclude("IFMarker=No OFMarker=No");
 }
 
-/// UNH 6.1 to 6.3, LOG-21: a key that comes twice, in one response or in two, whatever it is.
+/// UNH login 6.1 to 6.3, LOG-21: a key that comes twice, in one response or in two, whatever it is.
 #[test]
 fn unh_6_x_repeated_keys() {
     let keys = [
@@ -208,7 +208,7 @@ fn log_22_operational_keys_in_the_security_stage() {
     }
 }
 
-/// UNH 11.1, 21.1: what only an initiator says, or a target only in full feature phase.
+/// UNH login 11.1, 21.1: what only an initiator says, or a target only in full feature phase.
 #[test]
 fn unh_11_1_wrong_direction() {
     for key in ["InitiatorName", "InitiatorAlias", "SessionType", "TargetName", "SendTargets"] {

@@ -32,19 +32,19 @@ fn first_command(immediate_data: &str) {
     assert!(second.data.is_empty() && second.itt() != first.itt());
 }
 
-/// 16.1.1 Command fields with immediate data.
+/// UNH FFP 16.1.1: command fields with immediate data.
 #[test]
 fn ffp_16_1_1_fields_with_immediate_data() {
     first_command("Yes");
 }
 
-/// 16.1.2 Command fields without immediate data.
+/// UNH FFP 16.1.2: command fields without immediate data.
 #[test]
 fn ffp_16_1_2_fields_without_immediate_data() {
     first_command("No");
 }
 
-/// 16.1.1: only a CDB of more than 16 bytes has an additional header.
+/// UNH FFP 16.1.1: only a CDB of more than 16 bytes has an additional header.
 #[test]
 fn ffp_16_1_1_additional_header_for_long_cdbs_only() {
     for (len, ahs) in [(6, 0), (16, 0), (17, 8), (32, 20), (260, 248)] {
@@ -57,7 +57,7 @@ fn ffp_16_1_1_additional_header_for_long_cdbs_only() {
     }
 }
 
-/// 16.2.1, 16.6 All data fits into the command: F, and nothing follows.
+/// UNH FFP 16.2.1, 16.6: all data fits into the command: F, and nothing follows.
 #[test]
 fn ffp_16_2_1_all_data_is_immediate() {
     for initial_r2t in ["Yes", "No"] {
@@ -70,7 +70,7 @@ fn ffp_16_2_1_all_data_is_immediate() {
     }
 }
 
-/// 16.2.4 Immediate and unsolicited data together are the first burst.
+/// UNH FFP 16.2.4: immediate and unsolicited data together are the first burst.
 #[test]
 fn ffp_16_2_4_immediate_and_unsolicited_data() {
     let mut trace = Trace::with_answers(&[("FirstBurstLength", "16384")]);
@@ -82,8 +82,8 @@ fn ffp_16_2_4_immediate_and_unsolicited_data() {
     assert_eq!([command.data.to_vec(), payload(&parts)].concat(), data[..16_384]);
 }
 
-/// 16.4.1, 16.4.3, 16.4.4 An aborted command goes up to the caller with its sense; it is never sent
-/// again by itself.
+/// UNH FFP 16.4.1, 16.4.3, 16.4.4: an aborted command goes up to the caller with its sense; it is
+/// never sent again by itself.
 #[test]
 fn ffp_16_4_1_iscsi_conditions_go_up() {
     for sense in [Sense::CRC_ERROR, Sense::UNEXPECTED_DATA, Sense::TOO_LITTLE_DATA] {
@@ -97,7 +97,7 @@ fn ffp_16_4_1_iscsi_conditions_go_up() {
     }
 }
 
-/// 16.4.2 Data that is missing is never success.
+/// UNH FFP 16.4.2: data that is missing is never success.
 #[test]
 fn ffp_16_4_2_missing_data_is_no_success() {
     let mut trace = Trace::logged_in();
@@ -109,7 +109,7 @@ fn ffp_16_4_2_missing_data_is_no_success() {
     trace.silence();
 }
 
-/// 16.4.5, 16.4.6 BUSY and RESERVATION CONFLICT go up as they are, and TASK SET FULL.
+/// UNH FFP 16.4.5, 16.4.6: BUSY and RESERVATION CONFLICT go up as they are, and TASK SET FULL.
 #[test]
 fn ffp_16_4_5_other_statuses_go_up() {
     for status in [Status::BUSY, Status::RESERVATION_CONFLICT, Status::TASK_SET_FULL] {
@@ -122,7 +122,7 @@ fn ffp_16_4_5_other_statuses_go_up() {
     }
 }
 
-/// 16.6 More data than fits, and InitialR2T=Yes: F all the same, and the rest waits.
+/// UNH FFP 16.6: more data than fits, and InitialR2T=Yes: F all the same, and the rest waits.
 #[test]
 fn ffp_16_6_larger_writes_wait_for_an_r2t() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes")]);

@@ -16,7 +16,7 @@ const SOLICITED: [(&str, &str); 3] =
 const SMALL_BURSTS: [(&str, &str); 3] =
     [("MaxRecvDataSegmentLength", "512"), ("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
 
-/// 6.1, 11.3 DataSN per sequence: from 0 for each R2T, and one more for each PDU.
+/// UNH FFP 6.1, 11.3: DataSN per sequence: from 0 for each R2T, and one more for each PDU.
 #[test]
 fn ffp_6_1_data_sn_per_sequence() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -39,7 +39,8 @@ fn ffp_6_1_data_sn_per_sequence() {
     }
 }
 
-/// 8.1, 16.2.4 Unsolicited and solicited: the first burst, and not a byte more before an R2T.
+/// UNH FFP 8.1, 16.2.4: unsolicited and solicited: the first burst, and not a byte more before an
+/// R2T.
 #[test]
 fn ffp_8_1_unsolicited_then_solicited() {
     let mut answers = SMALL_BURSTS.to_vec();
@@ -56,7 +57,7 @@ fn ffp_8_1_unsolicited_then_solicited() {
     assert_eq!(payload(&data_out(&mut trace, 2)), data[1024..2048]);
 }
 
-/// 8.2, 16.2.2, 16.3.1 Solicited only: the command alone, then silence until the R2T.
+/// UNH FFP 8.2, 16.2.2, 16.3.1: solicited only: the command alone, then silence until the R2T.
 #[test]
 fn ffp_8_2_solicited_only() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -69,7 +70,7 @@ fn ffp_8_2_solicited_only() {
     data_out(&mut trace, 1);
 }
 
-/// 8.3, 16.2.3 Unsolicited only: the whole first burst in Data-Out PDUs.
+/// UNH FFP 8.3, 16.2.3: unsolicited only: the whole first burst in Data-Out PDUs.
 #[test]
 fn ffp_8_3_unsolicited_only() {
     for (len, count) in [(512, 1), (1024, 2), (4096, 2)] {
@@ -85,8 +86,8 @@ fn ffp_8_3_unsolicited_only() {
     }
 }
 
-/// 9.1 Target Transfer Tag: comes back in every Data-Out, with the LUN of the command, whatever the
-/// R2T has in its LUN field (SEQ-25, WR-10): some targets leave it at zero.
+/// UNH FFP 9.1: Target Transfer Tag: comes back in every Data-Out, with the LUN of the command,
+/// whatever the R2T has in its LUN field (SEQ-25, WR-10): some targets leave it at zero.
 #[test]
 fn ffp_9_1_transfer_tag_and_lun_of_the_command() {
     for lun in [5, 0, 7] {
@@ -103,7 +104,7 @@ fn ffp_9_1_transfer_tag_and_lun_of_the_command() {
     }
 }
 
-/// 10.1 Status with the last Data-In completes the command.
+/// UNH FFP 10.1: status with the last Data-In completes the command.
 #[test]
 fn ffp_10_1_phase_collapsed_status() {
     let mut trace = Trace::logged_in();
@@ -114,7 +115,7 @@ fn ffp_10_1_phase_collapsed_status() {
     trace.assert_usable();
 }
 
-/// 11.1.1 The target's MaxRecvDataSegmentLength bounds every PDU, commands included.
+/// UNH FFP 11.1.1: the target's MaxRecvDataSegmentLength bounds every PDU, commands included.
 #[test]
 fn ffp_11_1_1_target_segment_length() {
     let mut answers = SMALL_BURSTS.to_vec();
@@ -125,7 +126,7 @@ fn ffp_11_1_1_target_segment_length() {
     assert!(data_out(&mut trace, 1).iter().all(|pdu| pdu.data.len() == 512));
 }
 
-/// 11.1.2 An empty Data-In in the middle is as good as any.
+/// UNH FFP 11.1.2: an empty Data-In in the middle is as good as any.
 #[test]
 fn ffp_11_1_2_empty_data_in() {
     let mut trace = Trace::logged_in();
@@ -138,7 +139,7 @@ fn ffp_11_1_2_empty_data_in() {
     assert_eq!(trace.result(itt).unwrap().data, vec![1; 1024]);
 }
 
-/// 11.2.1 F closes the unsolicited burst, and only its last PDU has it.
+/// UNH FFP 11.2.1: F closes the unsolicited burst, and only its last PDU has it.
 #[test]
 fn ffp_11_2_1_final_bit_of_unsolicited_data() {
     for len in [1536, 2048, 4096] {
@@ -155,7 +156,7 @@ fn ffp_11_2_1_final_bit_of_unsolicited_data() {
     }
 }
 
-/// 11.2.2, 12.2 F closes each R2T, also where the length is a multiple of the PDU's.
+/// UNH FFP 11.2.2, 12.2: F closes each R2T, also where the length is a multiple of the PDU's.
 #[test]
 fn ffp_11_2_2_final_bit_of_solicited_data() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -168,7 +169,7 @@ fn ffp_11_2_2_final_bit_of_solicited_data() {
     assert_eq!(payload(&parts), data);
 }
 
-/// 11.4 Offsets start where the R2T says, and run on.
+/// UNH FFP 11.4: offsets start where the R2T says, and run on.
 #[test]
 fn ffp_11_4_buffer_offset() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -182,7 +183,7 @@ fn ffp_11_4_buffer_offset() {
     assert_eq!(payload(&parts), data[3072..4572]);
 }
 
-/// 12.1 Exactly the range that was asked for, under exactly that tag.
+/// UNH FFP 12.1: exactly the range that was asked for, under exactly that tag.
 #[test]
 fn ffp_12_1_range_and_tag_of_an_r2t() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -195,7 +196,7 @@ fn ffp_12_1_range_and_tag_of_an_r2t() {
     assert_eq!(payload(&parts), data[..2048]);
 }
 
-/// 12.3 Several R2Ts of a task are served in the order in which they came.
+/// UNH FFP 12.3: several R2Ts of a task are served in the order in which they came.
 #[test]
 fn ffp_12_3_order_of_r2ts_in_a_task() {
     let mut answers = SOLICITED.to_vec();
@@ -220,7 +221,7 @@ fn ffp_12_3_order_of_r2ts_in_a_task() {
     assert_eq!(offsets, [3072, 3584, 2048, 2560, 1024, 1536, 0, 512]);
 }
 
-/// 12.4 R2Ts of two tasks are both served, whichever comes first.
+/// UNH FFP 12.4: R2Ts of two tasks are both served, whichever comes first.
 #[test]
 fn ffp_12_4_r2ts_across_tasks() {
     let mut trace = Trace::with_answers(&SOLICITED);

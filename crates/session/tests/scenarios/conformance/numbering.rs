@@ -8,7 +8,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
-/// 1.1 Command numbering: from the login on, one more for each command.
+/// UNH FFP 1.1: command numbering: from the login on, one more for each command.
 #[test]
 fn ffp_1_1_command_numbering() {
     let mut config = config();
@@ -30,7 +30,7 @@ fn ffp_1_1_command_numbering() {
     }
 }
 
-/// 2.1 Immediate delivery: the current CmdSN, which stays for the next command.
+/// UNH FFP 2.1: immediate delivery: the current CmdSN, which stays for the next command.
 #[test]
 fn ffp_2_1_immediate_delivery() {
     let mut trace = Trace::logged_in();
@@ -43,7 +43,7 @@ fn ffp_2_1_immediate_delivery() {
     expect!(trace, ScsiCommand { immediate: false, cmd_sn: immediate.cmd_sn() });
 }
 
-/// 2.2, 19.1 Immediate task management: likewise.
+/// UNH FFP 2.2, 19.1: immediate task management: likewise.
 #[test]
 fn ffp_2_2_immediate_task_management() {
     let mut trace = Trace::logged_in();
@@ -56,7 +56,7 @@ fn ffp_2_2_immediate_task_management() {
     expect!(trace, ScsiCommand { immediate: false, cmd_sn: cmd_sn });
 }
 
-/// 3.1, 16.5 Closed window: nothing until a NOP-In opens it.
+/// UNH FFP 3.1, 16.5: closed window: nothing until a NOP-In opens it.
 #[test]
 fn ffp_3_1_closed_window() {
     let mut trace = Trace::with_closed_window();
@@ -72,7 +72,7 @@ fn ffp_3_1_closed_window() {
     trace.silence();
 }
 
-/// 3.2 Large window: as many commands as fit are outstanding at once.
+/// UNH FFP 3.2: large window: as many commands as fit are outstanding at once.
 #[test]
 fn ffp_3_2_large_window() {
     let mut trace = Trace::with_window(100);
@@ -83,7 +83,7 @@ fn ffp_3_2_large_window() {
     trace.silence();
 }
 
-/// 3.3 Single command: the next one follows the answer.
+/// UNH FFP 3.3: single command: the next one follows the answer.
 #[test]
 fn ffp_3_3_single_command() {
     let mut trace = Trace::with_window(1);
@@ -96,7 +96,8 @@ fn ffp_3_3_single_command() {
     }
 }
 
-/// 4.1 Command retry: without error recovery nothing is sent twice; the abort closes the gap.
+/// UNH FFP 4.1: command retry: without error recovery nothing is sent twice; the abort closes the
+/// gap.
 #[test]
 fn ffp_4_1_command_is_not_retried() {
     let mut trace = Trace::without_pings();
@@ -111,7 +112,7 @@ fn ffp_4_1_command_is_not_retried() {
     trace.assert_usable();
 }
 
-/// 5.1 StatSN jump: the session ends, and the command does not complete by that response.
+/// UNH FFP 5.1: StatSN jump: the session ends, and the command does not complete by that response.
 #[test]
 fn ffp_5_1_stat_sn_jump() {
     let mut trace = Trace::logged_in();

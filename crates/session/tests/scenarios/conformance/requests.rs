@@ -19,7 +19,7 @@ fn asked() -> (Trace, u32) {
     (trace, tag.get())
 }
 
-/// 14.1, 20.1 The target asks for a logout: at once, with nothing after it.
+/// UNH FFP 14.1, 20.1: the target asks for a logout: at once, with nothing after it.
 #[test]
 fn ffp_14_1_async_logout() {
     let mut trace = Trace::logged_in();
@@ -30,7 +30,7 @@ fn ffp_14_1_async_logout() {
     trace.silence();
 }
 
-/// 15.1 The target's ping.
+/// UNH FFP 15.1: the target's ping.
 #[test]
 fn ffp_15_1_ping_of_the_target() {
     let mut trace = Trace::logged_in();
@@ -45,7 +45,7 @@ fn ffp_15_1_ping_of_the_target() {
     expect!(trace, ScsiCommand { cmd_sn: cmd_sn });
 }
 
-/// 15.2 The initiator's ping.
+/// UNH FFP 15.2: the initiator's ping.
 #[test]
 fn ffp_15_2_ping_of_the_initiator() {
     let mut trace = Trace::logged_in();
@@ -55,7 +55,7 @@ fn ffp_15_2_ping_of_the_initiator() {
     assert_ne!(ping.itt(), NO_TAG);
 }
 
-/// 15.3 A NOP-Out that acknowledges and asks for nothing.
+/// UNH FFP 15.3: a NOP-Out that acknowledges and asks for nothing.
 #[test]
 fn ffp_15_3_acknowledging_nop_out() {
     let mut trace = Trace::logged_in();
@@ -64,7 +64,7 @@ fn ffp_15_3_acknowledging_nop_out() {
     trace.silence();
 }
 
-/// 17.1 The connection is closed after the Logout Response.
+/// UNH FFP 17.1: the connection is closed after the Logout Response.
 #[test]
 fn ffp_17_1_logout() {
     let mut trace = Trace::logged_in();
@@ -75,7 +75,7 @@ fn ffp_17_1_logout() {
     assert!(trace.closed.is_some());
 }
 
-/// 18.1 The fields of a text request.
+/// UNH FFP 18.1: the fields of a text request.
 #[test]
 fn ffp_18_1_text_fields() {
     let (mut trace, itt) = asked();
@@ -87,7 +87,7 @@ fn ffp_18_1_text_fields() {
     assert!(!request.data.is_empty());
 }
 
-/// 18.2 A text that goes on: tag and LUN of the target come back under the same task tag.
+/// UNH FFP 18.2: a text that goes on: tag and LUN of the target come back under the same task tag.
 #[test]
 fn ffp_18_2_text_continuation() {
     let (mut trace, itt) = asked();
@@ -96,7 +96,7 @@ fn ffp_18_2_text_continuation() {
     expect!(trace, TextRequest { itt: itt, ttt: 0xabba, lun: wire_lun(1), is_final: true });
 }
 
-/// 18.3.1 A final response with a transfer tag is final.
+/// UNH FFP 18.3.1: a final response with a transfer tag is final.
 #[test]
 fn ffp_18_3_1_final_text_with_a_tag() {
     let (mut trace, itt) = asked();
@@ -111,7 +111,7 @@ fn ffp_18_3_1_final_text_with_a_tag() {
     );
 }
 
-/// 18.3.2 A response that is not final needs a transfer tag.
+/// UNH FFP 18.3.2: a response that is not final needs a transfer tag.
 #[test]
 fn ffp_18_3_2_text_without_a_tag_goes_nowhere() {
     let (mut trace, itt) = asked();
@@ -122,7 +122,7 @@ fn ffp_18_3_2_text_without_a_tag_goes_nowhere() {
     assert!(expected(trace.failure()));
 }
 
-/// 18.4 A foreign key in the list changes no parameter.
+/// UNH FFP 18.4: a foreign key in the list changes no parameter.
 #[test]
 fn ffp_18_4_foreign_key_in_the_list() {
     let (mut trace, itt) = asked();
@@ -137,7 +137,7 @@ fn ffp_18_4_foreign_key_in_the_list() {
     assert_eq!(trace.ended, None);
 }
 
-/// 18.5 A refused text changes nothing, and the connection stays usable.
+/// UNH FFP 18.5: a refused text changes nothing, and the connection stays usable.
 #[test]
 fn ffp_18_5_refused_text() {
     let mut trace = Trace::logged_in();
@@ -149,7 +149,7 @@ fn ffp_18_5_refused_text() {
     trace.assert_usable();
 }
 
-/// 19.2, 19.3 ABORT TASK has the LUN of the task, and its CmdSN.
+/// UNH FFP 19.2, 19.3: ABORT TASK has the LUN of the task, and its CmdSN.
 #[test]
 fn ffp_19_2_abort_task_fields() {
     let mut trace = Trace::logged_in();
@@ -168,7 +168,7 @@ fn ffp_19_2_abort_task_fields() {
     );
 }
 
-/// 19.4.1 Tags are answered after a task set was aborted.
+/// UNH FFP 19.4.1: tags are answered after a task set was aborted.
 #[test]
 fn ffp_19_4_1_ping_after_abort_task_set() {
     for function in [TaskFunction::AbortTaskSet, TaskFunction::ClearTaskSet] {
@@ -182,7 +182,7 @@ fn ffp_19_4_1_ping_after_abort_task_set() {
     }
 }
 
-/// 19.4.3 Responses that come before that of the function are responses.
+/// UNH FFP 19.4.3: responses that come before that of the function are responses.
 #[test]
 fn ffp_19_4_3_late_responses() {
     let mut trace = Trace::logged_in();
@@ -197,8 +197,8 @@ fn ffp_19_4_3_late_responses() {
     trace.assert_usable();
 }
 
-/// 20.2, 20.3 The target drops a connection or the session: the times are passed on for the
-/// reconnect.
+/// UNH FFP 20.2, 20.3: the target drops a connection or the session: the times are passed on for
+/// the reconnect.
 #[test]
 fn ffp_20_2_dropped_by_the_target() {
     for (event, wait, retain) in [(2, 0, 1), (3, 1, 2)] {
@@ -209,7 +209,7 @@ fn ffp_20_2_dropped_by_the_target() {
     }
 }
 
-/// 20.4 The target wants to negotiate.
+/// UNH FFP 20.4: the target wants to negotiate.
 #[test]
 fn ffp_20_4_negotiation_request() {
     let mut trace = Trace::logged_in();
