@@ -50,8 +50,8 @@ fn drop_first(rig: &Rig) {
     rig.server.with(|target| target.drop_connection(ConnId(0)));
 }
 
-/// ERR-09, ASY-04: what the target names when it drops the session holds, not what the login agreed
-/// on. The agreed time would be longer than the test.
+/// ERR-09, ASY-04, ERR-08: what the target names when it drops the session holds, not what the
+/// login agreed on. The agreed time would be longer than the test.
 #[tokio::test]
 async fn asy_04_the_times_of_an_asynchronous_message_count() {
     for event in [CONNECTION_DROPPED, SESSION_DROPPED] {
@@ -71,8 +71,8 @@ async fn asy_04_the_times_of_an_asynchronous_message_count() {
     }
 }
 
-/// LGO-07, ASY-03: after a logout that the target asked for, its response says how long to wait: not
-/// at all if it went well, and as long as it names if not.
+/// LGO-07, ASY-03, QRK-02: after a logout that the target asked for, its response says how long to
+/// wait: not at all if it went well, and as long as it names if not.
 #[tokio::test]
 async fn lgo_07_the_times_of_a_logout_response_count() {
     for code in [0, 2, 3] {
@@ -338,8 +338,8 @@ async fn log_25_a_target_that_has_moved_back_is_found() {
     assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [3, 2]);
 }
 
-/// LOG-25: later logins begin where the target has moved for good, and at the portal of the URL if it
-/// has moved for the time being.
+/// LOG-25, QRK-01: later logins begin where the target has moved for good, and at the portal of the
+/// URL if it has moved for the time being.
 #[tokio::test]
 async fn log_25_only_a_permanent_redirection_is_kept() {
     assert_eq!(redirected(true).await, [1, 2]);

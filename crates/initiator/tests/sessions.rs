@@ -171,8 +171,8 @@ async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     rig.assert_clean();
 }
 
-/// What a lost session was writing may still land at the target, so other data for the same blocks
-/// waits until the target has dropped that session: at the login that opens it anew.
+/// ERR-07: what a lost session was writing may still land at the target, so other data for the same
+/// blocks waits until the target has dropped that session: at the login that opens it anew.
 #[tokio::test]
 async fn other_data_waits_until_a_lost_session_is_settled() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -382,7 +382,7 @@ async fn a_reset_is_told_whichever_session_hears_of_it() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// Units of some targets tell each new session of a reset: tgt does.
+/// ER-I-17: units of some targets tell each new session of a reset: tgt does.
 #[tokio::test]
 async fn what_each_new_session_is_told_at_first_hides_no_reset() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -401,6 +401,7 @@ async fn what_each_new_session_is_told_at_first_hides_no_reset() {
     soon(disk.flush()).await.unwrap();
 }
 
+/// ERR-05: a lost connection is answered by a new session.
 #[tokio::test]
 async fn a_session_that_ends_unasked_comes_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;

@@ -79,7 +79,7 @@ pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    /// DIG-V, DIG-05: the examples of RFC 7143 appendix A.4.
+    /// DIG-V, DIG-05, LAY-20: the examples of RFC 7143 appendix A.4.
     #[test]
     fn dig_v_examples_of_the_standard() {
         let rising: Vec<u8> = (0..32).collect();

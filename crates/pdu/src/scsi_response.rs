@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(response.response, ServiceResponse::TARGET_FAILURE);
     }
 
+    /// LAY-19: the length stands before the sense data and is not believed.
     #[test]
     fn rd_13_sense_is_bounded_by_the_segment() {
         let sense = |data: &'static [u8]| sense_of(&Bytes::from_static(data));

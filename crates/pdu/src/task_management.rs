@@ -209,6 +209,7 @@ impl TaskManagementResponse {
 mod tests {
     use super::*;
 
+    /// PL2-04: those of RFC 7144 are functions like the others.
     #[test]
     fn lay_13_function_codes() {
         let mut bhs = Bhs::with_opcode(0x02, true);

@@ -111,8 +111,8 @@ fn lay_15_snack_requests() {
     }
 }
 
-/// LAY-02, LAY-03, LAY-05: a CDB of 18 bytes and a read length, in two additional segments; the
-/// first holds 1 + 2 bytes and two of padding.
+/// LAY-02, LAY-03, LAY-05, WR-22: a CDB of 18 bytes and a read length, in two additional segments;
+/// the first holds 1 + 2 bytes and two of padding.
 #[test]
 fn lay_03_bidirectional_command_with_an_extended_cdb() {
     let cdb: Vec<u8> = (0x7f..0x7f + 18).collect();
@@ -139,7 +139,7 @@ fn lay_03_bidirectional_command_with_an_extended_cdb() {
     );
 }
 
-/// LAY-06: the residual of the read half stands before that of the write half.
+/// LAY-06, PL2-03: the residual of the read half stands before that of the write half.
 #[test]
 fn lay_06_response_with_two_residuals() {
     let response = ScsiResponse {

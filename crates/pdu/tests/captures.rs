@@ -75,7 +75,7 @@ fn lay_04_length_of_every_pdu() {
     }
 }
 
-/// DIG-01, DIG-03, DIG-05: both digests of a target, and of an independent CRC32C for the
+/// DIG-01, DIG-03, DIG-05, DIG-04: both digests of a target, and of an independent CRC32C for the
 /// requests; "hello" and the 37 bytes of INQUIRY data are covered with their padding.
 #[test]
 fn dig_05_digests_of_every_pdu() {
@@ -154,6 +154,7 @@ fn managed(response: FunctionResponse, tag: u32) -> TargetPdu {
     })
 }
 
+/// LAY-13: function, tags and numbers of both sides stand where a real target has them.
 #[test]
 fn task_management() {
     let request = |name| from_initiator(session(name)).0;
@@ -209,7 +210,7 @@ fn read_command() {
     assert_eq!(from_initiator(session("read-command")).0, InitiatorPdu::ScsiCommand(command));
 }
 
-/// The R2T shows the StatSN that the response to the write then has.
+/// LAY-09: the R2T shows the StatSN that the response to the write then has.
 #[test]
 fn write_with_ready_to_transfer() {
     let expected = R2t {

@@ -92,6 +92,7 @@ fn commands_and_their_ends() {
     assert_eq!((data_in.is_final, data_in.status), (true, Some(status)));
 }
 
+/// LAY-08, LAY-09: an R2T and a Data-Out that answers it.
 #[test]
 fn write_data() {
     let TargetPdu::R2t(r2t) = target("r2t") else { panic!() };
@@ -112,6 +113,7 @@ fn write_data() {
     assert!(!data_out.is_final);
 }
 
+/// LAY-17: a ping has no transfer tag, and its answer the task tag of the ping.
 #[test]
 fn pings_and_logout() {
     let InitiatorPdu::NopOut(ping) = initiator("nop-out") else { panic!() };

@@ -94,6 +94,11 @@ fn reserved_fields_are_watched() {
     assert_eq!(spoilt(read, |pdu| pdu.header[1] |= 0x08), ["ERR-02"]);
     assert_eq!(spoilt(read, |pdu| pdu.header[3] = 1), ["ERR-02"]);
     assert_eq!(spoilt(read, |pdu| pdu.header[2] = 0x10), ["PL2-02"]);
+    assert_eq!(spoilt(read, |pdu| pdu.header[1] = 0x80), ["WR-23"], "a length without a direction");
+    assert_eq!(spoilt(read, |pdu| pdu.header[1] |= 5), ["WR-23"], "no task attribute");
+    let logout = |rig: &mut Rig| rig.request(Opcode::LogoutRequest);
+    assert_eq!(spoilt(logout, |pdu| pdu.header[1] &= 0x7f), ["LAY-01"]);
+    assert_eq!(spoilt(|rig| rig.request(Opcode::LoginRequest), |_| {}), ["ERR-10"]);
     assert_eq!(spoilt(read, |pdu| pdu.header[0] = 0x21), ["ERR-14"]);
     let write = |rig: &mut Rig| rig.write(0, 1, &pattern(511));
     assert_eq!(spoilt(write, |pdu| pdu.pad = 1), ["DIG-06"]);

@@ -204,8 +204,8 @@ mod tests {
         assert_eq!(digest.take_proposal("X-foo").unwrap(), None);
     }
 
-    /// UNH login 16.3: whatever is configured, FirstBurstLength stays within MaxBurstLength and
-    /// both within their range.
+    /// UNH login 16.3, QRK-05: whatever is configured, FirstBurstLength stays within MaxBurstLength
+    /// and both within their range.
     #[test]
     fn unh_16_3_own_offer_is_legal() {
         let offer = Offer {

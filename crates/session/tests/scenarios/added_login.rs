@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::{Cid, LoginStatus};
+use iscsi_pdu::{Cid, Digest, LoginStatus};
 use iscsi_session::{
     AuthenticationError, Config, LoginError, Output, ProtocolError, SessionError, Timer,
     TransportError,
 };
-use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::config::{Chap as TargetChap, Redirect};
+use iscsi_testkit::config::{DigestPolicy, TargetConfig};
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdus::{Numbers, nop_in};
@@ -183,7 +183,7 @@ fn login_that_takes_too_long() {
     pair.assert_no_violations();
 }
 
-/// LOG-01: another PDU in the login phase ends that connection alone.
+/// LOG-01, UNH login 8.1: another PDU in the login phase ends that connection alone.
 #[test]
 fn other_pdu_in_login() {
     let mut target = target();
@@ -225,6 +225,25 @@ fn redirected_once() {
     pair.drive();
     assert!(pair.session.negotiated_on(SECOND).is_some());
     assert_eq!(pair.session.exp_cmd_sn(), before);
+    pair.assert_usable();
+    pair.assert_no_violations();
+}
+
+/// DIG-11, UNH login 9.3: digests that only the second connection agrees on are in force there, from
+/// its first PDU, and nowhere else.
+#[test]
+fn dig_11_digests_of_one_connection() {
+    let mut pair = leading(config(), target());
+    pair.target.config_mut().keys.header_digest = DigestPolicy::Require;
+    pair.target.config_mut().keys.data_digest = DigestPolicy::Require;
+    add_again(&mut pair);
+    let header_digest = |pair: &Pair, cid| pair.session.negotiated_on(cid).unwrap().header_digest;
+    assert_eq!(header_digest(&pair, Cid(0)), Digest::None);
+    assert_eq!(header_digest(&pair, SECOND), Digest::Crc32c);
+    submit_over(&mut pair, Cid(0), write(1, pattern(512, 1)));
+    submit_over(&mut pair, SECOND, write(2, pattern(512, 2)));
+    pair.drive();
+    assert!(pair.completed.values().all(Result::is_ok));
     pair.assert_usable();
     pair.assert_no_violations();
 }

@@ -57,7 +57,7 @@ fn asy_01_junk_instead_of_sense() {
     }
 }
 
-/// ASY-02, QRK-29: a SCSI event comes with its sense data and its unit.
+/// ASY-02, QRK-29, LAY-19: a SCSI event comes with its sense data and its unit.
 #[test]
 fn asy_02_sense_is_passed_on_with_its_unit() {
     let mut trace = Trace::logged_in();
@@ -68,8 +68,8 @@ fn asy_02_sense_is_passed_on_with_its_unit() {
     trace.assert_usable();
 }
 
-/// ASY-03, UNH FFP 14.1, 17.1, 20.1, and the appendix of faults: the logout follows at once,
-/// whatever the time; not even a command that was handed in before goes out any more.
+/// ASY-03, UNH FFP 14.1, 17.1, 20.1, QRK-02, and the appendix of faults: the logout follows at
+/// once, whatever the time; not even a command that was handed in before goes out any more.
 #[test]
 fn asy_03_logout_request_is_followed_at_once() {
     for seconds in [0, 1, 5, 3600] {

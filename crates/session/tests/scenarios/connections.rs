@@ -170,7 +170,7 @@ fn mc_i_03_pdus_on_the_wrong_connection() {
     }
 }
 
-/// MC-I-03: Data-Out go where the command went.
+/// MC-I-03, WR-13: Data-Out go where the command went.
 #[test]
 fn mc_i_03_data_out_stays_on_the_connection_of_its_command() {
     let mut pair = two_connections(target());

@@ -122,6 +122,20 @@ fn nam_02_names_go_out_as_they_are_spelled() {
     assert_eq!(said(&request, "TargetName").as_deref(), Some(target));
 }
 
+/// QRK-41: a redirection leads to another address of the target, never to another target.
+#[test]
+fn qrk_41_redirection_to_another_name() {
+    let mut trace = Trace::new(config());
+    let request = expect!(trace, LoginRequest);
+    let response = login_response().last(false).stages(request.csg(), 0).isid(request.isid());
+    let response = response.itt(request.itt()).login_status(1, 1);
+    let other = [("TargetAddress", "10.0.0.2"), ("TargetName", "iqn.2026-01.org.example:other")];
+    trace.send(response.text(&other));
+    let again = trace.login(&[]);
+    assert_eq!(said(&again, "TargetName"), said(&request, "TargetName"));
+    trace.assert_usable();
+}
+
 /// LOG-24: a redirection that leads nowhere fails the login.
 #[test]
 fn log_24_redirection_without_an_address() {

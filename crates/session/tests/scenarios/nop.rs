@@ -15,8 +15,8 @@ use crate::trace::{Trace, wire_lun};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, and the appendix of faults: tag and LUN come back; zero is
-/// a tag like any other.
+/// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, LAY-17, QRK-03, and the appendix of faults: tag and LUN
+/// come back; zero is a tag like any other.
 #[test]
 fn nop_01_ping_is_answered_with_its_tag_and_lun() {
     for (ttt, lun) in [(0, 0), (0, wire_lun(9)), (0xabba_abba, wire_lun(255)), (NO_TAG - 1, 0)] {
@@ -87,8 +87,9 @@ fn nop_02_no_answer_without_a_tag() {
     trace.assert_usable();
 }
 
-/// NOP-03, NOP-08, UNH FFP 15.2, SEQ-26: after silence a ping of the session's own, immediate,
-/// which acknowledges what has come; its answer uses a StatSN up, and all is quiet again.
+/// NOP-03, NOP-08, UNH FFP 15.2, SEQ-26, QRK-03: after silence a ping of the session's own,
+/// immediate, which acknowledges what has come; its answer uses a StatSN up, and all is quiet
+/// again.
 #[test]
 fn nop_03_ping_after_silence() {
     let mut trace = Trace::logged_in();
@@ -212,7 +213,8 @@ fn nop_07_any_pdu_is_a_sign_of_life() {
     assert_eq!(trace.ended, None);
 }
 
-/// NOP-07: a long command alone is no sign of life, and none of death: pings go on beside it.
+/// NOP-07, QRK-39, QRK-43: a long command alone is no sign of life, and none of death: pings go on
+/// beside it.
 #[test]
 fn nop_07_pings_go_on_beside_a_long_command() {
     let mut trace = Trace::logged_in();

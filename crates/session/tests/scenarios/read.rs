@@ -28,7 +28,8 @@ fn protocol_error(pair: &Pair) -> &ProtocolError {
     }
 }
 
-/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH FFP 10.1, 11.1.2: all shapes bring the same bytes.
+/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH FFP 10.1, 11.1.2, QRK-13, QRK-16: all shapes bring
+/// the same bytes.
 #[test]
 fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
     for shape in 0..64u32 {
@@ -193,6 +194,20 @@ fn rd_06_data_beyond_the_buffer_ends_the_session() {
     assert_eq!(protocol_error(&pair), &error);
 }
 
+/// ERR-12: a length beyond the limit is refused when the header is there, without the data.
+#[test]
+fn err_12_too_long_is_refused_by_the_header() {
+    let mut trace = Trace::logged_in();
+    trace.submit(read(0, 1));
+    expect!(trace, ScsiCommand);
+    let mut header = [0; 48];
+    header[..8].copy_from_slice(&[0x25, 0x80, 0, 0, 0, 0xff, 0xff, 0xff]);
+    trace.receive(header.to_vec().into());
+    let limit = config().offer.max_recv_data_segment_length as usize;
+    let error = ProtocolError::DataSegmentLength { len: 0xff_ffff, limit };
+    assert_eq!(*trace.failure(), SessionError::Protocol(error));
+}
+
 /// RD-07: offsets that go back although data is in order, and bytes that come twice.
 #[test]
 fn rd_07_repeated_bytes_end_the_session() {
@@ -228,8 +243,8 @@ fn rd_11_overflow_with_underflow_is_a_protocol_error() {
     assert!(matches!(protocol_error(&pair), ProtocolError::Decode(_)));
 }
 
-/// RD-13: sense comes through, as much of it as is there: SenseLength may promise more than the
-/// data segment holds, or have no room in it.
+/// RD-13, LAY-19: sense comes through, as much of it as is there: SenseLength may promise more than
+/// the data segment holds, or have no room in it.
 #[test]
 fn rd_13_sense_is_bounded_by_its_segment() {
     let beyond = || read(60000, 1);

@@ -103,7 +103,7 @@ fn rej_02_refused_abort_of_a_refused_command_ends_the_session() {
     assert!(trace.ended.is_some());
 }
 
-/// REJ-03: refused data is told, and not sent again; the status of the command decides.
+/// REJ-03, DIG-12: refused data is told, and not sent again; the status of the command decides.
 #[test]
 fn rej_03_refused_data_is_left_to_the_status() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -179,7 +179,7 @@ fn rej_06_waiting_for_logout() {
     assert!(trace.result(itt).is_err());
 }
 
-/// REJ-07, UNH FFP 18.5: a refused text exchange fails alone; what was agreed stays.
+/// REJ-07, UNH FFP 18.5, TXT-19: a refused text exchange fails alone; what was agreed stays.
 #[test]
 fn rej_07_refused_text_fails_alone() {
     let mut trace = Trace::logged_in();

@@ -55,7 +55,8 @@ fn txt_29_no_empty_request_unasked() {
     trace.silence();
 }
 
-/// DIG-02: the header digest covers the header with its additional segments, and stands behind them.
+/// DIG-02, WR-22: the header digest covers the header with its additional segments, and stands
+/// behind them.
 #[test]
 fn dig_02_header_digest_covers_additional_headers() {
     let mut config = config();
@@ -91,8 +92,8 @@ fn wr_14_data_out_before_the_last_is_a_multiple_of_four() {
     }
 }
 
-/// WR-15: an R2T that asks for nothing, for more than there is, without a tag, of a read, or of nobody
-/// is an error, and not a byte goes out for it.
+/// WR-15, QRK-44: an R2T that asks for nothing, for more than there is, without a tag, of a read,
+/// or of nobody is an error, and not a byte goes out for it.
 #[test]
 fn wr_15_impossible_r2t_is_an_error() {
     let good = |itt: u32| r2t().itt(itt).ttt(1).desired_length(1024);
@@ -118,7 +119,7 @@ fn wr_15_impossible_r2t_is_an_error() {
     assert!(matches!(trace.failure(), SessionError::Protocol(ProtocolError::Task { .. })));
 }
 
-/// WR-16: an R2T for more than MaxBurstLength is served as it stands.
+/// WR-16, QRK-44: an R2T for more than MaxBurstLength is served as it stands.
 #[test]
 fn wr_16_long_r2t_is_served_whole() {
     let mut answers = SOLICITED.to_vec();
@@ -226,8 +227,8 @@ fn seq_24_data_in_and_r2t_are_counted_together() {
     }
 }
 
-/// ERR-04: what is announced is what is built: level 0, no other task reporting, no markers; and a
-/// target that answers with more fails.
+/// ERR-04, LOG-20: what is announced is what is built: level 0, no other task reporting, no
+/// markers; and a target that answers with more fails.
 #[test]
 fn err_04_only_what_is_built_is_announced() {
     let mut trace = Trace::new(config());
@@ -240,4 +241,48 @@ fn err_04_only_what_is_built_is_announced() {
     let mut trace = Trace::new(config());
     trace.login(&[("ErrorRecoveryLevel", "1")]);
     assert!(matches!(trace.failure(), SessionError::Login(_)));
+}
+
+/// WR-18: an R2T that comes twice is served once.
+#[test]
+fn wr_18_repeated_r2t_is_ignored() {
+    let (mut trace, itt) = awaiting_r2t(1024);
+    for round in [0, 0, 1, 0, 1] {
+        let offset = 512 * round;
+        let r2t = r2t().itt(itt.get()).ttt(round).r2t_sn(round);
+        trace.script.send(r2t.buffer_offset(offset).desired_length(512));
+    }
+    trace.deliver();
+    expect!(trace, DataOut { ttt: 0, buffer_offset: 0 });
+    expect!(trace, DataOut { ttt: 1, buffer_offset: 512 });
+    trace.silence();
+    send!(trace, scsi_response { itt: itt.get() });
+    assert_eq!(trace.result(itt).unwrap().status, Status::GOOD);
+}
+
+/// QRK-32: a sequence longer than MaxBurstLength, with F at its end alone, is read like any other.
+#[test]
+fn qrk_32_data_in_beyond_max_burst_length() {
+    let limits = [("MaxBurstLength", "512"), ("FirstBurstLength", "512")];
+    let mut trace = Trace::with_answers(&limits);
+    let itt = trace.submit(read(0, 4));
+    expect!(trace, ScsiCommand);
+    let part =
+        |at: u32| data_in().itt(itt.get()).data(vec![1; 512]).data_sn(at).buffer_offset(512 * at);
+    for at in 0..3 {
+        trace.send(part(at).last(false));
+    }
+    trace.send(part(3).status(0));
+    assert_eq!(trace.result(itt).unwrap().data, vec![1; 2048]);
+}
+
+/// PL2-03: the status qualifier of a response comes up with the status.
+#[test]
+fn pl2_03_status_qualifier_is_passed_on() {
+    let mut trace = Trace::logged_in();
+    let itt = trace.submit(read(0, 1));
+    expect!(trace, ScsiCommand);
+    trace.send(scsi_response().itt(itt.get()).status(0x28).word(8, 0xc00a_0000));
+    let done = trace.result(itt).unwrap();
+    assert_eq!((done.status, done.status_qualifier), (Status::TASK_SET_FULL, 0xc00a));
 }

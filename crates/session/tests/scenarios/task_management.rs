@@ -171,8 +171,8 @@ fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
     assert_eq!(executed, [0, 2, 3]);
 }
 
-/// TMF-06 and peers' fault 4: a command that takes too long is aborted, not forgotten; data and
-/// status that come late are dropped, and their StatSN counts.
+/// TMF-06, RD-17 and peers' fault 4: a command that takes too long is aborted, not forgotten; data
+/// and status that come late are dropped, and their StatSN counts.
 #[test]
 fn tmf_06_late_response_after_a_timeout() {
     let mut trace = Trace::without_pings();
@@ -222,7 +222,7 @@ fn tmf_07_nothing_is_delivered_after_the_answer_to_the_abort() {
     }
 }
 
-/// TMF-08, UNH FFP 19.4.1: until its answer, R2Ts and pings are served as ever.
+/// TMF-08, UNH FFP 19.4.1, QRK-04: until its answer, R2Ts and pings are served as ever.
 #[test]
 fn tmf_08_tags_are_answered_until_the_function_is_complete() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);

@@ -208,7 +208,12 @@ impl Trace {
 
     /// Delivers what the script has ready.
     pub(crate) fn deliver(&mut self) {
-        let mut bytes = self.script.transmit();
+        let bytes = self.script.transmit();
+        self.receive(bytes);
+    }
+
+    /// Delivers bytes of the target.
+    pub(crate) fn receive(&mut self, mut bytes: Bytes) {
         let connection = self.connects.len();
         // What comes after the session has closed the connection is lost.
         while bytes.has_remaining() && self.closed.is_none() && connection == self.connects.len() {

@@ -8,7 +8,8 @@ use iscsi_session::Waiting;
 use iscsi_testkit::expect;
 use iscsi_testkit::pdus::scsi_response;
 
-/// WR-03..06, WR-11, WR-12, KEY-13: every mode of the first burst, every relation of the lengths.
+/// WR-03..06, WR-11, WR-12, KEY-13, QRK-26: every mode of the first burst, every relation of the
+/// lengths.
 #[test]
 fn wr_03_every_mode_and_length_moves_every_byte() {
     let lens = [BLOCK, 2 * BLOCK, 3 * BLOCK, 128 * BLOCK, 129 * BLOCK, 2048 * BLOCK];

@@ -74,8 +74,8 @@ fn check_response(rig: &Rig, number: u8, identifier: u8, challenge: &[u8]) {
     assert_eq!(response, digest(number, identifier, SECRET, challenge));
 }
 
-/// CHP-01, CHP-02, CHP-16, UNH CHAP 1.1, QRK-11: every algorithm, one way and both ways, for both
-/// kinds of session.
+/// CHP-01, CHP-02, CHP-16, UNH CHAP 1.1, QRK-11, LOG-27: every algorithm, one way and both ways,
+/// for both kinds of session.
 #[test]
 fn chp_02_all_algorithms_both_ways_and_both_session_types() {
     let bases: [fn() -> Config; 2] = [normal, discovery];
@@ -112,7 +112,7 @@ fn chp_03_known_response() {
     assert_eq!(rig.line(), "CHAP_N=alice CHAP_R=0x21193f037e447a0962a5e687c53dabff");
 }
 
-/// UNH CHAP 2.1, CHP-03: the identifier is a byte, in decimal or hexadecimal.
+/// UNH CHAP 2.1, CHP-03, QRK-12: the identifier is a byte, in decimal or hexadecimal.
 #[test]
 fn unh_2_1_identifiers() {
     for (text, identifier) in [("0", 0), ("255", 255), ("0x0", 0), ("0xFf", 255)] {
@@ -122,8 +122,8 @@ fn unh_2_1_identifiers() {
     }
 }
 
-/// UNH CHAP 3.1, 3.2, CHP-04, QRK-22: challenges of 1 and of 1024 bytes, in hexadecimal, an odd
-/// count of digits included, and in base64.
+/// UNH CHAP 3.1, 3.2, CHP-04, QRK-22, QRK-12: challenges of 1 and of 1024 bytes, in hexadecimal, an
+/// odd count of digits included, and in base64.
 #[test]
 fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
     let long: Vec<u8> = (0..1024).map(|n: usize| n.to_le_bytes()[0]).collect();
@@ -143,21 +143,26 @@ fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
     }
 }
 
-/// UNH CHAP 2.4 to 2.6, 3.6.1: the same identifier and challenge twice, and the initiator's own
-/// identifier coming back, are no faults.
+/// UNH CHAP 2.4 to 2.6, 3.6.1, 3.6.2: the same identifier and challenge twice, side by side and one
+/// after the other, and the initiator's own identifier coming back, are no faults.
 #[test]
 fn unh_2_4_and_3_6_repeated_identifiers_and_challenges() {
     let config = with_mutual_chap(normal());
     let mut first = Rig::new(config.clone());
-    let mut second = Rig::new(config);
+    let mut second = Rig::new(config.clone());
     challenge(&mut first, 5, "1", "0x42");
     let own = first.value("CHAP_I");
     challenge(&mut second, 5, &own, "0x42");
-    for mut rig in [first, second] {
+    let conclude = |mut rig: Rig| {
         let answer = Asked::of(&rig).answer(5);
         rig.reply(&answer).unwrap();
         rig.conclude("");
-    }
+    };
+    conclude(first);
+    conclude(second);
+    let mut third = Rig::new(config);
+    challenge(&mut third, 5, "1", "0x42");
+    conclude(third);
 }
 
 /// UNH CHAP 3.6.3, 3.7, CHP-08, QRK-08: own challenges are fresh, differ from the target's, are not

@@ -6,14 +6,16 @@ use crate::login::{LoginViolation, Redirect};
 /// Makes a response one that does not fit its request.
 type Spoil = fn(&mut LoginResponse);
 
-/// UNH login 1.1, LOG-05, LOG-06, LOG-07: names first, then everything else in the same request,
-/// which proposes full feature phase.
+/// UNH login 1.1, LOG-05, LOG-06, LOG-07, UNH login 7.1, QRK-18, QRK-33, QRK-42: names first, then
+/// everything else in the same request, which proposes full feature phase.
 #[test]
 fn unh_1_1_standard_login_takes_one_round_trip() {
     let mut rig = Rig::new(normal());
     let first = format!("InitiatorName={INITIATOR} TargetName={TARGET} SessionType=Normal ");
     assert!(rig.line().starts_with(&first), "{}", rig.line());
     assert_eq!(rig.stage(), (Stage::OperationalNegotiation, true));
+    assert!(!rig.request.is_continued);
+    assert!(!rig.sent().iter().any(|(key, _)| key.starts_with(['X', 'Y', 'Z'])));
     assert_eq!(rig.request.next_stage, Stage::FullFeature);
     assert_eq!(rig.request.cmd_sn, CmdSn::new(0xffff_fffe));
     let outcome = rig.conclude("MaxBurstLength=65536 FirstBurstLength=65536");
@@ -46,8 +48,8 @@ fn key_08_initiator_alias() {
     assert!(!Rig::new(config).line().contains("InitiatorAlias"));
 }
 
-/// UNH login 2.2, LOG-12: a session may go without a TSIH; before the final response the field
-/// means nothing and is never echoed.
+/// UNH login 2.2, LOG-12, UNH login 2.1: a session may go without a TSIH; before the final response
+/// the field means nothing and is never echoed.
 #[test]
 fn unh_2_2_invalid_tsih() {
     let mut rig = Rig::new(normal());
@@ -112,7 +114,8 @@ fn unh_2_3_added_connection() {
     assert_eq!(elsewhere, LoginError::PortalGroup { expected: 3, found: 4 });
 }
 
-/// UNH login 3.1, LOG-10: a target that is not ready gets the proposal again, without the keys.
+/// UNH login 3.1, LOG-10, QRK-17: a target that is not ready gets the proposal again, without the
+/// keys.
 #[test]
 fn unh_3_1_t_bit_is_repeated() {
     let mut rig = Rig::new(normal());
@@ -137,7 +140,8 @@ fn unh_3_2_rounds_are_bounded() {
     assert_eq!(error, Some(LoginError::TooManyExchanges(64)));
 }
 
-/// UNH login 4.1, 4.2, SEQ-12: StatSN begins anywhere and wraps; the rig checks ExpStatSN.
+/// UNH login 4.1, 4.2, SEQ-12, UNH login 5.1: StatSN begins anywhere and wraps; the rig checks
+/// ExpStatSN.
 #[test]
 fn unh_4_1_and_4_2_first_stat_sn() {
     for first in [0, 1, 0xffff_ffff] {

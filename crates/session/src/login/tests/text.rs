@@ -123,8 +123,8 @@ fn txt_09_interrupted_text() {
     }
 }
 
-/// UNH login 7.6, TXT-10, QRK-38: an unknown key is answered, once, and in the next stage if this
-/// one is over; one in the last response cannot be.
+/// UNH login 7.6, TXT-10, QRK-38, KEY-27: an unknown key is answered, once, and in the next stage
+/// if this one is over; one in the last response cannot be.
 #[test]
 fn unh_7_6_unknown_keys() {
     let mut rig = Rig::new(normal());

@@ -57,7 +57,7 @@ fn ffp_16_1_1_additional_header_for_long_cdbs_only() {
     }
 }
 
-/// UNH FFP 16.2.1, 16.6: all data fits into the command: F, and nothing follows.
+/// UNH FFP 16.2.1, 16.6, WR-02: all data fits into the command: F, and nothing follows.
 #[test]
 fn ffp_16_2_1_all_data_is_immediate() {
     for initial_r2t in ["Yes", "No"] {

@@ -39,8 +39,8 @@ fn ffp_6_1_data_sn_per_sequence() {
     }
 }
 
-/// UNH FFP 8.1, 16.2.4: unsolicited and solicited: the first burst, and not a byte more before an
-/// R2T.
+/// UNH FFP 8.1, 16.2.4, WR-24: unsolicited and solicited: the first burst, and not a byte more
+/// before an R2T.
 #[test]
 fn ffp_8_1_unsolicited_then_solicited() {
     let mut answers = SMALL_BURSTS.to_vec();
@@ -183,7 +183,7 @@ fn ffp_11_4_buffer_offset() {
     assert_eq!(payload(&parts), data[3072..4572]);
 }
 
-/// UNH FFP 12.1: exactly the range that was asked for, under exactly that tag.
+/// UNH FFP 12.1, WR-08: exactly the range that was asked for, under exactly that tag.
 #[test]
 fn ffp_12_1_range_and_tag_of_an_r2t() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -196,7 +196,8 @@ fn ffp_12_1_range_and_tag_of_an_r2t() {
     assert_eq!(payload(&parts), data[..2048]);
 }
 
-/// UNH FFP 12.3: several R2Ts of a task are served in the order in which they came.
+/// UNH FFP 12.3, WR-08, WR-09, WR-19, QRK-16: several R2Ts of a task are served in the order in
+/// which they came.
 #[test]
 fn ffp_12_3_order_of_r2ts_in_a_task() {
     let mut answers = SOLICITED.to_vec();

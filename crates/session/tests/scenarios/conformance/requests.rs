@@ -87,7 +87,8 @@ fn ffp_18_1_text_fields() {
     assert!(!request.data.is_empty());
 }
 
-/// UNH FFP 18.2: a text that goes on: tag and LUN of the target come back under the same task tag.
+/// UNH FFP 18.2, TXT-24: a text that goes on: tag and LUN of the target come back under the same
+/// task tag.
 #[test]
 fn ffp_18_2_text_continuation() {
     let (mut trace, itt) = asked();
@@ -111,7 +112,7 @@ fn ffp_18_3_1_final_text_with_a_tag() {
     );
 }
 
-/// UNH FFP 18.3.2: a response that is not final needs a transfer tag.
+/// UNH FFP 18.3.2, TXT-23: a response that is not final needs a transfer tag.
 #[test]
 fn ffp_18_3_2_text_without_a_tag_goes_nowhere() {
     let (mut trace, itt) = asked();
