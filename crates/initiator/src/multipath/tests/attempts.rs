@@ -242,7 +242,7 @@ fn refusing(seconds: u64, error: Error) -> Arc<Unit> {
     Arc::new(Unit { refuses: vec![(until, error)], ..Unit::new(&[]) })
 }
 
-/// QRK-40: waiting grows, so that a unit that is busy for long is not asked all the time.
+/// QRK-40: a unit that is busy for long is asked again after pauses, and not all the time.
 #[tokio::test(start_paused = true)]
 async fn what_passes_within_minutes_is_waited_for() {
     let timed_out = || Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
