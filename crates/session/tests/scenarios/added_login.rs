@@ -237,13 +237,16 @@ fn dig_11_digests_of_one_connection() {
     pair.target.config_mut().keys.header_digest = DigestPolicy::Require;
     pair.target.config_mut().keys.data_digest = DigestPolicy::Require;
     add_again(&mut pair);
-    let header_digest = |pair: &Pair, cid| pair.session.negotiated_on(cid).unwrap().header_digest;
-    assert_eq!(header_digest(&pair, Cid(0)), Digest::None);
-    assert_eq!(header_digest(&pair, SECOND), Digest::Crc32c);
-    submit_over(&mut pair, Cid(0), write(1, pattern(512, 1)));
-    submit_over(&mut pair, SECOND, write(2, pattern(512, 2)));
-    pair.drive();
-    assert!(pair.completed.values().all(Result::is_ok));
-    pair.assert_usable();
+    for (cid, digest) in [(Cid(0), Digest::None), (SECOND, Digest::Crc32c)] {
+        let agreed = pair.session.negotiated_on(cid).unwrap();
+        assert_eq!((agreed.header_digest, agreed.data_digest), (digest, digest));
+        let write = submit_over(&mut pair, cid, write(2, pattern(512, 2)));
+        pair.drive();
+        assert!(pair.completed[&write].is_ok());
+        let read = submit_over(&mut pair, cid, read(2, 1));
+        pair.drive();
+        assert_eq!(pair.completed[&read].as_ref().unwrap().data, pattern(512, 2));
+    }
+    assert_eq!(pair.lost(), []);
     pair.assert_no_violations();
 }
