@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, Options, ReopeningOptions, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::scsi::status;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
@@ -69,6 +71,28 @@ async fn asy_04_the_times_of_an_asynchronous_message_count() {
         assert!(error.to_string().contains("asks to wait 3600 s"), "{error}");
         assert_eq!(accepted(&rig), 1, "no login before its time");
     }
+}
+
+/// ERR-07, LOG-14: a session that comes back has the ISID of the lost one, which the target drops
+/// for it, and no TSIH.
+#[tokio::test]
+async fn err_07_a_session_comes_back_under_its_isid() {
+    let rig = Rig::start(512, 4096, |config| {
+        config.keys.default_time2wait = 0;
+        config.record = true;
+    })
+    .await;
+    let disk = open(&rig, HOUR).await;
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    rig.server.with(|target| {
+        let login = |id| {
+            let first = |(at, pdu): &&(ConnId, Pdu)| *at == id && pdu.is(Opcode::LoginRequest);
+            let (_, pdu) = target.received().iter().find(first).unwrap();
+            (pdu.isid(), pdu.tsih())
+        };
+        assert_eq!(login(ConnId(1)), (login(ConnId(0)).0, 0));
+    });
 }
 
 /// LGO-07, ASY-03, QRK-02: after a logout that the target asked for, its response says how long to

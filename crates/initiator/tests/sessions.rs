@@ -171,8 +171,8 @@ async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     rig.assert_clean();
 }
 
-/// ERR-07: what a lost session was writing may still land at the target, so other data for the same
-/// blocks waits until the target has dropped that session: at the login that opens it anew.
+/// What a lost session was writing may still land at the target, so other data for the same blocks
+/// waits until the target has dropped that session: at the login that opens it anew.
 #[tokio::test]
 async fn other_data_waits_until_a_lost_session_is_settled() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;

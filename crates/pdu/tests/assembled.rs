@@ -54,7 +54,7 @@ fn lay_14_reject() {
     );
 }
 
-/// LAY-14, ASY-02 to ASY-07: the last words of a message by its event.
+/// LAY-14: the last words of a message by its event.
 #[test]
 fn lay_14_asynchronous_messages() {
     let (time2wait, time2retain) = (3, 20);

@@ -235,7 +235,8 @@ fn table_is_consistent() {
     assert_eq!(Key::from_name("X-com.example.key"), None);
 }
 
-/// KEY-03 to KEY-24: range, default and result function of the numbers, as RFC 7143 §13 has them.
+/// KEY-03, KEY-10, KEY-13 to KEY-18, KEY-21, KEY-24: range, default and result function of the
+/// numbers, as RFC 7143 §13 has them.
 #[test]
 fn key_numbers() {
     let minimum = |default, min, max| Kind::Minimum { default, min, max };

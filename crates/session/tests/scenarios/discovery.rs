@@ -153,7 +153,7 @@ fn dsc_03_endless_list_ends_the_session() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// DSC-04: what is asked for, in each kind of session; a name that is not the session's own
+/// DSC-04, KEY-04: what is asked for, in each kind of session; a name that is not the session's own
 /// cannot be asked for in a normal one.
 #[test]
 fn dsc_04_all_only_in_discovery() {

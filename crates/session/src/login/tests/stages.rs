@@ -6,8 +6,8 @@ use crate::login::{LoginViolation, Redirect};
 /// Makes a response one that does not fit its request.
 type Spoil = fn(&mut LoginResponse);
 
-/// UNH login 1.1, LOG-05, LOG-06, LOG-07, UNH login 7.1, QRK-18, QRK-33, QRK-42: names first, then
-/// everything else in the same request, which proposes full feature phase.
+/// UNH login 1.1, LOG-05, LOG-06, LOG-07, UNH login 7.1, KEY-05, KEY-22, QRK-18, QRK-33, QRK-42:
+/// names first, then everything else in the same request, which proposes full feature phase.
 #[test]
 fn unh_1_1_standard_login_takes_one_round_trip() {
     let mut rig = Rig::new(normal());
@@ -25,8 +25,8 @@ fn unh_1_1_standard_login_takes_one_round_trip() {
     assert_eq!(outcome.max_cmd_sn, CmdSn::new(0xffff_fffe).plus(31));
 }
 
-/// UNH login 21.1, KEY-30: a discovery session has no TargetName and proposes only the connection's
-/// keys, without digests (QRK-10).
+/// UNH login 21.1, KEY-30, KEY-22: a discovery session has no TargetName and proposes only the
+/// connection's keys, without digests (QRK-10).
 #[test]
 fn unh_21_1_discovery_login() {
     let mut rig = Rig::new(discovery());
@@ -284,8 +284,8 @@ fn qrk_06_redirection_without_address() {
     }
 }
 
-/// UNH login 23.1, LOG-23: the portal group is taken, 0 and hexadecimal included, and compared with
-/// the configured one; a target that does not say is believed.
+/// UNH login 23.1, LOG-23, KEY-10: the portal group is taken, 0 and hexadecimal included, compared
+/// with the configured one; a target that does not say is believed.
 #[test]
 fn unh_23_1_portal_group_tag() {
     for (value, tag) in [("0", 0), ("0x1F", 31), ("65535", 65_535)] {

@@ -208,7 +208,8 @@ fn log_22_operational_keys_in_the_security_stage() {
     }
 }
 
-/// UNH login 11.1, 21.1: what only an initiator says, or a target only in full feature phase.
+/// UNH login 11.1, 21.1, KEY-05, KEY-22: what only an initiator says, or a target only in full
+/// feature phase.
 #[test]
 fn unh_11_1_wrong_direction() {
     for key in ["InitiatorName", "InitiatorAlias", "SessionType", "TargetName", "SendTargets"] {
