@@ -22,12 +22,17 @@ use crate::wire::Shape;
 use crate::workload::{MAX_WAIT, Worker};
 use crate::world::{Shared, World};
 
+/// The number of the handle that reads all at the end; no worker has it.
+const LAST_HANDLE: u32 = 63;
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const HOST: &str = "iqn.2026-01.org.example:host";
 /// Longer than anything that is late may take to arrive.
 const QUIET: Duration = Duration::from_secs(300);
 /// A disk may be closed while things are still wrong, if its requests have ended after so long.
 const IMPATIENCE: Duration = Duration::from_secs(30);
+/// While things are wrong, a disk closes within its patience for lost sessions, which is 300 s, and the
+/// time that a last try of each may take.
+const MAX_CLOSING: Duration = Duration::from_secs(400);
 
 /// What came of an episode.
 #[derive(Clone, Debug)]
@@ -152,14 +157,15 @@ impl Episode<'_> {
         self.wait(&left, &mut workers).await;
         drop(faults);
         if self.rng.percent(50) && timeout(IMPATIENCE, all(&mut workers)).await.is_ok() {
-            return self.close(disk).await;
+            return self.close(disk, MAX_CLOSING).await;
         }
         self.heal();
         let all_end = timeout(MAX_WAIT, all(&mut workers)).await;
         all_end.map_err(|_| format!("requests go on {MAX_WAIT:?} after the last fault"))?;
-        let mut last = self.worker(&disk, 0, &left, false);
+        self.shared.lock().oracle.made_handle(LAST_HANDLE);
+        let mut last = self.worker(&disk, LAST_HANDLE, &left, false);
         self.finish(&mut last).await?;
-        self.close(disk).await
+        self.close(disk, MAX_WAIT).await
     }
 
     fn heal(&self) {
@@ -178,7 +184,7 @@ impl Episode<'_> {
     fn worker(&mut self, disk: &Disk, handle: u32, left: &Arc<AtomicUsize>, drops: bool) -> Worker {
         Worker {
             shared: Arc::clone(&self.shared),
-            disk: disk.clone(),
+            disk: Arc::new(disk.clone()),
             opened: self.opened,
             handle,
             rng: self.rng.fork(),
@@ -237,9 +243,9 @@ impl Episode<'_> {
     }
 
     /// Closes a disk; nothing may change from then on.
-    async fn close(&mut self, disk: Disk) -> Result<(), String> {
-        let logout = timeout(MAX_WAIT, disk.logout()).await;
-        let logout = logout.map_err(|_| "a logout does not end, although nothing is wrong")?;
+    async fn close(&mut self, disk: Disk, limit: Duration) -> Result<(), String> {
+        let logout = timeout(limit, disk.logout()).await;
+        let logout = logout.map_err(|_| format!("a logout does not end within {limit:?}"))?;
         drop(disk);
         if let Err(error) = &logout {
             self.shared.lock().trace.note(&format!("logout: {error}"), &[]);

@@ -181,6 +181,13 @@ impl Oracle {
         }
     }
 
+    /// A handle is made: it is told of no loss that another one was told of before.
+    pub(crate) fn made_handle(&mut self, handle: u32) {
+        for version in self.grains.iter_mut().flatten().filter(|version| version.told != 0) {
+            version.told |= 1 << handle;
+        }
+    }
+
     /// The unit has crashed: what is in its cache may be gone.
     pub(crate) fn crashed(&mut self) {
         let now = self.now();
@@ -239,7 +246,8 @@ impl Oracle {
         }
         for version in versions {
             let had_ended = version.ended.is_some_and(|ended| ended < read.start);
-            if version.content != content && version.is_acknowledged && had_ended {
+            // What a crash has undone, a copy of the request that is on its way may do once more.
+            if version.content != content && version.counts() && had_ended {
                 version.covered.get_or_insert(read.end);
             }
         }

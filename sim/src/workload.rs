@@ -18,7 +18,8 @@ const MAX_GRAINS: usize = 64 << 10 >> 6;
 /// One user of a disk, with a handle of its own.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) disk: Disk,
+    /// Its handle, which is told of each loss: clones would be handles of their own.
+    pub(crate) disk: Arc<Disk>,
     /// Which opened disk it is, and which of its handles.
     pub(crate) opened: usize,
     pub(crate) handle: u32,
@@ -122,7 +123,7 @@ impl Worker {
     }
 
     async fn read(&mut self, grains: Range<usize>) -> Option<Result<(), Error>> {
-        let disk = self.disk.clone();
+        let disk = Arc::clone(&self.disk);
         let begun = {
             let mut world = self.shared.lock();
             self.note(&mut world.trace, "read", &grains);
@@ -143,7 +144,7 @@ impl Worker {
     }
 
     async fn write(&mut self, kind: Kind) -> Option<Result<(), Error>> {
-        let disk = self.disk.clone();
+        let disk = Arc::clone(&self.disk);
         let (mut grains, block) = (self.grains(), disk.block_size() as usize / GRAIN);
         let asked = grains.clone();
         let is_data = matches!(kind, Kind::Write);
@@ -181,7 +182,7 @@ impl Worker {
 
     /// Flushes; of a loss that it tells, the oracle learns.
     pub(crate) async fn flush(&mut self) -> Option<Result<(), Error>> {
-        let disk = self.disk.clone();
+        let disk = Arc::clone(&self.disk);
         let begun = {
             let mut world = self.shared.lock();
             self.note(&mut world.trace, "flush", &(0..0));
@@ -210,4 +211,4 @@ impl Worker {
 }
 
 /// How long a flush may take where nothing is wrong any more.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(180);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400);

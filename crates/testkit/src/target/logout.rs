@@ -19,6 +19,9 @@ impl Target {
             CLOSE_CONNECTION => self.connection_with(id, pdu.cid()).into_iter().collect(),
             _ => return self.answer_logout(id, pdu, NO_RECOVERY),
         };
+        if pdu.function() == CLOSE_CONNECTION {
+            self.stop_late_commands_of(id, pdu.cid());
+        }
         if leaving.is_empty() {
             return self.answer_logout(id, pdu, NO_SUCH_CID);
         }
@@ -32,6 +35,17 @@ impl Target {
             }
         }
         self.answer_logout(id, pdu, self.config.logout_response);
+    }
+
+    /// Stops what came over a connection of the session that is gone already: who is told that there is no
+    /// such connection takes its commands for ended.
+    fn stop_late_commands_of(&mut self, id: ConnId, cid: u16) {
+        let session = self.connections[id.0].session;
+        let connections = &self.connections;
+        self.late.retain(|late| {
+            let connection = &connections[late.connection.0];
+            (connection.session, connection.cid) != (session, cid)
+        });
     }
 
     fn connections_of(&mut self, id: ConnId) -> Vec<ConnId> {
