@@ -45,7 +45,9 @@ use crate::unit::transfer::{Expected, Transfer};
 /// also those of other disks of the same [`Initiator`](crate::Initiator) with this unit; a write that
 /// was dropped counts until the target has finished with it.
 ///
-/// Clones are the same disk. What is tried again, and how often, is in the table in the
+/// Clones are the same disk, and each is a handle of its own: [`flush`](Self::flush) tells it of each
+/// loss, and one that is made later of what nobody was told yet. Who flushes in a task shares its
+/// handle with it (`Arc<Disk>`). What is tried again, and how often, is in the table in the
 /// [crate documentation](crate).
 ///
 /// ```
