@@ -429,6 +429,9 @@ impl Disk {
         let locks = &self.range_locks;
         let patience = self.unit.session().policy().patience;
         let mut taken = pin!(locks.take(range.clone()));
+        if locks.is_unsettled(&range) {
+            self.paths.attention().notify_one();
+        }
         loop {
             let in_time = tokio::select! {
                 biased;

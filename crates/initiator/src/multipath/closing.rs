@@ -21,6 +21,7 @@ impl Supervisor {
         remains: Remains<Path>,
         event: Option<Event>,
     ) -> Result<(), Error> {
+        self.settle_again();
         let mut failure = None;
         let mut logouts = remains.open.len();
         for path in remains.open {
@@ -46,7 +47,7 @@ impl Supervisor {
                     }
                 }
                 Some(Event::Again(lost, result)) => self.settled_by_reopening(lost, result),
-                Some(Event::Settled(lost, result)) => self.settlement_ended(&lost, result),
+                Some(Event::Settled(lost, result)) => self.settlement_ended(lost, result),
             }
             if logouts == 0 && !self.is_settling() {
                 break;
@@ -67,7 +68,7 @@ impl Supervisor {
         match result {
             Ok(path) if lost.settle_by(&path) => {}
             Ok(_) => self.settle_otherwise(lost),
-            Err(why) => self.settlement_ended(&lost, Err(why)),
+            Err(why) => self.settlement_ended(lost, Err(why)),
         }
     }
 }

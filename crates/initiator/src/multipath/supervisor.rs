@@ -43,8 +43,11 @@ pub(crate) struct Supervisor {
     reopening: u32,
     /// Those that are lost, as long as there are tries to settle what they have left.
     lost: Vec<Path>,
-    /// Why what a lost session has left was not settled, where there are no more tries.
+    /// Why what a lost session has left was not settled at the last try.
     pub(super) unsettled: Option<Error>,
+    /// Those that left it, and when they are tried again.
+    given_up: Vec<Lost>,
+    settle_next: Instant,
     /// What came of closing.
     closed: watch::Sender<Option<Result<(), Error>>>,
     /// Why the latest session that is not there, and not on its way, is not.
@@ -115,6 +118,8 @@ impl Supervisor {
             reopening: 0,
             lost: Vec::new(),
             unsettled: None,
+            given_up: Vec::new(),
+            settle_next: Instant::now(),
             closed,
             refusal: None,
             standby: Standby::new(),
@@ -182,6 +187,9 @@ impl Supervisor {
                 closed.send_replace(Some(self.close(remains, None).await));
                 return;
             }
+            if Instant::now() >= self.settle_next {
+                self.settle_again();
+            }
             self.reopen_lost(&paths);
             self.log_out_useless(&paths);
             self.look_at_standby(&paths);
@@ -207,7 +215,7 @@ impl Supervisor {
     fn handle(&mut self, paths: &Paths<Path>, event: Event) {
         match event {
             Event::Gone | Event::LoggedOut(..) => {}
-            Event::Settled(lost, result) => self.settlement_ended(&lost, result),
+            Event::Settled(lost, result) => self.settlement_ended(lost, result),
             Event::New(result) => {
                 self.opening = self.opening.saturating_sub(1);
                 match result {
@@ -232,7 +240,7 @@ impl Supervisor {
         let is_settled = lost.settle_by(&path);
         self.join(paths, path);
         if is_settled {
-            self.settlement_ended(&lost, Ok(()));
+            self.settlement_ended(lost, Ok(()));
         } else {
             self.settle_otherwise(lost);
         }
@@ -245,9 +253,9 @@ impl Supervisor {
         span_of(lost.path()).in_scope(|| self.report.note(note));
         self.refusal = Some(why.clone());
         if paths.open().is_empty() && self.reopening == 0 {
-            self.settlement_ended(&lost, Err(why.clone()));
-            let (lost, why) = (Box::new(lost.why().clone()), Box::new(why));
-            paths.end(&Error::NotReopened { lost, why });
+            let end = Box::new(lost.why().clone());
+            self.settlement_ended(lost, Err(why.clone()));
+            paths.end(&Error::NotReopened { lost: end, why: Box::new(why) });
         } else {
             self.settle_otherwise(lost);
         }
@@ -264,17 +272,32 @@ impl Supervisor {
         self.events.spawn(settlement.instrument(span));
     }
 
-    /// What a lost session has left is settled, or there are no more tries.
-    pub(super) fn settlement_ended(&mut self, lost: &Lost, result: Result<(), Error>) {
+    /// What a lost session has left is settled, or it is not yet: where a network or a target was gone for
+    /// long, they may come back.
+    pub(super) fn settlement_ended(&mut self, lost: Lost, result: Result<(), Error>) {
         let key = lost.path().unit.session().key();
         self.lost.retain(|path| path.unit.session().key() != key);
         if lost.path().unit.session().is_settled() {
+            self.unsettled = self.unsettled.take().filter(|_| !self.given_up.is_empty());
             return;
         }
         let why = result.err().unwrap_or_else(|| lost.why().clone());
-        let note = format!("nothing proves what became of the writes of a lost session: {why}");
-        span_of(lost.path()).in_scope(|| self.report.note(note));
+        if self.unsettled.is_none() {
+            let note = format!("nothing proves what became of the writes of a lost session: {why}");
+            span_of(lost.path()).in_scope(|| self.report.note(note));
+        }
         self.unsettled = Some(why);
+        self.given_up.push(lost);
+        let pause = self.opener.node.options().reopening.in_range().max_pause;
+        self.settle_next = Instant::now() + pause;
+    }
+
+    /// Tries once more to settle what was not.
+    pub(super) fn settle_again(&mut self) {
+        for lost in std::mem::take(&mut self.given_up) {
+            self.lost.push(lost.path().clone());
+            self.settle_otherwise(lost);
+        }
     }
 
     /// Whether there are tries to settle what lost sessions have left.

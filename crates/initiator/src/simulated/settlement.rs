@@ -210,6 +210,21 @@ async fn writes_over_what_is_not_settled_fail() {
     assert!(matches!(error, Error::Unsettled { .. }), "{error}");
 }
 
+/// A network that was gone for longer than any patience, and is back.
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_is_settled_once_the_portals_are_back() {
+    let rig = Rig::start([1, 1]).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
+    rig.network.portals[0].cut();
+    rig.write(NEW).await.unwrap_err();
+    tokio::time::sleep(LONG).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    rig.write(NEW).await.unwrap();
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+    rig.disk.logout().await.unwrap();
+}
+
 /// The portal of the lost session leads to another group by now, and another portal to its own.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
