@@ -46,9 +46,9 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
-/// A place in the line. Dropped before the range is had, it lets those behind it move up.
+/// A turn in the line. Dropped before the range is had, it lets those behind it move up.
 #[derive(Debug)]
-struct Place {
+struct Turn {
     shared: Arc<Shared>,
     number: u64,
     start: u64,
@@ -148,10 +148,10 @@ impl RangeLocks {
             }
             line.queue(range)
         };
-        let place = Place { shared: Arc::clone(&self.0), number, start, is_claimed: false };
-        // The other end stays in the line as long as the place does.
+        let turn = Turn { shared: Arc::clone(&self.0), number, start, is_claimed: false };
+        // The other end stays in the line as long as the turn does.
         drop(admission.await);
-        place.claim()
+        turn.claim()
     }
 }
 
@@ -215,8 +215,8 @@ impl Ranges {
     }
 }
 
-impl Place {
-    /// The range, which the place has by now.
+impl Turn {
+    /// The range, which has come to its turn.
     fn claim(mut self) -> RangeGuard {
         self.is_claimed = true;
         RangeGuard { shared: Arc::clone(&self.shared), start: self.start }
@@ -231,7 +231,7 @@ impl Shared {
             change(&mut line);
             line.admit()
         };
-        // Who does not listen any more gives the range back by dropping its place.
+        // Who does not listen any more gives the range back by dropping its turn.
         for admission in admitted {
             admission.send(()).ok();
         }
@@ -242,7 +242,7 @@ impl Shared {
     }
 }
 
-impl Drop for Place {
+impl Drop for Turn {
     fn drop(&mut self) {
         if self.is_claimed {
             return;

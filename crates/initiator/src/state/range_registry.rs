@@ -21,7 +21,7 @@ enum UnitKey {
     Designator(Designator),
     SerialNumber(String),
     /// The unit has no name: where it is.
-    Place(Option<IscsiName>, Lun),
+    Address(Option<IscsiName>, Lun),
 }
 
 impl RangeRegistry {
@@ -44,6 +44,6 @@ impl UnitKey {
     fn of(profile: &Profile, target: Option<&IscsiName>, lun: Lun) -> Self {
         let designator = profile.designator.clone().map(Self::Designator);
         let serial = || profile.serial_number.clone().map(Self::SerialNumber);
-        designator.or_else(serial).unwrap_or_else(|| Self::Place(target.cloned(), lun))
+        designator.or_else(serial).unwrap_or_else(|| Self::Address(target.cloned(), lun))
     }
 }

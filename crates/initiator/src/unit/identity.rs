@@ -22,15 +22,15 @@ pub(crate) enum Identity {
     Designator(Designator, Option<String>),
     /// Its serial number (VPD page 80).
     SerialNumber(String),
-    /// It has no name of its own: the place where it is, and the model that is there.
-    Place(Place, Model),
-    /// The same over one session, which leads to one place.
+    /// It has no name of its own: the address where it is, and the model that is there.
+    Address(UnitAddress, Model),
+    /// The same over one session, which leads to one address.
     Model(Model),
 }
 
 /// A logical unit of a target port (SAM-5 §4.6.2): for one initiator, always the same unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct UnitAddress {
     target: IscsiName,
     portal_group: u16,
     lun: Lun,
@@ -62,11 +62,11 @@ impl Identity {
         if let Some(name) = Self::named(profile) {
             return Ok(name);
         }
-        let place = Place::of(unit).ok_or(
+        let address = UnitAddress::of(unit).ok_or(
             "the unit has no name of its own, and the target does not say its portal group: \
              nothing would tell whether a second session leads to the same unit",
         )?;
-        Ok(Self::Place(place, Model::of(profile)))
+        Ok(Self::Address(address, Model::of(profile)))
     }
 
     /// By what the unit can be known again over the same session.
@@ -88,9 +88,9 @@ impl Identity {
         let designator = match self {
             Self::Designator(..) => identification(unit).await?,
             Self::SerialNumber(_) => None,
-            Self::Place(place, model) => {
+            Self::Address(address, model) => {
                 let found = unit.inquiry().await?.into();
-                return Ok(place.check(unit).and_then(|()| model.check(&found)));
+                return Ok(address.check(unit).and_then(|()| model.check(&found)));
             }
             Self::Model(model) => return Ok(model.check(&unit.inquiry().await?.into())),
         };
@@ -102,10 +102,10 @@ impl Identity {
 
     /// Whether a unit that has been asked everything is this one.
     pub(crate) fn recognize(&self, unit: &LogicalUnit, profile: &Profile) -> Result<(), Doubt> {
-        if let Self::Place(place, _) = self {
-            place.check(unit)?;
+        if let Self::Address(address, _) = self {
+            address.check(unit)?;
         }
-        if let Self::Place(_, model) | Self::Model(model) = self {
+        if let Self::Address(_, model) | Self::Model(model) = self {
             return model.check(&Model::of(profile));
         }
         self.compare(profile.designator.as_ref(), profile.serial_number.as_deref())
@@ -126,7 +126,7 @@ impl Identity {
         let known = match self {
             Self::Designator(_, serial) => serial.as_deref(),
             Self::SerialNumber(serial) => Some(serial.as_str()),
-            Self::Place(..) | Self::Model(_) => None,
+            Self::Address(..) | Self::Model(_) => None,
         };
         match known.zip(serial) {
             Some((known, found)) => same(&NamedBySerial(known), &NamedBySerial(found)),
@@ -156,7 +156,7 @@ async fn serial_number(unit: &LogicalUnit) -> Result<Option<String>, Error> {
     Ok(serial.map(|page| page.serial).filter(|serial| !serial.is_empty()))
 }
 
-impl Place {
+impl UnitAddress {
     /// Where a unit is; `None` if its target does not say the portal group.
     fn of(unit: &LogicalUnit) -> Option<Self> {
         let session = unit.session();
@@ -208,7 +208,7 @@ impl fmt::Display for NamedBySerial<'_> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for UnitAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target, portal_group, lun } = self;
         write!(f, "logical unit {lun} of {target}, portal group {portal_group}")
@@ -226,7 +226,7 @@ impl fmt::Display for Identity {
         match self {
             Self::Designator(designator, _) => designator.fmt(f),
             Self::SerialNumber(serial) => NamedBySerial(serial).fmt(f),
-            Self::Place(place, model) => write!(f, "{place}: {model}"),
+            Self::Address(address, model) => write!(f, "{address}: {model}"),
             Self::Model(model) => model.fmt(f),
         }
     }

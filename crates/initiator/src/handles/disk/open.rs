@@ -174,7 +174,7 @@ async fn spread_out(
             return Ok(disk.with_report(Arc::clone(&opener.report)));
         }
     };
-    if let Identity::Place(..) = identity {
+    if let Identity::Address(..) = identity {
         opener.report.note(
             "the unit has no name of its own; its target, portal group and LUN stand for it"
                 .to_owned(),
