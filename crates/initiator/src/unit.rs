@@ -1,5 +1,7 @@
 //! Logical units through one session: what they are, and commands for them.
 
+pub(crate) mod execute;
+mod flush;
 pub(crate) mod identity;
 pub(crate) mod inventory;
 pub(crate) mod logical_unit;

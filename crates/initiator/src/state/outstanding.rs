@@ -48,10 +48,8 @@ impl Outstanding {
     /// Waits until all have ended that were sent before this one.
     pub(crate) async fn ended_before(&self, number: CommandNumber) {
         loop {
+            // What is answered from here on is noticed.
             let answered = self.answered.notified();
-            tokio::pin!(answered);
-            // Listening begins before the look, or an answer in between would go unnoticed.
-            answered.as_mut().enable();
             if self.lock().first >= number.0 {
                 return;
             }

@@ -5,25 +5,18 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::vpd::page_len;
 use iscsi_pdu::scsi::{
-    AdditionalSense, Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10,
-    ReadCapacity16, ReportLuns, Sense, SenseKey, StandardInquiry, Status, UnmapList,
-    WriteSameFlags,
+    Cdb, FormatError, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns,
+    Sense, StandardInquiry, UnmapList, WriteSameFlags,
 };
 use iscsi_pdu::{FunctionResponse, TaskFunction};
-use iscsi_session::{Command, Completion, Payload, TaskError};
-use tokio::time::{sleep, timeout};
+use iscsi_session::{Command, Payload};
 
-use crate::completion::{attention_of, outcome, sense_of, tolerate};
+use crate::completion::tolerate;
 use crate::error::Error;
-use crate::runtime;
 use crate::session::Session;
-use crate::state::budget::{Budget, Permit};
-use crate::state::cancellation::Cancellation;
-use crate::state::outstanding::CommandNumber;
-use crate::state::range_locks::RangeGuard;
-use crate::state::unflushed::{Epoch, LossCursor};
+use crate::state::budget::Budget;
+use crate::state::unflushed::LossCursor;
 use crate::state::unit_state::UnitState;
-use crate::unit::retry::{Patience, Verdict};
 use crate::unit::transfer::{Expected, Transfer};
 
 /// What is asked for of a page of vital product data at first, bytes.
@@ -62,19 +55,12 @@ const PAGE_START: u16 = u8::MAX as u16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct LogicalUnit {
-    session: Session,
-    lun: Lun,
-    state: Arc<UnitState>,
-    losses: LossCursor,
+    pub(super) session: Session,
+    pub(super) lun: Lun,
+    pub(super) state: Arc<UnitState>,
+    pub(super) losses: LossCursor,
     /// Of a handle that asks which unit it is: its commands wait for no answer to that.
-    questions: Option<Arc<Budget>>,
-}
-
-/// A command that has its status.
-struct Sent {
-    number: CommandNumber,
-    begun: Epoch,
-    completion: Completion,
+    pub(super) questions: Option<Arc<Budget>>,
 }
 
 impl LogicalUnit {
@@ -112,35 +98,6 @@ impl LogicalUnit {
     /// [executed](Self::execute).
     pub const fn command(&self, cdb: Cdb) -> Command {
         Command::new(self.lun, cdb)
-    }
-
-    /// Sends a command once.
-    ///
-    /// # Errors
-    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
-    /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
-    pub async fn execute(&self, mut command: Command) -> Result<Completion, Error> {
-        command.lun = self.lun;
-        let name = command.cdb.operation_name();
-        let written = command.write.as_ref().map_or(0, Payload::len);
-        let read = command.read.as_ref().map_or(0, BytesMut::len);
-        let permit = Arc::new(self.reserve(written + read).await?);
-        let mut buffer = command.read.take();
-        let has_buffer = buffer.is_some();
-        let Sent { begun, completion, .. } = loop {
-            let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
-            let mut next = command.clone();
-            next.read = buffer.take().or_else(fresh);
-            match self.send(next, Arc::clone(&permit), None, None).await {
-                Err(error) if is_withdrawn(&error) => {}
-                result => break result?,
-            }
-        };
-        let is_refused = attention_of(&completion).is_some();
-        if written > 0 && !is_refused {
-            self.state.unflushed.wrote(begun);
-        }
-        outcome(name, completion)
     }
 
     /// Whether the unit takes commands (TEST UNIT READY).
@@ -273,57 +230,6 @@ impl LogicalUnit {
         self.modify(Transfer::write(capacity, lba, data.into())?).await
     }
 
-    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
-    /// the command and reports no volatile cache has nothing to bring.
-    ///
-    /// # Errors
-    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when what was written before may
-    /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
-    /// earlier flush failed on the medium. In doubt it is told. Each handle is told of each loss once,
-    /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
-    pub async fn flush(&self) -> Result<(), Error> {
-        let seen = self.losses.begin();
-        self.flush_with(Patience::of_a_unit(&self.session.policy().retry)).await?;
-        self.losses.end(seen)
-    }
-
-    /// Flushes, and finds out whether something was lost: the handles' cursors tell of it.
-    pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
-        let profile = self.profile().await?;
-        let unflushed = &self.state.unflushed;
-        if profile.write_cache != Some(false) {
-            unflushed.found_cache();
-        }
-        let cdb = profile.capacity.flush_command();
-        let flush = unflushed.begin_flush().await;
-        match self.execute_in_order(Transfer::query(cdb, 0), patience).await {
-            Ok((number, _)) => self.hear_all_before(number).await,
-            Err(error) if is_unsupported(&error) && profile.write_cache != Some(true) => {
-                let span = self.session.span();
-                tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
-            }
-            Err(error) => {
-                if is_write_failure(&error) {
-                    flush.failed();
-                }
-                return Err(error);
-            }
-        }
-        flush.ended();
-        Ok(())
-    }
-
-    /// What the unit has told to commands that came before may still be on its way. One that is never
-    /// answered counts as told of a reset.
-    async fn hear_all_before(&self, number: CommandNumber) {
-        let outstanding = &self.state.outstanding;
-        let patience = self.session.policy().patience;
-        if timeout(patience, outstanding.ended_before(number)).await.is_err() {
-            outstanding.give_up_before(number);
-            self.state.unflushed.reset();
-        }
-    }
-
     /// Deallocates blocks (UNMAP). The limits of VPD page B0 are the caller's to keep.
     ///
     /// # Errors
@@ -378,158 +284,7 @@ impl LogicalUnit {
         expected.all_written(&self.execute_with_retry(transfer).await?)
     }
 
-    /// Sends a command until it ends in a way that counts.
-    async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
-        self.execute_with(transfer, Patience::of_a_unit(&self.session.policy().retry)).await
-    }
-
-    pub(crate) async fn execute_with(
-        &self,
-        transfer: Transfer,
-        patience: Patience,
-    ) -> Result<Completion, Error> {
-        Ok(self.execute_in_order(transfer, patience).await?.1)
-    }
-
-    /// The same, and says which of the unit's commands the last try was.
-    async fn execute_in_order(
-        &self,
-        mut transfer: Transfer,
-        mut patience: Patience,
-    ) -> Result<(CommandNumber, Completion), Error> {
-        runtime::require()?;
-        let unknown_forms = &self.state.unknown_forms;
-        if unknown_forms.contains(transfer.operation_code()) {
-            transfer.shorten();
-        }
-        let permit = match transfer.permit() {
-            Some(permit) => permit,
-            None => Arc::new(self.reserve(transfer.len()).await?),
-        };
-        loop {
-            if transfer.is_cancelled() {
-                return Err(Error::Task { request: transfer.name(), cause: TaskError::Aborted });
-            }
-            let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
-            let (extent, cancellation) = (transfer.extent(), transfer.cancellation());
-            let sent = match self.send(command, permit, extent, cancellation).await {
-                Err(error) if is_withdrawn(&error) => continue,
-                result => result?,
-            };
-            let Sent { number, begun, completion } = sent;
-            let sense = sense_of(&completion);
-            match patience.judge(completion.status, sense.as_ref()) {
-                Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
-                    unknown_forms.add(transfer.operation_code());
-                    if !transfer.shorten() {
-                        return Ok((number, outcome(transfer.name(), completion)?));
-                    }
-                    let (span, name) = (self.session.span(), transfer.name());
-                    tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
-                    transfer.restore(completion.data);
-                }
-                Verdict::Final => {
-                    let completion = self.outcome(transfer.name(), completion)?;
-                    if transfer.writes() {
-                        self.state.unflushed.wrote(begun);
-                    } else if transfer.is_told_of_resets() {
-                        self.state.unflushed.took(begun);
-                    }
-                    return Ok((number, completion));
-                }
-                Verdict::Again(pause) => {
-                    self.session.count_retry();
-                    transfer.restore(completion.data);
-                    sleep(pause).await;
-                }
-            }
-        }
-    }
-
-    /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
-    /// if it is still certain then.
-    async fn send(
-        &self,
-        command: Command,
-        permit: Arc<Permit>,
-        extent: Option<Arc<RangeGuard>>,
-        cancellation: Option<&Cancellation>,
-    ) -> Result<Sent, Error> {
-        let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
-        if heeds_doubts {
-            self.recognized().await?;
-        }
-        let (session, state) = (&self.session, &self.state);
-        let begun = state.unflushed.begin();
-        let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
-        let (number, completion) = perform.await?;
-        if heeds_doubts && completion.status == Status::GOOD {
-            self.recognized().await?;
-        }
-        Ok(Sent { number, begun, completion })
-    }
-
-    async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
-        match &self.questions {
-            Some(budget) => budget.reserve(bytes).await,
-            None => self.session.reserve(bytes).await,
-        }
-    }
-
-    /// How a command has ended; where the unit was there once, and is not any more, that says so.
-    fn outcome(&self, command: &'static str, completion: Completion) -> Result<Completion, Error> {
-        let result = outcome(command, completion);
-        let is_gone = result.as_ref().is_err_and(is_no_unit) && self.state.profile.initialized();
-        if is_gone { Err(Error::UnitGone(self.lun)) } else { result }
-    }
-
     pub(crate) fn state(&self) -> &UnitState {
         &self.state
     }
-}
-
-/// Whether the command was taken back before it was sent.
-const fn is_withdrawn(error: &Error) -> bool {
-    matches!(error, Error::Task { cause: TaskError::Withdrawn, .. })
-}
-
-/// Whether the unit does not know the command.
-fn is_unknown(sense: &Sense) -> bool {
-    let code = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
-    !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
-}
-
-/// Whether a flush ended in a way that may have cost what was to be written: the unit need not
-/// try again.
-fn is_write_failure(error: &Error) -> bool {
-    let is_failure = |key| {
-        matches!(
-            key,
-            SenseKey::MediumError
-                | SenseKey::HardwareError
-                | SenseKey::DataProtect
-                | SenseKey::VolumeOverflow
-        )
-    };
-    error.sense().is_some_and(|sense| is_failure(sense.key))
-}
-
-/// Whether there is no such unit.
-fn is_no_unit(error: &Error) -> bool {
-    let code = AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED;
-    let of_this_command = error.sense().filter(|sense| !sense.deferred);
-    of_this_command.is_some_and(|sense| sense.additional == code)
-}
-
-/// Whether the unit does not know the command, or a field of it. One that is not there any more knows
-/// none, but says something else.
-fn is_unsupported(error: &Error) -> bool {
-    let unsupported =
-        [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];
-    is_refused(error) && error.sense().is_some_and(|sense| unsupported.contains(&sense.additional))
-}
-
-/// Whether the unit does not take the command as it is.
-pub(crate) fn is_refused(error: &Error) -> bool {
-    error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
 }

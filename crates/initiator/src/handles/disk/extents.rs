@@ -10,7 +10,7 @@ use iscsi_pdu::scsi::{Cdb, LbaStatus, ProvisioningStatus};
 use super::Disk;
 use crate::device::{Extent, ExtentState};
 use crate::error::Error;
-use crate::unit::logical_unit::is_refused;
+use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
 /// Room for 2047 runs of blocks in one answer, bytes.

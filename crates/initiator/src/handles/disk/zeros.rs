@@ -11,7 +11,7 @@ use super::{Disk, distance, runs};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::capacity::Capacity;
-use crate::unit::logical_unit::is_refused;
+use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
 /// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.

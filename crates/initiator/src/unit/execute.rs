@@ -1,0 +1,187 @@
+//! One command of a unit: sent until it ends in a way that counts, in a form that the unit knows, and to no
+//! other unit than before.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
+use iscsi_session::{Command, Completion, Payload, TaskError};
+use tokio::time::sleep;
+
+use crate::completion::{attention_of, outcome, sense_of};
+use crate::error::Error;
+use crate::runtime;
+use crate::state::budget::Permit;
+use crate::state::cancellation::Cancellation;
+use crate::state::outstanding::CommandNumber;
+use crate::state::range_locks::RangeGuard;
+use crate::state::unflushed::Epoch;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::retry::{Patience, Verdict};
+use crate::unit::transfer::Transfer;
+
+/// A command that has its status.
+struct Sent {
+    number: CommandNumber,
+    begun: Epoch,
+    completion: Completion,
+}
+
+impl LogicalUnit {
+    /// Sends a command once.
+    ///
+    /// # Errors
+    /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
+    /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
+    pub async fn execute(&self, mut command: Command) -> Result<Completion, Error> {
+        command.lun = self.lun;
+        let name = command.cdb.operation_name();
+        let written = command.write.as_ref().map_or(0, Payload::len);
+        let read = command.read.as_ref().map_or(0, BytesMut::len);
+        let permit = Arc::new(self.reserve(written + read).await?);
+        let mut buffer = command.read.take();
+        let has_buffer = buffer.is_some();
+        let Sent { begun, completion, .. } = loop {
+            let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
+            let mut next = command.clone();
+            next.read = buffer.take().or_else(fresh);
+            match self.send(next, Arc::clone(&permit), None, None).await {
+                Err(error) if is_withdrawn(&error) => {}
+                result => break result?,
+            }
+        };
+        let is_refused = attention_of(&completion).is_some();
+        if written > 0 && !is_refused {
+            self.state.unflushed.wrote(begun);
+        }
+        outcome(name, completion)
+    }
+
+    /// Sends a command until it ends in a way that counts.
+    pub(super) async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
+        self.execute_with(transfer, Patience::of_a_unit(&self.session.policy().retry)).await
+    }
+
+    pub(crate) async fn execute_with(
+        &self,
+        transfer: Transfer,
+        patience: Patience,
+    ) -> Result<Completion, Error> {
+        Ok(self.execute_in_order(transfer, patience).await?.1)
+    }
+
+    /// The same, and says which of the unit's commands the last try was.
+    pub(super) async fn execute_in_order(
+        &self,
+        mut transfer: Transfer,
+        mut patience: Patience,
+    ) -> Result<(CommandNumber, Completion), Error> {
+        runtime::require()?;
+        let unknown_forms = &self.state.unknown_forms;
+        if unknown_forms.contains(transfer.operation_code()) {
+            transfer.shorten();
+        }
+        let permit = match transfer.permit() {
+            Some(permit) => permit,
+            None => Arc::new(self.reserve(transfer.len()).await?),
+        };
+        loop {
+            if transfer.is_cancelled() {
+                return Err(Error::Task { request: transfer.name(), cause: TaskError::Aborted });
+            }
+            let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
+            let (extent, cancellation) = (transfer.extent(), transfer.cancellation());
+            let sent = match self.send(command, permit, extent, cancellation).await {
+                Err(error) if is_withdrawn(&error) => continue,
+                result => result?,
+            };
+            let Sent { number, begun, completion } = sent;
+            let sense = sense_of(&completion);
+            match patience.judge(completion.status, sense.as_ref()) {
+                Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
+                    unknown_forms.add(transfer.operation_code());
+                    if !transfer.shorten() {
+                        return Ok((number, outcome(transfer.name(), completion)?));
+                    }
+                    let (span, name) = (self.session.span(), transfer.name());
+                    tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
+                    transfer.restore(completion.data);
+                }
+                Verdict::Final => {
+                    let completion = self.outcome(transfer.name(), completion)?;
+                    if transfer.writes() {
+                        self.state.unflushed.wrote(begun);
+                    } else if transfer.is_told_of_resets() {
+                        self.state.unflushed.took(begun);
+                    }
+                    return Ok((number, completion));
+                }
+                Verdict::Again(pause) => {
+                    self.session.count_retry();
+                    transfer.restore(completion.data);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
+    /// if it is still certain then.
+    async fn send(
+        &self,
+        command: Command,
+        permit: Arc<Permit>,
+        extent: Option<Arc<RangeGuard>>,
+        cancellation: Option<&Cancellation>,
+    ) -> Result<Sent, Error> {
+        let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
+        if heeds_doubts {
+            self.recognized().await?;
+        }
+        let (session, state) = (&self.session, &self.state);
+        let begun = state.unflushed.begin();
+        let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
+        let (number, completion) = perform.await?;
+        if heeds_doubts && completion.status == Status::GOOD {
+            self.recognized().await?;
+        }
+        Ok(Sent { number, begun, completion })
+    }
+
+    async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
+        match &self.questions {
+            Some(budget) => budget.reserve(bytes).await,
+            None => self.session.reserve(bytes).await,
+        }
+    }
+
+    /// How a command has ended; where the unit was there once, and is not any more, that says so.
+    fn outcome(&self, command: &'static str, completion: Completion) -> Result<Completion, Error> {
+        let result = outcome(command, completion);
+        let is_gone = result.as_ref().is_err_and(is_no_unit) && self.state.profile.initialized();
+        if is_gone { Err(Error::UnitGone(self.lun)) } else { result }
+    }
+}
+
+/// Whether the command was taken back before it was sent.
+const fn is_withdrawn(error: &Error) -> bool {
+    matches!(error, Error::Task { cause: TaskError::Withdrawn, .. })
+}
+
+/// Whether the unit does not know the command.
+fn is_unknown(sense: &Sense) -> bool {
+    let code = AdditionalSense::INVALID_COMMAND_OPERATION_CODE;
+    !sense.deferred && sense.key == SenseKey::IllegalRequest && sense.additional == code
+}
+
+/// Whether there is no such unit.
+fn is_no_unit(error: &Error) -> bool {
+    let code = AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED;
+    let of_this_command = error.sense().filter(|sense| !sense.deferred);
+    of_this_command.is_some_and(|sense| sense.additional == code)
+}
+
+/// Whether the unit does not take the command as it is.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
+}

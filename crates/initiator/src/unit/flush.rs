@@ -1,0 +1,87 @@
+//! SYNCHRONIZE CACHE over one session, and what it vouches for.
+
+use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
+use tokio::time::timeout;
+
+use crate::error::Error;
+use crate::state::outstanding::CommandNumber;
+use crate::unit::execute::is_refused;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::retry::Patience;
+use crate::unit::transfer::Transfer;
+
+impl LogicalUnit {
+    /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
+    /// the command and reports no volatile cache has nothing to bring.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when what was written before may
+    /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
+    /// earlier flush failed on the medium. In doubt it is told. Each handle is told of each loss once,
+    /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
+    pub async fn flush(&self) -> Result<(), Error> {
+        let seen = self.losses.begin();
+        self.flush_with(Patience::of_a_unit(&self.session.policy().retry)).await?;
+        self.losses.end(seen)
+    }
+
+    /// Flushes, and finds out whether something was lost: the handles' cursors tell of it.
+    pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
+        let profile = self.profile().await?;
+        let unflushed = &self.state.unflushed;
+        if profile.write_cache != Some(false) {
+            unflushed.found_cache();
+        }
+        let cdb = profile.capacity.flush_command();
+        let flush = unflushed.begin_flush().await;
+        match self.execute_in_order(Transfer::query(cdb, 0), patience).await {
+            Ok((number, _)) => self.hear_all_before(number).await,
+            Err(error) if is_unsupported(&error) && profile.write_cache != Some(true) => {
+                let span = self.session.span();
+                tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
+            }
+            Err(error) => {
+                if is_write_failure(&error) {
+                    flush.failed();
+                }
+                return Err(error);
+            }
+        }
+        flush.ended();
+        Ok(())
+    }
+
+    /// What the unit has told to commands that came before may still be on its way. One that is never
+    /// answered counts as told of a reset.
+    async fn hear_all_before(&self, number: CommandNumber) {
+        let outstanding = &self.state.outstanding;
+        let patience = self.session.policy().patience;
+        if timeout(patience, outstanding.ended_before(number)).await.is_err() {
+            outstanding.give_up_before(number);
+            self.state.unflushed.reset();
+        }
+    }
+}
+
+/// Whether a flush ended in a way that may have cost what was to be written: the unit need not
+/// try again.
+fn is_write_failure(error: &Error) -> bool {
+    let is_failure = |key| {
+        matches!(
+            key,
+            SenseKey::MediumError
+                | SenseKey::HardwareError
+                | SenseKey::DataProtect
+                | SenseKey::VolumeOverflow
+        )
+    };
+    error.sense().is_some_and(|sense| is_failure(sense.key))
+}
+
+/// Whether the unit does not know the command, or a field of it. One that is not there any more knows
+/// none, but says something else.
+fn is_unsupported(error: &Error) -> bool {
+    let unsupported =
+        [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];
+    is_refused(error) && error.sense().is_some_and(|sense| unsupported.contains(&sense.additional))
+}
