@@ -14,12 +14,14 @@ mod support;
 use std::io::SeekFrom;
 use std::time::Duration;
 
+use bytes::Bytes;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::scsi::Sense;
 use iscsi_testkit::target::Outcome;
 use support::{Rig, initiator, pattern, soon, until};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
 
 const BLOCKS: u64 = 4096;
 const LEN: usize = 16 << 10;
@@ -39,6 +41,12 @@ async fn open(rig: &Rig, sessions: u32) -> Disk {
 
 fn end_next_with(rig: &Rig, sense: Sense) {
     rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
+}
+
+/// A read of one block, sent and not waited for.
+fn unanswered_read(disk: &Disk, offset: u64) -> JoinHandle<Result<Bytes, Error>> {
+    let disk = disk.clone();
+    tokio::spawn(async move { disk.read_at(offset, 512).await })
 }
 
 async fn assert_lost(disk: &Disk) {
@@ -142,10 +150,7 @@ async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
     rig.disk.lose_power();
     rig.server.with(|target| target.hold());
     let active = || rig.server.with(|target| target.active_tasks());
-    let read = tokio::spawn({
-        let disk = disk.clone();
-        async move { disk.read_at(0, 512).await }
-    });
+    let read = unanswered_read(&disk, 0);
     until(|| active() == 1).await;
     read.abort();
     until(|| active() == 0).await;
@@ -156,24 +161,21 @@ async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
 /// A command that never went out was told nothing.
 #[tokio::test]
 async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
+    const WINDOW: u32 = 8;
     let rig = cached_rig().await;
+    rig.server.with(|target| target.set_window(WINDOW));
     let disk = open(&rig, 1).await;
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
-    rig.server.with(|target| target.set_window(1));
     rig.server.with(|target| target.hold());
-    let read = |offset| {
-        let disk = disk.clone();
-        tokio::spawn(async move { disk.read_at(offset, 512).await })
-    };
+    // Held commands fill the window, and those that came last wait for it.
+    let mut reads: Vec<_> =
+        (0..4 * u64::from(WINDOW)).map(|at| unanswered_read(&disk, at * 512)).collect();
     let active = || rig.server.with(|target| target.active_tasks());
-    // The window that the target has opened before is used up first.
-    let mut reads: Vec<_> = (0..200).map(|at| read(at * 512)).collect();
-    until(|| active() > 0).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let sent = active();
-    assert!(sent < reads.len(), "the window takes {sent}");
-    // Those that came last wait for the window.
-    reads.pop().unwrap().abort();
+    until(|| active() == WINDOW as usize).await;
+    let dropped = reads.pop().unwrap();
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    assert_eq!(active(), WINDOW as usize, "the window is full");
     rig.server.with(|target| target.release());
     for read in reads {
         soon(read).await.unwrap().unwrap();
@@ -191,10 +193,7 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
     rig.disk.lose_power();
     rig.server.with(|target| target.hold());
-    let read = tokio::spawn({
-        let disk = disk.clone();
-        async move { disk.read_at(0, 512).await }
-    });
+    let read = unanswered_read(&disk, 0);
     until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
     rig.server.with(|target| {
         let carrier = target.commands().last().unwrap().connection;
@@ -214,10 +213,7 @@ async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
     rig.disk.lose_power();
     rig.server.with(|target| target.hold());
-    let read = tokio::spawn({
-        let disk = disk.clone();
-        async move { disk.read_at(0, 512).await }
-    });
+    let read = unanswered_read(&disk, 0);
     until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
     rig.server.with(|target| target.resume());
     let flushes = rig.disk.flushes();
@@ -260,10 +256,7 @@ async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patien
         .with_patience(Duration::from_millis(100));
     let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
     rig.server.with(|target| target.hold());
-    let read = tokio::spawn({
-        let disk = disk.clone();
-        async move { disk.read_at(0, 512).await }
-    });
+    let read = unanswered_read(&disk, 0);
     until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
     rig.server.with(|target| target.resume());
     soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
