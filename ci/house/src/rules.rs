@@ -6,6 +6,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/session", &["crates/pdu"]),
     ("crates/tuner", &[]),
     ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner"]),
+    ("crates/copy", &["crates/initiator"]),
     ("crates/testkit", &[]),
 ];
 

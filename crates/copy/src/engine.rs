@@ -1,0 +1,328 @@
+//! The copy itself: reads ahead, writes behind, flushes beside.
+//!
+//! ```text
+//!  to do ──► survey ──► data ──► reads under way ──► parts that wait ──► writes under way ──► flush
+//!                 └───► zeros, unless the destination has them ──►┘
+//! ```
+//! Everything ends in any order; what waits is written from the lowest offset on. A source or a
+//! destination that is a stream has one read or write under way, in order.
+
+mod flushing;
+mod reading;
+mod writing;
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::io;
+use std::panic::resume_unwind;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
+
+use crate::control::{Control, Order};
+use crate::destination::Destination;
+use crate::error::{Error, Failure};
+use crate::flushes::Flushes;
+use crate::ledger::{Ledger, Task};
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::part::{Cut, Part};
+use crate::pool::Pool;
+use crate::progress::{Progress, Teller};
+use crate::range_set::RangeSet;
+use crate::source::Source;
+use crate::survey::{Segment, Survey};
+
+/// How often the devices are asked how deep the queues shall be, and progress is told.
+const REFRESH: Duration = Duration::from_millis(100);
+/// How long the destination is asked which of its bytes are zero, before anything is copied.
+const ASKING: Duration = Duration::from_secs(5);
+
+/// A copy under way.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    source: Source,
+    destination: Destination,
+    options: Options,
+    cut: Cut,
+    /// Reads, and writes, under way at most.
+    depths: (usize, usize),
+    control: Control,
+    teller: Teller,
+    ledger: Ledger,
+    memory: Memory,
+    pool: Pool,
+    survey: Survey,
+    /// Bytes of the destination that read as zeros, and were not written by this copy.
+    blank: RangeSet,
+    /// What was read and not written yet.
+    waiting: BTreeMap<u64, Part>,
+    /// What a stream has given, until a flush has covered it: it cannot be read again.
+    kept: BTreeMap<u64, Part>,
+    /// Where a stream is written next.
+    next_write: u64,
+    /// Reads and writes under way; both count requests of the length of one.
+    reading: usize,
+    writing: usize,
+    /// Bytes of those writes.
+    writing_bytes: u64,
+    flushes: Flushes,
+    /// What is sent where the destination does not make zeros by itself.
+    zeros: Bytes,
+    tasks: JoinSet<Result<Ended, Error>>,
+}
+
+/// What has come to its end.
+#[derive(Debug)]
+enum Ended {
+    /// The source has told which parts of a range hold data.
+    Surveyed(Vec<Segment>),
+    /// So many requests have brought these parts.
+    Read {
+        asked: usize,
+        bytes: u64,
+        parts: Vec<Part>,
+        is_last: bool,
+    },
+    Written(Task, Part, io::Result<()>),
+    /// A flush, which may say that writes are lost.
+    Flushed(io::Result<()>),
+}
+
+impl Engine {
+    pub(crate) fn new(
+        source: Source,
+        destination: Destination,
+        options: Options,
+        control: Control,
+        teller: Teller,
+    ) -> Self {
+        let limits = destination.limits();
+        let io_size = io_size(&options, &source, &destination);
+        let block = usize::try_from(limits.block_size).unwrap_or(1).max(1);
+        let granularity = options.zero_granularity.map(|bytes| bytes.next_multiple_of(block));
+        let is_stream = source.device_ref().is_none();
+        let to_do = source.device_ref().map_or(0, |device| device.capacity());
+        let flushes = Flushes::new(&options);
+        Self {
+            cut: Cut { io_size, granularity },
+            depths: (1, 1),
+            control,
+            teller,
+            ledger: Ledger::new((0..to_do).into()),
+            memory: Memory::new(options.max_memory),
+            pool: Pool::default(),
+            survey: Survey::new(is_stream),
+            blank: RangeSet::new(),
+            waiting: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            next_write: 0,
+            reading: 0,
+            writing: 0,
+            writing_bytes: 0,
+            flushes,
+            zeros: Bytes::from(vec![0; io_size]),
+            tasks: JoinSet::new(),
+            source,
+            destination,
+            options,
+        }
+    }
+
+    /// Copies until the source ends, and flushes.
+    pub(crate) async fn run(mut self) -> Result<Progress, Failure> {
+        let result = match self.prepare().await {
+            Ok(()) => self.copy().await,
+            Err(error) => Err(error),
+        };
+        let result = match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.wind_up(error).await),
+        };
+        self.teller.show();
+        self.teller.tell_progress();
+        let progress = self.teller.progress;
+        result.map(|()| progress).map_err(|error| Failure { error, progress })
+    }
+
+    /// Makes sure that all fits, and finds out what the destination has of zeros.
+    async fn prepare(&mut self) -> Result<(), Error> {
+        let total = self.source.length();
+        self.teller.progress.total = total;
+        if self.destination.limits().is_read_only {
+            return Err(Error::ReadOnly);
+        }
+        let device = self.source.device_ref().map(|device| device.capacity());
+        if let (Some(needed), Some(capacity)) = (device, self.destination.capacity())
+            && needed > capacity
+        {
+            return Err(Error::TooSmall { capacity, needed });
+        }
+        self.destination.begin(device).await.map_err(Error::Destination)?;
+        self.blank = self.find_blank(device.unwrap_or(u64::MAX)).await;
+        self.refresh();
+        Ok(())
+    }
+
+    /// Which bytes of the destination read as zeros, as far as it tells in a moment.
+    async fn find_blank(&self, len: u64) -> RangeSet {
+        if self.options.destination_is_zero {
+            return (0..len).into();
+        }
+        let mut blank = RangeSet::new();
+        let Some(device) = self.destination.device_ref() else { return blank };
+        let len = len.min(self.destination.capacity().unwrap_or(len));
+        let asking = async {
+            let mut at = 0;
+            while at < len && len != u64::MAX {
+                let Ok(extents) = device.extents(at, len - at).await else { return };
+                let Some(last) = extents.last() else { return };
+                at = last.end();
+                let zeros = extents.iter().filter(|extent| extent.state.reads_zeros());
+                blank.extend(zeros.map(|extent| extent.offset..extent.end()));
+            }
+        };
+        // What is not known by then is made zero.
+        _ = timeout(ASKING, asking).await;
+        blank
+    }
+
+    async fn copy(&mut self) -> Result<(), Error> {
+        let mut refreshes = interval(REFRESH);
+        refreshes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let order = self.control.order();
+            match order {
+                Order::Run => {
+                    self.start_reads();
+                    self.start_writes();
+                }
+                Order::Pause => {}
+                Order::Cancel | Order::Abandon => return Err(Error::Cancelled),
+            }
+            self.start_flush();
+            if self.is_done() {
+                return Ok(());
+            }
+            self.turn(order, &mut refreshes).await?;
+        }
+    }
+
+    /// Waits for something to happen, and does what follows from it.
+    async fn turn(&mut self, order: Order, refreshes: &mut Interval) -> Result<(), Error> {
+        let flush_due = self.flushes.due(self.ledger.unflushed());
+        tokio::select! {
+            biased;
+            () = self.control.other_than(order) => {}
+            Some(ended) = self.tasks.join_next() => self.take(joined(ended)?)?,
+            _ = refreshes.tick() => self.refresh(),
+            () = at(flush_due) => {}
+        }
+        self.teller.show();
+        Ok(())
+    }
+
+    fn take(&mut self, ended: Ended) -> Result<(), Error> {
+        match ended {
+            Ended::Surveyed(segments) => self.take_survey(segments),
+            Ended::Read { asked, bytes, parts, is_last } => {
+                self.reading -= asked;
+                self.teller.progress.read += bytes;
+                self.take_parts(parts, is_last)?;
+            }
+            Ended::Written(task, part, result) => self.take_written(task, part, result)?,
+            Ended::Flushed(result) => self.take_flushed(result)?,
+        }
+        Ok(())
+    }
+
+    /// Asks the devices for the depth of the queues, and tells of progress.
+    fn refresh(&mut self) {
+        let io_size = self.cut.io_size;
+        self.depths = match self.options.queue_depth {
+            Some(depth) => (depth, depth),
+            None => (
+                self.source.device_ref().map_or(1, |device| device.queue_depth(io_size)).max(1),
+                self.destination
+                    .device_ref()
+                    .map_or(1, |device| device.queue_depth(io_size))
+                    .max(1),
+            ),
+        };
+        self.teller.tell_progress();
+    }
+
+    /// Whether nothing is left to be done, nor to be flushed.
+    fn is_done(&self) -> bool {
+        self.is_copied() && self.ledger.is_flushed() && self.flushes.has_ended()
+    }
+
+    /// Whether nothing is left to be done but a flush.
+    fn is_copied(&self) -> bool {
+        self.survey.is_over()
+            && self.ledger.next().is_none()
+            && (self.reading, self.writing) == (0, 0)
+            && self.waiting.is_empty()
+    }
+
+    /// After an error or an order: waits for the writes under way, and flushes what was written, so that
+    /// it need not be written again.
+    async fn wind_up(&mut self, error: Error) -> Error {
+        let control = self.control.clone();
+        let ending = async {
+            while self.writing > 0 || self.flushes.is_under_way() {
+                let Some(ended) = self.tasks.join_next().await else { return };
+                match joined(ended) {
+                    Ok(Ended::Written(task, part, result)) => {
+                        _ = self.take_written(task, part, result);
+                    }
+                    Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
+                    // What was read is not needed any more, and one error is enough.
+                    Ok(Ended::Read { .. } | Ended::Surveyed(_)) | Err(_) => {}
+                }
+            }
+            if !self.ledger.is_flushed() && !matches!(error, Error::Flush(_)) {
+                self.ledger.begin_flush();
+                let flushed = self.destination.flush().await;
+                _ = self.take_flushed(flushed);
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ending => error,
+            () = control.at_least(Order::Abandon) => {
+                Error::Abandoned { under_way: self.writing_bytes }
+            }
+        }
+    }
+}
+
+/// The length of a request: what the destination prefers, or the source if that is a disk and the
+/// destination is none, in whole blocks of both.
+fn io_size(options: &Options, source: &Source, destination: &Destination) -> usize {
+    let source = source.device_ref().map(|device| device.limits()).unwrap_or_default();
+    let destination = destination.limits();
+    let limits = if destination.block_size > 1 { destination } else { source };
+    let wanted = options.io_size.unwrap_or(limits.preferred_transfer);
+    let block = source.block_size.max(destination.block_size).max(1);
+    wanted.max(1).next_multiple_of(usize::try_from(block).unwrap_or(1))
+}
+
+/// Waits until then, if ever.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
+}
+
+/// The result of a task. Its panic is ours.
+fn joined(result: Result<Result<Ended, Error>, JoinError>) -> Result<Ended, Error> {
+    match result.map_err(JoinError::try_into_panic) {
+        Ok(result) => result,
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => Err(Error::Cancelled),
+    }
+}

@@ -1,0 +1,71 @@
+//! When a flush begins, and what follows from it.
+
+use std::io;
+
+use super::{Ended, Engine};
+use crate::error::{Error, is_loss};
+use crate::progress::Event;
+
+impl Engine {
+    /// Begins a flush where it is time, or where nothing else is left.
+    pub(super) fn start_flush(&mut self) {
+        if self.flushes.is_under_way() {
+            return;
+        }
+        let unflushed = self.ledger.unflushed();
+        let is_stream = self.source.device_ref().is_none();
+        let is_full = is_stream && !self.kept.is_empty() && self.memory.is_half_full();
+        let is_last = self.is_copied() && !self.flushes.is_last();
+        // A destination in order has nothing to give back before its end.
+        let is_due = !self.destination.is_sequential() && self.flushes.is_due(unflushed);
+        if !is_last && !is_full && !is_due {
+            return;
+        }
+        self.flushes.begin(is_last);
+        self.ledger.begin_flush();
+        let destination = self.destination.clone();
+        let len = is_last.then_some(self.teller.progress.done);
+        self.tasks.spawn(async move {
+            let flush = async {
+                if let Some(len) = len {
+                    destination.end(len).await?;
+                }
+                destination.flush().await
+            };
+            Ok(Ended::Flushed(flush.await))
+        });
+    }
+
+    pub(super) fn take_flushed(&mut self, result: io::Result<()>) -> Result<(), Error> {
+        match result {
+            Ok(()) => {
+                self.flushes.end();
+                let flushed = self.ledger.end_flush();
+                self.kept.retain(|_, part| !flushed.contains(&part.range));
+                self.teller.progress.flushed += flushed.bytes();
+                self.teller.tell(Event::Flushed(self.teller.progress));
+                Ok(())
+            }
+            Err(cause) => {
+                let is_worth_while = self.flushes.lose();
+                let lost = self.ledger.lose();
+                self.teller.progress.done -= lost.bytes();
+                self.teller.progress.lost += lost.bytes();
+                if !is_loss(&cause) || !is_worth_while || self.destination.is_sequential() {
+                    return Err(Error::Flush(cause));
+                }
+                self.teller.tell(Event::Lost { bytes: lost.bytes() });
+                self.write_kept_again();
+                Ok(())
+            }
+        }
+    }
+
+    /// What a stream has given, and may be lost, is written again.
+    fn write_kept_again(&mut self) {
+        for (offset, part) in std::mem::take(&mut self.kept) {
+            self.ledger.take(&part.range);
+            self.waiting.insert(offset, part);
+        }
+    }
+}

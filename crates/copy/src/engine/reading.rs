@@ -1,0 +1,154 @@
+//! Questions to the source, and reads of it.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Ended, Engine};
+use crate::error::Error;
+use crate::part::{Content, Part};
+use crate::range_set::RangeSet;
+use crate::source::{Kind, fill};
+use crate::survey::{Segment, segments};
+
+/// One request that makes zeros has so many bytes at most.
+const MAX_ZEROS: u64 = 256 << 20;
+/// So many parts may wait for their turn before more zeros are found.
+const MAX_WAITING: usize = 1024;
+
+impl Engine {
+    /// Begins as many reads as may be under way, and asks where there is more to read.
+    pub(super) fn start_reads(&mut self) {
+        let max_zeros = self.zeros_at_once().saturating_mul(MAX_WAITING as u64);
+        while self.waiting.len() < MAX_WAITING {
+            self.start_survey();
+            // Zeros are no work for the source.
+            if let Some(zeros) = self.survey.cut_zeros(max_zeros) {
+                self.put_zeros(zeros);
+            } else if !self.start_read() {
+                return;
+            }
+        }
+    }
+
+    /// Asks which parts of what is to be done hold data.
+    fn start_survey(&mut self) {
+        let (Some(to_do), Some(device)) = (self.ledger.next(), self.source.device_ref()) else {
+            return;
+        };
+        let Some(range) = self.survey.ask(&to_do) else { return };
+        let device = Arc::clone(device);
+        self.tasks.spawn(async move {
+            let extents = device.extents(range.start, range.end - range.start).await;
+            // Whatever is the matter shows when it is read.
+            Ok(Ended::Surveyed(segments(&extents.unwrap_or_default(), range)))
+        });
+    }
+
+    pub(super) fn take_survey(&mut self, segments: Vec<Segment>) {
+        segments.iter().for_each(|segment| self.ledger.take(&segment.range));
+        self.survey.take(segments);
+    }
+
+    /// Zeros are at the destination already, or have to be made.
+    pub(super) fn put_zeros(&mut self, range: Range<u64>) {
+        let there = self.blank.overlap(&range);
+        let mut missing = RangeSet::from(range);
+        for part in there.iter() {
+            missing.remove(&part);
+            self.teller.progress.skipped += part.end - part.start;
+            self.teller.progress.done += part.end - part.start;
+            self.teller.progress.flushed += part.end - part.start;
+            self.ledger.is_there(part);
+        }
+        let step = self.zeros_at_once();
+        for part in missing.iter() {
+            let mut start = part.start;
+            while start < part.end {
+                let end = part.end.min(start - start % step + step);
+                self.waiting.insert(start, Part::zeros(start..end));
+                start = end;
+            }
+        }
+    }
+
+    /// The length of a request that makes zeros.
+    fn zeros_at_once(&self) -> u64 {
+        if self.makes_zeros() { MAX_ZEROS } else { self.cut.io_size as u64 }
+    }
+
+    /// Whether the destination makes zeros by itself.
+    pub(super) fn makes_zeros(&self) -> bool {
+        !self.destination.is_sequential() && self.destination.limits().has_fast_zeroes
+    }
+
+    /// Begins a read, if one may begin.
+    fn start_read(&mut self) -> bool {
+        let stride = self.stride();
+        let len = stride * self.cut.io_size;
+        let at_once = if self.survey.stream().is_some() { 1 } else { self.depths.0 };
+        let held = self.reading + self.waiting.len() + self.writing;
+        let is_full = held > 0 && held + stride > self.depths.0 + self.depths.1;
+        let is_there = self.survey.has_data() || self.survey.stream().is_some();
+        if !is_there || self.reading >= at_once || is_full {
+            return false;
+        }
+        let Some(hold) = self.memory.take(len) else { return false };
+        let (pool, mut cut) = (self.pool.clone(), self.cut);
+        if !self.makes_zeros() && self.blank.is_empty() {
+            cut.granularity = None;
+        }
+        match self.source.0.clone() {
+            Kind::Stream(reader, _) => {
+                let Some(offset) = self.survey.stream() else { return false };
+                self.survey.advance(len as u64);
+                self.tasks.spawn(async move {
+                    let data = fill(&reader, pool.take(len)).await.map_err(Error::Source)?;
+                    let (bytes, is_last) = (data.len() as u64, data.len() < len);
+                    let parts = cut.parts(offset, &pool.lend(data), &hold);
+                    Ok(Ended::Read { asked: stride, bytes, parts, is_last })
+                });
+            }
+            Kind::Device(device) => {
+                let cut_off = self.survey.cut_data(len, self.cut.io_size);
+                let Some(range) = cut_off else { return false };
+                let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                self.tasks.spawn(async move {
+                    let data = device.read_into(range.start, pool.take(len)).await;
+                    let data = data.map_err(|cause| {
+                        let is_short = cause.kind() == ErrorKind::UnexpectedEof;
+                        if is_short { Error::Shrunk } else { Error::Source(cause) }
+                    })?;
+                    let parts = cut.parts(range.start, &pool.lend(data), &hold);
+                    Ok(Ended::Read { asked: stride, bytes: len as u64, parts, is_last: false })
+                });
+            }
+        }
+        self.reading += stride;
+        true
+    }
+
+    /// How many requests one read fetches: no more than may be read at once.
+    fn stride(&self) -> usize {
+        let preferred = self.source.device_ref().map_or(0, |d| d.limits().preferred_transfer);
+        (preferred / self.cut.io_size).clamp(1, self.depths.0)
+    }
+
+    /// Takes what was read.
+    pub(super) fn take_parts(&mut self, parts: Vec<Part>, is_last: bool) -> Result<(), Error> {
+        if is_last {
+            self.survey.end_stream();
+        }
+        for part in parts {
+            let capacity = self.destination.capacity().unwrap_or(u64::MAX);
+            if part.range.end > capacity {
+                return Err(Error::Overflow { capacity });
+            }
+            match part.content {
+                Content::Zeros => self.put_zeros(part.range),
+                Content::Data { .. } => _ = self.waiting.insert(part.range.start, part),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Writes, and zeros that are made.
+
+use std::io;
+
+use super::{Ended, Engine};
+use crate::error::Error;
+use crate::ledger::Task;
+use crate::part::{Content, Part};
+
+impl Engine {
+    /// Begins as many writes as may be under way.
+    pub(super) fn start_writes(&mut self) {
+        while let Some(part) = self.next_to_write() {
+            let task = self.ledger.begin(part.range.clone());
+            // From here on it is not as it was, however the write goes.
+            self.blank.remove(&part.range);
+            self.next_write = part.range.end;
+            self.writing += 1;
+            self.writing_bytes += part.len();
+            let (destination, zeros) = (self.destination.clone(), self.zeros.clone());
+            let makes_zeros = self.makes_zeros();
+            self.tasks.spawn(async move {
+                let (start, len) = (part.range.start, part.len());
+                let written = match &part.content {
+                    Content::Data { bytes, .. } => destination.write(start, bytes.clone()).await,
+                    Content::Zeros if makes_zeros => destination.write_zeroes(start, len).await,
+                    Content::Zeros => {
+                        let len = usize::try_from(len).unwrap_or(zeros.len());
+                        destination.write(start, zeros.slice(..len)).await
+                    }
+                };
+                Ok(Ended::Written(task, part, written))
+            });
+        }
+    }
+
+    fn next_to_write(&mut self) -> Option<Part> {
+        let in_order = self.destination.is_sequential();
+        let at_once = if in_order { 1 } else { self.depths.1 };
+        let next = self.waiting.first_entry()?;
+        let in_turn = !in_order || *next.key() == self.next_write;
+        (self.writing < at_once && in_turn).then(|| next.remove())
+    }
+
+    pub(super) fn take_written(
+        &mut self,
+        task: Task,
+        part: Part,
+        result: io::Result<()>,
+    ) -> Result<(), Error> {
+        let len = part.len();
+        self.writing -= 1;
+        self.writing_bytes -= len;
+        result.map_err(Error::Destination)?;
+        let progress = &mut self.teller.progress;
+        match part.content {
+            Content::Data { .. } => progress.written += len,
+            Content::Zeros => progress.zeroed += len,
+        }
+        let is_sound = self.ledger.written(task);
+        if is_sound {
+            self.teller.progress.done += len;
+        } else {
+            self.teller.progress.lost += len;
+        }
+        if self.source.device_ref().is_some() {
+            return Ok(());
+        }
+        // What a stream has given cannot be had again.
+        if is_sound {
+            self.kept.insert(part.range.start, part);
+        } else {
+            self.ledger.take(&part.range);
+            self.waiting.insert(part.range.start, part);
+        }
+        Ok(())
+    }
+}

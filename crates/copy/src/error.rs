@@ -1,0 +1,82 @@
+//! What can go wrong with a copy.
+
+use std::io;
+
+use thiserror::Error as ThisError;
+
+use crate::progress::Progress;
+
+/// Why a copy failed.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The source could not be read.
+    #[error("source: {0}")]
+    Source(#[source] io::Error),
+    /// The source ended before the length that it had at the beginning.
+    #[error("source: it became shorter while it was copied")]
+    Shrunk,
+    /// The destination could not be written.
+    #[error("destination: {0}")]
+    Destination(#[source] io::Error),
+    /// What was written could not be brought onto the medium.
+    #[error("destination: {0}, at a flush")]
+    Flush(#[source] io::Error),
+    /// The destination refuses every write.
+    #[error("destination: it is read-only")]
+    ReadOnly,
+    /// More is to be copied than the destination holds.
+    #[error("destination too small: it holds {capacity} bytes and the source has {needed}")]
+    TooSmall {
+        /// Bytes that the destination holds.
+        capacity: u64,
+        /// Bytes that the source has.
+        needed: u64,
+    },
+    /// A stream turned out to be longer than the destination.
+    #[error("destination too small: it holds {capacity} bytes and the source has more")]
+    Overflow {
+        /// Bytes that the destination holds.
+        capacity: u64,
+    },
+    /// The copy was [cancelled](crate::Control::cancel).
+    #[error("cancelled")]
+    Cancelled,
+    /// The copy was [abandoned](crate::Control::abandon) while writes were under way.
+    #[error("abandoned with {under_way} bytes under way, which may be written or not")]
+    Abandoned {
+        /// The bytes of those writes.
+        under_way: u64,
+    },
+}
+
+impl Error {
+    /// What the initiator says, if it was a disk that failed.
+    pub fn iscsi(&self) -> Option<&iscsi_initiator::Error> {
+        let (Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause)) = self else {
+            return None;
+        };
+        iscsi_error(cause)
+    }
+}
+
+/// The initiator's error in one of the system.
+fn iscsi_error(error: &io::Error) -> Option<&iscsi_initiator::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether a device says that it may have lost writes which were not flushed, so that making them again
+/// mends it.
+pub(crate) fn is_loss(error: &io::Error) -> bool {
+    matches!(iscsi_error(error), Some(iscsi_initiator::Error::UnflushedWritesLost))
+}
+
+/// A copy that did not come to its end.
+#[derive(Debug, ThisError)]
+#[error("{error}")]
+pub struct Failure {
+    /// Why.
+    pub error: Error,
+    /// How far it came.
+    pub progress: Progress,
+}

@@ -1,0 +1,227 @@
+//! Regular files and block devices.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::unistd::{Whence, lseek};
+
+/// One visit to another thread costs more than a short read, bytes.
+const PREFERRED: usize = 1 << 20;
+/// Requests under way keep a disk busy, and outlast its pauses, bytes. More would only be more memory
+/// to fill before the first byte goes out.
+const QUEUE: usize = 4 << 20;
+/// So many extents are told at once.
+const MAX_EXTENTS: usize = 1024;
+
+/// A regular file or a block device, as a [`Device`]: any range, by several threads. Its holes are
+/// known (`SEEK_HOLE`), and what is made zero is given back (`FALLOC_FL_PUNCH_HOLE`), as far as the
+/// file system can do that.
+///
+/// Clones are the same file. It works on the threads of tokio that may block.
+#[derive(Clone, Debug)]
+pub struct FileDevice {
+    file: Arc<File>,
+    capacity: u64,
+    is_block_device: bool,
+    is_read_only: bool,
+}
+
+impl FileDevice {
+    /// Opens a file to read from.
+    ///
+    /// # Errors
+    /// Those of the system; [`InvalidInput`](ErrorKind::InvalidInput) for what is neither a regular file
+    /// nor a block device: that is for a [stream](crate::Source::stream).
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::new(File::open(path)?, true)
+    }
+
+    /// Opens a file to write to and to read from, and creates it if it is missing. Nothing is changed
+    /// in one that exists.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        Self::new(options.read(true).write(true).create(true).truncate(false).open(path)?, false)
+    }
+
+    fn new(mut file: File, is_read_only: bool) -> io::Result<Self> {
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let why = "neither a regular file nor a block device";
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        // A block device has no length but where its end is.
+        let capacity = file.seek(SeekFrom::End(0))?;
+        let is_block_device = kind.is_block_device();
+        Ok(Self { file: Arc::new(file), capacity, is_block_device, is_read_only })
+    }
+
+    /// Whether it is a block device, which holds as much as it holds.
+    pub const fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    /// Makes a regular file as long as this. What it has beyond that is gone; what is new is a hole.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn set_len(&mut self, len: u64) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        blocking(move || file.set_len(len)).await?;
+        self.capacity = len;
+        Ok(())
+    }
+
+    /// The same file for writes of any place, which make it longer.
+    pub(crate) const fn growing(mut self) -> Self {
+        self.capacity = u64::MAX;
+        self
+    }
+}
+
+impl Device for FileDevice {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let mut limits = DeviceLimits::default();
+        limits.preferred_transfer = PREFERRED;
+        limits.has_fast_zeroes = true;
+        limits.discard_granularity = Some(1);
+        limits.has_volatile_cache = true;
+        limits.is_read_only = self.is_read_only;
+        limits
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        QUEUE.div_ceil(io_size.max(1))
+    }
+
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || {
+            file.read_exact_at(&mut buffer, offset)?;
+            Ok(buffer)
+        }))
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || {
+            let mut at = offset;
+            for page in pages {
+                file.write_all_at(&page, at)?;
+                at += page.len() as u64;
+            }
+            Ok(())
+        }))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || file.sync_all()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || match punch(&file, offset, len) {
+            Err(Errno::EOPNOTSUPP) => Ok(()),
+            result => Ok(result?),
+        }))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || match punch(&file, offset, len) {
+            Err(Errno::EOPNOTSUPP) => write_zeros(&file, offset..offset + len),
+            result => Ok(result?),
+        }))
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        let file = Arc::clone(&self.file);
+        let is_block_device = self.is_block_device;
+        Box::pin(blocking(move || {
+            let range = offset..offset.saturating_add(len);
+            // Behind the end of a file that became shorter, all would look like a hole.
+            if !is_block_device && file.metadata()?.len() < range.end {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            extents(&file, range)
+        }))
+    }
+}
+
+/// Makes a hole; bytes at its ends that fill no block of the file system become zeros.
+fn punch(file: &File, offset: u64, len: u64) -> Result<(), Errno> {
+    if len == 0 {
+        return Ok(());
+    }
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    let off = |value: u64| value.try_into().map_err(|_| Errno::EFBIG);
+    fallocate(file, flags, off(offset)?, off(len)?)
+}
+
+fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; PREFERRED];
+    let mut at = range.start;
+    while at < range.end {
+        let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        let part = &zeros[..left.min(zeros.len())];
+        file.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// The holes and the data of a range, as the file system tells them; a file system that does not says
+/// that all is data.
+fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
+    let mut found: Vec<Extent> = Vec::new();
+    let mut at = range.start;
+    while at < range.end && found.len() < MAX_EXTENTS {
+        let data = seek(file, at, Whence::SeekData)?.unwrap_or(range.end).min(range.end);
+        if data > at {
+            found.push(Extent::new(at, data - at, ExtentState::Deallocated));
+        }
+        if data < range.end {
+            let hole = seek(file, data, Whence::SeekHole)?.unwrap_or(range.end).min(range.end);
+            found.push(Extent::new(data, hole - data, ExtentState::Data));
+            at = hole;
+        } else {
+            at = range.end;
+        }
+    }
+    Ok(found)
+}
+
+/// Where the next data or the next hole begins; `None` if there is none before the end of the file.
+fn seek(file: &File, at: u64, what: Whence) -> io::Result<Option<u64>> {
+    let start = i64::try_from(at).map_err(io::Error::other)?;
+    match lseek(file, start, what) {
+        Ok(found) => Ok(Some(u64::try_from(found).unwrap_or(at))),
+        Err(Errno::ENXIO) => Ok(None),
+        // Neither a block device nor every file system knows.
+        Err(Errno::EINVAL | Errno::EOPNOTSUPP) if matches!(what, Whence::SeekData) => Ok(Some(at)),
+        Err(Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs what may block in a thread of its own.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await?
+}

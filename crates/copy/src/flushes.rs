@@ -1,0 +1,78 @@
+//! When a flush is due.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::options::Options;
+
+/// After so many losses without a flush that went well between them, the destination is given up.
+const MAX_LOSSES: u32 = 3;
+
+/// The flushes of a copy.
+#[derive(Debug)]
+pub(crate) struct Flushes {
+    max_bytes: u64,
+    interval: Duration,
+    is_under_way: bool,
+    /// The last one began when all was written.
+    is_last: bool,
+    last: Instant,
+    /// Losses since one went well.
+    losses: u32,
+}
+
+impl Flushes {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            max_bytes: options.flush_bytes,
+            interval: options.flush_interval,
+            is_under_way: false,
+            is_last: false,
+            last: Instant::now(),
+            losses: 0,
+        }
+    }
+
+    pub(crate) const fn is_under_way(&self) -> bool {
+        self.is_under_way
+    }
+
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.is_last && !self.is_under_way
+    }
+
+    pub(crate) const fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// One begins; the last one, if all is written.
+    pub(crate) const fn begin(&mut self, is_last: bool) {
+        self.is_under_way = true;
+        self.is_last = is_last;
+    }
+
+    /// It has ended well.
+    pub(crate) fn end(&mut self) {
+        (self.is_under_way, self.last, self.losses) = (false, Instant::now(), 0);
+    }
+
+    /// It has said that writes are lost; whether it is worth while to make them again.
+    pub(crate) fn lose(&mut self) -> bool {
+        (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
+        self.losses += 1;
+        self.losses < MAX_LOSSES
+    }
+
+    /// When the next one is due because of the time; `None` if nothing is there to be flushed.
+    pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
+        let is_wanted = unflushed > 0 && !self.is_under_way;
+        is_wanted.then(|| self.last + self.interval)
+    }
+
+    /// Whether one is due, because of the time or the bytes.
+    pub(crate) fn is_due(&self, unflushed: u64) -> bool {
+        let is_late = self.due(unflushed).is_some_and(|due| due <= Instant::now());
+        is_late || unflushed >= self.max_bytes
+    }
+}

@@ -1,0 +1,161 @@
+//! What is still to be copied, what was written, and what a flush has covered.
+//!
+//! ```text
+//!            take              written            flush begins          flush ends
+//!   to do ─────────► under way ─────────► written ─────────► flushing ─────────► flushed
+//!     ▲                  │                   │                  │
+//!     └──────────────────┴───────────────────┴──────────────────┘ lost
+//! ```
+//! A device that may have lost writes which were not flushed says so at a flush. Then all that was
+//! written since the last one is to be done again, and so is what is under way at that time, because
+//! its answer may be older than the loss.
+
+use std::ops::Range;
+
+use crate::range_set::RangeSet;
+
+/// What has become of each byte of a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    to_do: RangeSet,
+    /// Written, and not in any flush yet.
+    written: RangeSet,
+    flushing: RangeSet,
+    flushed: RangeSet,
+    /// How many losses there were.
+    losses: u64,
+}
+
+/// Bytes that somebody writes, or makes zero.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) range: Range<u64>,
+    /// The losses when it began.
+    losses: u64,
+}
+
+impl Ledger {
+    /// A copy of these bytes.
+    pub(crate) fn new(to_do: RangeSet) -> Self {
+        Self { to_do, ..Self::default() }
+    }
+
+    /// The lowest bytes that are to be done.
+    pub(crate) fn next(&self) -> Option<Range<u64>> {
+        self.to_do.first()
+    }
+
+    /// Takes bytes that are to be done.
+    pub(crate) fn take(&mut self, range: &Range<u64>) {
+        self.to_do.remove(range);
+    }
+
+    /// Begins to write bytes that were taken.
+    pub(crate) const fn begin(&self, range: Range<u64>) -> Task {
+        Task { range, losses: self.losses }
+    }
+
+    /// They are written; whether they need not be written again because of a loss that came meanwhile.
+    pub(crate) fn written(&mut self, task: Task) -> bool {
+        let is_sound = task.losses == self.losses;
+        let set = if is_sound { &mut self.written } else { &mut self.to_do };
+        set.insert(task.range);
+        is_sound
+    }
+
+    /// Bytes are as they shall be without a write, and need no flush.
+    pub(crate) fn is_there(&mut self, range: Range<u64>) {
+        self.flushed.insert(range);
+    }
+
+    /// A flush begins. It covers what is written by now.
+    pub(crate) fn begin_flush(&mut self) {
+        self.flushing = std::mem::take(&mut self.written);
+    }
+
+    /// It has ended well.
+    pub(crate) fn end_flush(&mut self) -> RangeSet {
+        let flushed = std::mem::take(&mut self.flushing);
+        self.flushed.extend(flushed.iter());
+        flushed
+    }
+
+    /// Writes that were not flushed may be lost; which are to be done again.
+    pub(crate) fn lose(&mut self) -> RangeSet {
+        self.losses += 1;
+        let mut lost = std::mem::take(&mut self.flushing);
+        lost.extend(std::mem::take(&mut self.written).iter());
+        self.to_do.extend(lost.iter());
+        lost
+    }
+
+    /// Whether everything that was taken and has ended is flushed.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.written.is_empty() && self.flushing.is_empty()
+    }
+
+    /// How many bytes wait for a flush to begin.
+    pub(crate) fn unflushed(&self) -> u64 {
+        self.written.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> Ledger {
+        Ledger::new((0..100).into())
+    }
+
+    fn write(ledger: &mut Ledger, range: Range<u64>) {
+        ledger.take(&range);
+        let task = ledger.begin(range);
+        assert!(ledger.written(task));
+    }
+
+    fn set(range: Range<u64>) -> RangeSet {
+        range.into()
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_written_before_it_began() {
+        let mut ledger = ledger();
+        write(&mut ledger, 0..10);
+        ledger.begin_flush();
+        write(&mut ledger, 10..20);
+        assert_eq!(ledger.end_flush(), set(0..10));
+        assert_eq!((&ledger.flushed, ledger.unflushed()), (&set(0..10), 10));
+        assert!(!ledger.is_flushed());
+    }
+
+    #[test]
+    fn a_loss_leaves_what_was_flushed() {
+        let mut ledger = ledger();
+        write(&mut ledger, 0..10);
+        ledger.begin_flush();
+        ledger.end_flush();
+        write(&mut ledger, 10..20);
+        ledger.begin_flush();
+        write(&mut ledger, 20..30);
+        assert_eq!(ledger.lose(), set(10..30));
+        assert_eq!(ledger.next(), Some(10..100));
+        assert_eq!(ledger.flushed, set(0..10));
+        assert!(ledger.is_flushed());
+    }
+
+    #[test]
+    fn what_is_under_way_at_a_loss_is_done_again() {
+        let mut ledger = ledger();
+        ledger.take(&(0..10));
+        let (task, other) = (ledger.begin(0..5), ledger.begin(5..10));
+        ledger.begin_flush();
+        ledger.lose();
+        assert!(!ledger.written(task));
+        assert_eq!(ledger.next(), Some(0..5));
+        write(&mut ledger, 0..5);
+        assert!(!ledger.written(other));
+        ledger.begin_flush();
+        assert_eq!(ledger.end_flush(), set(0..5));
+    }
+}

@@ -1,0 +1,52 @@
+//! Copies disks: between iSCSI units, files, block devices, streams, and whatever else is a
+//! [`Device`].
+//!
+//! ```
+//! use iscsi_copy::{Copy, Destination, FileDevice, Source};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("iscsi-copy-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let (image, backup) = (folder.join("image"), folder.join("backup"));
+//! # std::fs::write(&image, vec![7; 100_000])?;
+//! let source = Source::device(FileDevice::open(&image)?);
+//! let destination = Destination::file(FileDevice::create(&backup)?);
+//! let progress = Copy::new(source, destination).run().await?;
+//! assert_eq!(progress.flushed, 100_000);
+//! # assert_eq!(std::fs::read(&backup)?, std::fs::read(&image)?);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! ```
+//! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
+#![forbid(unsafe_code)]
+
+mod control;
+mod copy;
+mod destination;
+mod engine;
+mod error;
+mod file;
+mod flushes;
+mod ledger;
+mod memory;
+mod options;
+mod part;
+mod pool;
+mod progress;
+mod range_set;
+mod source;
+mod survey;
+mod zeros;
+
+pub use control::Control;
+pub use copy::Copy;
+pub use destination::Destination;
+pub use error::{Error, Failure};
+pub use file::FileDevice;
+pub use iscsi_initiator::device::Device;
+pub use options::Options;
+pub use progress::{Event, Events, Progress};
+pub use range_set::RangeSet;
+pub use source::Source;

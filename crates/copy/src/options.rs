@@ -1,0 +1,98 @@
+//! How a copy is made.
+
+use std::time::Duration;
+
+/// How a copy is made. Made from the [default](Self::default) by the setters.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes of one read or write; `None` takes what the destination prefers, or else the source.
+    pub io_size: Option<usize>,
+    /// Reads under way at once, and writes; `None` follows what the devices say.
+    pub queue_depth: Option<usize>,
+    /// Bytes of data that are held at once.
+    pub max_memory: usize,
+    /// Zeros in data, in runs of so many bytes and at multiples of it, are not sent; `None` sends them.
+    pub zero_granularity: Option<usize>,
+    /// Whether the destination reads as zeros everywhere, so that zeros need not be made.
+    pub destination_is_zero: bool,
+    /// A flush begins at the latest when so many bytes are written and not flushed.
+    pub flush_bytes: u64,
+    /// A flush begins at the latest when the last one ended so long ago.
+    pub flush_interval: Duration,
+}
+
+/// No unit takes less, and a shorter run saves less than its command costs.
+const MIN_GRANULARITY: usize = 512;
+const MAX_IO: usize = 64 << 20;
+
+impl Default for Options {
+    /// 64 MiB of memory; zeros are found in runs of 64 KiB; a flush every 1 GiB or 30 s.
+    fn default() -> Self {
+        Self {
+            io_size: None,
+            queue_depth: None,
+            max_memory: 64 << 20,
+            zero_granularity: Some(64 << 10),
+            destination_is_zero: false,
+            flush_bytes: 1 << 30,
+            flush_interval: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Options {
+    /// Bytes of one read or write, 512 to 64 MiB.
+    #[must_use]
+    pub fn with_io_size(mut self, bytes: usize) -> Self {
+        self.io_size = Some(bytes.clamp(MIN_GRANULARITY, MAX_IO));
+        self
+    }
+
+    /// Reads under way at once, and writes, at least 1 each.
+    #[must_use]
+    pub fn with_queue_depth(mut self, depth: usize) -> Self {
+        self.queue_depth = Some(depth.max(1));
+        self
+    }
+
+    /// Bytes of data that are held at once. One read is made in any case, so that less than its length
+    /// counts as that.
+    #[must_use]
+    pub const fn with_max_memory(mut self, bytes: usize) -> Self {
+        self.max_memory = bytes;
+        self
+    }
+
+    /// Runs of zeros of so many bytes, 512 at least, are not sent as data; `None` sends all as it is read.
+    /// Rounded up to whole blocks of the destination.
+    #[must_use]
+    pub fn with_zero_granularity(mut self, bytes: Option<usize>) -> Self {
+        self.zero_granularity = bytes.map(|bytes| bytes.max(MIN_GRANULARITY));
+        self
+    }
+
+    /// Whether the destination is known to read as zeros everywhere. Where that is not so, what stood in
+    /// the place of a zero stays.
+    #[must_use]
+    pub const fn with_destination_is_zero(mut self, is_zero: bool) -> Self {
+        self.destination_is_zero = is_zero;
+        self
+    }
+
+    /// How much may be written without a flush: so much, and what is under way, is the most that one loss
+    /// of a cache costs. A stream is flushed when half of the memory is full, too, because it cannot be
+    /// read again.
+    #[must_use]
+    pub fn with_flush_bytes(mut self, bytes: u64) -> Self {
+        self.flush_bytes = bytes.max(1);
+        self
+    }
+
+    /// How long writes may wait for a flush.
+    #[must_use]
+    pub const fn with_flush_interval(mut self, interval: Duration) -> Self {
+        self.flush_interval = interval;
+        self
+    }
+}

@@ -1,0 +1,107 @@
+//! How far a copy has come, and what happens on the way.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+/// How far a copy has come. All are bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What there is to copy, if that is known.
+    pub total: Option<u64>,
+    /// What is at the destination as it shall be; it may have to be flushed yet.
+    pub done: u64,
+    /// What is done and flushed. It never falls.
+    pub flushed: u64,
+    /// Data that were read.
+    pub read: u64,
+    /// Data that were written; what was written twice counts twice.
+    pub written: u64,
+    /// What the destination was told to make zero.
+    pub zeroed: u64,
+    /// Zeros that were there already.
+    pub skipped: u64,
+    /// What was done, and may be lost, and is done again.
+    pub lost: u64,
+}
+
+/// What happens in a copy.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It has come further: told after each tenth of a second in which it has.
+    Progress(Progress),
+    /// A flush has covered more.
+    Flushed(Progress),
+    /// The destination may have lost so many bytes that were not flushed; they are copied again.
+    Lost {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// So many events are not told any more, because nobody asked for them in time.
+    Missed(u64),
+}
+
+/// So many events wait for somebody who asks.
+const BACKLOG: usize = 256;
+
+/// The events of a copy, in order. Whoever falls behind by 256 misses the oldest, and is told so.
+#[derive(Debug)]
+pub struct Events(broadcast::Receiver<Event>);
+
+impl Events {
+    /// The next one; `None` after the last.
+    pub async fn next(&mut self) -> Option<Event> {
+        match self.0.recv().await {
+            Ok(event) => Some(event),
+            Err(RecvError::Lagged(count)) => Some(Event::Missed(count)),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+/// What counts, and tells.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    pub(crate) progress: Progress,
+    /// The same for those who look from outside.
+    shown: Arc<Mutex<Progress>>,
+    events: broadcast::Sender<Event>,
+    told: Progress,
+}
+
+impl Teller {
+    pub(crate) fn new() -> Self {
+        let events = broadcast::Sender::new(BACKLOG);
+        let progress = Progress::default();
+        Self { progress, shown: Arc::default(), events, told: progress }
+    }
+
+    pub(crate) fn events(&self) -> Events {
+        Events(self.events.subscribe())
+    }
+
+    pub(crate) fn shown(&self) -> Arc<Mutex<Progress>> {
+        Arc::clone(&self.shown)
+    }
+
+    /// Shows the numbers.
+    pub(crate) fn show(&self) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = self.progress;
+    }
+
+    /// Tells of progress, if there is any.
+    pub(crate) fn tell_progress(&mut self) {
+        if self.progress != self.told {
+            self.told = self.progress;
+            self.tell(Event::Progress(self.progress));
+        }
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        // Nobody need listen.
+        _ = self.events.send(event);
+    }
+}

@@ -1,0 +1,154 @@
+//! Sets of bytes of a device.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes of a device, as ranges in order; no two of them overlap or touch.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RangeSet {
+    /// By its first byte, the byte behind its last.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// No bytes.
+    pub const fn new() -> Self {
+        Self { ranges: BTreeMap::new() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
+        self.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// The ranges in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|(start, end)| *start..*end)
+    }
+
+    /// The range that has the lowest byte.
+    pub fn first(&self) -> Option<Range<u64>> {
+        self.iter().next()
+    }
+
+    /// Whether all bytes of a range are there.
+    pub fn contains(&self, range: &Range<u64>) -> bool {
+        let before = self.ranges.range(..=range.start).next_back();
+        range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
+    }
+
+    /// The parts of a range that are there, in order.
+    pub fn overlap(&self, range: &Range<u64>) -> Self {
+        let mut found = Self::new();
+        for part in self.touching(range) {
+            found.insert(part.start.max(range.start)..part.end.min(range.end));
+        }
+        found
+    }
+
+    /// Adds bytes, of which some may be there.
+    pub fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let mut whole = range.clone();
+        for part in self.touching(&range) {
+            self.ranges.remove(&part.start);
+            whole = whole.start.min(part.start)..whole.end.max(part.end);
+        }
+        self.ranges.insert(whole.start, whole.end);
+    }
+
+    /// Takes bytes out, of which some may not be there.
+    pub fn remove(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        for part in self.touching(range) {
+            self.ranges.remove(&part.start);
+            self.insert(part.start..range.start.min(part.end));
+            self.insert(range.end.max(part.start)..part.end);
+        }
+    }
+
+    /// The ranges that overlap one, or end where it begins, or begin where it ends.
+    fn touching(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let before = self.ranges.range(..range.start).next_back();
+        let before = before.filter(|(_, end)| **end >= range.start);
+        let rest = self.ranges.range(range.start..=range.end);
+        before.into_iter().chain(rest).map(|(start, end)| *start..*end).collect()
+    }
+}
+
+impl From<Range<u64>> for RangeSet {
+    fn from(range: Range<u64>) -> Self {
+        let mut set = Self::new();
+        set.insert(range);
+        set
+    }
+}
+
+impl Extend<Range<u64>> for RangeSet {
+    fn extend<I: IntoIterator<Item = Range<u64>>>(&mut self, ranges: I) {
+        ranges.into_iter().for_each(|range| self.insert(range));
+    }
+}
+
+impl FromIterator<Range<u64>> for RangeSet {
+    fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
+        let mut set = Self::new();
+        set.extend(ranges);
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(set: &RangeSet) -> BTreeSet<u64> {
+        set.iter().flatten().collect()
+    }
+
+    fn is_canonical(set: &RangeSet) -> bool {
+        let ranges: Vec<_> = set.iter().collect();
+        let apart = ranges.windows(2).all(|pair| pair[0].end < pair[1].start);
+        apart && ranges.iter().all(|range| !range.is_empty())
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_set_of_bytes_holds(
+            steps in prop::collection::vec((any::<bool>(), 0..64_u64, 0..16_u64), 0..40),
+            probe in (0..64_u64, 0..16_u64),
+        ) {
+            let (mut set, mut model) = (RangeSet::new(), BTreeSet::new());
+            for (is_insert, start, len) in steps {
+                let range = start..start + len;
+                if is_insert {
+                    model.extend(range.clone());
+                    set.insert(range);
+                } else {
+                    model.retain(|byte| !range.contains(byte));
+                    set.remove(&range);
+                }
+                prop_assert!(is_canonical(&set), "{set:?}");
+                prop_assert_eq!(bytes(&set), model.clone());
+                prop_assert_eq!(set.bytes(), model.len() as u64);
+            }
+            let probe = probe.0..probe.0 + probe.1;
+            prop_assert_eq!(set.contains(&probe), probe.clone().all(|byte| model.contains(&byte)));
+            let overlap: BTreeSet<_> = probe.clone().filter(|byte| model.contains(byte)).collect();
+            prop_assert_eq!(bytes(&set.overlap(&probe)), overlap);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A device in memory that answers in any order, knows its holes, and loses what it was not told to
+//! flush.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::Error as IscsiError;
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+
+/// A device in memory. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+pub(crate) struct State {
+    /// What reads see.
+    pub(crate) bytes: Vec<u8>,
+    /// What is left after a loss.
+    medium: Vec<u8>,
+    /// Extents that read as zeros, in units of the granularity below.
+    holes: Vec<bool>,
+    pub(crate) limits: DeviceLimits,
+    /// Flushes that say that writes are lost, and lose them.
+    pub(crate) losses: usize,
+    /// The writes, and what was made zero.
+    pub(crate) writes: Vec<(u64, u64)>,
+    pub(crate) zeroed: Vec<(u64, u64)>,
+    pub(crate) reads: Vec<(u64, u64)>,
+    pub(crate) flushes: usize,
+    /// Requests under way now, and at most.
+    pub(crate) under_way: (usize, usize),
+    /// The request that touches this byte fails.
+    pub(crate) fails_at: Option<u64>,
+    /// How many extents are told at once.
+    pub(crate) extents_at_once: usize,
+    random: u64,
+}
+
+/// Holes are as long as this, or a multiple.
+pub(crate) const GRAIN: usize = 512;
+
+impl Memory {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        let mut limits = DeviceLimits::default();
+        limits.has_fast_zeroes = true;
+        limits.preferred_transfer = 4096;
+        let holes = bytes.chunks(GRAIN).map(|grain| grain.iter().all(|byte| *byte == 0)).collect();
+        Self(Arc::new(Mutex::new(State {
+            medium: bytes.clone(),
+            bytes,
+            holes,
+            limits,
+            losses: 0,
+            writes: Vec::new(),
+            zeroed: Vec::new(),
+            reads: Vec::new(),
+            flushes: 0,
+            under_way: (0, 0),
+            fails_at: None,
+            extents_at_once: usize::MAX,
+            random: 1,
+        })))
+    }
+
+    pub(crate) fn blank(len: usize) -> Self {
+        Self::new(vec![0; len])
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// All holes are told as data.
+    pub(crate) fn without_extents(self) -> Self {
+        self.lock().holes.fill(false);
+        self
+    }
+
+    async fn dawdle(&self) {
+        let millis = {
+            let mut state = self.lock();
+            state.under_way.0 += 1;
+            state.under_way.1 = state.under_way.1.max(state.under_way.0);
+            state.random = state.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.random >> 58
+        };
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        self.lock().under_way.0 -= 1;
+    }
+}
+
+impl State {
+    fn check(&self, offset: u64, len: u64) -> io::Result<std::ops::Range<usize>> {
+        if self.fails_at.is_some_and(|at| (offset..offset + len).contains(&at)) {
+            return Err(io::Error::other("a bad block"));
+        }
+        let range = offset as usize..(offset + len) as usize;
+        assert!(range.end <= self.bytes.len(), "{range:?} of {}", self.bytes.len());
+        Ok(range)
+    }
+}
+
+impl Device for Memory {
+    fn capacity(&self) -> u64 {
+        self.lock().bytes.len() as u64
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.lock().limits
+    }
+
+    fn queue_depth(&self, _io_size: usize) -> usize {
+        4
+    }
+
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(async move {
+            self.dawdle().await;
+            let mut state = self.lock();
+            let range = state.check(offset, buffer.len() as u64)?;
+            state.reads.push((offset, buffer.len() as u64));
+            buffer.copy_from_slice(&state.bytes[range]);
+            Ok(buffer)
+        })
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let data = pages.concat();
+            self.dawdle().await;
+            let mut state = self.lock();
+            let range = state.check(offset, data.len() as u64)?;
+            state.writes.push((offset, data.len() as u64));
+            state.bytes[range.clone()].copy_from_slice(&data);
+            state.holes[range.start / GRAIN..range.end.div_ceil(GRAIN)].fill(false);
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let before = self.lock().bytes.clone();
+            self.dawdle().await;
+            let mut state = self.lock();
+            state.flushes += 1;
+            if state.losses > 0 {
+                state.losses -= 1;
+                state.bytes = state.medium.clone();
+                return Err(IscsiError::UnflushedWritesLost.into());
+            }
+            state.medium = before;
+            Ok(())
+        })
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.dawdle().await;
+            let mut state = self.lock();
+            assert!(state.limits.has_fast_zeroes);
+            let range = state.check(offset, len)?;
+            state.zeroed.push((offset, len));
+            state.bytes[range].fill(0);
+            Ok(())
+        })
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(async move {
+            self.dawdle().await;
+            let state = self.lock();
+            let (mut at, end) = (offset, offset + len);
+            let mut extents: Vec<Extent> = Vec::new();
+            while at < end {
+                let grain = at as usize / GRAIN;
+                let until = end.min((grain as u64 + 1) * GRAIN as u64);
+                let is_hole = state.holes[grain];
+                let what = if is_hole { ExtentState::Deallocated } else { ExtentState::Data };
+                let is_full = extents.len() == state.extents_at_once;
+                match extents.last_mut() {
+                    Some(last) if last.state == what => last.len += until - at,
+                    _ if is_full => break,
+                    _ => extents.push(Extent::new(at, until - at, what)),
+                }
+                at = until;
+            }
+            Ok(extents)
+        })
+    }
+}
+
+/// Bytes that look random, none of them zero.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 / 3 % 251) as u8 + 1).collect()
+}

@@ -1,0 +1,85 @@
+//! Logical units of the test target.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+use iscsi_copy::{Copy, Destination, Options, Source};
+use iscsi_initiator::{Disk, Initiator};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+
+const TARGET: &str = "iqn.2026-01.org.example:disk";
+const BLOCKS: u64 = 16 << 10;
+const LEN: u64 = BLOCKS * 512;
+
+async fn unit(disk: &RamDisk, is_thin: bool) -> (Server, Disk) {
+    let mut config = TargetConfig::new(TARGET, disk.clone());
+    for unit in config.units.values_mut() {
+        unit.thin = is_thin;
+    }
+    let server = Server::start(Target::new(config)).await.unwrap();
+    let options = iscsi_initiator::Options::default().with_use_environment(false);
+    let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
+    let url = format!("iscsi://{}/{TARGET}/0", server.address());
+    let disk = initiator.disk(url.as_str()).await.unwrap();
+    (server, disk)
+}
+
+/// A disk with 64 KiB of data at its beginning and before its end, and zeros between.
+fn sparse() -> RamDisk {
+    let disk = RamDisk::new(512, BLOCKS);
+    disk.write(0, &[1; 64 << 10]);
+    disk.write(LEN - (128 << 10), &[2; 64 << 10]);
+    disk
+}
+
+#[tokio::test]
+async fn a_thin_unit_gives_and_gets_its_holes() {
+    let (from, to) = (sparse(), RamDisk::new(512, BLOCKS));
+    let ((_one, source), (_two, destination)) = (unit(&from, true).await, unit(&to, true).await);
+    let copy = Copy::new(Source::device(source), Destination::device(destination));
+    let progress = copy.run().await.unwrap();
+    assert_eq!(from.first_difference(&to), None);
+    assert_eq!((progress.read, progress.written), (128 << 10, 128 << 10));
+    assert_eq!((progress.skipped, progress.zeroed), (LEN - (128 << 10), 0));
+}
+
+#[tokio::test]
+async fn a_thin_unit_gives_back_what_becomes_a_hole() {
+    let (from, to) = (sparse(), RamDisk::new(512, BLOCKS));
+    to.fill(7);
+    let ((_one, source), (_two, destination)) = (unit(&from, false).await, unit(&to, true).await);
+    let copy = Copy::new(Source::device(source), Destination::device(destination));
+    let progress = copy.run().await.unwrap();
+    assert_eq!(from.first_difference(&to), None);
+    assert_eq!((progress.read, progress.written), (LEN, 128 << 10));
+    assert_eq!(progress.zeroed, LEN - (128 << 10));
+}
+
+#[tokio::test]
+async fn a_cache_that_is_lost_costs_what_was_not_flushed() {
+    let (from, to) = (RamDisk::new(512, BLOCKS), RamDisk::new(512, BLOCKS));
+    from.fill(3);
+    to.set_cache(Cache::Volatile);
+    let ((_one, source), (_two, destination)) = (unit(&from, false).await, unit(&to, false).await);
+    let options = Options::default().with_io_size(4096).with_flush_bytes(1 << 20);
+    let copy = Copy::new(Source::device(source), Destination::device(destination));
+    let copy = copy.with_options(options);
+    let control = copy.control();
+    let running = tokio::spawn(copy.run());
+    while control.progress().flushed < LEN / 2 {
+        tokio::task::yield_now().await;
+    }
+    to.lose_power();
+    let progress = running.await.unwrap().unwrap();
+    assert_eq!(from.first_difference(&to), None);
+    assert!(progress.lost <= LEN / 2, "{progress:?}");
+    to.lose_power();
+    assert_eq!(from.first_difference(&to), None, "all of it was flushed");
+}
