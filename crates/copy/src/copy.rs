@@ -1,5 +1,6 @@
 //! A copy.
 
+use crate::checksums::Checksums;
 use crate::control::Control;
 use crate::destination::Destination;
 use crate::engine::Engine;
@@ -7,6 +8,16 @@ use crate::error::Failure;
 use crate::options::Options;
 use crate::progress::{Events, Progress, Teller};
 use crate::source::Source;
+
+/// What came of a copy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Copied {
+    /// How far it came: all of it.
+    pub progress: Progress,
+    /// What was read, if the options asked for it.
+    pub checksums: Option<Checksums>,
+}
 
 /// A copy from a source to a destination. Nothing happens before it [runs](Self::run).
 ///
@@ -54,8 +65,10 @@ impl Copy {
     /// # Errors
     /// The first thing that went wrong, and how far it came. What had been written by then is flushed,
     /// unless the destination is what failed.
-    pub async fn run(self) -> Result<Progress, Failure> {
+    pub async fn run(self) -> Result<Copied, Failure> {
         let Self { source, destination, options, control, teller } = self;
-        Box::pin(Engine::new(source, destination, options, control, teller).run()).await
+        let engine = Engine::new(source, destination, options, control, teller);
+        let (progress, checksums) = Box::pin(engine.run()).await?;
+        Ok(Copied { progress, checksums })
     }
 }

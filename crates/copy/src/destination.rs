@@ -65,6 +65,15 @@ impl Destination {
         }
     }
 
+    /// The same, for tasks.
+    pub(crate) fn shared(&self) -> Option<Arc<dyn Device>> {
+        match &self.0 {
+            Kind::Device(device) => Some(Arc::clone(device)),
+            Kind::File(file) => Some(Arc::new(file.clone())),
+            Kind::Stream(_) => None,
+        }
+    }
+
     pub(crate) const fn is_sequential(&self) -> bool {
         matches!(self.0, Kind::Stream(_))
     }

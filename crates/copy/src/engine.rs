@@ -21,6 +21,7 @@ use bytes::Bytes;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
+use crate::checksums::Checksums;
 use crate::control::{Control, Order};
 use crate::destination::Destination;
 use crate::error::{Error, Failure};
@@ -69,6 +70,7 @@ pub(crate) struct Engine {
     /// Bytes of those writes.
     writing_bytes: u64,
     flushes: Flushes,
+    checksums: Option<Checksums>,
     /// What is sent where the destination does not make zeros by itself.
     zeros: Bytes,
     tasks: JoinSet<Result<Ended, Error>>,
@@ -83,7 +85,7 @@ enum Ended {
     Read {
         asked: usize,
         bytes: u64,
-        parts: Vec<Part>,
+        parts: Vec<(Part, u64)>,
         is_last: bool,
     },
     Written(Task, Part, io::Result<()>),
@@ -123,6 +125,7 @@ impl Engine {
             writing: 0,
             writing_bytes: 0,
             flushes,
+            checksums: options.has_checksums.then(Checksums::default),
             zeros: Bytes::from(vec![0; io_size]),
             tasks: JoinSet::new(),
             source,
@@ -132,7 +135,7 @@ impl Engine {
     }
 
     /// Copies until the source ends, and flushes.
-    pub(crate) async fn run(mut self) -> Result<Progress, Failure> {
+    pub(crate) async fn run(mut self) -> Result<(Progress, Option<Checksums>), Failure> {
         let result = match self.prepare().await {
             Ok(()) => self.copy().await,
             Err(error) => Err(error),
@@ -144,7 +147,10 @@ impl Engine {
         self.teller.show();
         self.teller.tell_progress();
         let progress = self.teller.progress;
-        result.map(|()| progress).map_err(|error| Failure { error, progress })
+        match result {
+            Ok(()) => Ok((progress, self.checksums)),
+            Err(error) => Err(Failure { error, progress }),
+        }
     }
 
     /// Makes sure that all fits, and finds out what the destination has of zeros.

@@ -12,8 +12,8 @@
 //! # std::fs::write(&image, vec![7; 100_000])?;
 //! let source = Source::device(FileDevice::open(&image)?);
 //! let destination = Destination::file(FileDevice::create(&backup)?);
-//! let progress = Copy::new(source, destination).run().await?;
-//! assert_eq!(progress.flushed, 100_000);
+//! let copied = Copy::new(source, destination).run().await?;
+//! assert_eq!(copied.progress.flushed, 100_000);
 //! # assert_eq!(std::fs::read(&backup)?, std::fs::read(&image)?);
 //! # std::fs::remove_dir_all(&folder)?;
 //! # Ok(())
@@ -22,6 +22,7 @@
 //! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
 #![forbid(unsafe_code)]
 
+mod checksums;
 mod control;
 mod copy;
 mod destination;
@@ -38,10 +39,12 @@ mod progress;
 mod range_set;
 mod source;
 mod survey;
+mod verify;
 mod zeros;
 
+pub use checksums::Checksums;
 pub use control::Control;
-pub use copy::Copy;
+pub use copy::{Copied, Copy};
 pub use destination::Destination;
 pub use error::{Error, Failure};
 pub use file::FileDevice;
@@ -50,3 +53,4 @@ pub use options::Options;
 pub use progress::{Event, Events, Progress};
 pub use range_set::RangeSet;
 pub use source::Source;
+pub use verify::{Difference, Verify, VerifyError};

@@ -16,6 +16,9 @@ pub struct Options {
     pub zero_granularity: Option<usize>,
     /// Whether the destination reads as zeros everywhere, so that zeros need not be made.
     pub destination_is_zero: bool,
+    /// Whether checksums of what is read are kept, so that the destination can be
+    /// [verified](crate::Verify).
+    pub has_checksums: bool,
     /// A flush begins at the latest when so many bytes are written and not flushed.
     pub flush_bytes: u64,
     /// A flush begins at the latest when the last one ended so long ago.
@@ -35,6 +38,7 @@ impl Default for Options {
             max_memory: 64 << 20,
             zero_granularity: Some(64 << 10),
             destination_is_zero: false,
+            has_checksums: false,
             flush_bytes: 1 << 30,
             flush_interval: Duration::from_secs(30),
         }
@@ -77,6 +81,13 @@ impl Options {
     #[must_use]
     pub const fn with_destination_is_zero(mut self, is_zero: bool) -> Self {
         self.destination_is_zero = is_zero;
+        self
+    }
+
+    /// Whether checksums of what is read are kept, 40 bytes or so for each request.
+    #[must_use]
+    pub const fn with_checksums(mut self, keep: bool) -> Self {
+        self.has_checksums = keep;
         self
     }
 

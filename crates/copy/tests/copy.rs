@@ -48,7 +48,7 @@ fn sparse(grains: &[usize]) -> Vec<u8> {
 async fn every_byte_arrives_and_is_flushed() {
     let (from, to) = (Memory::new(pattern(100_003)), Memory::new(pattern(200_000)));
     let rest = to.lock().bytes[100_003..].to_vec();
-    let progress = copy(&from, &to).run().await.unwrap();
+    let progress = copy(&from, &to).run().await.unwrap().progress;
     assert_eq!(to.lock().bytes[..100_003], from.lock().bytes);
     assert_eq!(to.lock().bytes[100_003..], rest);
     let all = 100_003;
@@ -62,7 +62,7 @@ async fn holes_are_neither_read_nor_written_where_the_destination_reads_as_zeros
     let bytes = sparse(&[3, 1000, 5, 2000, 1]);
     let (from, to) = (Memory::new(bytes.clone()), Memory::blank(bytes.len()));
     from.lock().extents_at_once = 2;
-    let progress = copy(&from, &to).run().await.unwrap();
+    let progress = copy(&from, &to).run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     let (data, zeros) = (9 * GRAIN as u64, 3000 * GRAIN as u64);
     assert_eq!((progress.read, progress.written), (data, data));
@@ -74,7 +74,7 @@ async fn holes_are_neither_read_nor_written_where_the_destination_reads_as_zeros
 async fn what_stood_in_the_place_of_a_hole_is_made_zero() {
     let bytes = sparse(&[3, 1000, 5]);
     let (from, to) = (Memory::new(bytes.clone()), Memory::new(pattern(bytes.len())));
-    let progress = copy(&from, &to).run().await.unwrap();
+    let progress = copy(&from, &to).run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     assert_eq!(progress.zeroed, 1000 * GRAIN as u64);
     assert_eq!(to.lock().zeroed, [(3 * GRAIN as u64, 1000 * GRAIN as u64)]);
@@ -85,7 +85,7 @@ async fn zeros_are_sent_where_nothing_else_makes_them() {
     let bytes = sparse(&[3, 1000, 5]);
     let (from, to) = (Memory::new(bytes.clone()), Memory::new(pattern(bytes.len())));
     to.lock().limits.has_fast_zeroes = false;
-    let progress = copy(&from, &to).run().await.unwrap();
+    let progress = copy(&from, &to).run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     assert_eq!((progress.read, progress.zeroed), (8 * GRAIN as u64, 1000 * GRAIN as u64));
     assert!(to.lock().writes.iter().all(|(_, len)| *len <= 4096));
@@ -96,12 +96,12 @@ async fn zeros_in_data_are_found() {
     let bytes = sparse(&[3, 100, 5, 1, 2]);
     let from = Memory::new(bytes.clone()).without_extents();
     let to = Memory::blank(bytes.len());
-    let progress = copy(&from, &to).run().await.unwrap();
+    let progress = copy(&from, &to).run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     assert_eq!((progress.read, progress.written), (bytes.len() as u64, 10 * GRAIN as u64));
     let sends = options().with_zero_granularity(None);
     let to = Memory::blank(bytes.len());
-    let progress = copy(&from, &to).with_options(sends).run().await.unwrap();
+    let progress = copy(&from, &to).with_options(sends).run().await.unwrap().progress;
     assert_eq!((to.lock().bytes.clone(), progress.written), (bytes.clone(), bytes.len() as u64));
 }
 
@@ -110,7 +110,7 @@ async fn a_destination_that_is_said_to_be_zero_is_believed() {
     let bytes = sparse(&[3, 100, 5]);
     let (from, to) = (Memory::new(bytes.clone()), Memory::blank(bytes.len()).without_extents());
     let zero = options().with_destination_is_zero(true);
-    let progress = copy(&from, &to).with_options(zero).run().await.unwrap();
+    let progress = copy(&from, &to).with_options(zero).run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     assert_eq!((progress.zeroed, progress.skipped), (0, 100 * GRAIN as u64));
 }
@@ -122,7 +122,7 @@ async fn a_loss_costs_what_was_written_since_the_last_flush() {
     let often = options().with_flush_bytes(64 << 10);
     let copy = copy(&from, &to).with_options(often);
     let mut events = copy.events();
-    let progress = copy.run().await.unwrap();
+    let progress = copy.run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, from.lock().bytes);
     assert!(progress.lost > 0 && progress.lost < 400 << 10, "{progress:?}");
     assert_eq!(progress.written, (1 << 20) + progress.lost);
@@ -152,7 +152,7 @@ async fn a_stream_is_written_again_from_memory() {
     let source = Source::stream(std::io::Cursor::new(bytes.clone()), None);
     let small = options().with_max_memory(128 << 10);
     let copy = Copy::new(source, Destination::device(to.clone())).with_options(small);
-    let progress = copy.run().await.unwrap();
+    let progress = copy.run().await.unwrap().progress;
     assert_eq!(to.lock().bytes, bytes);
     assert_eq!(progress.read, 1 << 20, "it was read once");
     assert!(progress.lost > 0 && progress.lost <= 2 * (128 << 10), "{progress:?}");
@@ -243,7 +243,7 @@ async fn a_stream_gets_all_bytes_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_copied_well() {
-    let progress = copy(&Memory::blank(0), &Memory::blank(0)).run().await.unwrap();
+    let progress = copy(&Memory::blank(0), &Memory::blank(0)).run().await.unwrap().progress;
     assert_eq!((progress.total, progress.done), (Some(0), 0));
     let source = Source::stream(tokio::io::empty(), None);
     Copy::new(source, Destination::device(Memory::blank(0))).run().await.unwrap();

@@ -38,6 +38,7 @@ fn options() -> impl Strategy<Value = Options> {
         .prop_map(|(io_size, depth, memory, granularity, flush)| {
             let options = Options::default().with_io_size(io_size).with_max_memory(memory);
             let options = options.with_zero_granularity(granularity).with_flush_bytes(flush);
+            let options = options.with_checksums(true);
             match depth {
                 Some(depth) => options.with_queue_depth(depth),
                 None => options,
@@ -72,17 +73,19 @@ proptest! {
         };
         let copy = Copy::new(source, Destination::device(to.clone())).with_options(options);
         let control = copy.control();
-        let progress = runtime.unwrap().block_on(async {
+        let copied = runtime.unwrap().block_on(async {
             let limit = std::time::Duration::from_secs(600);
             let ended = tokio::time::timeout(limit, copy.run()).await;
             ended.unwrap_or_else(|_| panic!("it stands still: {:?}", control.progress()))
         });
-        let progress = progress.unwrap();
+        let copied = copied.unwrap();
+        let progress = copied.progress;
         prop_assert_eq!(&to.lock().bytes[..len], &bytes);
         prop_assert_eq!(&to.lock().bytes[len..], &rest);
         let all = len as u64;
         prop_assert_eq!((progress.done, progress.flushed), (all, all));
         prop_assert_eq!(progress.written + progress.zeroed + progress.skipped, all + progress.lost);
         prop_assert!(losses > 0 || progress.lost == 0);
+        prop_assert_eq!(copied.checksums.unwrap().bytes(), all);
     }
 }

@@ -44,7 +44,7 @@ async fn a_thin_unit_gives_and_gets_its_holes() {
     let (from, to) = (sparse(), RamDisk::new(512, BLOCKS));
     let ((_one, source), (_two, destination)) = (unit(&from, true).await, unit(&to, true).await);
     let copy = Copy::new(Source::device(source), Destination::device(destination));
-    let progress = copy.run().await.unwrap();
+    let progress = copy.run().await.unwrap().progress;
     assert_eq!(from.first_difference(&to), None);
     assert_eq!((progress.read, progress.written), (128 << 10, 128 << 10));
     assert_eq!((progress.skipped, progress.zeroed), (LEN - (128 << 10), 0));
@@ -56,7 +56,7 @@ async fn a_thin_unit_gives_back_what_becomes_a_hole() {
     to.fill(7);
     let ((_one, source), (_two, destination)) = (unit(&from, false).await, unit(&to, true).await);
     let copy = Copy::new(Source::device(source), Destination::device(destination));
-    let progress = copy.run().await.unwrap();
+    let progress = copy.run().await.unwrap().progress;
     assert_eq!(from.first_difference(&to), None);
     assert_eq!((progress.read, progress.written), (LEN, 128 << 10));
     assert_eq!(progress.zeroed, LEN - (128 << 10));
@@ -77,7 +77,7 @@ async fn a_cache_that_is_lost_costs_what_was_not_flushed() {
         tokio::task::yield_now().await;
     }
     to.lose_power();
-    let progress = running.await.unwrap().unwrap();
+    let progress = running.await.unwrap().unwrap().progress;
     assert_eq!(from.first_difference(&to), None);
     assert!(progress.lost <= LEN / 2, "{progress:?}");
     to.lose_power();

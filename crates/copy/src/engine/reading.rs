@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Ended, Engine};
+use crate::checksums::sum;
 use crate::error::Error;
 use crate::part::{Content, Part};
 use crate::range_set::RangeSet;
@@ -24,6 +25,9 @@ impl Engine {
             self.start_survey();
             // Zeros are no work for the source.
             if let Some(zeros) = self.survey.cut_zeros(max_zeros) {
+                if let Some(checksums) = &mut self.checksums {
+                    checksums.put(&Part::zeros(zeros.clone()), 0);
+                }
                 self.put_zeros(zeros);
             } else if !self.start_read() {
                 return;
@@ -95,6 +99,7 @@ impl Engine {
         }
         let Some(hold) = self.memory.take(len) else { return false };
         let (pool, mut cut) = (self.pool.clone(), self.cut);
+        let wants_sums = self.checksums.is_some();
         if !self.makes_zeros() && self.blank.is_empty() {
             cut.granularity = None;
         }
@@ -106,6 +111,7 @@ impl Engine {
                     let data = fill(&reader, pool.take(len)).await.map_err(Error::Source)?;
                     let (bytes, is_last) = (data.len() as u64, data.len() < len);
                     let parts = cut.parts(offset, &pool.lend(data), &hold);
+                    let parts = summed(parts, wants_sums);
                     Ok(Ended::Read { asked: stride, bytes, parts, is_last })
                 });
             }
@@ -120,6 +126,7 @@ impl Engine {
                         if is_short { Error::Shrunk } else { Error::Source(cause) }
                     })?;
                     let parts = cut.parts(range.start, &pool.lend(data), &hold);
+                    let parts = summed(parts, wants_sums);
                     Ok(Ended::Read { asked: stride, bytes: len as u64, parts, is_last: false })
                 });
             }
@@ -135,14 +142,21 @@ impl Engine {
     }
 
     /// Takes what was read.
-    pub(super) fn take_parts(&mut self, parts: Vec<Part>, is_last: bool) -> Result<(), Error> {
+    pub(super) fn take_parts(
+        &mut self,
+        parts: Vec<(Part, u64)>,
+        is_last: bool,
+    ) -> Result<(), Error> {
         if is_last {
             self.survey.end_stream();
         }
-        for part in parts {
+        for (part, sum) in parts {
             let capacity = self.destination.capacity().unwrap_or(u64::MAX);
             if part.range.end > capacity {
                 return Err(Error::Overflow { capacity });
+            }
+            if let Some(checksums) = &mut self.checksums {
+                checksums.put(&part, sum);
             }
             match part.content {
                 Content::Zeros => self.put_zeros(part.range),
@@ -151,4 +165,17 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The parts, each with the checksum of its data if that is wanted.
+fn summed(parts: Vec<Part>, wants_sums: bool) -> Vec<(Part, u64)> {
+    let sum_of = |part: &Part| match &part.content {
+        Content::Data { bytes, .. } if wants_sums => sum(bytes),
+        Content::Data { .. } | Content::Zeros => 0,
+    };
+    let with_sum = |part: Part| {
+        let sum = sum_of(&part);
+        (part, sum)
+    };
+    parts.into_iter().map(with_sum).collect()
 }

@@ -1,0 +1,218 @@
+//! Whether the destination holds what was read from the source.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::Device;
+use thiserror::Error as ThisError;
+use tokio::task::JoinSet;
+
+use crate::checksums::{Checksums, sum};
+use crate::control::{Control, Order};
+use crate::destination::Destination;
+use crate::pool::Pool;
+use crate::progress::{Events, Progress, Teller};
+use crate::source::Source;
+use crate::zeros::is_zero;
+
+/// Zeros are read back in pieces of so many bytes.
+const ZEROS_AT_ONCE: u64 = 1 << 20;
+
+/// Reads a destination back, and compares it with what was read from the source in the copy.
+#[derive(Debug)]
+pub struct Verify {
+    source: Source,
+    destination: Arc<dyn Device>,
+    checksums: Checksums,
+    control: Control,
+    teller: Teller,
+    pool: Pool,
+}
+
+/// Why a destination is not known to hold what it should.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// It holds something else.
+    #[error("{0}")]
+    Mismatch(Difference),
+    /// It could not be read.
+    #[error("destination: {0}")]
+    Destination(#[source] io::Error),
+    /// A stream cannot be read back.
+    #[error("a stream cannot be read back")]
+    Stream,
+    /// It was told to stop.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// Where two ends differ first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Difference {
+    /// At this byte.
+    At(u64),
+    /// Somewhere in these bytes: the source cannot tell any more.
+    Within {
+        /// Where they begin.
+        offset: u64,
+        /// How many they are.
+        len: u64,
+    },
+}
+
+/// Bytes to be read back, and their checksum if they are not to be zero.
+type Piece = (Range<u64>, Option<u64>);
+
+/// Reads a piece back; where it begins, and what it is if it is not what it should be.
+async fn look(
+    device: Arc<dyn Device>,
+    pool: Pool,
+    piece: Piece,
+) -> io::Result<(u64, Option<Bytes>)> {
+    let (range, expected) = piece;
+    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let data = pool.lend(device.read_into(range.start, pool.take(len)).await?);
+    let is_equal = expected.map_or_else(|| is_zero(&data), |expected| sum(&data) == expected);
+    Ok((range.start, (!is_equal).then_some(data)))
+}
+
+impl Verify {
+    /// A look at the destination of a copy, with the checksums that came of it.
+    ///
+    /// # Errors
+    /// [`VerifyError::Stream`].
+    pub fn new(
+        source: Source,
+        destination: &Destination,
+        checksums: Checksums,
+    ) -> Result<Self, VerifyError> {
+        let destination = destination.shared().ok_or(VerifyError::Stream)?;
+        let teller = Teller::new();
+        let control = Control::new(teller.shown());
+        Ok(Self { source, destination, checksums, control, teller, pool: Pool::default() })
+    }
+
+    /// A hand on it, also while it runs. What is equal counts as done.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// What will happen in it.
+    pub fn events(&self) -> Events {
+        self.teller.events()
+    }
+
+    /// Reads all back. Zeros are not read where the destination says that it reads as zeros there.
+    ///
+    /// # Errors
+    /// The first difference that there is, or the first error before it.
+    pub async fn run(mut self) -> Result<Progress, VerifyError> {
+        self.teller.progress.total = Some(self.checksums.bytes());
+        let mut pieces = self.pieces().await.into_iter();
+        let mut reads = JoinSet::new();
+        // In the order of the device: what was begun, and of that what was read.
+        let mut begun = VecDeque::new();
+        let mut read = BTreeMap::new();
+        loop {
+            let order = self.control.order();
+            while order == Order::Run && begun.len() < self.depth() {
+                let Some(piece) = pieces.next() else { break };
+                reads.spawn(look(Arc::clone(&self.destination), self.pool.clone(), piece.clone()));
+                begun.push_back(piece);
+            }
+            if begun.is_empty() && order == Order::Run {
+                self.teller.show();
+                return Ok(self.teller.progress);
+            }
+            tokio::select! {
+                biased;
+                () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),
+                Some(ended) = reads.join_next() => {
+                    let ended = ended.map_err(io::Error::from).flatten();
+                    let (at, found) = ended.map_err(VerifyError::Destination)?;
+                    read.insert(at, found);
+                }
+                () = self.control.other_than(order) => {}
+            }
+            while let Some((range, sum)) = begun.front() {
+                let Some(found) = read.remove(&range.start) else { break };
+                if let Some(found) = found {
+                    let difference = self.locate(range.clone(), *sum, &found).await;
+                    return Err(VerifyError::Mismatch(difference));
+                }
+                self.teller.progress.done += range.end - range.start;
+                begun.pop_front();
+            }
+            self.teller.show();
+        }
+    }
+
+    fn depth(&self) -> usize {
+        let longest = self
+            .checksums
+            .parts()
+            .next()
+            .map_or(ZEROS_AT_ONCE, |(range, _)| range.end - range.start);
+        self.destination.queue_depth(usize::try_from(longest).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// What has to be read back, in order.
+    async fn pieces(&mut self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> =
+            self.checksums.parts().map(|(range, sum)| (range, Some(sum))).collect();
+        for zeros in self.checksums.zeros().clone().iter() {
+            let mut at = zeros.start;
+            while at < zeros.end {
+                let extents = self.destination.extents(at, zeros.end - at).await;
+                // Whatever is the matter shows when it is read.
+                let extents = extents.unwrap_or_default();
+                let known = extents.first().filter(|extent| extent.offset == at && extent.len > 0);
+                let end = known.map_or(zeros.end, |extent| extent.end().min(zeros.end));
+                if known.is_some_and(|extent| extent.state.reads_zeros()) {
+                    self.teller.progress.done += end - at;
+                } else {
+                    let starts = (at..end).step_by(usize::try_from(ZEROS_AT_ONCE).unwrap_or(1));
+                    pieces.extend(starts.map(|at| (at..end.min(at + ZEROS_AT_ONCE), None)));
+                }
+                at = end;
+            }
+        }
+        pieces.sort_unstable_by_key(|(range, _)| range.start);
+        pieces
+    }
+
+    /// Finds the byte, if the source still says what it said.
+    async fn locate(&self, range: Range<u64>, expected: Option<u64>, found: &[u8]) -> Difference {
+        let somewhere = Difference::Within { offset: range.start, len: range.end - range.start };
+        let position = |wanted: &[u8]| {
+            let at = wanted.iter().zip(found).position(|(wanted, found)| wanted != found);
+            at.map_or(somewhere, |at| Difference::At(range.start + at as u64))
+        };
+        let Some(expected) = expected else { return position(&vec![0; found.len()]) };
+        let Some(device) = self.source.device_ref() else { return somewhere };
+        let read = device.read_into(range.start, BytesMut::zeroed(found.len())).await;
+        match read {
+            Ok(wanted) if sum(&wanted) == expected => position(&wanted),
+            Ok(_) | Err(_) => somewhere,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(offset) => {
+                write!(f, "the destination differs from the source at byte {offset}")
+            }
+            Self::Within { offset, len } => write!(
+                f,
+                "the destination differs from what was written in the {len} bytes at byte {offset}"
+            ),
+        }
+    }
+}
