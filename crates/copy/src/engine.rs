@@ -9,6 +9,7 @@
 
 mod flushing;
 mod reading;
+mod saving;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -71,6 +72,9 @@ pub(crate) struct Engine {
     writing_bytes: u64,
     flushes: Flushes,
     checksums: Option<Checksums>,
+    /// A checkpoint is being written; there is something new for one.
+    is_saving: bool,
+    is_save_due: bool,
     /// What is sent where the destination does not make zeros by itself.
     zeros: Bytes,
     tasks: JoinSet<Result<Ended, Error>>,
@@ -91,6 +95,8 @@ enum Ended {
     Written(Task, Part, io::Result<()>),
     /// A flush, which may say that writes are lost.
     Flushed(io::Result<()>),
+    /// A checkpoint was written, or not.
+    Saved(io::Result<()>),
 }
 
 impl Engine {
@@ -107,13 +113,14 @@ impl Engine {
         let granularity = options.zero_granularity.map(|bytes| bytes.next_multiple_of(block));
         let is_stream = source.device_ref().is_none();
         let to_do = source.device_ref().map_or(0, |device| device.capacity());
+        let done = options.done.overlap(&(0..to_do));
         let flushes = Flushes::new(&options);
         Self {
             cut: Cut { io_size, granularity },
             depths: (1, 1),
             control,
             teller,
-            ledger: Ledger::new((0..to_do).into()),
+            ledger: Ledger::new((0..to_do).into(), done),
             memory: Memory::new(options.max_memory),
             pool: Pool::default(),
             survey: Survey::new(is_stream),
@@ -126,6 +133,8 @@ impl Engine {
             writing_bytes: 0,
             flushes,
             checksums: options.has_checksums.then(Checksums::default),
+            is_saving: false,
+            is_save_due: false,
             zeros: Bytes::from(vec![0; io_size]),
             tasks: JoinSet::new(),
             source,
@@ -157,6 +166,9 @@ impl Engine {
     async fn prepare(&mut self) -> Result<(), Error> {
         let total = self.source.length();
         self.teller.progress.total = total;
+        let resumed = self.ledger.flushed().bytes();
+        let progress = &mut self.teller.progress;
+        (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
         if self.destination.limits().is_read_only {
             return Err(Error::ReadOnly);
         }
@@ -209,6 +221,7 @@ impl Engine {
                 Order::Cancel | Order::Abandon => return Err(Error::Cancelled),
             }
             self.start_flush();
+            self.start_save();
             if self.is_done() {
                 return Ok(());
             }
@@ -240,6 +253,7 @@ impl Engine {
             }
             Ended::Written(task, part, result) => self.take_written(task, part, result)?,
             Ended::Flushed(result) => self.take_flushed(result)?,
+            Ended::Saved(result) => self.take_saved(result),
         }
         Ok(())
     }
@@ -262,7 +276,7 @@ impl Engine {
 
     /// Whether nothing is left to be done, nor to be flushed.
     fn is_done(&self) -> bool {
-        self.is_copied() && self.ledger.is_flushed() && self.flushes.has_ended()
+        self.is_copied() && self.ledger.is_flushed() && self.flushes.has_ended() && self.is_saved()
     }
 
     /// Whether nothing is left to be done but a flush.
@@ -278,13 +292,14 @@ impl Engine {
     async fn wind_up(&mut self, error: Error) -> Error {
         let control = self.control.clone();
         let ending = async {
-            while self.writing > 0 || self.flushes.is_under_way() {
+            while self.writing > 0 || self.flushes.is_under_way() || self.is_saving {
                 let Some(ended) = self.tasks.join_next().await else { return };
                 match joined(ended) {
                     Ok(Ended::Written(task, part, result)) => {
                         _ = self.take_written(task, part, result);
                     }
                     Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
+                    Ok(Ended::Saved(result)) => self.take_saved(result),
                     // What was read is not needed any more, and one error is enough.
                     Ok(Ended::Read { .. } | Ended::Surveyed(_)) | Err(_) => {}
                 }
@@ -293,6 +308,14 @@ impl Engine {
                 self.ledger.begin_flush();
                 let flushed = self.destination.flush().await;
                 _ = self.take_flushed(flushed);
+            }
+            self.start_save();
+            while self.is_saving {
+                match self.tasks.join_next().await.map(joined) {
+                    Some(Ok(Ended::Saved(result))) => self.take_saved(result),
+                    Some(_) => {}
+                    None => return,
+                }
             }
         };
         tokio::select! {

@@ -1,6 +1,6 @@
 //! Regular files and block devices.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -64,6 +64,11 @@ impl FileDevice {
         let capacity = file.seek(SeekFrom::End(0))?;
         let is_block_device = kind.is_block_device();
         Ok(Self { file: Arc::new(file), capacity, is_block_device, is_read_only })
+    }
+
+    /// What the system knows of it.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
     }
 
     /// Whether it is a block device, which holds as much as it holds.

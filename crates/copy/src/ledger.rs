@@ -35,9 +35,15 @@ pub(crate) struct Task {
 }
 
 impl Ledger {
-    /// A copy of these bytes.
-    pub(crate) fn new(to_do: RangeSet) -> Self {
-        Self { to_do, ..Self::default() }
+    /// A copy of bytes of which some are at the destination already.
+    pub(crate) fn new(mut to_do: RangeSet, flushed: RangeSet) -> Self {
+        flushed.iter().for_each(|range| to_do.remove(&range));
+        Self { to_do, flushed, ..Self::default() }
+    }
+
+    /// What a flush has covered.
+    pub(crate) const fn flushed(&self) -> &RangeSet {
+        &self.flushed
     }
 
     /// The lowest bytes that are to be done.
@@ -105,7 +111,7 @@ mod tests {
     use super::*;
 
     fn ledger() -> Ledger {
-        Ledger::new((0..100).into())
+        Ledger::new((0..100).into(), RangeSet::new())
     }
 
     fn write(ledger: &mut Ledger, range: Range<u64>) {

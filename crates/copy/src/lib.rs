@@ -22,6 +22,8 @@
 //! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
 #![forbid(unsafe_code)]
 
+mod checkpoint;
+mod checkpoint_file;
 mod checksums;
 mod control;
 mod copy;
@@ -30,6 +32,7 @@ mod engine;
 mod error;
 mod file;
 mod flushes;
+mod identity;
 mod ledger;
 mod memory;
 mod options;
@@ -42,12 +45,15 @@ mod survey;
 mod verify;
 mod zeros;
 
+pub use checkpoint::{Checkpoint, CheckpointError};
+pub use checkpoint_file::CheckpointFile;
 pub use checksums::Checksums;
 pub use control::Control;
 pub use copy::{Copied, Copy};
 pub use destination::Destination;
 pub use error::{Error, Failure};
 pub use file::FileDevice;
+pub use identity::Identity;
 pub use iscsi_initiator::device::Device;
 pub use options::Options;
 pub use progress::{Event, Events, Progress};

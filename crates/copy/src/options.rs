@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::checkpoint_file::CheckpointFile;
+use crate::range_set::RangeSet;
+
 /// How a copy is made. Made from the [default](Self::default) by the setters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -19,6 +22,10 @@ pub struct Options {
     /// Whether checksums of what is read are kept, so that the destination can be
     /// [verified](crate::Verify).
     pub has_checksums: bool,
+    /// What is at the destination already, and flushed: it is left alone.
+    pub done: RangeSet,
+    /// Where it is kept what is flushed, after each flush.
+    pub checkpoint: Option<CheckpointFile>,
     /// A flush begins at the latest when so many bytes are written and not flushed.
     pub flush_bytes: u64,
     /// A flush begins at the latest when the last one ended so long ago.
@@ -39,6 +46,8 @@ impl Default for Options {
             zero_granularity: Some(64 << 10),
             destination_is_zero: false,
             has_checksums: false,
+            done: RangeSet::new(),
+            checkpoint: None,
             flush_bytes: 1 << 30,
             flush_interval: Duration::from_secs(30),
         }
@@ -88,6 +97,21 @@ impl Options {
     #[must_use]
     pub const fn with_checksums(mut self, keep: bool) -> Self {
         self.has_checksums = keep;
+        self
+    }
+
+    /// What an earlier run has [left](CheckpointFile::load) at the destination and flushed; of a stream
+    /// nothing is left out.
+    #[must_use]
+    pub fn with_done(mut self, done: RangeSet) -> Self {
+        self.done = done;
+        self
+    }
+
+    /// Where to keep what is flushed, so that another run can go on from there.
+    #[must_use]
+    pub fn with_checkpoint(mut self, file: CheckpointFile) -> Self {
+        self.checkpoint = Some(file);
         self
     }
 

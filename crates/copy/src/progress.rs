@@ -15,6 +15,8 @@ pub struct Progress {
     pub done: u64,
     /// What is done and flushed. It never falls.
     pub flushed: u64,
+    /// What was there before this run, by a checkpoint. It counts as done.
+    pub resumed: u64,
     /// Data that were read.
     pub read: u64,
     /// Data that were written; what was written twice counts twice.
@@ -40,6 +42,8 @@ pub enum Event {
         /// Bytes.
         bytes: u64,
     },
+    /// A checkpoint could not be written, and why; the next flush tries again.
+    NotSaved(String),
     /// So many events are not told any more, because nobody asked for them in time.
     Missed(u64),
 }

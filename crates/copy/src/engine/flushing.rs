@@ -40,6 +40,7 @@ impl Engine {
         match result {
             Ok(()) => {
                 self.flushes.end();
+                self.is_save_due = true;
                 let flushed = self.ledger.end_flush();
                 self.kept.retain(|_, part| !flushed.contains(&part.range));
                 self.teller.progress.flushed += flushed.bytes();

@@ -79,6 +79,13 @@ impl Memory {
         self
     }
 
+    /// Power fails: what no flush has covered is gone.
+    pub(crate) fn lose_unflushed(&self) {
+        let mut state = self.lock();
+        state.bytes = state.medium.clone();
+        state.under_way.0 = 0;
+    }
+
     async fn dawdle(&self) {
         let millis = {
             let mut state = self.lock();

@@ -1,0 +1,225 @@
+//! What of a copy is flushed, as text, so that another run goes on from there.
+//!
+//! The format is that of a mapfile of GNU ddrescue: lines of position, length and state, in which `+` is
+//! done and `?` is not. Tools that show such files show these. What makes it a checkpoint stands in
+//! comments at its head: the version of the format, both ends, and the length of all.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use thiserror::Error as ThisError;
+
+use crate::identity::Identity;
+use crate::range_set::RangeSet;
+
+/// The version of the format that is written and read.
+const VERSION: u32 = 1;
+const TITLE: &str = "# iscsi-copy checkpoint ";
+const SOURCE: &str = "# source: ";
+const DESTINATION: &str = "# destination: ";
+/// The line of ddrescue that says where it was and what it did; everything counts as tried once.
+const STATUS: &str = "0x0 ? 1";
+
+/// What of a copy is at the destination and flushed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Checkpoint {
+    /// Where the bytes come from.
+    pub source: Identity,
+    /// Where they go.
+    pub destination: Identity,
+    /// Bytes there are to copy.
+    pub total: u64,
+    /// What a flush has covered.
+    pub flushed: RangeSet,
+}
+
+/// Why text is no checkpoint, or not one of this copy.
+#[derive(Clone, Debug, Eq, PartialEq, ThisError)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// It does not begin like one.
+    #[error("it is no checkpoint; name another file, or begin anew without it")]
+    Foreign,
+    /// It is of a later version of the format.
+    #[error("it has format {0}, of a newer version of this program, and {VERSION} is known")]
+    Newer(u32),
+    /// A line is not what it should be, or ranges overlap or do not cover all.
+    #[error("it is damaged in line {0}; remove it to begin anew")]
+    Damaged(usize),
+    /// It is of a copy from elsewhere, or the source has changed.
+    #[error("it is of the source {was}, and this is {is}: nothing that it says holds")]
+    OtherSource {
+        /// What it is of.
+        was: Box<Identity>,
+        /// What is to be copied.
+        is: Box<Identity>,
+    },
+    /// It is of a copy to elsewhere.
+    #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
+    OtherDestination {
+        /// What it is of.
+        was: Box<Identity>,
+        /// What is to be written.
+        is: Box<Identity>,
+    },
+}
+
+impl Checkpoint {
+    /// Makes sure that it is of a copy from this source to this destination.
+    ///
+    /// # Errors
+    /// [`CheckpointError::OtherSource`], [`CheckpointError::OtherDestination`].
+    pub fn check(&self, source: &Identity, destination: &Identity) -> Result<(), CheckpointError> {
+        if self.source != *source {
+            let (was, is) = (self.source.clone().into(), source.clone().into());
+            return Err(CheckpointError::OtherSource { was, is });
+        }
+        if self.destination != *destination {
+            let (was, is) = (self.destination.clone().into(), destination.clone().into());
+            return Err(CheckpointError::OtherDestination { was, is });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, destination, total, flushed } = self;
+        writeln!(f, "{TITLE}{VERSION}\n{SOURCE}{source}\n{DESTINATION}{destination}")?;
+        writeln!(f, "# current position, state, pass\n{STATUS}\n# position, length, state")?;
+        let mut at = 0;
+        let mut line = |range: Range<u64>, state: char| match range.end.checked_sub(range.start) {
+            Some(len) if len > 0 => writeln!(f, "{:#x} {len:#x} {state}", range.start),
+            Some(_) | None => Ok(()),
+        };
+        for range in flushed.overlap(&(0..*total)).iter() {
+            line(at..range.start, '?')?;
+            at = range.end;
+            line(range, '+')?;
+        }
+        line(at..*total, '?')?;
+        // A file that was cut off ends otherwise.
+        f.write_str("# end\n")
+    }
+}
+
+impl FromStr for Checkpoint {
+    type Err = CheckpointError;
+
+    fn from_str(text: &str) -> Result<Self, CheckpointError> {
+        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let mut next = || lines.next().unwrap_or_else(|| (text.lines().count(), ""));
+        let version = next().1.strip_prefix(TITLE).ok_or(CheckpointError::Foreign)?;
+        match version.parse() {
+            Ok(VERSION) => {}
+            Ok(newer @ VERSION..) => return Err(CheckpointError::Newer(newer)),
+            Ok(_) | Err(_) => return Err(CheckpointError::Damaged(1)),
+        }
+        let mut identity = |prefix: &str| {
+            let (at, line) = next();
+            let identity = line.strip_prefix(prefix).and_then(Identity::parse);
+            identity.ok_or(CheckpointError::Damaged(at))
+        };
+        let (source, destination) = (identity(SOURCE)?, identity(DESTINATION)?);
+        let (mut total, mut flushed) = (0, RangeSet::new());
+        for _ in 0..3 {
+            next();
+        }
+        loop {
+            let (number, line) = next();
+            if line == "# end" {
+                return Ok(Self { source, destination, total, flushed });
+            }
+            let (range, is_done) = parse_line(line).ok_or(CheckpointError::Damaged(number))?;
+            if range.start != total {
+                return Err(CheckpointError::Damaged(number));
+            }
+            total = range.end;
+            if is_done {
+                flushed.insert(range);
+            }
+        }
+    }
+}
+
+/// The bytes of a line, and whether they are done.
+fn parse_line(line: &str) -> Option<(Range<u64>, bool)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, len) = (number(words.next()?)?, number(words.next()?)?);
+    let is_done = match (words.next()?, words.next()) {
+        ("+", None) => true,
+        ("?", None) => false,
+        _ => return None,
+    };
+    let end = start.checked_add(len).filter(|_| len > 0)?;
+    Some((start..end, is_done))
+}
+
+fn number(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn checkpoint(flushed: RangeSet, total: u64) -> Checkpoint {
+        let (source, destination) = (Identity::new("file", total), Identity::new("naa.6001", 99));
+        Checkpoint { source, destination, total, flushed }
+    }
+
+    #[test]
+    fn it_reads_like_a_map_of_ddrescue() {
+        let text = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64).to_string();
+        let expected = "# iscsi-copy checkpoint 1\n# source: file, 64 bytes\n\
+             # destination: naa.6001, 99 bytes\n# current position, state, pass\n0x0 ? 1\n\
+             # position, length, state\n0x0 0x10 +\n0x10 0x10 ?\n0x20 0x10 +\n0x30 0x10 ?\n# end\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn of_a_damaged_one_nothing_is_believed() {
+        let text = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64).to_string();
+        for cut in 0..text.len() - 1 {
+            assert!(text[..cut].parse::<Checkpoint>().is_err(), "{:?}", &text[..cut]);
+        }
+        let parse = |from: &str, to: &str| text.replace(from, to).parse::<Checkpoint>();
+        assert_eq!(parse("# iscsi-copy", "# other"), Err(CheckpointError::Foreign));
+        assert_eq!(parse("checkpoint 1", "checkpoint 2"), Err(CheckpointError::Newer(2)));
+        assert_eq!(parse("checkpoint 1", "checkpoint 0"), Err(CheckpointError::Damaged(1)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x11 ?"), Err(CheckpointError::Damaged(9)));
+        assert_eq!(parse("0x10 0x10 ?", "0x11 0x10 ?"), Err(CheckpointError::Damaged(8)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x10 -"), Err(CheckpointError::Damaged(8)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x0 ?"), Err(CheckpointError::Damaged(8)));
+        assert_eq!("".parse::<Checkpoint>(), Err(CheckpointError::Foreign));
+    }
+
+    #[test]
+    fn another_end_is_told_by_its_name() {
+        let known = checkpoint(RangeSet::new(), 64);
+        let (source, destination) = (known.source.clone(), known.destination.clone());
+        assert_eq!(known.check(&source, &destination), Ok(()));
+        let other = Identity::new("naa.6002", 99);
+        let error = known.check(&source, &other).unwrap_err().to_string();
+        assert!(error.contains("naa.6001") && error.contains("naa.6002"), "{error}");
+        let larger = Identity::new("file", 65);
+        let error = known.check(&larger, &destination).unwrap_err();
+        assert!(matches!(error, CheckpointError::OtherSource { .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            ranges in prop::collection::vec((0..1000_u64, 1..100_u64), 0..10),
+            total in 0..1000_u64,
+        ) {
+            let mut flushed: RangeSet = ranges.iter().map(|(at, len)| *at..at + len).collect();
+            flushed.remove(&(total..u64::MAX));
+            let known = checkpoint(flushed, total);
+            prop_assert_eq!(known.to_string().parse(), Ok(known));
+        }
+    }
+}

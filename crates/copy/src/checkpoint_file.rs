@@ -1,0 +1,67 @@
+//! The file that a checkpoint is kept in.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::checkpoint::Checkpoint;
+use crate::identity::Identity;
+use crate::range_set::RangeSet;
+
+/// The file that the checkpoints of a copy are kept in, one in the place of the other. Whatever happens
+/// while one is written, the file holds it or the one before.
+#[derive(Clone, Debug)]
+pub struct CheckpointFile {
+    path: PathBuf,
+    source: Identity,
+    destination: Identity,
+}
+
+impl CheckpointFile {
+    /// A file for a copy between these ends. Nothing is read or written yet.
+    pub fn new(path: impl Into<PathBuf>, source: Identity, destination: Identity) -> Self {
+        Self { path: path.into(), source, destination }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What an earlier run has left there: the bytes that are flushed; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
+    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy.
+    pub fn load(&self) -> io::Result<Option<RangeSet>> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let checkpoint: Result<Checkpoint, _> = text.parse();
+        let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+        let checkpoint = checkpoint.map_err(invalid)?;
+        checkpoint.check(&self.source, &self.destination).map_err(invalid)?;
+        Ok(Some(checkpoint.flushed))
+    }
+
+    /// Keeps what is flushed by now, of so many bytes in all.
+    ///
+    /// # Errors
+    /// Those of the system; then the file is as it was.
+    pub fn store(&self, flushed: RangeSet, total: u64) -> io::Result<()> {
+        let (source, destination) = (self.source.clone(), self.destination.clone());
+        let text = Checkpoint { source, destination, total, flushed }.to_string();
+        let mut name = self.path.clone().into_os_string();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        let mut file = File::create(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)?;
+        // The name is durable when its folder is.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+    }
+}

@@ -1,0 +1,42 @@
+//! Checkpoints, after each flush.
+
+use std::io;
+
+use super::{Ended, Engine};
+use crate::progress::Event;
+
+impl Engine {
+    /// Writes a checkpoint if a flush has covered more than the last one says. It may be late: what it
+    /// does not say yet is only done again.
+    pub(super) fn start_save(&mut self) {
+        let Some(file) = self.options.checkpoint.clone() else { return };
+        if self.is_saving || !self.is_save_due {
+            return;
+        }
+        (self.is_saving, self.is_save_due) = (true, false);
+        let (flushed, total) = (self.ledger.flushed().clone(), self.total_so_far());
+        self.tasks.spawn(async move {
+            let saved = tokio::task::spawn_blocking(move || file.store(flushed, total)).await;
+            Ok(Ended::Saved(saved.map_err(io::Error::from).flatten()))
+        });
+    }
+
+    /// A checkpoint that could not be written is no reason to give up the copy; the next flush tries again.
+    pub(super) fn take_saved(&mut self, result: io::Result<()>) {
+        self.is_saving = false;
+        if let Err(error) = result {
+            self.teller.tell(Event::NotSaved(error.to_string()));
+        }
+    }
+
+    /// Nothing of a checkpoint is still to be written.
+    pub(super) const fn is_saved(&self) -> bool {
+        !self.is_saving && (!self.is_save_due || self.options.checkpoint.is_none())
+    }
+
+    /// The length of all, or what is known of it.
+    fn total_so_far(&self) -> u64 {
+        let flushed = self.ledger.flushed().iter().next_back().map_or(0, |range| range.end);
+        self.source.device_ref().map_or(flushed, |device| device.capacity())
+    }
+}
