@@ -263,7 +263,8 @@ pub enum Error {
         block_size: u32,
     },
     /// The unit was reset while it held writes that had not been flushed, or could not bring them onto
-    /// the medium, or no session is left that would have been told. Each handle is told once.
+    /// the medium, or no session is left that would have been told: each is told of resets since its own
+    /// login only, also where that was in place of a lost one. Each handle is told once.
     #[error(
         "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
          no session is left that would know; write again"

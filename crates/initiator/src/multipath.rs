@@ -38,3 +38,4 @@ pub(crate) mod stats;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod tests;
+mod witness;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
-use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, Unit};
@@ -456,6 +456,71 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
     first.server.with(|target| target.config_mut().faults.clear());
     assert!(soon(writing).await.unwrap().iter().all(Result::is_ok));
     assert_holds(&first, 18);
+}
+
+/// Two ports of one unit with a volatile cache; the first one, over which something was written, has gone
+/// into standby since, and all goes over the second one.
+async fn failed_over() -> (Rig, Server, Disk) {
+    let first = Rig::start(512, BLOCKS, |_| {}).await;
+    first.disk.set_cache(Cache::Volatile);
+    let second =
+        Server::start(Target::new(TargetConfig::new(TARGET, first.disk.clone()))).await.unwrap();
+    let disk = open(&first, fixed(1), &format!("?portal={}", second.address())).await.unwrap();
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+    let standby = Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));
+    first.server.with(|target| target.config_mut().faults.push(standby));
+    soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap();
+    // One more request over the first one is enough, and of many at once some go there.
+    while disk.sessions().len() > 1 {
+        assert!(write_all(&disk, 2).await.iter().all(Result::is_ok));
+    }
+    (first, second, disk)
+}
+
+/// SAM-5 §5.14: a session with a port in standby is told of resets as well, and knows of writes that the
+/// others came too late for. It is let go when they are flushed.
+#[tokio::test]
+async fn a_flush_after_a_failover_loses_nothing() {
+    let (first, second, disk) = failed_over().await;
+    assert_eq!(first.server.with(|target| target.sessions()), 1);
+    let standby = Outcome::check(Sense::new(0x02, 0x04, 0x0b));
+    first.server.with(|target| target.end_next_with(standby));
+    soon(disk.flush()).await.unwrap();
+    until(|| first.server.with(|target| target.sessions()) == 0).await;
+    soon(disk.write_at(0, pattern(PART, 3))).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+    soon(disk.logout()).await.unwrap();
+    assert_eq!(second.with(|target| target.sessions()), 0);
+    first.assert_clean();
+}
+
+/// The reset came before the session with the other port did, so that only the older one is told.
+#[tokio::test]
+async fn a_reset_before_a_failover_is_told() {
+    let (first, _second, disk) = failed_over().await;
+    first.server.with(|target| target.end_next_with(Outcome::check(Sense::RESET)));
+    let error = soon(disk.flush()).await.unwrap_err();
+    assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+    soon(disk.flush()).await.unwrap();
+}
+
+/// Nobody is left who would have been told of a reset.
+#[tokio::test]
+async fn a_flush_after_a_failover_whose_witness_is_lost_vouches_for_nothing() {
+    let (first, _second, disk) = failed_over().await;
+    first.server.with(|target| target.drop_connection(ConnId(0)));
+    let error = soon(disk.flush()).await.unwrap_err();
+    assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+    soon(disk.flush()).await.unwrap();
+}
+
+/// A session that stays to vouch for writes ends with the disk.
+#[tokio::test]
+async fn a_witness_is_logged_out_with_its_disk() {
+    let (first, _second, disk) = failed_over().await;
+    soon(disk.logout()).await.unwrap();
+    assert_eq!(first.server.with(|target| target.sessions()), 0);
+    first.assert_clean();
 }
 
 /// A flush goes over another path where the unit does not take it, for now or at all.

@@ -46,6 +46,7 @@ impl Supervisor {
                         Ok(()) => {}
                     }
                 }
+                Some(Event::LetGo(path, result)) => self.let_go_ended(path, result),
                 Some(Event::Again(lost, result)) => self.settled_by_reopening(lost, result),
                 Some(Event::Settled(lost, result)) => self.settlement_ended(lost, result),
             }

@@ -39,9 +39,12 @@ impl Paths<Path> {
             };
             let running = path.counters.begin(RequestKind::Flush, 0, now());
             let patience = Patience::of_a_path(&self.policy().retry);
-            let result = path.unit.flush_with(patience).await;
+            let result = path.unit.flush_with(patience, || self.other_witness(id)).await;
             running.end(result.is_ok(), now());
-            let Err(error) = result else { return Ok(()) };
+            let Err(error) = result else {
+                self.witness_has_spoken();
+                return Ok(());
+            };
             if let Some(limit) = self.endurance(id, &error) {
                 self.lock().schedule.hold_up(id, now());
                 attempts.pause(error, limit).await?;

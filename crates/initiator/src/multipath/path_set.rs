@@ -19,6 +19,8 @@ pub(super) struct PathSet<C> {
     /// Lead to the unit and are not served there: since the supervisor last asked, each with the
     /// reason.
     useless: Vec<(PathId, Error)>,
+    /// Carries nothing any more, and vouches for what was not flushed.
+    witness: Option<(PathId, C)>,
     /// Somebody reopens lost paths.
     is_supervised: bool,
     /// Somebody looks for other ports where none serves the unit.
@@ -125,6 +127,17 @@ impl<C: Carrier> PathSet<C> {
         self.useless.push((id, error.clone()));
     }
 
+    /// A path that is set aside stays a witness when it is gone. Gives back the one before it, unless that
+    /// is open.
+    pub(super) fn set_witness(&mut self, witness: Option<(PathId, C)>) -> Option<C> {
+        let (id, before) = std::mem::replace(&mut self.witness, witness)?;
+        self.get(id).is_none().then_some(before)
+    }
+
+    pub(super) const fn witness(&self) -> Option<&(PathId, C)> {
+        self.witness.as_ref()
+    }
+
     pub(super) fn take_lost(&mut self) -> Vec<(C, Error)> {
         std::mem::take(&mut self.lost)
     }
@@ -135,7 +148,7 @@ impl<C: Carrier> PathSet<C> {
 
     /// Whether the unit has finished with every write that was sent over any path.
     pub(super) fn is_settled(&self) -> bool {
-        let open = self.open.iter().map(|(_, carrier)| carrier);
+        let open = self.open.iter().chain(&self.witness).map(|(_, carrier)| carrier);
         open.chain(&self.unsettled).all(C::is_settled)
     }
 
@@ -146,7 +159,8 @@ impl<C: Carrier> PathSet<C> {
 
     /// What is left to be closed.
     pub(super) fn remains(&mut self) -> Remains<C> {
-        let open = self.open.iter().map(|(_, carrier)| carrier.clone()).collect();
+        let witness = self.set_witness(None);
+        let open = self.open.iter().map(|(_, carrier)| carrier.clone()).chain(witness).collect();
         Remains { open, lost: self.take_lost() }
     }
 
@@ -173,6 +187,7 @@ impl<C> Default for PathSet<C> {
             lost: Vec::new(),
             unsettled: Vec::new(),
             useless: Vec::new(),
+            witness: None,
             is_supervised: false,
             has_other_ports: false,
             is_port_called_for: false,

@@ -89,6 +89,8 @@ pub(crate) enum Event {
     /// One was opened to see whether the port of this portal serves the unit.
     Looked(usize, Result<Path, Error>),
     /// One was logged out because it is not needed.
+    LetGo(Path, Result<(), Error>),
+    /// One that was not needed is gone, or needed again.
     Gone,
 }
 
@@ -192,6 +194,7 @@ impl Supervisor {
             }
             self.reopen_lost(&paths);
             self.log_out_useless(&paths);
+            self.let_go_of_witness(&paths);
             self.look_at_standby(&paths);
             self.review(&paths).await;
             self.tell(&paths);
@@ -215,6 +218,7 @@ impl Supervisor {
     fn handle(&mut self, paths: &Paths<Path>, event: Event) {
         match event {
             Event::Gone | Event::LoggedOut(..) => {}
+            Event::LetGo(path, result) => self.let_go_ended(path, result),
             Event::Settled(lost, result) => self.settlement_ended(lost, result),
             Event::New(result) => {
                 self.opening = self.opening.saturating_sub(1);
@@ -449,8 +453,8 @@ impl Supervisor {
             self.report.note(format!("a session was of no use: {error}"));
             if let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) {
                 self.standby.add(path.portal);
+                self.retire(paths, id, &path);
             }
-            self.release(paths, id);
             self.refusal = Some(error);
         }
     }
@@ -503,15 +507,23 @@ impl Supervisor {
     fn release(&mut self, paths: &Paths<Path>, id: PathId) {
         let paths = paths.clone();
         let released = async move {
-            if let Some(path) = paths.remove(id).await
-                && let Err(error) = path.unit.session().logout().await
-            {
-                let span = span_of(&path);
-                tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
+            match paths.remove(id).await {
+                Some(path) => let_go(path).await,
+                None => Event::Gone,
             }
-            Event::Gone
         };
         self.events.spawn(released.in_current_span());
+    }
+
+    /// A session that was not needed has ended. What it has left if it was lost is to be settled.
+    pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
+        let Err(error) = result else { return };
+        let span = span_of(&path);
+        tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
+        if !path.unit.session().is_settled() {
+            self.lost.push(path.clone());
+            self.settle_otherwise(Lost::new(path, error));
+        }
     }
 
     fn tell(&self, paths: &Paths<Path>) {
@@ -547,6 +559,12 @@ impl Supervisor {
         missing.insert(0, self.session_count.reason().to_owned());
         missing.join("; ")
     }
+}
+
+/// Logs a session out that is not needed.
+pub(super) async fn let_go(path: Path) -> Event {
+    let result = path.unit.session().logout().await;
+    Event::LetGo(path, result)
 }
 
 /// How a task ends; `None` if it panics, which must not take along what waits for it.

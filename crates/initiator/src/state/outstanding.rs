@@ -39,6 +39,11 @@ impl Outstanding {
         (number, send(number))
     }
 
+    /// The number of the next command: all that were sent so far come before it.
+    pub(crate) fn next(&self) -> CommandNumber {
+        self.lock().following()
+    }
+
     /// A command has its status, or will never have one.
     pub(crate) fn end(&self, number: CommandNumber) {
         self.lock().end(number);
@@ -69,8 +74,12 @@ impl Outstanding {
 }
 
 impl Commands {
+    fn following(&self) -> CommandNumber {
+        CommandNumber(self.first + self.ended.len() as u64)
+    }
+
     fn next(&mut self) -> CommandNumber {
-        let number = CommandNumber(self.first + self.ended.len() as u64);
+        let number = self.following();
         self.ended.push_back(false);
         number
     }

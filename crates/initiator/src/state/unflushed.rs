@@ -27,8 +27,7 @@ pub(crate) struct Unflushed {
 #[derive(Debug, Default)]
 struct Writes {
     now: AtomicU64,
-    /// When the oldest unflushed write began.
-    oldest: Mutex<Option<Epoch>>,
+    unflushed: Mutex<Oldest>,
     /// One flush at a time.
     flush: tokio::sync::Mutex<()>,
     /// How often writes were found lost, or may have been.
@@ -37,6 +36,15 @@ struct Writes {
     told_of: AtomicU64,
     /// Whether the unit was ever seen to have a volatile cache, over whichever session.
     has_cache: AtomicBool,
+}
+
+/// When the oldest write began of those that no flush has vouched for.
+#[derive(Debug, Default)]
+struct Oldest {
+    /// Of those that no flush has begun for.
+    waiting: Option<Epoch>,
+    /// Of those that one is under way for.
+    flushing: Option<Epoch>,
 }
 
 /// Of how many losses one handle has been told: each handle of a disk is told of each loss once, as
@@ -94,12 +102,12 @@ impl Unflushed {
     /// Whether this session stood before the oldest unflushed write, so that it is told of any reset
     /// since.
     pub(crate) fn is_witness(&self) -> bool {
-        self.writes.lock().is_none_or(|oldest| self.stood_at(oldest))
+        self.writes.lock().waiting.is_none_or(|oldest| self.stood_at(oldest))
     }
 
     /// Whether the session was told of a reset since the oldest unflushed write began.
     pub(crate) fn was_told(&self) -> bool {
-        self.writes.lock().is_some_and(|oldest| self.last_told() > oldest)
+        self.writes.lock().waiting.is_some_and(|oldest| self.last_told() > oldest)
     }
 
     /// When the session was last told of a reset. One that was told before, and not since a write, has
@@ -108,9 +116,25 @@ impl Unflushed {
         Epoch(self.told.load(Ordering::SeqCst))
     }
 
-    fn stood_at(&self, moment: Epoch) -> bool {
+    /// Whether there are writes that this session can vouch for and no flush has.
+    pub(crate) fn is_needed(&self) -> bool {
+        let Oldest { waiting, flushing } = *self.writes.lock();
+        waiting.into_iter().chain(flushing).any(|oldest| self.stood_at(oldest))
+    }
+
+    /// From when on this session is told of every reset.
+    pub(crate) fn told_since(&self) -> Epoch {
         let [joined, first] = [&self.joined, &self.first].map(|when| when.load(Ordering::SeqCst));
-        Epoch(joined.max(first)) <= moment
+        Epoch(joined.max(first))
+    }
+
+    /// Whether no reset came after a write that began then.
+    fn vouches_for(&self, oldest: Epoch) -> bool {
+        self.stood_at(oldest) && self.last_told() <= oldest
+    }
+
+    fn stood_at(&self, moment: Epoch) -> bool {
+        self.told_since() <= moment
     }
 
     /// What the unit has said that it had written is lost: it has told of a failed write-back.
@@ -132,7 +156,11 @@ impl Unflushed {
     /// Begins a flush of the writes that have ended, after those flushes that are under way.
     pub(crate) async fn begin_flush(&self) -> Flush<'_> {
         let turn = self.writes.flush.lock().await;
-        let oldest = self.writes.lock().take();
+        let oldest = {
+            let mut unflushed = self.writes.lock();
+            unflushed.flushing = unflushed.waiting.take();
+            unflushed.flushing
+        };
         Flush { unflushed: self, begun: self.begin(), oldest, _turn: turn }
     }
 }
@@ -181,12 +209,12 @@ impl Writes {
     }
 
     fn not_flushed(&self, begun: Epoch) {
-        let mut oldest = self.lock();
-        *oldest = Some(oldest.map_or(begun, |oldest| oldest.min(begun)));
+        let waiting = &mut self.lock().waiting;
+        *waiting = Some(waiting.map_or(begun, |oldest| oldest.min(begun)));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Epoch>> {
-        self.oldest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Oldest> {
+        self.unflushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,14 +229,27 @@ pub(crate) struct Flush<'a> {
 }
 
 impl Flush<'_> {
-    /// The unit has flushed, and all is known that it told before: what was written counts as lost
-    /// unless the session can vouch for it. Without a cache nothing is lost if nobody is left to tell.
-    pub(crate) fn ended(mut self) {
-        self.unflushed.took(self.begun);
-        let Some(oldest) = self.oldest.take() else { return };
+    /// Whether another session has to vouch for what was written: the unit has a cache, and this session
+    /// came later.
+    pub(crate) fn needs_witness(&self) -> bool {
         let has_cache = self.unflushed.writes.has_cache.load(Ordering::SeqCst);
-        let is_known = self.unflushed.stood_at(oldest) || !has_cache;
-        if !is_known || self.unflushed.last_told() > oldest {
+        has_cache && !self.is_known_to(self.unflushed)
+    }
+
+    /// Whether a session stood before the oldest write began.
+    pub(crate) fn is_known_to(&self, session: &Unflushed) -> bool {
+        self.oldest.is_none_or(|oldest| session.stood_at(oldest))
+    }
+
+    /// The unit has flushed, and all is known that it told this session before, and the other one since:
+    /// what was written counts as lost unless one of them can vouch for it. Without a cache nothing is
+    /// lost if nobody is left to tell.
+    pub(crate) fn ended(mut self, witness: Option<&Unflushed>) {
+        self.unflushed.took(self.begun);
+        let is_unknown = self.needs_witness();
+        let Some(oldest) = self.oldest.take() else { return };
+        let is_lost = is_unknown && !witness.is_some_and(|witness| witness.vouches_for(oldest));
+        if is_lost || self.unflushed.last_told() > oldest {
             self.unflushed.lost();
         }
     }
@@ -222,9 +263,11 @@ impl Flush<'_> {
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
+        let writes = &self.unflushed.writes;
         if let Some(oldest) = self.oldest {
-            self.unflushed.writes.not_flushed(oldest);
+            writes.not_flushed(oldest);
         }
+        writes.lock().flushing = None;
     }
 }
 
@@ -240,7 +283,7 @@ mod tests {
     async fn flush(session: &Unflushed) -> bool {
         let cursor = session.cursor();
         let seen = cursor.begin();
-        session.begin_flush().await.ended();
+        session.begin_flush().await.ended(None);
         cursor.end(seen).is_ok()
     }
 
@@ -337,6 +380,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn another_session_vouches_for_what_came_before_this_one() {
+        let first = cached();
+        assert!(!first.is_needed());
+        let lost = async |first: &Unflushed, is_reset: bool| {
+            write(first);
+            let later = first.follow();
+            assert!(first.is_needed() && !later.is_needed());
+            let (cursor, flush) = (later.cursor(), later.begin_flush().await);
+            assert!(first.is_needed() && flush.needs_witness() && flush.is_known_to(first));
+            if is_reset {
+                first.reset();
+            }
+            let seen = cursor.begin();
+            flush.ended(Some(first));
+            assert!(!first.is_needed());
+            cursor.end(seen).is_err()
+        };
+        assert!(!lost(&first, false).await);
+        assert!(lost(&first, true).await);
+    }
+
+    #[tokio::test]
     async fn a_write_counts_from_its_beginning() {
         let state = cached();
         let begun = state.begin();
@@ -364,7 +429,7 @@ mod tests {
         state.reset();
         let early = one.begin();
         let late = one.begin();
-        state.begin_flush().await.ended();
+        state.begin_flush().await.ended(None);
         assert!(one.end(early).is_err());
         assert!(one.end(late).is_err(), "all who flush at the same time are told");
         assert!(one.end(one.begin()).is_ok());

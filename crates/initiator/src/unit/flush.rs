@@ -1,6 +1,6 @@
 //! SYNCHRONIZE CACHE over one session, and what it vouches for.
 
-use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
+use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -21,12 +21,17 @@ impl LogicalUnit {
     /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
     pub async fn flush(&self) -> Result<(), Error> {
         let seen = self.losses.begin();
-        self.flush_with(Patience::of_a_unit(&self.session.policy().retry)).await?;
+        self.flush_with(Patience::of_a_unit(&self.session.policy().retry), || None).await?;
         self.losses.end(seen)
     }
 
-    /// Flushes, and finds out whether something was lost: the handles' cursors tell of it.
-    pub(crate) async fn flush_with(&self, patience: Patience) -> Result<(), Error> {
+    /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session
+    /// came too late to know, the unit is asked over that of a witness.
+    pub(crate) async fn flush_with(
+        &self,
+        patience: Patience,
+        witness: impl FnOnce() -> Option<Self>,
+    ) -> Result<(), Error> {
         let profile = self.profile().await?;
         let unflushed = &self.state.unflushed;
         if profile.write_cache != Some(false) {
@@ -47,8 +52,31 @@ impl LogicalUnit {
                 return Err(error);
             }
         }
-        flush.ended();
+        let mut witness = if flush.needs_witness() { witness() } else { None };
+        if let Some(other) = &witness
+            && !(flush.is_known_to(&other.state.unflushed) && other.is_told_of_resets().await)
+        {
+            witness = None;
+        }
+        flush.ended(witness.as_ref().map(|witness| &witness.state.unflushed));
         Ok(())
+    }
+
+    /// Lets the unit tell this session of every reset until now. A port that does not serve the unit does
+    /// that as well: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14), so NOT READY says
+    /// that none is left. Says whether it is certain that all was told.
+    async fn is_told_of_resets(&self) -> bool {
+        let patience = Patience::of_a_path(&self.session.policy().retry);
+        let asked = Transfer::query(Cdb::test_unit_ready(), 0);
+        let answer = Box::pin(self.execute_in_order(asked, patience)).await;
+        let is_answer = match answer {
+            Ok(_) => true,
+            Err(error) => is_not_ready(&error),
+        };
+        if is_answer {
+            self.hear_all_before(self.state.outstanding.next()).await;
+        }
+        is_answer
     }
 
     /// What the unit has told to commands that came before may still be on its way. One that is never
@@ -61,6 +89,11 @@ impl LogicalUnit {
             self.state.unflushed.reset();
         }
     }
+}
+
+/// Whether the unit takes no such command now, and says nothing else.
+fn is_not_ready(error: &Error) -> bool {
+    error.sense().is_some_and(|sense| sense.key == SenseKey::NotReady && !sense.deferred)
 }
 
 /// Whether a flush ended in a way that may have cost what was to be written: the unit need not

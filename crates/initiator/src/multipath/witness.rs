@@ -1,0 +1,84 @@
+//! Sessions that carry nothing any more, and are still told of resets.
+//!
+//! A session that has just come to a port knows of no reset before. Where the port of all others has gone
+//! into standby, one of those stays logged in until a flush has vouched for what was written before: it is
+//! told of each reset as well (SAM-5 §5.14).
+
+use tracing::Instrument;
+
+use crate::multipath::dispatch::Paths;
+use crate::multipath::lane::PathId;
+use crate::multipath::path::Path;
+use crate::multipath::supervisor::{Event, Supervisor, let_go};
+use crate::unit::logical_unit::LogicalUnit;
+
+impl Paths<Path> {
+    /// The session but for this one that has been told of resets for the longest time.
+    pub(super) fn other_witness(&self, flushing: PathId) -> Option<LogicalUnit> {
+        let state = self.lock();
+        let all = state.paths.open().iter().chain(state.paths.witness());
+        let others = all.filter(|(id, path)| *id != flushing && path.unit.session().is_open());
+        let witness = others.min_by_key(|(_, path)| path.unit.state().unflushed.told_since());
+        witness.map(|(_, path)| path.unit.clone())
+    }
+
+    /// A path that is set aside stays a witness, if it is needed and no other one is there. Gives back the
+    /// witness before it.
+    fn keep_witness(&self, id: PathId, path: &Path) -> Option<Path> {
+        let mut state = self.lock();
+        let open = state.paths.open().iter();
+        let others = open.filter(|(other, _)| *other != id && !state.schedule.is_closing(*other));
+        let mut others = others.chain(state.paths.witness()).map(|(_, other)| other);
+        if !is_needed(path) || others.any(is_needed) {
+            return None;
+        }
+        state.paths.set_witness(Some((id, path.clone())))
+    }
+
+    /// Whether this path stays a witness when it is removed.
+    fn is_witness(&self, id: PathId) -> bool {
+        self.lock().paths.witness().is_some_and(|(witness, _)| *witness == id)
+    }
+
+    /// The witness, if nobody needs it any more, and it is no path.
+    fn take_needless_witness(&self) -> Option<Path> {
+        let mut state = self.lock();
+        let is_over = state.paths.witness().is_some_and(|(_, path)| !is_needed(path));
+        if is_over { state.paths.set_witness(None) } else { None }
+    }
+
+    /// A flush has ended well, so a witness may not be needed any more.
+    pub(super) fn witness_has_spoken(&self) {
+        if self.lock().paths.witness().is_some() {
+            self.attention().notify_one();
+        }
+    }
+}
+
+impl Supervisor {
+    /// Logs a session out that was set aside, once nothing is under way on it and nobody needs its word.
+    pub(super) fn retire(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
+        if let Some(before) = paths.keep_witness(id, path) {
+            self.events.spawn(let_go(before).in_current_span());
+        }
+        let paths = paths.clone();
+        let removed = async move {
+            match paths.remove(id).await {
+                Some(path) if !paths.is_witness(id) => let_go(path).await,
+                Some(_) | None => Event::Gone,
+            }
+        };
+        self.events.spawn(removed.in_current_span());
+    }
+
+    pub(super) fn let_go_of_witness(&mut self, paths: &Paths<Path>) {
+        if let Some(path) = paths.take_needless_witness() {
+            self.events.spawn(let_go(path).in_current_span());
+        }
+    }
+}
+
+/// Whether a session can still vouch for something.
+fn is_needed(path: &Path) -> bool {
+    path.unit.session().is_open() && path.unit.state().unflushed.is_needed()
+}
