@@ -137,6 +137,11 @@ impl Session {
         now: Instant,
     ) {
         let code = response.response;
+        // A target that finds no such connection has terminated its tasks as well. It had the connection,
+        // since the login went through, and lets go of one in two ways only: by a logout, its own or an
+        // implicit one, and after a failure when the connection state times out (transition M1, RFC 7143
+        // §8.2.2). Either terminates the tasks (§11.14.5); until M1 the connection is in CLEANUP_WAIT, and
+        // is found.
         let gone = matches!(code, LogoutCode::SUCCESS | LogoutCode::CID_NOT_FOUND);
         match self.connections.get(cid).map(Connection::state) {
             Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),

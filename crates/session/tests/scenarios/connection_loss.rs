@@ -103,6 +103,26 @@ fn mc_i_04_other_connection_keeps_going() {
     }
 }
 
+/// LGO-05, RFC 7143 §11.14.5: a target that has no such connection any more has terminated its tasks when
+/// the state of the connection timed out.
+#[test]
+fn lgo_05_no_such_connection_is_as_good_as_closed() {
+    let mut target = target();
+    target.logout_response = 1;
+    let mut pair = two_connections(target);
+    pair.target.hold();
+    let tags = [FIRST, SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 4)));
+    pair.half_open = true;
+    pair.lose(SECOND);
+    pair.drive();
+    assert_eq!(failure(&pair, tags[1]), lost(true));
+    assert!(!pair.completed.contains_key(&tags[0]));
+    pair.target.release();
+    pair.drive();
+    assert!(pair.completed[&tags[0]].is_ok());
+    pair.assert_usable();
+}
+
 /// MC-I-04: the connection that the session began with is one like all others, and its CID can be
 /// used again.
 #[test]
