@@ -26,7 +26,7 @@ use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep_until};
 
-use crate::driver::connector::Connector;
+use crate::driver::connector::{Connected, Connector};
 use crate::driver::measure::tuner;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Answer, Holds, Message, Outcome, Submission};
@@ -52,6 +52,8 @@ pub(crate) struct Driver {
     /// Which of them sends first in this turn.
     first: usize,
     connector: Connector,
+    /// A connection to the portal of the URL that stands already.
+    reached: Option<Connected>,
     /// How many connections the session shall have.
     connections: u16,
     /// When the kernel is asked next what the connections wait for.
@@ -89,6 +91,7 @@ impl Driver {
         shared: Arc<Shared>,
         messages: mpsc::UnboundedReceiver<Message>,
         connector: Connector,
+        reached: Option<Connected>,
         connections: u16,
     ) -> Self {
         let now = Instant::now();
@@ -104,6 +107,7 @@ impl Driver {
             transports: Vec::with_capacity(connections.into()),
             first: 0,
             connector,
+            reached,
             connections,
             polls,
             awake_until: now,

@@ -24,6 +24,7 @@ pub(crate) mod lane;
 mod life;
 pub(crate) mod path;
 mod path_set;
+mod portal_race;
 mod progress;
 mod queue;
 mod reinstatement;

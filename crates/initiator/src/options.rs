@@ -82,7 +82,8 @@ pub struct Options {
     /// When a request is sent over a second session as well.
     pub lateness: LatenessOptions,
     /// How long each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next is tried
-    /// as well, up to 1 day (RFC 8305 §5); with zero all are tried at once.
+    /// as well, up to 1 day (RFC 8305 §5), for each of its sessions, also for one that was lost; with zero
+    /// all are tried at once.
     pub portal_head_start: Duration,
     /// How many commands a session, or a disk with all its sessions, may have under way, 1 to 2000;
     /// more wait for their turn. Task management and pings do not count.

@@ -19,7 +19,7 @@ use tracing::{Instrument, Span};
 
 use crate::driver::Driver;
 use crate::driver::connection_count::Connections;
-use crate::driver::connector::Connector;
+use crate::driver::connector::{Connected, Connector};
 use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
@@ -83,8 +83,19 @@ pub(crate) struct Common {
     pub(crate) range_registry: Arc<RangeRegistry>,
 }
 
+impl Common {
+    /// How connections are opened.
+    pub(crate) fn connector(&self) -> Connector {
+        Connector {
+            limit: self.options.connect_limit(),
+            network: Arc::clone(&self.network),
+            tuning: self.options.tuning.clone(),
+        }
+    }
+}
+
 impl Session {
-    /// Starts the driver, which begins to connect.
+    /// Starts the driver, which begins to connect, or to log in over a connection that stands.
     pub(crate) fn start(
         url: &Url,
         key: HeldKey,
@@ -92,8 +103,9 @@ impl Session {
         entropy: impl Entropy + 'static,
         common: &Common,
         budget: Budget,
+        reached: Option<Connected>,
     ) -> Self {
-        let Common { options, network, range_registry } = common;
+        let Common { options, range_registry, .. } = common;
         let connections = options.connections_of(&config.kind);
         let shared = Arc::new(Shared::new(
             budget,
@@ -111,13 +123,8 @@ impl Session {
         );
         let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
-        let connector = Connector {
-            limit: options.connect_limit(),
-            network: Arc::clone(network),
-            tuning: options.tuning.clone(),
-        };
-        let task =
-            Driver::new(session, peer, Arc::clone(&shared), messages, connector, connections);
+        let (connector, handle) = (common.connector(), Arc::clone(&shared));
+        let task = Driver::new(session, peer, handle, messages, connector, reached, connections);
         tokio::spawn(task.run().instrument(shared.span.clone()));
         Self { driver, shared }
     }

@@ -45,6 +45,8 @@ struct Portal {
     /// Where new connections lead by now, if elsewhere.
     moved_to: Mutex<Option<Arc<Mutex<Target>>>>,
     is_refusing: AtomicBool,
+    /// Nothing comes back from it.
+    is_dark: AtomicBool,
     connections: Mutex<Vec<Connection>>,
 }
 
@@ -78,6 +80,7 @@ impl Simulated {
             target,
             moved_to: Mutex::default(),
             is_refusing: AtomicBool::new(false),
+            is_dark: AtomicBool::new(false),
             connections: Mutex::default(),
         };
         Self { portals: portals.into_iter().map(portal).collect(), properties }
@@ -128,6 +131,9 @@ impl Network for Simulated {
         let (_, portal) = number.into_iter().find(is_there).unwrap();
         Box::pin(async move {
             tokio::time::sleep(ROUND_TRIP).await;
+            if portal.is_dark.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
             if portal.is_refusing.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }

@@ -1,11 +1,13 @@
 //! The connections of the session: the one it begins with, those that join it, and their ends.
 
+use std::future::ready;
+
 use iscsi_pdu::{Cid, TargetAddress};
 use iscsi_session::{SessionError, SubmitError, TransportError};
 
 use super::Driver;
 use super::transports::{Transport, span_of};
-use crate::driver::connector::Connected;
+use crate::driver::connector::{Connected, Opening};
 use crate::driver::shared::{LoginResult, SessionPhase};
 use crate::error::ConnectError;
 
@@ -15,12 +17,17 @@ const LEADING: Cid = Cid(0);
 impl Driver {
     /// Opens a connection. Those that join go where the leading one is.
     pub(super) fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
+        let is_first = cid == LEADING && address.is_none();
         let portal = match (cid, address) {
             (LEADING, address) => self.peer.turn_to(address),
             (_, Some(address)) => address,
             (_, None) => self.peer.portal().clone(),
         };
-        self.transports.push(Transport::new(cid, self.connector.open(portal)));
+        let opening = match self.reached.take().filter(|_| is_first) {
+            Some(connected) => Box::pin(ready(Ok(connected))) as Opening,
+            None => self.connector.open(portal),
+        };
+        self.transports.push(Transport::new(cid, opening));
     }
 
     /// A transport connection stands, or could not be made.

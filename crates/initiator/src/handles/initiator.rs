@@ -87,7 +87,7 @@ impl Initiator {
         Error: From<U::Error>,
     {
         let url = self.0.complete(url.try_into()?);
-        let session = self.0.start_at(&url, None, &Budget::of(self.0.options()))?;
+        let session = self.0.start_at(&url, None, &Budget::of(self.0.options()), None)?;
         session.log_in().await?;
         Ok(session)
     }

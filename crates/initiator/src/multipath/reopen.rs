@@ -8,9 +8,11 @@ use iscsi_pdu::TargetAddress;
 use iscsi_session::{SessionError, Timer};
 use tokio::time::{Instant, sleep};
 
+use crate::driver::connector::Connected;
 use crate::error::Error;
 use crate::multipath::back_off::BackOff;
 use crate::multipath::path::Path;
+use crate::multipath::portal_race::{PortalRace, Reached};
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::report::Report;
 use crate::published::Published;
@@ -53,24 +55,47 @@ impl Opener {
     /// One more session, on the portal whose turn it is, or on another one where that does not
     /// answer, or nothing tells whether it leads to the unit.
     pub(crate) async fn open(&self, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
-        let count = self.portals.len().max(1);
-        let first = self.next_portal.fetch_add(1, Ordering::Relaxed);
-        for turn in 1..count {
-            let portal = (first + turn) % count;
-            match self.open_at(portal, expected.clone()).await {
+        let turn = self.next_portal.fetch_add(1, Ordering::Relaxed);
+        let mut race = PortalRace::new(self.node.options().head_start());
+        self.run(&mut race, &self.portals_from(turn + 1));
+        let mut failure = None;
+        while let Some((portal, reached)) = race.next().await {
+            let opened = match reached {
+                Ok(connected) => {
+                    Box::pin(self.open_at(portal, Some(connected), expected.clone())).await
+                }
+                Err(error) => Err(error),
+            };
+            match opened {
                 Err(error @ (Error::Connect(_) | Error::UnprovenUnit { .. })) => {
-                    if let Some(portal) = self.portals.get(portal) {
-                        self.report.pass_over(portal, Some(&error));
+                    if let Some((portal, error)) = failure.replace((portal, error)) {
+                        self.pass_over(portal, &error);
                     }
                 }
-                result => return result,
+                result => {
+                    if let Some((portal, error)) = failure {
+                        self.pass_over(portal, &error);
+                    }
+                    return result;
+                }
             }
         }
-        self.open_at(first % count, expected).await
+        Err(failure.map_or(Error::Closed, |(_, error)| error))
     }
 
-    async fn open_at(&self, portal: usize, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
-        let session = self.log_in(portal, None).await?;
+    fn pass_over(&self, portal: usize, error: &Error) {
+        if let Some(portal) = self.portals.get(portal) {
+            self.report.pass_over(portal, Some(error));
+        }
+    }
+
+    async fn open_at(
+        &self,
+        portal: usize,
+        reached: Option<Connected>,
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
+        let session = self.log_in(portal, None, reached).await?;
         let expected = known(expected).await;
         let state =
             expected.like.state().shared_with_another_session(&*expected.like.profile().await?);
@@ -89,27 +114,37 @@ impl Opener {
         portal: usize,
         expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
-        let path = self.open_at(portal, expected).await?;
+        let path = self.open_at(portal, None, expected).await?;
         path.unit.test_unit_ready().await?;
         Ok(path)
     }
 
     /// Logs in where the target has moved from a portal for good, or at the portal itself, if it has
     /// not or is not to be had there any more: it may have moved on, or back.
-    async fn log_in(&self, portal: usize, key: Option<SessionKey>) -> Result<Session, Error> {
+    async fn log_in(
+        &self,
+        portal: usize,
+        key: Option<SessionKey>,
+        reached: Option<Connected>,
+    ) -> Result<Session, Error> {
         let has_moved = self.moved().contains_key(&portal);
-        let result = self.log_in_once(portal, key).await;
+        let result = self.log_in_once(portal, key, reached).await;
         if result.is_ok() || !has_moved {
             return result;
         }
         self.moved().remove(&portal);
-        self.log_in_once(portal, key).await
+        self.log_in_once(portal, key, None).await
     }
 
-    async fn log_in_once(&self, portal: usize, key: Option<SessionKey>) -> Result<Session, Error> {
+    async fn log_in_once(
+        &self,
+        portal: usize,
+        key: Option<SessionKey>,
+        reached: Option<Connected>,
+    ) -> Result<Session, Error> {
         // The questions to the unit wait for no request of the disk: those may wait for this session.
         let questions = Budget::of(self.node.options());
-        let session = self.node.start_at(&self.url_at(portal), key, &questions)?;
+        let session = self.node.start_at(&self.url_at(portal), key, &questions, reached)?;
         session.logged_in().await?;
         self.remember(portal, &session);
         Ok(session)
@@ -150,16 +185,19 @@ impl Opener {
         let mut back_off = BackOff::new(self.node.entropy(), options.clone());
         sleep(back_off.first(time2wait.max(pause))).await;
         let (mut tries, mut portals) = (0u32, self.portals_from(lost.portal));
+        let mut race = PortalRace::new(self.node.options().head_start());
         loop {
-            let error = match self.reopen_at_any(lost, &mut portals, &expected).await {
+            self.run(&mut race, &portals);
+            tries = tries.saturating_add(1);
+            let is_last = options.max_tries.is_some_and(|max| tries >= max);
+            let tried = self.reopen_at_any(lost, &mut race, is_last, &mut portals, &expected);
+            let error = match tried.await {
                 Ok(path) => return Ok(Path { life: next_life(), ..path }),
                 Err(error) if portals.is_empty() => return Err(error),
                 Err(error) => error,
             };
             wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
-            tries = tries.saturating_add(1);
             let pause = back_off.next();
-            let is_last = options.max_tries.is_some_and(|max| tries >= max);
             if is_last || begun.elapsed().saturating_add(pause) > patience {
                 return Err(error);
             }
@@ -173,25 +211,55 @@ impl Opener {
         (0..count).map(|turn| (first + turn) % count).collect()
     }
 
-    /// One try: at each of these portals until one leads to the unit. Takes out those where another try
-    /// is of no use.
+    /// Tries to reach these portals, in this order, but for those that are being tried.
+    fn run(&self, race: &mut PortalRace, portals: &[usize]) {
+        race.add(portals, |portal| self.reach(portal));
+    }
+
+    /// A connection to where the target has moved from a portal, or to the portal itself.
+    fn reach(&self, portal: usize) -> impl Future<Output = Reached> + Send + use<> {
+        let (url, own) = (self.url_at(portal), self.portals.get(portal).cloned());
+        let node = self.node.clone();
+        async move {
+            let reached = node.reach(&url).await;
+            match own {
+                Some(own) if reached.is_err() && own != url.portal => {
+                    Ok(node.reach(&Url { portal: own, ..url }).await?)
+                }
+                Some(_) | None => Ok(reached?),
+            }
+        }
+    }
+
+    /// One try: at each of these portals, as they answer, until one leads to the unit. Takes out those
+    /// where another try is of no use. Those that do not answer are waited for if none has failed yet, and
+    /// in the last try; otherwise while the others are tried again.
     ///
     /// # Errors
-    /// That of the first of them.
+    /// That of the first to fail.
     async fn reopen_at_any(
         &self,
         lost: &Path,
+        race: &mut PortalRace,
+        is_last: bool,
         portals: &mut Vec<usize>,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let mut first = None;
-        for portal in portals.clone() {
-            let error = match self.reopen_at(lost, portal, expected).await {
+        loop {
+            let next = match first {
+                Some(_) if !is_last => race.next_soon().await,
+                Some(_) | None => race.next().await,
+            };
+            let Some((portal, reached)) = next else { break };
+            let reopened = match reached {
+                Ok(connected) => Box::pin(self.reopen_at(lost, portal, connected, expected)).await,
+                Err(error) => Err(error),
+            };
+            let error = match reopened {
                 Ok(path) => {
-                    if let Some((portal, error)) = first
-                        && let Some(portal) = self.portals.get(portal)
-                    {
-                        self.report.pass_over(portal, Some(&error));
+                    if let Some((portal, error)) = first {
+                        self.pass_over(portal, &error);
                     }
                     return Ok(path);
                 }
@@ -213,9 +281,11 @@ impl Opener {
         &self,
         lost: &Path,
         portal: usize,
+        reached: Connected,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
-        let session = self.log_in(portal, Some(lost.unit.session().key().next())).await?;
+        let key = lost.unit.session().key().next();
+        let session = self.log_in(portal, Some(key), Some(reached)).await?;
         self.recognize(session, &lost.unit, portal, expected).await
     }
 
@@ -258,8 +328,17 @@ impl Opener {
         expected: &ExpectedUnit,
     ) -> Result<(), Error> {
         let mut failure = lost.why().clone();
-        for portal in self.portals_of(group) {
-            match self.try_reinstate(lost.path(), portal, group, expected).await {
+        let mut race = PortalRace::new(self.node.options().head_start());
+        self.run(&mut race, &self.portals_of(group).collect::<Vec<_>>());
+        while let Some((portal, reached)) = race.next().await {
+            let reinstated = match reached {
+                Ok(connected) => {
+                    let path = lost.path();
+                    Box::pin(self.try_reinstate(path, portal, connected, group, expected)).await
+                }
+                Err(error) => Err(error),
+            };
+            match reinstated {
                 Ok(path) if lost.settle_by(&path) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => {
@@ -277,12 +356,14 @@ impl Opener {
         &self,
         lost: &Path,
         portal: usize,
+        reached: Connected,
         group: u16,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let key = lost.unit.session().key().next();
         let questions = Budget::of(self.node.options());
-        let session = self.node.reinstate_at(&self.url_at(portal), key, group, &questions)?;
+        let url = self.url_at(portal);
+        let session = self.node.reinstate_at(&url, key, group, &questions, reached)?;
         session.logged_in().await?;
         self.recognize(session, &lost.unit, portal, expected).await
     }

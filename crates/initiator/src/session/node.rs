@@ -5,6 +5,7 @@ use std::sync::Arc;
 use iscsi_pdu::{IscsiName, Isid};
 use iscsi_session::{Chap, Config, Entropy, IssuedChallenges, SessionKind};
 
+use crate::driver::connector::{Connected, Opening};
 use crate::driver::io::Network;
 use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
@@ -73,13 +74,19 @@ impl Node {
         url.with_environment(|name| std::env::var(name).ok())
     }
 
+    /// A TCP connection to the portal of a URL, for a session to begin with.
+    pub(crate) fn reach(&self, url: &Url) -> Opening {
+        self.0.common.connector().open(url.portal.clone())
+    }
+
     /// A session with the target of a URL: under an ISID of its own, or under that of one that was
-    /// lost.
+    /// lost; over a connection to the portal that stands, or one that is to be opened.
     pub(crate) fn start_at(
         &self,
         url: &Url,
         key: Option<SessionKey>,
         budget: &Budget,
+        reached: Option<Connected>,
     ) -> Result<Session, Error> {
         let Some(target_name) = url.target.clone() else {
             return Err(UrlError::PortalOnly.into());
@@ -88,7 +95,9 @@ impl Node {
             Some(key) => self.0.isids.hold(key),
             None => self.next_key()?,
         };
-        self.start(url, SessionKind::Normal { target_name }, key, budget.clone())
+        runtime::require()?;
+        let config = self.config(url, SessionKind::Normal { target_name }, key.key.isid)?;
+        Ok(self.start_with(config, url, key, budget.clone(), reached))
     }
 
     /// A session under the name of one that was lost, with that portal group and no other: elsewhere a
@@ -99,6 +108,7 @@ impl Node {
         key: SessionKey,
         portal_group: u16,
         budget: &Budget,
+        reached: Connected,
     ) -> Result<Session, Error> {
         let Some(target_name) = url.target.clone() else {
             return Err(UrlError::PortalOnly.into());
@@ -106,7 +116,7 @@ impl Node {
         runtime::require()?;
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.isid)?;
         config.expected_portal_group_tag = Some(portal_group);
-        Ok(self.start_with(config, url, self.0.isids.hold(key), budget.clone()))
+        Ok(self.start_with(config, url, self.0.isids.hold(key), budget.clone(), Some(reached)))
     }
 
     /// Starts a session of any kind, on the runtime of the caller.
@@ -119,11 +129,18 @@ impl Node {
     ) -> Result<Session, Error> {
         runtime::require()?;
         let config = self.config(url, kind, key.key.isid)?;
-        Ok(self.start_with(config, url, key, budget))
+        Ok(self.start_with(config, url, key, budget, None))
     }
 
-    fn start_with(&self, config: Config, url: &Url, key: HeldKey, budget: Budget) -> Session {
-        Session::start(url, key, config, self.entropy(), &self.0.common, budget)
+    fn start_with(
+        &self,
+        config: Config,
+        url: &Url,
+        key: HeldKey,
+        budget: Budget,
+        reached: Option<Connected>,
+    ) -> Session {
+        Session::start(url, key, config, self.entropy(), &self.0.common, budget, reached)
     }
 
     /// The random bytes of this host.

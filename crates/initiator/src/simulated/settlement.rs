@@ -195,6 +195,21 @@ async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     rig.disk.logout().await.unwrap();
 }
 
+/// RFC 8305 §5: a portal that does not answer holds up neither the lost session nor what waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_dark_portal_costs_its_head_start() {
+    let rig = Rig::start([1, 1]).await;
+    rig.network.portals[0].is_dark.store(true, Ordering::Relaxed);
+    rig.network.portals[0].cut();
+    let begun = Instant::now();
+    rig.write(NEW).await.unwrap();
+    assert!(begun.elapsed() < rig.node.options().connect_timeout, "{:?}", begun.elapsed());
+    assert_eq!((rig.disk.spread().reopened, rig.disk.sessions().len()), (1, 2));
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+    rig.disk.logout().await.unwrap();
+}
+
 /// Where nothing does, writes to the same blocks fail, and others do not.
 #[tokio::test(start_paused = true)]
 async fn writes_over_what_is_not_settled_fail() {

@@ -122,7 +122,7 @@ async fn first_session(
         logins.spawn(async move {
             sleep(head_start.saturating_mul(turn)).await;
             let login = async {
-                let session = node.start_at(&url, None, &budget)?;
+                let session = node.start_at(&url, None, &budget, None)?;
                 session.log_in().await?;
                 Ok(session)
             };
