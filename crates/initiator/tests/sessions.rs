@@ -18,7 +18,7 @@ use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::opcode::Opcode;
-use iscsi_testkit::scsi::{Sense, Unit};
+use iscsi_testkit::scsi::{Access, Sense, Unit};
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, pattern, soon, until};
@@ -530,9 +530,11 @@ async fn a_flush_goes_over_a_port_that_serves_the_unit() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, fixed(2), "").await.unwrap();
     assert!(write_all(&disk, 15).await.iter().all(Result::is_ok));
+    // Nothing else is refused: a copy of a write that is late may still be on its way.
     let refuse_next = |ascq| {
-        let sense = Sense::new(0x02, 0x04, ascq);
-        rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
+        let refusal = Fault::sense(.., Sense::new(0x02, 0x04, ascq)).times(1);
+        let refusal = refusal.on_access(Access::SynchronizeCache);
+        rig.server.with(|target| target.config_mut().faults.push(refusal));
     };
     refuse_next(0x0a);
     soon(disk.flush()).await.unwrap();
