@@ -5,6 +5,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/pdu", &[]),
     ("crates/session", &["crates/pdu"]),
     ("crates/tuner", &[]),
+    ("crates/shaper", &["crates/tuner"]),
     ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner"]),
     ("crates/copy", &["crates/initiator"]),
     ("crates/testkit", &[]),

@@ -1,0 +1,234 @@
+//! A bucket of tokens.
+
+use std::time::{Duration, Instant};
+
+use crate::rate::Rate;
+
+/// Tokens in a byte. A token is 10^-9 bit: so a rate in bits a second brings whole tokens in each
+/// nanosecond, and nothing is ever rounded.
+const TOKENS_A_BYTE: i128 = 8_000_000_000;
+
+/// What a class may send at one rate: tokens that come with time, up to a depth, and go with bytes.
+///
+/// Whoever finds no debt may send, however much, and leaves the debt to those after him. So within any
+/// time no more than rate x time + depth + one request passes, whatever the length of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    rate: Rate,
+    /// Where it is full, tokens.
+    full: i128,
+    /// Less than none is a debt.
+    tokens: i128,
+    /// When the tokens were counted.
+    counted: Instant,
+}
+
+impl Bucket {
+    /// A full bucket of so many bytes.
+    pub(crate) fn new(rate: Rate, depth: u64, now: Instant) -> Self {
+        let full = tokens(depth);
+        Self { rate, full, tokens: full, counted: now }
+    }
+
+    /// Counts what has come by now, up to the depth.
+    pub(crate) fn fill(&mut self, now: Instant) {
+        self.fill_beyond(now, Rate::Zero);
+    }
+
+    /// The same; but what has come at this rate counts without regard to the depth, since it could not be
+    /// spent.
+    pub(crate) fn fill_beyond(&mut self, now: Instant, rate: Rate) {
+        let time = now.saturating_duration_since(self.counted);
+        self.counted = self.counted.max(now);
+        let after = |rate| self.tokens.saturating_add(gain(rate, time));
+        let within =
+            if self.tokens < self.full { after(self.rate).min(self.full) } else { self.tokens };
+        self.tokens = within.max(after(rate));
+    }
+
+    /// Whether something may pass now.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self.rate {
+            Rate::Zero => false,
+            Rate::Limited(_) => self.tokens >= 0,
+            Rate::Unlimited => true,
+        }
+    }
+
+    /// When something may pass, from the time of the last count on; `None` for never.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        match self.rate {
+            Rate::Zero => None,
+            Rate::Limited(rate) if self.tokens < 0 => {
+                let time = self.tokens.unsigned_abs().div_ceil(rate.bits_per_second().into());
+                let time = Duration::from_nanos(u64::try_from(time).ok()?);
+                self.counted.checked_add(time)
+            }
+            Rate::Limited(_) | Rate::Unlimited => Some(self.counted),
+        }
+    }
+
+    /// So many bytes pass.
+    pub(crate) fn charge(&mut self, bytes: u64) {
+        if matches!(self.rate, Rate::Limited(_)) {
+            self.tokens = self.tokens.saturating_sub(tokens(bytes));
+        }
+    }
+
+    /// So many bytes have been charged, and have not passed.
+    pub(crate) fn refund(&mut self, bytes: u64) {
+        if matches!(self.rate, Rate::Limited(_)) && self.tokens < self.full {
+            self.tokens = self.tokens.saturating_add(tokens(bytes)).min(self.full);
+        }
+    }
+
+    /// Another rate and depth from now on. What was saved up stays as far as the new depth holds it. A debt
+    /// takes no longer than it would have: it was made at the old rate.
+    pub(crate) fn change(&mut self, rate: Rate, depth: u64, now: Instant) {
+        self.fill(now);
+        let was = std::mem::replace(&mut self.rate, rate);
+        self.full = tokens(depth);
+        self.tokens = match (was, rate) {
+            (Rate::Unlimited, _) => self.full,
+            (Rate::Limited(old), Rate::Limited(new)) if self.tokens < 0 && new < old => {
+                let (old, new) = (old.bits_per_second().into(), new.bits_per_second().into());
+                scaled(self.tokens, new, old)
+            }
+            _ => self.tokens.min(self.full),
+        };
+    }
+}
+
+/// `tokens` x `new` / `old`.
+fn scaled(tokens: i128, new: i128, old: i128) -> i128 {
+    tokens.checked_mul(new).map_or_else(|| tokens / old * new, |product| product / old)
+}
+
+/// The tokens that come in a time.
+fn gain(rate: Rate, time: Duration) -> i128 {
+    let time = i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+    time.saturating_mul(rate.bits_per_second().unwrap_or(0).into())
+}
+
+fn tokens(bytes: u64) -> i128 {
+    i128::from(bytes) * TOKENS_A_BYTE
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_tuner::Bandwidth;
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "all times are counted from it")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn rate(text: &str) -> Rate {
+        text.parse().unwrap()
+    }
+
+    /// A third of a bit comes each nanosecond, and the tokens are asked after at odd times.
+    #[test]
+    fn nothing_is_rounded_however_often_it_is_counted() {
+        let begin = start();
+        let mut bucket = Bucket::new(rate("1kbit"), 0, begin);
+        bucket.charge(125 * 3600);
+        let mut now = begin;
+        while now < begin + Duration::from_secs(3600) {
+            assert!(!bucket.is_ready());
+            now += Duration::from_nanos(1_234_567);
+            bucket.fill(now.min(begin + Duration::from_secs(3600)));
+        }
+        assert!(bucket.is_ready());
+        assert_eq!(bucket.tokens, 0);
+    }
+
+    #[test]
+    fn very_small_and_very_large_numbers_are_counted() {
+        let begin = start();
+        let mut bucket = Bucket::new(Bandwidth::MAX.into(), u64::MAX, begin);
+        for _ in 0..4 {
+            bucket.charge(u64::MAX);
+        }
+        let ready = bucket.ready_at().unwrap();
+        let seconds = (ready - begin).as_secs();
+        // 3 x 2^64 bytes at 1 Tbit/s.
+        assert_eq!(seconds, 442_721_857);
+        bucket.fill(ready);
+        assert!(bucket.is_ready());
+        bucket.fill(begin);
+        assert!(bucket.is_ready(), "time does not go back");
+
+        let mut bucket = Bucket::new(Bandwidth::MIN.into(), 0, begin);
+        bucket.charge(1);
+        assert_eq!(bucket.ready_at(), Some(begin + Duration::from_millis(8)));
+        bucket.charge(u64::MAX);
+        assert_eq!(bucket.ready_at(), None, "in more than 500 years");
+    }
+
+    #[test]
+    fn tokens_keep_within_the_depth() {
+        let begin = start();
+        let mut bucket = Bucket::new(rate("8mbit"), 1000, begin);
+        bucket.fill(begin + Duration::from_secs(9));
+        bucket.charge(1001);
+        assert!(!bucket.is_ready());
+        assert_eq!(
+            bucket.ready_at(),
+            Some(begin + Duration::from_secs(9) + Duration::from_micros(1))
+        );
+        bucket.refund(5000);
+        assert_eq!(bucket.tokens, tokens(1000));
+    }
+
+    #[test]
+    fn what_could_not_be_spent_stays_beyond_the_depth() {
+        let begin = start();
+        let mut bucket = Bucket::new(rate("8mbit"), 0, begin);
+        let second = Duration::from_secs(1);
+        bucket.fill_beyond(begin + second, rate("8mbit"));
+        bucket.fill(begin + 2 * second);
+        assert_eq!(bucket.tokens, tokens(1_000_000));
+        bucket.refund(1);
+        assert_eq!(bucket.tokens, tokens(1_000_000));
+
+        let mut bucket = Bucket::new(rate("8mbit"), 400_000, begin);
+        bucket.charge(400_000);
+        bucket.fill_beyond(begin + second, rate("2mbit"));
+        assert_eq!(bucket.tokens, tokens(400_000), "the slower rate has not filled it");
+        bucket.fill_beyond(begin + 2 * second, rate("2mbit"));
+        assert_eq!(bucket.tokens, tokens(650_000));
+    }
+
+    #[test]
+    fn a_change_of_the_rate_keeps_the_tokens_within_the_new_bounds() {
+        let begin = start();
+        let mut bucket = Bucket::new(rate("8mbit"), 1000, begin);
+        bucket.change(rate("4mbit"), 500, begin);
+        assert_eq!(bucket.tokens, tokens(500));
+        bucket.change(rate("8mbit"), 1000, begin);
+        assert_eq!(bucket.tokens, tokens(500), "nothing is given");
+
+        bucket.charge(500 + 1_000_000);
+        bucket.change(rate("1kbit"), 0, begin);
+        assert_eq!(bucket.ready_at(), Some(begin + Duration::from_secs(1)), "as at 8 Mbit/s");
+        bucket.change(rate("2kbit"), 0, begin);
+        assert_eq!(bucket.ready_at(), Some(begin + Duration::from_millis(500)));
+        bucket.change(Rate::Unlimited, 0, begin);
+        assert!(bucket.is_ready());
+        bucket.charge(u64::MAX);
+        bucket.change(rate("8mbit"), 7, begin);
+        assert_eq!(bucket.tokens, tokens(7), "an unlimited class owes nothing");
+    }
+
+    #[test]
+    fn a_rate_of_nothing_brings_nothing() {
+        let begin = start();
+        let mut bucket = Bucket::new(Rate::Zero, 1000, begin);
+        bucket.fill(begin + Duration::from_secs(1));
+        assert!(!bucket.is_ready());
+        assert_eq!(bucket.ready_at(), None);
+    }
+}

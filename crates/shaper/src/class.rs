@@ -1,0 +1,193 @@
+//! What a class of requests is given.
+
+use std::time::Duration;
+
+use iscsi_tuner::Bandwidth;
+use thiserror::Error;
+
+use crate::rate::Rate;
+
+/// What a class of requests is given of the link: its settings, which may change at any time.
+///
+/// A class sends at its rate whatever the others do, and borrows what its parent has to spare, up to its
+/// ceil. The terms are those of `tc-htb(8)`.
+///
+/// ```
+/// use iscsi_shaper::{Class, Rate};
+///
+/// let backup = Class::new("1mbit".parse()?).with_ceil("10mbit".parse()?).with_priority(3);
+/// assert_eq!(backup.check(), Ok(()));
+/// assert!(backup.with_ceil(Rate::Zero).check().is_err());
+/// # Ok::<(), iscsi_tuner::BandwidthError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Class {
+    /// What it is guaranteed. With [`Rate::Zero`] it lives on what it borrows.
+    pub rate: Rate,
+    /// What it never exceeds, borrowed or not: at least `rate`. The rates and ceils above it count as well.
+    pub ceil: Rate,
+    /// How much of `rate` it may save up while it is idle, bytes; `None` for what `rate` brings in
+    /// [`TIME_SLICE`](Self::TIME_SLICE). Whoever asks late, as timers do, loses what goes beyond it.
+    pub burst: Option<u64>,
+    /// The same of `ceil`.
+    pub cburst: Option<u64>,
+    /// Who goes first among those that borrow from the same level: 0 before 1, up to
+    /// [`LAST_PRIORITY`](Self::LAST_PRIORITY). A guaranteed share goes before any borrowed one, whatever
+    /// the priorities.
+    pub priority: u8,
+    /// Its share of what classes of the same parent and priority borrow, in relation to theirs, from 1 on;
+    /// `None` for its rate in bits a second, so that classes borrow in proportion to their rates. Without a
+    /// rate that is 1000, as of 1 kbit/s.
+    pub weight: Option<u64>,
+}
+
+/// Settings that contradict themselves.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ClassError {
+    /// A class may not be given more than it may send.
+    #[error("the rate of {rate} exceeds the ceil of {ceil}; raise the ceil, or lower the rate")]
+    RateAboveCeil {
+        /// What it would be guaranteed.
+        rate: Rate,
+        /// What it may send.
+        ceil: Rate,
+    },
+    /// Requests would wait for ever.
+    #[error(
+        "with a ceil of 0, or at the root a rate of 0, nothing could ever pass; 1kbit is the lowest rate"
+    )]
+    NothingPasses,
+    /// There is no such priority.
+    #[error("{0} is no priority; it goes from 0, the first, to 7")]
+    Priority(u8),
+    /// Nothing could be shared out by it.
+    #[error("a weight is at least 1")]
+    Weight,
+}
+
+impl Class {
+    /// The last of the priorities, which begin at 0.
+    pub const LAST_PRIORITY: u8 = 7;
+    /// What a request may take of the time of a link, 50 ms: by it bursts are as long as they are, and
+    /// [`Tree::max_request_len`](crate::Tree::max_request_len).
+    pub const TIME_SLICE: Duration = Duration::from_millis(50);
+
+    /// A class with this rate, which borrows nothing.
+    #[must_use]
+    pub const fn new(rate: Rate) -> Self {
+        Self { rate, ceil: rate, burst: None, cburst: None, priority: 0, weight: None }
+    }
+
+    /// The same with this [`ceil`](Self::ceil).
+    #[must_use]
+    pub const fn with_ceil(mut self, ceil: Rate) -> Self {
+        self.ceil = ceil;
+        self
+    }
+
+    /// The same with this [`burst`](Self::burst).
+    #[must_use]
+    pub const fn with_burst(mut self, burst: Option<u64>) -> Self {
+        self.burst = burst;
+        self
+    }
+
+    /// The same with this [`cburst`](Self::cburst).
+    #[must_use]
+    pub const fn with_cburst(mut self, cburst: Option<u64>) -> Self {
+        self.cburst = cburst;
+        self
+    }
+
+    /// The same with this [`priority`](Self::priority).
+    #[must_use]
+    pub const fn with_priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// The same with this [`weight`](Self::weight).
+    #[must_use]
+    pub const fn with_weight(mut self, weight: Option<u64>) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Whether the settings agree with each other.
+    ///
+    /// # Errors
+    /// [`ClassError`].
+    pub fn check(&self) -> Result<(), ClassError> {
+        if self.ceil == Rate::Zero {
+            return Err(ClassError::NothingPasses);
+        }
+        if self.rate > self.ceil {
+            return Err(ClassError::RateAboveCeil { rate: self.rate, ceil: self.ceil });
+        }
+        if self.priority > Self::LAST_PRIORITY {
+            return Err(ClassError::Priority(self.priority));
+        }
+        if self.weight == Some(0) {
+            return Err(ClassError::Weight);
+        }
+        Ok(())
+    }
+
+    /// The depth of the bucket of its rate, bytes.
+    pub(crate) fn depth(&self) -> u64 {
+        self.burst.unwrap_or_else(|| Self::default_depth(self.rate))
+    }
+
+    /// The depth of the bucket of its ceil, bytes.
+    pub(crate) fn ceil_depth(&self) -> u64 {
+        self.cburst.unwrap_or_else(|| Self::default_depth(self.ceil))
+    }
+
+    fn default_depth(rate: Rate) -> u64 {
+        // A bucket without a limit has no depth.
+        rate.bytes_in(Self::TIME_SLICE).unwrap_or(0)
+    }
+
+    /// Its share of what is borrowed, at least 1.
+    pub(crate) fn share(&self) -> u64 {
+        let of_rate = || match self.rate {
+            Rate::Zero => Bandwidth::MIN.bits_per_second(),
+            Rate::Limited(rate) => rate.bits_per_second(),
+            Rate::Unlimited => Bandwidth::MAX.bits_per_second(),
+        };
+        self.weight.unwrap_or_else(of_rate).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(text: &str) -> Rate {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn settings_that_contradict_themselves_are_refused() {
+        let class = Class::new(rate("4mbit")).with_ceil(rate("10mbit"));
+        assert_eq!(class.check(), Ok(()));
+        assert_eq!(Class::new(Rate::Unlimited).check(), Ok(()));
+        assert_eq!(Class::new(Rate::Zero).with_ceil(Rate::Unlimited).check(), Ok(()));
+        assert_eq!(Class::new(Rate::Zero).check(), Err(ClassError::NothingPasses));
+        let (rate, ceil) = (rate("4mbit"), rate("3mbit"));
+        assert_eq!(class.with_ceil(ceil).check(), Err(ClassError::RateAboveCeil { rate, ceil }));
+        assert_eq!(class.with_priority(7).check(), Ok(()));
+        assert_eq!(class.with_priority(8).check(), Err(ClassError::Priority(8)));
+        assert_eq!(class.with_weight(Some(0)).check(), Err(ClassError::Weight));
+    }
+
+    #[test]
+    fn a_burst_is_a_time_slice_unless_it_is_given() {
+        let class = Class::new(rate("4mbit")).with_ceil(rate("8mbit"));
+        assert_eq!((class.depth(), class.ceil_depth()), (25_000, 50_000));
+        let class = class.with_burst(Some(1)).with_cburst(Some(2));
+        assert_eq!((class.depth(), class.ceil_depth()), (1, 2));
+    }
+}

@@ -1,0 +1,100 @@
+//! A class at its place in the tree.
+
+use std::time::Instant;
+
+use crate::bucket::Bucket;
+use crate::class::Class;
+use crate::class_id::ClassId;
+use crate::deficit::Deficit;
+use crate::queue::Queue;
+use crate::statistics::Statistics;
+
+/// Who goes first among the classes that may send now: the lowest turn.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Turn {
+    /// Where the lender stands: 0 is the class itself, the root the highest level.
+    pub(crate) level: usize,
+    pub(crate) priority: u8,
+}
+
+/// A class, its place, and what it has to spend.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) id: ClassId,
+    pub(crate) class: Class,
+    pub(crate) parent: Option<usize>,
+    pub(crate) children: Vec<usize>,
+    /// Classes above it.
+    pub(crate) depth: usize,
+    pub(crate) rate: Bucket,
+    pub(crate) ceil: Bucket,
+    /// What it owes to its siblings for what it has lent itself, or its descendants.
+    pub(crate) guaranteed: Deficit,
+    /// The same for what was borrowed from above.
+    pub(crate) borrowed: Deficit,
+    pub(crate) queue: Queue,
+    /// When it may send, in the election that is held.
+    pub(crate) turn: Option<Turn>,
+    /// The last election in which it, or a class below it, stood.
+    pub(crate) election: u64,
+    pub(crate) statistics: Statistics,
+}
+
+impl Node {
+    pub(crate) fn new(id: ClassId, class: Class, parent: Option<&Self>, now: Instant) -> Self {
+        Self {
+            id,
+            class,
+            parent: parent.map(|parent| parent.id.slot),
+            children: Vec::new(),
+            depth: parent.map_or(0, |parent| parent.depth + 1),
+            rate: Bucket::new(class.rate, class.depth(), now),
+            ceil: Bucket::new(class.ceil, class.ceil_depth(), now),
+            guaranteed: Deficit::default(),
+            borrowed: Deficit::default(),
+            queue: Queue::default(),
+            turn: None,
+            election: 0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    pub(crate) fn fill(&mut self, now: Instant) {
+        self.rate.fill(now);
+        self.ceil.fill(now);
+    }
+
+    /// The same after a time in which a ceil above held back what it could have sent: of what it is
+    /// guaranteed, nothing is lost by that.
+    pub(crate) fn fill_held(&mut self, now: Instant) {
+        self.rate.fill_beyond(now, self.class.rate);
+        self.ceil.fill_beyond(now, self.class.rate);
+    }
+
+    pub(crate) fn change(&mut self, class: Class, now: Instant) {
+        self.rate.change(class.rate, class.depth(), now);
+        self.ceil.change(class.ceil, class.ceil_depth(), now);
+        self.class = class;
+    }
+
+    /// How long the round of its parent is until it has the turn.
+    pub(crate) fn until_turn(&self, is_borrowed: bool) -> u128 {
+        let deficit = if is_borrowed { self.borrowed } else { self.guaranteed };
+        deficit.until_turn(self.class.share())
+    }
+
+    /// A round of its parent goes by.
+    pub(crate) fn pay(&mut self, round: u128, is_borrowed: bool) {
+        let weight = self.class.share();
+        self.deficit(is_borrowed).pay(round, weight);
+    }
+
+    /// It has sent so many bytes, which its siblings have not.
+    pub(crate) fn owe(&mut self, bytes: u64, is_borrowed: bool) {
+        self.deficit(is_borrowed).owe(bytes);
+    }
+
+    fn deficit(&mut self, is_borrowed: bool) -> &mut Deficit {
+        if is_borrowed { &mut self.borrowed } else { &mut self.guaranteed }
+    }
+}

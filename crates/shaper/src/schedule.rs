@@ -1,0 +1,259 @@
+//! Which request passes next, and when.
+
+use std::time::{Duration, Instant};
+
+use crate::class_id::ClassId;
+use crate::node::Turn;
+use crate::queue::Waiting;
+use crate::tree::Tree;
+
+/// Names a request of a [`Tree`]. No other request of it ever has the same.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ticket {
+    /// Counts up.
+    serial: u64,
+    /// The class in which the request began to wait.
+    class: ClassId,
+}
+
+/// A request that may be sent now. Its bytes are charged; what becomes of it is told by
+/// [`Tree::correct`], if that is something else.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Grant {
+    /// Which request it is.
+    pub ticket: Ticket,
+    /// The class that it waited in at last.
+    pub class: ClassId,
+    /// The bytes that it is charged with.
+    pub bytes: u64,
+    /// How long it waited.
+    pub waited: Duration,
+    /// The class that has lent them; `class` itself, if it was within its rate.
+    pub lender: ClassId,
+}
+
+impl Tree {
+    /// A request of so many bytes is to be sent. It waits in its class; in the default class, if that was
+    /// removed, or has others below it.
+    ///
+    /// A read waits before it is sent, too: its bytes come later, by as much as its answer takes, at
+    /// the rate at which they were asked for.
+    pub fn request(&mut self, class: ClassId, bytes: u64, now: Instant) -> Ticket {
+        let leaf = self.leaf(class);
+        self.serial += 1;
+        let serial = self.serial;
+        if self.nodes[leaf].queue.is_empty() {
+            self.waiting.push(leaf);
+        }
+        let class = self.nodes[leaf].id;
+        self.nodes[leaf].queue.push(Waiting { serial, class, bytes, since: now });
+        Ticket { serial, class }
+    }
+
+    /// The request is not to be sent any more. Says whether it was still waiting.
+    pub fn cancel(&mut self, ticket: Ticket, now: Instant) -> bool {
+        self.fill_held(now);
+        let leaf = self.leaf(ticket.class);
+        // It has moved to the default class when its own was removed.
+        let queue = &mut self.nodes[leaf].queue;
+        let is_found = queue.remove(ticket.serial).is_some();
+        if is_found && queue.is_empty() {
+            self.waiting.retain(|waiting| *waiting != leaf);
+        }
+        is_found
+    }
+
+    /// The next request that may be sent now, if there is one: a guaranteed share before any that is
+    /// borrowed, what is borrowed from a lower level before that from a higher one, there by priority, and
+    /// within one priority by weight.
+    pub fn poll_grant(&mut self, now: Instant) -> Option<Grant> {
+        self.fill_held(now);
+        for at in 0..self.waiting.len() {
+            let mut next = Some(self.waiting[at]);
+            while let Some(slot) = next {
+                self.nodes[slot].fill(now);
+                next = self.nodes[slot].parent;
+            }
+        }
+        let Some(turn) = self.stand() else {
+            self.hold();
+            return None;
+        };
+        let leaf = self.elect(turn);
+        self.grant(leaf, now)
+    }
+
+    /// When [`poll_grant`](Self::poll_grant) has the next request, if nothing else happens until then;
+    /// `None` if none waits. It may be past.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.waiting.iter().filter_map(|leaf| self.ready_at(*leaf)).min()
+    }
+
+    /// A request that was granted has moved another number of bytes than it was charged with: none, if it
+    /// was not sent; fewer, if a read was answered so. The difference goes back to where it was taken, or
+    /// is owed there.
+    pub fn correct(&mut self, grant: &Grant, moved: u64, now: Instant) {
+        let Ok(leaf) = self.find(grant.class) else { return };
+        self.fill_held(now);
+        let (less, more) = (grant.bytes.saturating_sub(moved), moved.saturating_sub(grant.bytes));
+        let mut is_lent = false;
+        let mut next = Some(leaf);
+        while let Some(slot) = next {
+            let node = &mut self.nodes[slot];
+            node.fill(now);
+            let is_lender = node.id == grant.lender;
+            is_lent |= is_lender;
+            let buckets = [Some(&mut node.ceil), is_lent.then_some(&mut node.rate)];
+            for bucket in buckets.into_iter().flatten() {
+                bucket.refund(less);
+                bucket.charge(more);
+            }
+            node.statistics.sent.correct(grant.bytes, moved);
+            if !is_lent {
+                node.statistics.borrowed.correct(grant.bytes, moved);
+            } else if is_lender && slot != leaf {
+                node.statistics.lent.correct(grant.bytes, moved);
+            }
+            next = node.parent;
+        }
+    }
+
+    /// Says of each class with a request when its turn is, if it may send; and of whoever is first, who
+    /// stands there.
+    fn stand(&mut self) -> Option<Turn> {
+        let mut first: Option<Turn> = None;
+        for at in 0..self.waiting.len() {
+            let leaf = self.waiting[at];
+            let turn = self.lender(leaf).map(|lender| self.turn(leaf, lender));
+            self.nodes[leaf].turn = turn;
+            first = first.into_iter().chain(turn).min();
+        }
+        let first = first?;
+        self.elections += 1;
+        for at in 0..self.waiting.len() {
+            let leaf = self.waiting[at];
+            let mut next = (self.nodes[leaf].turn == Some(first)).then_some(leaf);
+            while let Some(slot) = next {
+                self.nodes[slot].election = self.elections;
+                next = self.nodes[slot].parent;
+            }
+        }
+        Some(first)
+    }
+
+    /// Whose tokens a class may send by now. All ceils above it count, those above the lender, too: a
+    /// guarantee may be late for that, which loses nothing of it, and no ceil is ever exceeded for it.
+    fn lender(&self, leaf: usize) -> Option<usize> {
+        let mut lender = None;
+        for slot in self.path(leaf) {
+            let node = &self.nodes[slot];
+            if !node.ceil.is_ready() {
+                return None;
+            }
+            if lender.is_none() && node.rate.is_ready() {
+                lender = Some(slot);
+            }
+        }
+        lender
+    }
+
+    /// Notes who will have something to send before a ceil above lets it pass.
+    fn hold(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        for leaf in &self.waiting {
+            let (mut below, mut is_held) = (None, false);
+            for slot in self.path(*leaf) {
+                let node = &self.nodes[slot];
+                below = below.max(node.ceil.ready_at());
+                let above = self.path(slot).skip(1).map(|slot| self.nodes[slot].ceil.ready_at());
+                let above = above.max().flatten();
+                let is_first = |ready: Option<Instant>| ready.max(below) < above;
+                is_held |= node.rate.ready_at().is_some_and(|ready| is_first(Some(ready)));
+                if is_held && is_first(None) {
+                    held.push(slot);
+                }
+            }
+        }
+        self.held = held;
+    }
+
+    fn turn(&self, leaf: usize, lender: usize) -> Turn {
+        let level = if lender == leaf { 0 } else { Self::MAX_LEVELS - self.nodes[lender].depth };
+        Turn { level, priority: self.nodes[leaf].class.priority }
+    }
+
+    /// Chooses among the classes of one turn, level by level from the root down.
+    fn elect(&mut self, turn: Turn) -> usize {
+        let mut at = self.root().slot;
+        while let Some(child) = self.elect_child(at, turn) {
+            at = child;
+        }
+        at
+    }
+
+    /// The child of a class that has no deficit, after the round that it takes.
+    fn elect_child(&mut self, parent: usize, turn: Turn) -> Option<usize> {
+        let children = std::mem::take(&mut self.nodes[parent].children);
+        let is_borrowed = self.nodes[parent].depth + 1 > Self::MAX_LEVELS - turn.level;
+        let is_borrowed = is_borrowed && turn.level > 0;
+        let candidates = children.iter().map(|child| &self.nodes[*child]);
+        let candidates = candidates.filter(|node| node.election == self.elections);
+        let rounds = candidates.map(|node| (node.until_turn(is_borrowed), node.id.slot));
+        let next = rounds.min();
+        if let Some((round, _)) = next
+            && round > 0
+        {
+            children.iter().for_each(|child| self.nodes[*child].pay(round, is_borrowed));
+        }
+        self.nodes[parent].children = children;
+        next.map(|(_, child)| child)
+    }
+
+    /// Takes the first request of a class, and charges all classes on its way.
+    fn grant(&mut self, leaf: usize, now: Instant) -> Option<Grant> {
+        let lender = self.lender(leaf)?;
+        let Waiting { serial, class: began, bytes, since } = self.nodes[leaf].queue.pop()?;
+        if self.nodes[leaf].queue.is_empty() {
+            self.waiting.retain(|waiting| *waiting != leaf);
+        }
+        let waited = now.saturating_duration_since(since);
+        let (class, lender) = (self.nodes[leaf].id, self.nodes[lender].id);
+        let mut is_lent = false;
+        let mut next = Some(leaf);
+        while let Some(slot) = next {
+            let node = &mut self.nodes[slot];
+            let is_lender = node.id == lender;
+            is_lent |= is_lender;
+            node.ceil.charge(bytes);
+            if is_lent {
+                node.rate.charge(bytes);
+            }
+            node.owe(bytes, !is_lent);
+            let statistics = &mut node.statistics;
+            statistics.sent.add(bytes);
+            if !is_lent {
+                statistics.borrowed.add(bytes);
+            } else if is_lender && slot != leaf {
+                statistics.lent.add(bytes);
+            }
+            if !waited.is_zero() {
+                statistics.waited.add(bytes);
+                statistics.waiting_time = statistics.waiting_time.saturating_add(waited);
+            }
+            next = node.parent;
+        }
+        let ticket = Ticket { serial, class: began };
+        Some(Grant { ticket, class, bytes, waited, lender })
+    }
+
+    /// When the first request of a class may be sent: when all ceils above it let it pass, and somebody
+    /// has something to lend.
+    fn ready_at(&self, leaf: usize) -> Option<Instant> {
+        let nodes = || self.path(leaf).map(|slot| &self.nodes[slot]);
+        let lent = nodes().filter_map(|node| node.rate.ready_at()).min()?;
+        nodes().try_fold(lent, |ready, node| Some(ready.max(node.ceil.ready_at()?)))
+    }
+}

@@ -1,0 +1,174 @@
+//! Classes and requests that change and go while others wait.
+
+use std::time::Duration;
+
+use iscsi_shaper::{Class, Rate, Tree, TreeError};
+
+use crate::simulated::{Client, Simulation, assert_near, class, rate, seconds};
+
+const LEN: u64 = 64 << 10;
+
+#[test]
+fn a_limit_changes_without_a_pause_and_is_lifted() {
+    let mut simulation = Simulation::new(Class::new(rate("20mbit")));
+    let class = simulation.tree.default_class();
+    simulation.clients.push(Client { class, len: LEN, depth: 4 });
+    let root = simulation.tree.root();
+    for (limit, gap) in [("20mbit", 27), ("40mbit", 14), ("10mbit", 53), ("20mbit", 27)] {
+        simulation.tree.change(root, Class::new(rate(limit)), simulation.now).unwrap();
+        let since = simulation.elapsed();
+        simulation.run(seconds(5));
+        let expected = limit.trim_end_matches("mbit").parse().unwrap();
+        assert_near(&simulation.rates_since(since), &[expected], 0.03);
+        let times: Vec<_> = simulation.sent.iter().map(|sent| sent.time).collect();
+        let after = times.iter().position(|time| *time >= since).unwrap();
+        let gaps = times[after..].windows(2).map(|pair| pair[1] - pair[0]);
+        let gaps = gaps.chain([times[after] - since]);
+        assert!(gaps.max() <= Some(Duration::from_millis(gap)), "{limit}");
+    }
+    simulation.tree.change(root, Class::new(Rate::Unlimited), simulation.now).unwrap();
+    let (since, before) = (simulation.elapsed(), simulation.sent.len());
+    simulation.run_at_most(Duration::ZERO, 1000);
+    assert_eq!(simulation.sent.len() - before, 1000);
+    assert_eq!(simulation.elapsed(), since);
+    simulation.tree.change(root, Class::new(rate("20mbit")), simulation.now).unwrap();
+    simulation.run(seconds(5));
+    let sent = simulation.rates_since(since)[0] - 1000.0 * LEN as f64 * 8e-6 / 5.0;
+    assert_near(&[sent], &[20.0], 0.03);
+}
+
+/// What a fast rate has lent is not paid back at a slow one.
+#[test]
+fn a_debt_takes_no_longer_after_a_change() {
+    let mut simulation = Simulation::new(Class::new(rate("1gbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    for _ in 0..2 {
+        tree.request(tree.default_class(), 125_000_000, now);
+    }
+    assert!(tree.poll_grant(now).is_some());
+    tree.change(tree.root(), Class::new(rate("8kbit")), now).unwrap();
+    let wait = tree.poll_timeout().unwrap() - now;
+    assert!(wait <= seconds(1), "{wait:?}");
+}
+
+#[test]
+fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
+    let mut simulation = Simulation::new(Class::new(rate("8mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let copy = tree.add(tree.root(), class("4mbit", "8mbit"), now).unwrap();
+    let first = tree.request(copy, 1 << 20, now);
+    let second = tree.request(tree.default_class(), 1 << 20, now);
+    let third = tree.request(copy, 1 << 20, now);
+    let fourth = tree.request(copy, 1 << 20, now);
+    assert!(tree.poll_grant(now).is_some_and(|grant| grant.ticket == first));
+    tree.remove(copy, now).unwrap();
+    assert_eq!(tree.statistics(copy), None);
+    assert!(tree.cancel(third, now), "it is found where it waits now");
+    assert!(!tree.cancel(third, now));
+    let fifth = tree.request(copy, 1, now);
+    // In the order in which they came, at the rate of the root.
+    let mut granted = Vec::new();
+    while let Some(next) = tree.poll_timeout() {
+        while let Some(grant) = tree.poll_grant(next) {
+            assert_eq!(grant.class, tree.default_class());
+            granted.push(grant.ticket);
+        }
+    }
+    assert_eq!(granted, [second, fourth, fifth]);
+    let again = tree.add(tree.root(), class("4mbit", "8mbit"), now).unwrap();
+    assert_ne!(again, copy, "a name is not used again");
+    assert_eq!(tree.change(copy, Class::new(Rate::Unlimited), now), Err(TreeError::Unknown));
+}
+
+#[test]
+fn a_change_reaches_requests_that_wait() {
+    let mut simulation = Simulation::new(Class::new(rate("80mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let copy = tree.add(tree.root(), class("8kbit", "8kbit"), now).unwrap();
+    for _ in 0..3 {
+        tree.request(copy, 10_000, now);
+    }
+    assert!(tree.poll_grant(now).is_some());
+    assert_eq!(tree.poll_grant(now), None);
+    assert!(tree.poll_timeout().unwrap() > now + seconds(9));
+    tree.change(copy, class("8mbit", "8mbit"), now).unwrap();
+    let next = tree.poll_timeout().unwrap();
+    assert!(next <= now + Duration::from_millis(10));
+    assert!(tree.poll_grant(next).is_some());
+}
+
+#[test]
+fn a_request_that_is_cancelled_costs_nothing_and_lets_the_next_one_pass() {
+    let mut simulation = Simulation::new(Class::new(rate("8mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let class = tree.default_class();
+    let first = tree.request(class, 1 << 20, now);
+    let second = tree.request(class, 1 << 30, now);
+    let third = tree.request(class, 1, now);
+    assert!(tree.poll_grant(now).is_some_and(|grant| grant.ticket == first));
+    assert!(!tree.cancel(first, now), "it is granted");
+    assert!(tree.cancel(second, now));
+    let next = tree.poll_timeout().unwrap();
+    assert!(tree.poll_grant(next).is_some_and(|grant| grant.ticket == third));
+    assert_eq!((tree.poll_grant(next), tree.poll_timeout()), (None, None));
+    assert_eq!(tree.statistics(class).unwrap().sent.bytes, (1 << 20) + 1);
+}
+
+/// An idle class saves up no more than its burst, though a ceil has held it up before.
+#[test]
+fn what_a_ceil_has_held_back_does_not_grow_while_nobody_waits() {
+    let mut simulation = Simulation::new(Class::new(rate("8mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let copy = tree.add(tree.root(), class("4mbit", "8mbit"), now).unwrap();
+    let other = tree.add(tree.root(), class("4mbit", "8mbit"), now).unwrap();
+    tree.request(other, 1 << 20, now);
+    assert!(tree.poll_grant(now).is_some());
+    let held = tree.request(copy, 1, now);
+    assert_eq!(tree.poll_grant(now), None);
+    assert!(tree.cancel(held, now));
+    let later = now + seconds(3600);
+    for _ in 0..1000 {
+        tree.request(copy, 1000, later);
+    }
+    let granted = std::iter::from_fn(|| tree.poll_grant(later));
+    let own = granted.filter(|grant| grant.lender == copy).count();
+    assert!(own <= 26, "{own}: a burst of 25,000 bytes");
+}
+
+#[test]
+fn requests_wait_in_classes_without_children_only() {
+    let mut simulation = Simulation::new(Class::new(rate("8mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let settings = class("1mbit", "8mbit");
+    let group = tree.add(tree.root(), settings, now).unwrap();
+    let ticket = tree.request(group, 1, now);
+    assert_eq!(tree.add(group, settings, now), Err(TreeError::HoldsRequests));
+    assert!(tree.cancel(ticket, now));
+    let child = tree.add(group, settings, now).unwrap();
+    assert_eq!(tree.remove(group, now), Err(TreeError::HasChildren));
+    tree.request(group, 1, now);
+    tree.request(tree.root(), 1, now);
+    assert_eq!(tree.statistics(tree.default_class()).unwrap().waiting, 2);
+    let default = tree.default_class();
+    assert_eq!(tree.add(default, settings, now), Err(TreeError::HoldsRequests));
+    tree.remove(child, now).unwrap();
+    tree.remove(group, now).unwrap();
+    for permanent in [tree.root(), default] {
+        assert_eq!(tree.remove(permanent, now), Err(TreeError::Permanent));
+    }
+}
+
+#[test]
+fn a_tree_has_eight_levels_at_most() {
+    let mut simulation = Simulation::new(Class::new(rate("8mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let mut parent = tree.root();
+    for _ in 1..Tree::MAX_LEVELS {
+        parent = tree.add(parent, class("1mbit", "8mbit"), now).unwrap();
+    }
+    assert_eq!(tree.add(parent, class("1mbit", "8mbit"), now), Err(TreeError::TooDeep));
+    tree.request(parent, 1 << 20, now);
+    assert!(tree.poll_grant(now).is_some_and(|grant| grant.lender == parent));
+    tree.request(parent, 1, now);
+    assert!(tree.poll_timeout().is_some_and(|next| next > now));
+}
