@@ -1,0 +1,51 @@
+//! What goes wrong between initiator and target: connections that are lost, links that stall, portals that refuse.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::rng::Rng;
+use crate::world::{Reachability, World};
+
+/// A stall that lasts until all is mended.
+const FOR_EVER: Duration = Duration::from_secs(1 << 20);
+
+/// A connection is lost.
+pub(super) fn cut(world: &mut World, rng: &mut Rng) {
+    if let Some(number) = any_wire(world, rng) {
+        world.cut(number);
+    }
+}
+
+/// A portal takes connections, refuses them, or does not answer.
+pub(super) fn refuse(world: &mut World, rng: &mut Rng) {
+    let portal = rng.index(0..world.portals.len());
+    let states = [Reachability::Open, Reachability::Refuses, Reachability::Dark];
+    if let (Some(state), Some(portal)) = (rng.pick(&states).copied(), world.portals.get_mut(portal))
+    {
+        portal.reachability = state;
+    }
+}
+
+fn any_wire(world: &World, rng: &mut Rng) -> Option<u64> {
+    let open = world.wires.iter().filter(|(_, wire)| !wire.is_closed && !wire.is_reset);
+    let open: Vec<u64> = open.map(|(number, _)| *number).collect();
+    rng.pick(&open).copied()
+}
+
+/// A link carries nothing for a while, one way or both.
+pub(super) fn stall(world: &mut World, rng: &mut Rng) {
+    let Some(number) = any_wire(world, rng) else { return };
+    let lasts = if rng.percent(10) { FOR_EVER } else { rng.any_scale(90_000) };
+    let until = Instant::now() + lasts;
+    let which = rng.within(0..3);
+    if let Some(wire) = world.wire(number) {
+        if which != 0 {
+            wire.to_target.stall(until);
+        }
+        if which != 1 {
+            wire.to_initiator.stall(until);
+        }
+    }
+    world.trace.note("stall", &[number, which, lasts.as_secs()]);
+}

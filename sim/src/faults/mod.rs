@@ -1,0 +1,84 @@
+//! What goes wrong, and when: drawn for each episode.
+
+mod link;
+mod unit;
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep};
+
+use crate::rng::Rng;
+use crate::settings::{Class, Settings};
+use crate::world::{Reachability, Shared, World};
+
+/// How late bytes may arrive, milliseconds.
+const MAX_LATE: u64 = 1 << 18;
+
+/// The faults of one episode.
+pub(crate) struct Faults {
+    shared: Arc<Shared>,
+    rng: Rng,
+    /// Those that this episode has.
+    classes: Vec<Class>,
+    /// Between two of them, milliseconds at most.
+    max_pause: u64,
+}
+
+impl Faults {
+    /// Draws which classes an episode has, and how often they come.
+    pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
+        let classes = settings.classes.iter().copied().filter(|_| rng.percent(60)).collect();
+        let max_pause = 1 << rng.within(9..16);
+        Self { shared, rng, classes, max_pause }
+    }
+
+    /// Faults of the same kind, for another phase.
+    pub(crate) fn again(&mut self) -> Self {
+        let (shared, classes) = (Arc::clone(&self.shared), self.classes.clone());
+        Self { shared, rng: self.rng.fork(), classes, max_pause: self.max_pause }
+    }
+
+    pub(crate) fn has(&self, class: Class) -> bool {
+        self.classes.contains(&class)
+    }
+
+    /// Makes faults until it is dropped.
+    pub(crate) async fn run(mut self) {
+        self.shared.lock().max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
+        loop {
+            sleep(self.rng.any_scale(self.max_pause)).await;
+            let Some(class) = self.rng.pick(&self.classes).copied() else { return };
+            let mut world = self.shared.lock();
+            self.rng = one(&mut world, class, self.rng.clone());
+            drop(world);
+            self.shared.moved.notify_one();
+        }
+    }
+}
+
+/// Makes one fault.
+fn one(world: &mut World, class: Class, mut rng: Rng) -> Rng {
+    match class {
+        Class::Cut => link::cut(world, &mut rng),
+        Class::Stall => link::stall(world, &mut rng),
+        Class::Refuse => link::refuse(world, &mut rng),
+        Class::Busy => unit::busy(world, &mut rng),
+        Class::Slow => unit::slow(world, &mut rng),
+        Class::Zombie => unit::zombie(world, &mut rng),
+        Class::Crash => unit::crash(world, &mut rng),
+        Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}
+    }
+    rng
+}
+
+/// Mends all that can be mended: from now on nothing goes wrong.
+pub(crate) fn heal(world: &mut World) {
+    world.trace.note("heal", &[]);
+    world.portals.iter_mut().for_each(|portal| portal.reachability = Reachability::Open);
+    let now = Instant::now();
+    for wire in world.wires.values_mut() {
+        wire.to_target.stall(now);
+        wire.to_initiator.stall(now);
+    }
+    world.targets.iter_mut().for_each(|target| target.config_mut().faults.clear());
+}

@@ -1,0 +1,49 @@
+//! What goes wrong at a unit: commands that are refused, late or executed late, and losses of power.
+
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::Access;
+
+use super::MAX_LATE;
+use crate::rng::Rng;
+use crate::world::World;
+
+/// The next commands end with BUSY or TASK SET FULL.
+pub(super) fn busy(world: &mut World, rng: &mut Rng) {
+    let times = u32::try_from(rng.within(1..6)).unwrap_or(1);
+    let fault =
+        if rng.percent(50) { Fault::busy(.., times) } else { Fault::task_set_full(.., times) };
+    add(world, fault, rng);
+}
+
+/// The next read or write is answered late.
+pub(super) fn slow(world: &mut World, rng: &mut Rng) {
+    let fault = Fault::delay(.., rng.any_scale(20_000)).times(1);
+    let access = if rng.percent(50) { Access::Write } else { Access::Read };
+    add(world, fault.on_access(access), rng);
+}
+
+/// The next write is executed late, even if its connection is lost meanwhile.
+pub(super) fn zombie(world: &mut World, rng: &mut Rng) {
+    let fault = Fault::execute_late(.., rng.any_scale(MAX_LATE)).times(1);
+    add(world, fault, rng);
+}
+
+fn add(world: &mut World, fault: Fault, rng: &mut Rng) {
+    let target = rng.index(0..world.targets.len());
+    world.trace.note("fault of the target", &[target as u64]);
+    world.targets[target].config_mut().faults.push(fault);
+}
+
+/// Power is lost, with the connections or without.
+pub(super) fn crash(world: &mut World, rng: &mut Rng) {
+    if rng.percent(50) {
+        world.trace.note("restart", &[]);
+        world.targets.iter_mut().for_each(iscsi_testkit::target::Target::restart);
+    } else {
+        world.trace.note("power loss", &[]);
+        if let Some(disk) = world.targets[0].disk(0) {
+            disk.lose_power();
+        }
+    }
+    world.oracle.crashed();
+}
