@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Initiator, Options, Sessions};
+use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::target::Target;
@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::faults::{Faults, heal};
+use crate::lun::Lun;
 use crate::network::{SimulatedNetwork, address};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
@@ -91,6 +92,7 @@ async fn episode(seed: u64, settings: &Settings) -> Report {
 #[derive(Clone)]
 struct Unit {
     disk: RamDisk,
+    bytes: usize,
     portals: usize,
 }
 
@@ -100,7 +102,8 @@ impl Unit {
         let disk = RamDisk::new(size, blocks);
         let caches = [Cache::Volatile, Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
         disk.set_cache(rng.pick(&caches).copied().unwrap_or_default());
-        Self { disk, portals: rng.index(1..4) }
+        let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
+        Self { disk, bytes, portals: rng.index(1..4) }
     }
 
     /// A target with its portals. All of them belong to one portal group.
@@ -113,13 +116,17 @@ impl Unit {
             (1 << rng.within(12..17)).min(config.keys.max_burst_length);
         config.keys.max_recv_data_segment_length = Some(1 << rng.within(12..17));
         config.keys.default_time2wait = u32::try_from(rng.within(0..3)).unwrap_or(0);
+        if let Some(unit) = config.units.get_mut(&0) {
+            unit.behavior.task_aborted_status = rng.percent(50);
+        }
         config.window = 1 << rng.within(0..7);
         let is_volatile = self.disk.cache() == Cache::Volatile;
-        let bytes = usize::try_from(self.disk.capacity()).unwrap_or(0);
-        let oracle = Oracle::new(bytes, is_volatile, settings.has(Class::EachHandle));
+        let oracle = Oracle::new(self.bytes, is_volatile, settings.has(Class::EachHandle));
         let shape = Shape::drawn(rng);
         let trace = Trace::new(settings.is_traced);
-        World::new(vec![Target::new(config)], self.portals, oracle, trace, rng.fork(), shape)
+        let lun = Lun::new(config.units[&0].clone());
+        let targets = vec![Target::new(config)];
+        World::new(targets, self.portals, oracle, trace, rng.fork(), shape, lun)
     }
 }
 
@@ -224,13 +231,14 @@ impl Episode<'_> {
     async fn finish(&mut self, worker: &mut Worker) -> Result<(), String> {
         let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
         match timeout(MAX_WAIT, worker.read_all()).await.map_err(slow)? {
-            Some(Err(error)) if worker.fails(&error) => return Ok(()),
+            Some(Err(error)) if worker.fails(&error) || is_of_no_use(&error) => return Ok(()),
             Some(Err(error)) => return Err(format!("nothing is wrong, but a read fails: {error}")),
             Some(Ok(())) | None => {}
         }
         for is_second in [false, true] {
             match timeout(MAX_WAIT, worker.flush()).await.map_err(slow)? {
                 Some(Ok(())) => return Ok(()),
+                Some(Err(error)) if is_of_no_use(&error) => return Ok(()),
                 Some(Err(error)) if worker.fails(&error) || is_second => {
                     return Err(format!("nothing is wrong, but a flush fails: {error}"));
                 }
@@ -255,7 +263,8 @@ impl Episode<'_> {
         self.heal();
         sleep(if self.rng.percent(50) { QUIET } else { Duration::ZERO }).await;
         let after = self.unit.disk.read(0, usize::MAX);
-        if self.settings.has(Class::AfterClose) && logout.is_ok() && before != after {
+        let is_same = before.iter().zip(&after).all(|(before, after)| before == after);
+        if self.settings.has(Class::AfterClose) && logout.is_ok() && !is_same {
             return Err("the unit has changed after the disk was closed".to_owned());
         }
         self.check(&after)
@@ -264,6 +273,14 @@ impl Episode<'_> {
     fn check(&self, image: &[u8]) -> Result<(), String> {
         let mut world = self.shared.lock();
         let now = world.oracle.now();
-        world.oracle.check(now, 0, image).map_err(|why| format!("the unit holds: {why}"))
+        let known = image.len().min(self.unit.bytes);
+        let image = &image[..known];
+        world.oracle.check(now, 0, image).map_err(|why| format!("the unit holds: {why}"))?;
+        world.lun.check_strangers(&world.oracle)
     }
+}
+
+/// Whether an error says that the unit is not what it was any more.
+fn is_of_no_use(error: &Error) -> bool {
+    error.kind() == ErrorKind::UnitChanged
 }

@@ -12,6 +12,7 @@
 
 mod episode;
 mod faults;
+mod lun;
 mod network;
 mod oracle;
 mod rng;

@@ -17,7 +17,7 @@ use crate::rng::mix;
 pub const GRAIN: usize = 64;
 
 /// A moment in the order of all events.
-type Moment = u64;
+pub(crate) type Moment = u64;
 
 /// The content of a grain that nobody wrote, or that was written with zeros.
 const ZEROS: u64 = 0;
@@ -37,6 +37,8 @@ struct Version {
     is_durable: bool,
     /// The unit has crashed since it began, and before a flush had vouched for it.
     has_crashed: bool,
+    /// The unit has lost the place since, and all that was there.
+    is_gone: bool,
     /// When a read ended that had shown that another one came after it.
     covered: Option<Moment>,
     /// The handles that were told that writes like this may be lost, one bit for each.
@@ -48,7 +50,7 @@ struct Version {
 impl Version {
     /// Whether it replaces whatever came before.
     const fn counts(&self) -> bool {
-        self.is_acknowledged && (self.is_durable || !self.has_crashed)
+        self.is_acknowledged && !self.is_gone && (self.is_durable || !self.has_crashed)
     }
 }
 
@@ -59,6 +61,9 @@ impl fmt::Display for Version {
             Some(ended) if self.is_acknowledged => write!(f, "{ended}")?,
             Some(ended) => write!(f, "{ended} (failed)")?,
             None => f.write_str("now")?,
+        }
+        if self.is_gone {
+            return f.write_str(" (gone)");
         }
         match (self.is_durable, self.has_crashed) {
             (true, false) => f.write_str(" (flushed)"),
@@ -92,6 +97,8 @@ pub(crate) struct Oracle {
     now: Moment,
     writes: u64,
     numbers: usize,
+    /// When each write began.
+    begun: Vec<Moment>,
     grains: Vec<Vec<Version>>,
     /// The last crash, if there was one.
     crashed: Option<Moment>,
@@ -112,12 +119,23 @@ impl Oracle {
             is_acknowledged: true,
             is_durable: true,
             has_crashed: false,
+            is_gone: false,
             covered: None,
             told: 0,
             disk: 0,
         };
         let grains = vec![vec![empty]; bytes / GRAIN];
-        Self { now: 0, writes: 0, numbers: 0, grains, crashed: None, is_volatile, tells_each }
+        let begun = Vec::new();
+        Self {
+            now: 0,
+            writes: 0,
+            numbers: 0,
+            begun,
+            grains,
+            crashed: None,
+            is_volatile,
+            tells_each,
+        }
     }
 
     pub(crate) fn now(&mut self) -> Moment {
@@ -131,6 +149,7 @@ impl Oracle {
         self.writes += 1;
         self.numbers += 1;
         let content = if zeros { ZEROS } else { self.writes };
+        self.begun.push(begun);
         for grain in &mut self.grains[grains.clone()] {
             grain.push(Version {
                 content,
@@ -140,12 +159,19 @@ impl Oracle {
                 is_acknowledged: false,
                 is_durable: false,
                 has_crashed: false,
+                is_gone: false,
                 covered: None,
                 told: 0,
                 disk,
             });
         }
         Write { number: self.numbers, grains, content }
+    }
+
+    /// When the write of this content began.
+    pub(crate) fn begun(&self, content: u64) -> Option<Moment> {
+        let number = usize::try_from(content.checked_sub(1)?).ok()?;
+        self.begun.get(number).copied()
     }
 
     /// It has ended well, or else has failed or was dropped.
@@ -190,17 +216,39 @@ impl Oracle {
 
     /// The unit has crashed: what is in its cache may be gone.
     pub(crate) fn crashed(&mut self) {
-        let now = self.now();
-        if !self.is_volatile {
-            return;
+        if self.is_volatile {
+            self.lost(0..self.grains.len());
         }
-        self.crashed = Some(now);
-        for version in self.grains.iter_mut().flatten() {
+    }
+
+    /// What the cache holds of these grains may be gone; those that the unit did not have at first hold nothing.
+    pub(crate) fn lost(&mut self, grains: Range<usize>) {
+        self.crashed = Some(self.now());
+        let end = grains.end.min(self.grains.len());
+        for version in self.grains[grains.start.min(end)..end].iter_mut().flatten() {
             version.covered = None;
             if !version.is_durable {
                 version.has_crashed = true;
             }
         }
+    }
+
+    /// The unit ends here now: what was behind, or is on its way there, is gone, and zeros if it comes back.
+    pub(crate) fn shrunk(&mut self, grains: usize) {
+        let behind = self.grains.get_mut(grains..).unwrap_or_default();
+        if !behind.is_empty() {
+            self.now += 1;
+            self.crashed = Some(self.now);
+        }
+        for version in behind.iter_mut().flatten() {
+            version.covered = None;
+            version.is_gone = true;
+        }
+    }
+
+    /// The write cache was switched on or off, and what was in it is durable.
+    pub(crate) const fn set_volatile(&mut self, is_volatile: bool) {
+        self.is_volatile = is_volatile;
     }
 
     /// Whether a read that began at a moment may have returned these bytes.

@@ -24,6 +24,23 @@ pub enum Class {
     Zombie,
     /// The target restarts, or loses power: what was not flushed is gone.
     Crash,
+    /// Another initiator resets the unit or clears its task set: commands end with TASK ABORTED, or without a
+    /// status.
+    Reset,
+    /// A write that was acknowledged is lost on its way to the medium: a deferred error tells of it.
+    Deferred,
+    /// The write cache is switched on and off.
+    WriteCache,
+    /// The unit grows and shrinks.
+    Capacity,
+    /// The unit has blocks of another size for a while, with other bytes in them.
+    BlockSize,
+    /// Another unit is there for a while.
+    Exchange,
+    /// Commands are executed in another order than they have come.
+    Reorder,
+    /// Reads, writes and flushes fail on the medium.
+    Medium,
     /// Each handle of a disk, and not only the first, has to be told of lost writes.
     EachHandle,
     /// Nothing may change after a disk has been closed in order.
@@ -32,7 +49,7 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 19] = [
         Self::Dropped,
         Self::Cut,
         Self::Late,
@@ -42,6 +59,14 @@ impl Class {
         Self::Slow,
         Self::Zombie,
         Self::Crash,
+        Self::Reset,
+        Self::Deferred,
+        Self::WriteCache,
+        Self::Capacity,
+        Self::BlockSize,
+        Self::Exchange,
+        Self::Reorder,
+        Self::Medium,
         Self::EachHandle,
         Self::AfterClose,
     ];
@@ -59,8 +84,29 @@ impl Class {
             Self::Slow => "slow",
             Self::Zombie => "zombie",
             Self::Crash => "crash",
+            Self::Reset => "reset",
+            Self::Deferred => "deferred",
+            Self::WriteCache => "write-cache",
+            Self::Capacity => "capacity",
+            Self::BlockSize => "block-size",
+            Self::Exchange => "exchange",
+            Self::Reorder => "reorder",
+            Self::Medium => "medium",
             Self::EachHandle => "each-handle",
             Self::AfterClose => "after-close",
+        }
+    }
+}
+
+impl Class {
+    /// How many episodes of a hundred have it. What ends most disks is rare.
+    pub(crate) const fn chance(self) -> u64 {
+        if matches!(self, Self::BlockSize | Self::Exchange) {
+            8
+        } else if matches!(self, Self::Capacity) {
+            20
+        } else {
+            60
         }
     }
 }

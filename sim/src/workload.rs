@@ -82,6 +82,10 @@ impl Worker {
     pub(crate) fn fails(&self, error: &Error) -> bool {
         let mut world = self.shared.lock();
         world.trace.note(&format!("error: {error}"), &[u64::from(self.handle)]);
+        if is_another_unit(error) {
+            let now = world.oracle.now();
+            world.lun.found_another(now);
+        }
         if self.is_strict {
             world.accuse(format!("nothing is wrong, but a request failed: {error}"));
         }
@@ -208,6 +212,14 @@ impl Worker {
     fn note(&self, trace: &mut crate::trace::Trace, what: &str, grains: &Range<usize>) {
         trace.note(what, &[u64::from(self.handle), grains.start as u64, grains.end as u64]);
     }
+}
+
+/// Whether an error says that another unit is there than before.
+fn is_another_unit(error: &Error) -> bool {
+    if let Error::NotReopened { why, .. } = error {
+        return is_another_unit(why);
+    }
+    matches!(error, Error::DifferentUnits { .. } | Error::BlockSizeChanged { .. })
 }
 
 /// How long a flush may take where nothing is wrong any more.

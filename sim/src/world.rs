@@ -7,6 +7,7 @@ use iscsi_testkit::target::Target;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::lun::Lun;
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -45,6 +46,10 @@ pub(crate) struct World {
     pub(crate) violation: Option<String>,
     /// How late bytes of a closed connection may arrive, milliseconds; 0 loses them.
     pub(crate) max_late: u64,
+    /// What is behind the number of the unit.
+    pub(crate) lun: Lun,
+    /// How often the unit has lost something in its cache, as far as the oracle knows.
+    cache_losses: u64,
     accepted: u64,
 }
 
@@ -92,6 +97,7 @@ impl World {
         trace: Trace,
         mut chance: Rng,
         shape: Shape,
+        lun: Lun,
     ) -> Self {
         let of_a_target =
             |number| Portal { target: number % targets.len(), reachability: Reachability::Open };
@@ -107,6 +113,8 @@ impl World {
             oracle,
             violation: None,
             max_late: 0,
+            lun,
+            cache_losses: 0,
             accepted: 0,
         }
     }
@@ -166,12 +174,22 @@ impl World {
         self.trace.note("cut", &[number]);
     }
 
+    /// Whether the cache has lost something that the oracle did not know of; now it does.
+    pub(crate) fn knows_cache_losses(&mut self) -> bool {
+        let now = self.lun.disk().cache_losses();
+        std::mem::replace(&mut self.cache_losses, now) != now
+    }
+
     /// Moves what is due, as far as it goes now; when there is more.
     fn turn(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.arrive_at_targets(now);
         for target in &mut self.targets {
             target.advance(now.into_std());
+        }
+        if self.knows_cache_losses() {
+            self.trace.note("the cache is lost", &[]);
+            self.oracle.crashed();
         }
         self.arrive_at_initiator(now);
         let is_over = |wire: &Wire| wire.is_closed && wire.to_target.is_over(Instant::now());

@@ -5,6 +5,7 @@ mod chap;
 mod keys;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::disk::RamDisk;
 use crate::fault::Fault;
@@ -57,6 +58,11 @@ pub struct TargetConfig {
     pub silent_task_management: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
+    /// How much later than they have come reads and writes with the attribute SIMPLE are executed, one
+    /// after the other, from the first again after the last; with none, each at once. So they are
+    /// executed in another order (SAM-5 §8.6). The clock is that of
+    /// [`Target::advance`](crate::target::Target::advance).
+    pub execution_delays: Vec<Duration>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Whether to keep the PDUs of the initiator, for [`Target::received`](crate::target::Target::received).
@@ -86,6 +92,7 @@ impl TargetConfig {
             task_management_response: None,
             silent_task_management: false,
             logout_response: 0,
+            execution_delays: Vec::new(),
             faults: Vec::new(),
             record: false,
         }

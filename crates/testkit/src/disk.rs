@@ -33,8 +33,18 @@ struct Shared {
     read_only: AtomicBool,
     flushes: AtomicU64,
     power_losses: AtomicU64,
+    cache_losses: AtomicU64,
+    deferred_errors: AtomicU64,
     resizes: AtomicU64,
+    mode_changes: AtomicU64,
     content: RwLock<Content>,
+}
+
+/// How often what a unit says of itself was changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) resizes: u64,
+    pub(crate) modes: u64,
 }
 
 /// The bytes as a read sees them, and for each block whether it was ever written (and not unmapped
@@ -67,7 +77,10 @@ impl RamDisk {
             read_only: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
             power_losses: AtomicU64::new(0),
+            cache_losses: AtomicU64::new(0),
+            deferred_errors: AtomicU64::new(0),
             resizes: AtomicU64::new(0),
+            mode_changes: AtomicU64::new(0),
             content: RwLock::new(Content {
                 bytes: vec![0; length],
                 mapped: vec![false; index(blocks)],
@@ -125,9 +138,10 @@ impl RamDisk {
         self.0.resizes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often the number of blocks was changed.
-    pub(crate) fn resizes(&self) -> u64 {
-        self.0.resizes.load(Ordering::Relaxed)
+    /// How often what initiators are told of was changed.
+    pub(crate) fn changes(&self) -> Changes {
+        let [resizes, modes] = [&self.0.resizes, &self.0.mode_changes];
+        Changes { resizes: resizes.load(Ordering::Relaxed), modes: modes.load(Ordering::Relaxed) }
     }
 
     /// What becomes of writes before they are flushed.
@@ -147,6 +161,13 @@ impl RamDisk {
         content.cache = cache;
     }
 
+    /// The same as [`set_cache`](Self::set_cache) while initiators are there: each session, of any target
+    /// that serves this disk, then meets the unit attention MODE PARAMETERS CHANGED.
+    pub fn switch_cache(&self, cache: Cache) {
+        self.set_cache(cache);
+        self.0.mode_changes.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// How many blocks a loss of power would change.
     #[must_use]
     pub fn unflushed_blocks(&self) -> usize {
@@ -159,12 +180,52 @@ impl RamDisk {
     /// disks of a target, and drops its connections.
     pub fn lose_power(&self) {
         let mut content = self.content_mut();
+        let lost = std::mem::take(&mut content.durable);
+        self.bring_back(&mut content, lost);
+        self.0.power_losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What waits in a volatile cache for these blocks cannot be written to the medium and is lost: they
+    /// are as they were at their last flush. Each nexus, of any target that serves this disk, then meets
+    /// the deferred error WRITE ERROR (SPC-4 §4.5.7). Says how many blocks it was; nothing is told of none.
+    pub fn fail_write_back(&self, blocks: Range<u64>) -> usize {
+        let lost = self.lose_cached(blocks);
+        if lost > 0 {
+            self.0.deferred_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        lost
+    }
+
+    /// Loses what waits in the cache for these blocks; how many it was.
+    pub(crate) fn lose_cached(&self, blocks: Range<u64>) -> usize {
+        let mut content = self.content_mut();
+        let lost = content.take_durable(index(blocks.start)..index(blocks.end));
+        let count = lost.len();
+        self.bring_back(&mut content, lost);
+        if count > 0 {
+            self.0.cache_losses.fetch_add(1, Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// Puts the durable content of blocks in place of the one that waited for a flush.
+    fn bring_back(&self, content: &mut Content, durable: BTreeMap<usize, Block>) {
         let size = self.0.block_size as usize;
-        for (lba, block) in std::mem::take(&mut content.durable) {
+        for (lba, block) in durable {
             content.bytes[lba * size..(lba + 1) * size].copy_from_slice(&block.bytes);
             content.mapped[lba] = block.mapped;
         }
-        self.0.power_losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often something in a volatile cache was lost for another reason than a loss of power.
+    #[must_use]
+    pub fn cache_losses(&self) -> u64 {
+        self.0.cache_losses.load(Ordering::Relaxed)
+    }
+
+    /// How many deferred errors there were.
+    pub(crate) fn deferred_errors(&self) -> u64 {
+        self.0.deferred_errors.load(Ordering::Relaxed)
     }
 
     /// How often power was lost.
@@ -195,6 +256,17 @@ impl RamDisk {
         let start = index(offset).min(content.bytes.len());
         let end = start.saturating_add(length).min(content.bytes.len());
         Bytes::copy_from_slice(&content.bytes[start..end])
+    }
+
+    /// The same for a command that was under way when the disk has become smaller: zeros are there.
+    pub(crate) fn read_padded(&self, offset: u64, length: usize) -> Bytes {
+        let data = self.read(offset, length);
+        if data.len() == length {
+            return data;
+        }
+        let mut data = data.to_vec();
+        data.resize(length, 0);
+        data.into()
     }
 
     /// Puts `data` at `offset`; what would lie behind the end is left out. The blocks are durable at
@@ -293,10 +365,17 @@ impl Content {
     }
 
     fn flush(&mut self, blocks: Range<usize>) {
-        if !blocks.is_empty() && !self.durable.is_empty() {
-            let mut behind = self.durable.split_off(&blocks.start);
-            self.durable.append(&mut behind.split_off(&blocks.end));
+        drop(self.take_durable(blocks));
+    }
+
+    /// Takes out what would be brought back of these blocks.
+    fn take_durable(&mut self, blocks: Range<usize>) -> BTreeMap<usize, Block> {
+        if blocks.is_empty() || self.durable.is_empty() {
+            return BTreeMap::new();
         }
+        let mut taken = self.durable.split_off(&blocks.start);
+        self.durable.append(&mut taken.split_off(&blocks.end));
+        taken
     }
 }
 
@@ -364,6 +443,18 @@ mod tests {
             disk.lose_power();
             assert!(disk.holds(0, b"here to stay"));
         }
+    }
+
+    #[test]
+    fn a_failed_write_back_loses_the_cached_content_of_its_blocks() {
+        let disk = RamDisk::new(512, 4);
+        disk.set_cache(Cache::Volatile);
+        disk.write(0, &[1; 2048]);
+        disk.write_cached(512, &[2; 1024]);
+        assert_eq!((disk.fail_write_back(0..1), disk.deferred_errors()), (0, 0));
+        assert_eq!((disk.fail_write_back(1..2), disk.deferred_errors()), (1, 1));
+        assert!(disk.holds(0, &[1; 1024]) && disk.holds(1024, &[2; 512]));
+        assert_eq!((disk.unflushed_blocks(), disk.cache_losses()), (1, 1));
     }
 
     #[test]

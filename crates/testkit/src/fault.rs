@@ -120,6 +120,9 @@ pub enum Effect {
     /// first block that the command reaches of those that are bad, unless the sense data name
     /// one. Commands only.
     Sense(Sense),
+    /// The same, and what a volatile cache holds of the blocks that the command reaches is lost: a unit need
+    /// not keep what it could not write. Commands only.
+    LoseCached(Sense),
     /// The command is not executed and ends with this SCSI status. Commands only.
     Status(u8),
     /// The command is executed; its read data and its status come so much later. Commands only.
@@ -176,6 +179,15 @@ impl Fault {
     #[must_use]
     pub fn write_error(range: impl RangeBounds<u64>) -> Self {
         Self::sense(range, Sense::WRITE_ERROR).on_access(Access::Write)
+    }
+
+    /// Blocks that cannot be flushed: SYNCHRONIZE CACHE ends with WRITE ERROR, and what the volatile cache
+    /// holds of all blocks that it reaches is lost if `loses`.
+    #[must_use]
+    pub fn flush_error(range: impl RangeBounds<u64>, loses: bool) -> Self {
+        let sense = Sense::WRITE_ERROR;
+        let effect = if loses { Effect::LoseCached(sense) } else { Effect::Sense(sense) };
+        Self::on_blocks(range, effect).on_access(Access::SynchronizeCache)
     }
 
     /// Commands that reach these blocks end with CHECK CONDITION.

@@ -58,7 +58,8 @@
 //! |---|---|
 //! | serve a target over TCP | `serve::Server` (feature `serve`) |
 //! | say what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
-//! | look at the bytes that were written, lose power, change the capacity | [`disk::RamDisk`], a handle that is shared |
+//! | look at the bytes that were written, lose power or a cached write, change capacity or cache | [`disk::RamDisk`], a handle that is shared |
+//! | reset a unit as another initiator does, put another unit behind a number | [`target::Target`] |
 //! | make things go wrong, at a block or at a PDU | [`fault::Fault`] in the configuration |
 //! | know what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |
 //! | run an initiator without sockets, in virtual time | [`target::Target`]: bytes in, bytes out |

@@ -59,6 +59,11 @@ impl Pdu {
         self.header[0] & 0x40 != 0
     }
 
+    /// Whether a command has the task attribute SIMPLE (RFC 7143 §11.3.1).
+    pub(crate) const fn has_simple_attribute(&self) -> bool {
+        self.header[1] & 0x07 == 1
+    }
+
     /// Whether any of the bits of `mask` is set in byte 1.
     #[must_use]
     pub const fn flag(&self, mask: u8) -> bool {

@@ -54,10 +54,7 @@ pub(crate) fn begin(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
 pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<(), Sense> {
     match cdb[0] {
         operation::UNMAP => provisioning::unmap(unit, parameters),
-        operation::WRITE_10 | operation::WRITE_16 => {
-            transfer::finish_write(unit, cdb);
-            Ok(())
-        }
+        operation::WRITE_10 | operation::WRITE_16 => transfer::finish_write(unit, cdb),
         operation::WRITE_SAME_10 | operation::WRITE_SAME_16 => {
             provisioning::write_same(unit, cdb, parameters)
         }

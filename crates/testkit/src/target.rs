@@ -20,6 +20,7 @@ mod logout;
 mod management;
 mod node;
 mod nop;
+mod other_nexus;
 mod params;
 mod read;
 mod send;

@@ -5,6 +5,7 @@
 mod rig;
 
 use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::fault::Fault;
 use iscsi_testkit::frame::Framing;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, Pdu};
@@ -195,6 +196,60 @@ fn a_change_of_capacity_is_told() {
     disk.resize(128);
     log_in_again(&mut rig);
     assert_eq!(attention(&mut rig), None);
+}
+
+/// SPC-4 §6.13: a session that was there is told that the write cache was switched.
+#[test]
+fn a_switched_cache_is_told() {
+    let (mut rig, disk) = volatile();
+    write(&mut rig, 0, 1, 0);
+    disk.switch_cache(Cache::WriteThrough);
+    assert_eq!(disk.unflushed_blocks(), 0, "what was in it is on the medium");
+    assert_eq!(attention(&mut rig), Some(Sense::MODE_CHANGED));
+    assert_eq!((attention(&mut rig), mode(&mut rig)), (None, (0, 0)));
+    disk.switch_cache(Cache::Volatile);
+    log_in_again(&mut rig);
+    assert_eq!(attention(&mut rig), None);
+}
+
+/// SPC-4 §4.5.7: an error that belongs to no nexus is told to each of them, once, and what is told is not executed.
+#[test]
+fn each_nexus_is_told_of_a_deferred_error_once() {
+    let (mut one, disk) = volatile();
+    let mut other = config();
+    other.units.insert(0, Unit::new(disk.clone()));
+    let mut other = Rig::login(other, &[]);
+    write(&mut one, 0, 1, 0);
+    write(&mut one, 1, 1, 0);
+    assert_eq!(disk.fail_write_back(1..8), 1);
+    assert!(disk.holds(0, &[1; 512]) && disk.holds(512, &[0; 512]));
+    log_in_again(&mut one);
+    for rig in [&mut one, &mut other] {
+        let cdb = [0x2a, 0, 0, 0, 0, 2, 0, 0, 1];
+        let answer = run(rig, 0xa0, &cdb, 512, &[7; 512]);
+        assert_eq!((answer.status(), answer.data[2] & 0x7f), (status::CHECK_CONDITION, 0x71));
+        assert_eq!(answer.data[2 + 2], 3, "MEDIUM ERROR");
+        assert!(disk.holds(1024, &[0; 512]), "that write was not executed");
+        assert_eq!(attention(rig), None);
+    }
+}
+
+/// A unit need not keep what it could not flush (SBC-3 §5.22).
+#[test]
+fn a_flush_that_fails_may_lose_what_is_in_the_cache() {
+    for loses in [false, true] {
+        let (mut rig, disk) = volatile();
+        write(&mut rig, 3, 1, 0);
+        rig.target.config_mut().faults.push(Fault::flush_error(.., loses).times(1));
+        let flush = [0x35, 0, 0, 0, 0, 0, 0, 0, 0];
+        let answer = run(&mut rig, 0x80, &flush, 0, &[]);
+        assert_eq!((answer.status(), answer.data[2 + 2]), (status::CHECK_CONDITION, 3));
+        assert_eq!(
+            (disk.holds(3 * 512, &[1; 512]), disk.cache_losses()),
+            (!loses, u64::from(loses))
+        );
+        synchronize(&mut rig, 0, 0, 0);
+    }
 }
 
 /// SPC-4 §6.33: what lies behind a LUN has changed; INQUIRY tells who is there now.

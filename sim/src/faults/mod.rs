@@ -1,6 +1,8 @@
 //! What goes wrong, and when: drawn for each episode.
 
+mod exchange;
 mod link;
+mod medium;
 mod unit;
 
 use std::sync::Arc;
@@ -27,7 +29,8 @@ pub(crate) struct Faults {
 impl Faults {
     /// Draws which classes an episode has, and how often they come.
     pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
-        let classes = settings.classes.iter().copied().filter(|_| rng.percent(60)).collect();
+        let classes =
+            settings.classes.iter().copied().filter(|class| rng.percent(class.chance())).collect();
         let max_pause = 1 << rng.within(9..16);
         Self { shared, rng, classes, max_pause }
     }
@@ -66,6 +69,14 @@ fn one(world: &mut World, class: Class, mut rng: Rng) -> Rng {
         Class::Slow => unit::slow(world, &mut rng),
         Class::Zombie => unit::zombie(world, &mut rng),
         Class::Crash => unit::crash(world, &mut rng),
+        Class::Reset => exchange::reset(world, &mut rng),
+        Class::Deferred => medium::fail_write_back(world, &mut rng),
+        Class::WriteCache => medium::switch_cache(world, &mut rng),
+        Class::Capacity => exchange::capacity(world, &mut rng),
+        Class::BlockSize => exchange::block_size(world, &mut rng),
+        Class::Exchange => exchange::exchange(world, &mut rng),
+        Class::Reorder => medium::reorder(world, &mut rng),
+        Class::Medium => medium::fail(world, &mut rng),
         Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}
     }
     rng
@@ -80,5 +91,10 @@ pub(crate) fn heal(world: &mut World) {
         wire.to_target.stall(now);
         wire.to_initiator.stall(now);
     }
-    world.targets.iter_mut().for_each(|target| target.config_mut().faults.clear());
+    for target in &mut world.targets {
+        let config = target.config_mut();
+        config.faults.clear();
+        config.execution_delays.clear();
+    }
+    exchange::restore(world);
 }

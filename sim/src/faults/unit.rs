@@ -28,7 +28,8 @@ pub(super) fn zombie(world: &mut World, rng: &mut Rng) {
     add(world, fault, rng);
 }
 
-fn add(world: &mut World, fault: Fault, rng: &mut Rng) {
+/// Adds a fault to one of the targets.
+pub(super) fn add(world: &mut World, fault: Fault, rng: &mut Rng) {
     let target = rng.index(0..world.targets.len());
     world.trace.note("fault of the target", &[target as u64]);
     world.targets[target].config_mut().faults.push(fault);
@@ -41,9 +42,7 @@ pub(super) fn crash(world: &mut World, rng: &mut Rng) {
         world.targets.iter_mut().for_each(iscsi_testkit::target::Target::restart);
     } else {
         world.trace.note("power loss", &[]);
-        if let Some(disk) = world.targets[0].disk(0) {
-            disk.lose_power();
-        }
+        world.lun.disk().lose_power();
     }
     world.oracle.crashed();
 }

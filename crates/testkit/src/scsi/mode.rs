@@ -18,6 +18,9 @@ const DPO_FUA: u8 = 0x10;
 /// Byte 2 of the caching page: WCE.
 const WRITE_CACHE_ENABLED: u8 = 0x04;
 
+/// Byte 5 of the control page: TAS.
+const TASK_ABORTED_STATUS: u8 = 0x40;
+
 /// Page control: what MODE SELECT could change, which is nothing.
 const CHANGEABLE: u8 = 1;
 /// Page control: what was saved.
@@ -30,8 +33,8 @@ pub(super) fn mode_sense(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     }
     let mut pages = match cdb[2] & 0x3f {
         CACHING => vec![caching(unit)],
-        CONTROL => vec![control()],
-        ALL_PAGES => vec![caching(unit), control()],
+        CONTROL => vec![control(unit)],
+        ALL_PAGES => vec![caching(unit), control(unit)],
         0 => Vec::new(),
         _ => return Err(Sense::INVALID_FIELD),
     };
@@ -60,8 +63,9 @@ fn caching(unit: &Unit) -> Vec<u8> {
 
 /// Control page: commands may change places, sense data come in fixed format, and a unit may be
 /// busy for as long as it takes.
-fn control() -> Vec<u8> {
-    vec![CONTROL, 10, 0, 0x10, 0, 0, 0, 0, 0xff, 0xff, 0, 0]
+fn control(unit: &Unit) -> Vec<u8> {
+    let aborted = if unit.behavior.task_aborted_status { TASK_ABORTED_STATUS } else { 0 };
+    vec![CONTROL, 10, 0, 0x10, 0, aborted, 0, 0, 0xff, 0xff, 0, 0]
 }
 
 fn with_short_header(specific: u8, pages: &[u8]) -> Vec<u8> {

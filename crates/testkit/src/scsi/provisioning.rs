@@ -61,7 +61,7 @@ pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense
 
 /// Writes one block over the range; zero blocks mean all up to the end.
 pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(), Sense> {
-    let range = Range::of(cdb);
+    let range = Range::of(cdb).check(unit)?;
     let blocks =
         if range.blocks == 0 { unit.disk.blocks().saturating_sub(range.lba) } else { range.blocks };
     let zero = block.iter().all(|byte| *byte == 0);

@@ -48,6 +48,14 @@ impl Sense {
     pub const WRITE_PROTECTED: Self = Self::new(7, 0x27, 0);
     /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED.
     pub const RESET: Self = Self::new(6, 0x29, 0);
+    /// BUS DEVICE RESET FUNCTION OCCURRED.
+    pub const UNIT_RESET: Self = Self::new(6, 0x29, 0x03);
+    /// MODE PARAMETERS CHANGED.
+    pub const MODE_CHANGED: Self = Self::new(6, 0x2a, 0x01);
+    /// COMMANDS CLEARED BY ANOTHER INITIATOR.
+    pub const COMMANDS_CLEARED: Self = Self::new(6, 0x2f, 0);
+    /// INQUIRY DATA HAS CHANGED.
+    pub const INQUIRY_CHANGED: Self = Self::new(6, 0x3f, 0x03);
     /// CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a, 0x09);
     /// REPORTED LUNS DATA HAS CHANGED.

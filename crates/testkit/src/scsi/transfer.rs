@@ -74,11 +74,13 @@ pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(sink, range.blocks * size))
 }
 
-/// Makes a written range durable, if the command asks for it.
-pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) {
+/// Makes a written range durable, if the command asks for it. The unit may have become smaller meanwhile.
+pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) -> Result<(), Sense> {
+    let range = Range::of(cdb).check(unit)?;
     if cdb[1] & FUA != 0 {
-        unit.disk.flush(Range::of(cdb).span());
+        unit.disk.flush(range.span());
     }
+    Ok(())
 }
 
 /// With IMMED nothing is promised when the status comes, so nothing is durable then.

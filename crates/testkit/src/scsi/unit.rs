@@ -91,6 +91,9 @@ pub struct UnitBehavior {
     /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, in place of those of a thin
     /// unit.
     pub capacity_provisioning: Option<u8>,
+    /// TAS of the control mode page: whether commands that another initiator aborts end with TASK ABORTED,
+    /// and not without a status.
+    pub task_aborted_status: bool,
     /// Whether UNMAP ends with a residual of its whole parameter list, as tgt has it.
     pub unmap_residual: bool,
 }

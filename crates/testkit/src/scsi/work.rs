@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::convert::index;
+use crate::convert::{clamp32, index};
 use crate::disk::RamDisk;
 
 /// What a command moves.
@@ -71,13 +71,18 @@ impl Source {
         }
     }
 
+    /// The data as they are now.
+    pub(crate) fn fixed(self) -> Self {
+        Self::Bytes(self.read(0, clamp32(self.length())))
+    }
+
     /// A piece of the data.
     pub(crate) fn read(&self, from: u32, length: u32) -> Bytes {
         let (start, end) = (from as usize, from as usize + length as usize);
         match self {
             Self::Bytes(bytes) => bytes.slice(start.min(bytes.len())..end.min(bytes.len())),
             Self::Disk { disk, offset, inverted, .. } => {
-                let data = disk.read(offset + u64::from(from), length as usize);
+                let data = disk.read_padded(offset + u64::from(from), length as usize);
                 let Some(wrong) = place_of(*inverted, from, data.len()) else { return data };
                 let mut data = data.to_vec();
                 data[wrong] = !data[wrong];

@@ -1,7 +1,7 @@
 //! Unit attentions, and what leads to them (SAM-5 §5.14).
 
 use super::node::Target;
-use super::session::Session;
+use super::session::{Nexus, Session};
 use crate::conn_id::ConnId;
 use crate::scsi::{self, Sense, Unit};
 
@@ -13,6 +13,11 @@ impl Target {
         for unit in self.config.units.values() {
             unit.disk.lose_power();
         }
+        self.drop_connections();
+    }
+
+    /// The same without a loss of power: only the target itself is started anew.
+    pub fn drop_connections(&mut self) {
         self.late.clear();
         for number in 0..self.connections.len() {
             self.close(ConnId(number));
@@ -24,10 +29,22 @@ impl Target {
     /// each session meets the unit attention REPORTED LUNS DATA HAS CHANGED. Commands under way go
     /// on with the old unit.
     pub fn replace_unit(&mut self, number: u16, unit: Unit) {
+        self.replace_unit_and_tell(number, unit, Sense::LUNS_CHANGED);
+    }
+
+    /// The same with another unit attention.
+    pub fn replace_unit_and_tell(&mut self, number: u16, unit: Unit, attention: Sense) {
+        let form = self.config.lun_form;
         self.power_losses_told.retain(|(_, told), _| *told != number);
         for session in self.sessions.values_mut() {
-            session.know_capacity(number, &unit);
-            session.add_attention(number, Sense::LUNS_CHANGED);
+            session.know(number, &unit);
+            session.add_attention(number, attention);
+            if let Some(old) = self.config.units.get(&number) {
+                let tasks = session.tasks.values_mut();
+                for task in tasks.filter(|task| form.decode(task.lun) == Some(number)) {
+                    task.unit.get_or_insert_with(|| Box::new(old.clone()));
+                }
+            }
         }
         self.config.units.insert(number, unit);
     }
@@ -47,9 +64,12 @@ impl Target {
     }
 
     /// What a new session has to be told, and what it knows.
-    pub(super) fn prepare_attentions(&self, session: &mut Session) {
+    pub(super) fn prepare_attentions(&mut self, session: &mut Session) {
         for (number, unit) in &self.config.units {
-            session.know_capacity(*number, unit);
+            session.know(*number, unit);
+            let nexus = (session.nexus.clone(), *number);
+            let told = self.deferred_errors_told.entry(nexus);
+            told.or_insert_with(|| unit.disk.deferred_errors());
             if unit.unit_attention {
                 session.add_attention(*number, Sense::RESET);
             }
@@ -77,14 +97,30 @@ impl Target {
             if losses > 0 && !self.power_losses_told.get(&(nexus.clone(), number)).is_some_and(told)
             {
                 self.power_losses_told.insert((nexus.clone(), number), losses);
-                session.know_capacity(number, unit);
+                session.know(number, unit);
                 session.attentions.remove(&number);
+                let errors = unit.disk.deferred_errors();
+                self.deferred_errors_told.insert((session.nexus.clone(), number), errors);
                 return Err(Sense::RESET);
             }
-            if session.learns_capacity(number, unit) {
-                session.add_attention(number, Sense::CAPACITY_CHANGED);
-            }
+            session.learn(number, unit);
         }
-        session.take_attention(number).map_or(Ok(()), Err)
+        session.take_attention(number).map_or(Ok(()), Err)?;
+        let nexus = session.nexus.clone();
+        self.meet_deferred_error(nexus, number)
+    }
+
+    /// Reports that a cached write has failed, to each nexus once (SPC-4 §4.5.7).
+    fn meet_deferred_error(&mut self, nexus: Nexus, number: u16) -> Result<(), Sense> {
+        let unit = self.config.units.get(&number);
+        let errors = unit.map_or(0, |unit| unit.disk.deferred_errors());
+        if errors == 0 {
+            return Ok(());
+        }
+        let told = self.deferred_errors_told.insert((nexus, number), errors);
+        if told.is_some_and(|told| told < errors) {
+            return Err(Sense::WRITE_ERROR.deferred());
+        }
+        Ok(())
     }
 }

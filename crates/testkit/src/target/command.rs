@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::connection::{Delayed, Outgoing};
 use super::node::{CommandRecord, Target};
 use super::read::ReadTransfer;
+use super::session::LateWork;
 use super::task::{Outcome, Task};
 use super::write::WriteTransfer;
 use crate::conn_id::ConnId;
@@ -129,12 +130,27 @@ impl Target {
 
     fn start_read(&mut self, mut task: Task, source: Source) {
         task.length = source.length();
-        let length = task.edtl.min(clamp32(task.length));
         if self.config.data_in.no_residual && matches!(source, Source::Bytes(_)) {
             task.length = task.edtl.into();
         }
-        let (id, itt, residual) = (task.connection, task.itt, task.residual());
+        let is_of_blocks = matches!(source, Source::Disk { .. });
+        let (id, itt) = (task.connection, task.itt);
+        task.late =
+            if is_of_blocks { self.next_execution_delay(task.simple) } else { Duration::ZERO };
+        let is_late = !task.late.is_zero();
         self.admit(task);
+        if is_late {
+            return self.put_off(id, itt, LateWork::Read(source));
+        }
+        self.send_read(id, itt, source);
+    }
+
+    /// Sends what a command reads, as it is now.
+    pub(super) fn send_read(&mut self, id: ConnId, itt: u32, source: Source) {
+        let Some(session) = self.session_of(id) else { return };
+        let Some(task) = session.tasks.get(&itt) else { return };
+        let residual = task.residual();
+        let length = task.edtl.min(clamp32(source.length()));
         if length == 0 {
             return self.respond(id, itt, 0);
         }
@@ -152,6 +168,7 @@ impl Target {
 
     fn start_write(&mut self, mut task: Task, pdu: &Pdu, sink: Sink, length: u64) {
         task.length = length;
+        task.late += self.next_execution_delay(task.simple);
         let sink = if task.late.is_zero() { sink } else { sink.put_off() };
         let mut write = WriteTransfer::new(sink, task.edtl.min(clamp32(length)), pdu);
         if self.is_unexpected(task.connection, pdu) {
@@ -232,7 +249,7 @@ impl Target {
         let Some(write) = task.write.take_if(|write| write.is_complete()) else { return };
         let (lun, cdb, good) = (task.lun, task.cdb, task.outcome == Outcome::GOOD);
         if good && write.failure.is_none() && !task.late.is_zero() {
-            return self.put_off(id, itt, write);
+            return self.put_off(id, itt, LateWork::Write(write));
         }
         let finished = match write.failure {
             Some(sense) => Err(Outcome::check(sense)),
@@ -263,8 +280,11 @@ impl Target {
             }
             met.failure.map_or(Ok(()), Err)?;
         }
+        let task = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt));
+        let reached = task.and_then(|task| task.unit.take());
         let number = self.config.lun_form.decode(lun);
-        let unit = number.and_then(|number| self.config.units.get(&number));
+        let unit = || number.and_then(|number| self.config.units.get(&number));
+        let unit = reached.as_deref().or_else(unit);
         unit.map_or(Ok(()), |unit| scsi::finish(unit, cdb, parameters)).map_err(Outcome::check)
     }
 
@@ -328,7 +348,7 @@ impl Target {
     }
 
     /// The SCSI response of a task (RFC 7143 §11.4).
-    fn respond(&mut self, id: ConnId, itt: u32, numbered: u32) {
+    pub(super) fn respond(&mut self, id: ConnId, itt: u32, numbered: u32) {
         let zero = self.config.data_in.zero_exp_data_sn;
         let Some(session) = self.session_of(id) else { return };
         let Some(task) = session.tasks.get(&itt) else { return };

@@ -10,6 +10,7 @@ use super::read::ReadTransfer;
 use super::tally::Tally;
 use crate::conn_id::ConnId;
 use crate::frame::Framing;
+use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 
 /// How far a connection is (RFC 7143 §8.1.2).
@@ -34,6 +35,14 @@ impl Outgoing {
         match self {
             Self::Pdu(pdu) => pdu.itt(),
             Self::Read(read) => read.itt(),
+        }
+    }
+
+    /// How many R2Ts or Data-Ins have gone out for the task that this answers; `None` for what is no answer.
+    pub(crate) fn numbered(&self) -> Option<u32> {
+        match self {
+            Self::Pdu(pdu) => pdu.is(Opcode::ScsiResponse).then(|| pdu.u32_at(36)),
+            Self::Read(read) => Some(read.sent()),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct CommandFaults {
     pub(super) delay: Duration,
     /// How late it is executed.
     pub(super) late: Duration,
+    /// Whether what the cache holds of its blocks is lost.
+    loses_cached: bool,
     /// The block of which the first byte is wrong.
     pub(super) inverted: Option<u64>,
     /// Whether its connection breaks.
@@ -37,7 +39,8 @@ impl CommandFaults {
     /// Adds an effect at a block; whether it ends the command.
     fn add(&mut self, effect: &Effect, block: u64) -> bool {
         match effect {
-            Effect::Sense(sense) => {
+            Effect::Sense(sense) | Effect::LoseCached(sense) => {
+                self.loses_cached |= matches!(effect, Effect::LoseCached(_));
                 let named = sense.information.unwrap_or(block);
                 self.failure = Some(Outcome::check(sense.at_block(named)));
             }
@@ -161,6 +164,13 @@ impl Target {
             fault.times = fault.times.map(|times| times - 1);
             if met.add(&fault.effect, block) {
                 break;
+            }
+        }
+        if met.loses_cached
+            && let Some(unit) = unit
+        {
+            for range in ranges {
+                unit.disk.lose_cached(range);
             }
         }
         let is_spent =

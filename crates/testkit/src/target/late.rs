@@ -1,43 +1,68 @@
-//! Commands whose data have come, and which a fault has executed later: also after their connection is lost, until
+//! Commands that are complete, and are executed later, as a fault or the configuration has it: also after their connection is lost, until
 //! their nexus is reinstated or logs out, or a task management function ends them (SAM-5 §5.5, RFC 7143 §6.3.5).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::node::Target;
-use super::session::Late;
-use super::task::{Outcome, Task};
-use super::write::WriteTransfer;
+use super::session::{Late, LateWork};
+use super::task::Outcome;
 use crate::conn_id::ConnId;
 use crate::scsi;
 
 impl Target {
-    /// Puts a command off whose data have come.
-    pub(super) fn put_off(&mut self, id: ConnId, itt: u32, write: WriteTransfer) {
+    /// Puts a command off that is complete.
+    pub(super) fn put_off(&mut self, id: ConnId, itt: u32, work: LateWork) {
         let Some(session) = self.session_of(id) else { return };
         let nexus = session.nexus.clone();
-        let Some(&Task { lun, cdb, late: delay, .. }) = session.tasks.get(&itt) else {
-            return;
-        };
+        let Some(task) = session.tasks.get_mut(&itt) else { return };
+        let (lun, cdb, delay) = (task.lun, task.cdb, task.late);
+        let reached = task.unit.take().map(|unit| *unit);
         let number = self.config.lun_form.decode(lun);
-        let unit = number.and_then(|number| self.config.units.get(&number)).cloned();
-        let Some(unit) = unit else { return };
-        let late = Late { nexus, connection: id, itt, lun, cdb, unit, write, delay, due: None };
+        let unit = || number.and_then(|number| self.config.units.get(&number)).cloned();
+        let Some(unit) = reached.or_else(unit) else { return };
+        let late = Late { nexus, connection: id, itt, lun, cdb, unit, work, delay, due: None };
         self.late.push(late);
     }
 
-    /// Executes what is due by now.
+    /// How late the next command is executed whose place among others is free.
+    pub(super) fn next_execution_delay(&mut self, is_simple: bool) -> Duration {
+        let delays = &self.config.execution_delays;
+        if delays.is_empty() || !is_simple {
+            return Duration::ZERO;
+        }
+        let delay = delays[self.put_off % delays.len()];
+        self.put_off = self.put_off.wrapping_add(1);
+        delay
+    }
+
+    /// Executes what is due by now, by the order in which it is due.
     pub(super) fn execute_late(&mut self, now: Instant) {
         for late in &mut self.late {
             late.due.get_or_insert(now + late.delay);
         }
         let due = |late: &mut Late| late.due.is_some_and(|due| due <= now);
-        for mut late in self.late.extract_if(.., due).collect::<Vec<_>>() {
-            late.write.sink.execute();
-            let parameters = late.write.sink.parameters();
-            let finished = scsi::finish(&late.unit, late.cdb, parameters).map_err(Outcome::check);
-            let is_open = !self.connections[late.connection.0].is_closed();
-            if is_open {
-                self.end_write(late.connection, late.itt, finished, late.write.r2t_count());
+        let mut due: Vec<Late> = self.late.extract_if(.., due).collect();
+        due.sort_by_key(|late| late.due);
+        for late in due {
+            self.execute(late);
+        }
+    }
+
+    fn execute(&mut self, late: Late) {
+        let is_open = !self.connections[late.connection.0].is_closed();
+        match late.work {
+            LateWork::Read(source) if is_open => {
+                self.send_read(late.connection, late.itt, source.fixed());
+            }
+            LateWork::Read(_) => {}
+            LateWork::Write(mut write) => {
+                write.sink.execute();
+                let parameters = write.sink.parameters();
+                let finished =
+                    scsi::finish(&late.unit, late.cdb, parameters).map_err(Outcome::check);
+                if is_open {
+                    self.end_write(late.connection, late.itt, finished, write.r2t_count());
+                }
             }
         }
     }
@@ -48,7 +73,7 @@ impl Target {
         self.late.iter().filter_map(|late| late.due).min()
     }
 
-    /// How many commands wait to be executed that a fault has put off.
+    /// How many commands wait to be executed that were put off.
     #[must_use]
     pub fn put_off_commands(&self) -> usize {
         self.late.len()

@@ -121,7 +121,7 @@ impl Target {
     }
 
     /// Takes back everything of a task of a session that has not been sent yet.
-    fn forget(&mut self, connections: &[ConnId], tag: u32) {
+    pub(super) fn forget(&mut self, connections: &[ConnId], tag: u32) {
         let keeps =
             |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);
         self.held.retain(|(id, outgoing)| keeps(*id, outgoing));

@@ -53,6 +53,10 @@ pub struct Target {
     pub(super) late: Vec<Late>,
     /// How many losses of power each nexus was told of, by unit.
     pub(super) power_losses_told: BTreeMap<(Nexus, u16), u64>,
+    /// How many deferred errors each nexus was told of, by unit.
+    pub(super) deferred_errors_told: BTreeMap<(Nexus, u16), u64>,
+    /// How many commands have had their turn among the configured delays of execution.
+    pub(super) put_off: usize,
     pub(super) since_ping: u32,
     pub(super) refused: u32,
     pub(super) seen_challenge: Option<Vec<u8>>,
@@ -78,6 +82,8 @@ impl Target {
             delayed: Vec::new(),
             late: Vec::new(),
             power_losses_told: BTreeMap::new(),
+            deferred_errors_told: BTreeMap::new(),
+            put_off: 0,
             since_ping: 0,
             refused: 0,
             seen_challenge: None,

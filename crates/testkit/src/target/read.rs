@@ -67,6 +67,11 @@ impl ReadTransfer {
         self.itt
     }
 
+    /// How many PDUs have gone out.
+    pub(crate) const fn sent(&self) -> u32 {
+        self.data_sn
+    }
+
     /// How many PDUs there are in all.
     pub(crate) fn count(&self) -> u32 {
         self.data_sn + crate::convert::len32(self.pieces.len())

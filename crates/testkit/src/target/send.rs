@@ -136,6 +136,7 @@ impl Target {
                 return true;
             }
             Effect::Sense(_)
+            | Effect::LoseCached(_)
             | Effect::Status(_)
             | Effect::Delay(_)
             | Effect::ExecuteLate(_)
@@ -211,6 +212,7 @@ pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
         | Effect::Behind(_)
         | Effect::SkipStatSn(_)
         | Effect::Sense(_)
+        | Effect::LoseCached(_)
         | Effect::Status(_)
         | Effect::Delay(_)
         | Effect::ExecuteLate(_)

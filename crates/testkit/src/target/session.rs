@@ -8,8 +8,9 @@ use super::task::Task;
 use super::write::WriteTransfer;
 use crate::conn_id::ConnId;
 use crate::convert::{before, len32};
+use crate::disk::Changes;
 use crate::pdu::{NO_TAG, Pdu};
-use crate::scsi::{Sense, Unit};
+use crate::scsi::{Sense, Source, Unit};
 
 /// A command that came before its turn, with the write data that followed it.
 #[derive(Debug)]
@@ -27,6 +28,25 @@ pub(crate) struct Nexus {
     pub(crate) target: String,
 }
 
+/// What a command that waits is to do.
+#[derive(Debug)]
+pub(crate) enum LateWork {
+    /// To read, of which nothing has been read yet.
+    Read(Source),
+    /// To write what has come.
+    Write(WriteTransfer),
+}
+
+impl LateWork {
+    /// How many R2Ts have gone out for it.
+    pub(crate) fn r2t_count(&self) -> u32 {
+        match self {
+            Self::Read(_) => 0,
+            Self::Write(write) => write.r2t_count(),
+        }
+    }
+}
+
 /// A command that waits to be executed.
 #[derive(Debug)]
 pub(crate) struct Late {
@@ -37,7 +57,7 @@ pub(crate) struct Late {
     pub(crate) cdb: [u8; 16],
     /// The unit that it has reached.
     pub(crate) unit: Unit,
-    pub(crate) write: WriteTransfer,
+    pub(crate) work: LateWork,
     pub(crate) delay: Duration,
     /// When it is executed; unknown until the caller tells the time.
     pub(crate) due: Option<Instant>,
@@ -58,8 +78,8 @@ pub(crate) struct Session {
     pub(crate) connections: Vec<ConnId>,
     /// Unit attentions that wait to be reported, by unit.
     pub(crate) attentions: BTreeMap<u16, VecDeque<Sense>>,
-    /// How often the capacity of a unit had changed when the session last knew it.
-    resizes: BTreeMap<u16, u64>,
+    /// What of a unit had changed when the session last knew it.
+    known: BTreeMap<u16, Changes>,
     next_ttt: u32,
 }
 
@@ -77,7 +97,7 @@ impl Session {
             tasks: BTreeMap::new(),
             connections: Vec::new(),
             attentions: BTreeMap::new(),
-            resizes: BTreeMap::new(),
+            known: BTreeMap::new(),
             next_ttt: ttt,
         }
     }
@@ -94,15 +114,21 @@ impl Session {
         self.attentions.get_mut(&number)?.pop_front()
     }
 
-    /// The session knows the capacity of a unit, or will ask for it.
-    pub(crate) fn know_capacity(&mut self, number: u16, unit: &Unit) {
-        self.resizes.insert(number, unit.disk.resizes());
+    /// The session knows what a unit is like, or will ask for it.
+    pub(crate) fn know(&mut self, number: u16, unit: &Unit) {
+        self.known.insert(number, unit.disk.changes());
     }
 
-    /// Whether the capacity of a unit has changed since the session knew it; now it does.
-    pub(crate) fn learns_capacity(&mut self, number: u16, unit: &Unit) -> bool {
-        let now = unit.disk.resizes();
-        self.resizes.insert(number, now).is_some_and(|known| known != now)
+    /// Has the session meet what has changed of a unit since it knew it.
+    pub(crate) fn learn(&mut self, number: u16, unit: &Unit) {
+        let now = unit.disk.changes();
+        let Some(known) = self.known.insert(number, now) else { return };
+        if known.modes != now.modes {
+            self.add_attention(number, Sense::MODE_CHANGED);
+        }
+        if known.resizes != now.resizes {
+            self.add_attention(number, Sense::CAPACITY_CHANGED);
+        }
     }
 
     /// The last `CmdSN` allowed. It never goes back.

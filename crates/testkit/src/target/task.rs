@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::write::WriteTransfer;
 use crate::conn_id::ConnId;
 use crate::pdu::Pdu;
-use crate::scsi::{Sense, status};
+use crate::scsi::{Sense, Unit, status};
 
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -15,6 +15,8 @@ pub(crate) struct Task {
     pub(crate) cdb: [u8; 16],
     pub(crate) edtl: u32,
     pub(crate) immediate: bool,
+    /// Whether its task attribute leaves its place among others to the unit (SAM-5 §8.6).
+    pub(crate) simple: bool,
     /// Bytes the command moves by its CDB.
     pub(crate) length: u64,
     pub(crate) write: Option<WriteTransfer>,
@@ -23,6 +25,8 @@ pub(crate) struct Task {
     pub(crate) delay: Duration,
     /// How late it is executed, once its data have come.
     pub(crate) late: Duration,
+    /// The unit that it has reached, where another one has taken its place.
+    pub(crate) unit: Option<Box<Unit>>,
 }
 
 impl Task {
@@ -34,11 +38,13 @@ impl Task {
             cdb: pdu.cdb(),
             edtl: pdu.edtl(),
             immediate: pdu.immediate(),
+            simple: pdu.has_simple_attribute(),
             length: 0,
             write: None,
             outcome: Outcome::GOOD,
             delay: Duration::ZERO,
             late: Duration::ZERO,
+            unit: None,
         }
     }
 

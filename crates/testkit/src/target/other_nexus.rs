@@ -1,0 +1,83 @@
+//! What another initiator does to a unit, and what becomes of the commands of all others (SAM-5 §5.6, §7.5, §7.7).
+
+use super::connection::Outgoing;
+use super::node::Target;
+use super::task::Outcome;
+use super::write::WriteTransfer;
+use crate::conn_id::ConnId;
+use crate::scsi::{Sense, status};
+
+impl Target {
+    /// Another initiator resets a unit (LOGICAL UNIT RESET, TARGET WARM RESET): the commands of all sessions
+    /// with it end, executed before or never, with TASK ABORTED if the unit's control mode page says so
+    /// (TAS) and else without a status. Each session then meets the unit attention BUS DEVICE RESET
+    /// FUNCTION OCCURRED. Caches keep what they hold; see [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power).
+    pub fn reset_by_another(&mut self, number: u16) {
+        for tsih in self.sessions_with_tasks() {
+            self.end_tasks_for_another(tsih, number);
+        }
+        self.late.retain(|late| self.config.lun_form.decode(late.lun) != Some(number));
+        for session in self.sessions.values_mut() {
+            session.add_attention(number, Sense::UNIT_RESET);
+        }
+    }
+
+    /// Another initiator clears the task set of a unit (CLEAR TASK SET): commands end as by a reset. Without
+    /// TAS, each session that had any meets the unit attention COMMANDS CLEARED BY ANOTHER INITIATOR.
+    pub fn clear_by_another(&mut self, number: u16) {
+        for tsih in self.sessions_with_tasks() {
+            let had_tasks = self.end_tasks_for_another(tsih, number);
+            let is_silent = had_tasks && !self.tells_of_aborts(number);
+            if let Some(session) = self.sessions.get_mut(&tsih).filter(|_| is_silent) {
+                session.add_attention(number, Sense::COMMANDS_CLEARED);
+            }
+        }
+        self.late.retain(|late| self.config.lun_form.decode(late.lun) != Some(number));
+    }
+
+    fn sessions_with_tasks(&self) -> Vec<u16> {
+        let busy = self.sessions.iter().filter(|(_, session)| !session.tasks.is_empty());
+        busy.map(|(tsih, _)| *tsih).collect()
+    }
+
+    fn tells_of_aborts(&self, number: u16) -> bool {
+        self.config.units.get(&number).is_some_and(|unit| unit.behavior.task_aborted_status)
+    }
+
+    /// Ends the tasks of a session with a unit; whether there were any.
+    fn end_tasks_for_another(&mut self, tsih: u16, number: u16) -> bool {
+        let form = self.config.lun_form;
+        let affected = |lun: u64| form.decode(lun) == Some(number);
+        let Some(session) = self.sessions.get(&tsih) else { return false };
+        let ended = session.tasks.values().filter(|task| affected(task.lun));
+        let ended: Vec<_> = ended.map(|task| (task.connection, task.itt)).collect();
+        if !self.tells_of_aborts(number) {
+            self.abort_tasks(tsih, affected);
+            return !ended.is_empty();
+        }
+        let connections = session.connections.clone();
+        for (id, itt) in &ended {
+            let numbered = self.numbered(*id, *itt);
+            self.forget(&connections, *itt);
+            let task = self.sessions.get_mut(&tsih).and_then(|it| it.tasks.get_mut(itt));
+            let Some(task) = task else { continue };
+            (task.write, task.outcome) = (None, Outcome::status(status::TASK_ABORTED));
+            self.respond(*id, *itt, numbered);
+        }
+        !ended.is_empty()
+    }
+
+    /// How many R2Ts or Data-Ins have gone out for a task (RFC 7143 §11.4.8).
+    fn numbered(&mut self, id: ConnId, itt: u32) -> u32 {
+        let delayed = self.delayed.iter().filter(|it| it.connection == id).map(|it| &it.outgoing);
+        let held = self.held.iter().filter(|(held, _)| *held == id).map(|(_, outgoing)| outgoing);
+        let waiting = delayed.chain(held).chain(&self.connections[id.0].queue);
+        let mut own = waiting.filter(|outgoing| outgoing.itt() == itt);
+        let answer = own.find_map(Outgoing::numbered);
+        let late = self.late.iter().find(|late| late.connection == id && late.itt == itt);
+        let late = late.map(|late| late.work.r2t_count());
+        let task = self.session_of(id).and_then(|session| session.tasks.get(&itt));
+        let write = task.and_then(|task| task.write.as_ref()).map(WriteTransfer::r2t_count);
+        answer.or(late).or(write).unwrap_or(0)
+    }
+}

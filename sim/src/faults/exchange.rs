@@ -1,0 +1,81 @@
+//! What becomes of a unit behind its number: resets by others, another size, other blocks, another unit.
+
+use iscsi_testkit::scsi::Sense;
+
+use crate::lun::Told;
+use crate::oracle::GRAIN;
+use crate::rng::Rng;
+use crate::world::World;
+
+/// Another initiator resets the unit, or clears its task set.
+pub(super) fn reset(world: &mut World, rng: &mut Rng) {
+    let (clears, empties) = (rng.percent(40), rng.percent(20));
+    world.trace.note("reset by another", &[u64::from(clears), u64::from(empties)]);
+    for target in &mut world.targets {
+        if clears {
+            target.clear_by_another(0);
+        } else {
+            target.reset_by_another(0);
+        }
+    }
+    if empties && !clears {
+        world.lun.disk().lose_power();
+        world.oracle.crashed();
+    }
+}
+
+/// The unit grows, shrinks, or has the size of before.
+pub(super) fn capacity(world: &mut World, rng: &mut Rng) {
+    let blocks = world.lun.blocks();
+    let new = match rng.within(0..4) {
+        0 => rng.within(blocks / 2..blocks),
+        1 => blocks,
+        _ => rng.within(blocks..blocks * 2),
+    };
+    resize(world, new);
+}
+
+/// What lies behind a new end is gone.
+fn resize(world: &mut World, blocks: u64) {
+    let disk = world.lun.disk();
+    if disk.blocks() == blocks {
+        return;
+    }
+    disk.resize(blocks);
+    let bytes = usize::try_from(disk.capacity()).unwrap_or(usize::MAX);
+    world.trace.note("resize", &[blocks]);
+    world.oracle.shrunk(bytes / GRAIN);
+}
+
+/// Another unit takes the place of this one, or this one comes back.
+pub(super) fn exchange(world: &mut World, rng: &mut Rng) {
+    let block_size = world.lun.disk().block_size();
+    put(world, rng, block_size, true);
+}
+
+/// The same with blocks of another size, by the same name.
+pub(super) fn block_size(world: &mut World, rng: &mut Rng) {
+    let block_size = if world.lun.disk().block_size() == 512 { 4096 } else { 512 };
+    put(world, rng, block_size, false);
+}
+
+fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
+    let attentions = [Sense::LUNS_CHANGED, Sense::INQUIRY_CHANGED];
+    let told = match rng.pick(&attentions) {
+        Some(sense) if rng.percent(70) => Told::Attention(*sense),
+        _ => Told::Restart,
+    };
+    if world.lun.is_exchanged() {
+        world.trace.note("the unit of before", &[]);
+        world.lun.restore(&mut world.targets, told);
+    } else {
+        world.trace.note("another unit", &[block_size.into(), u64::from(is_renamed)]);
+        world.lun.exchange(&mut world.targets, block_size, is_renamed, told);
+    }
+}
+
+/// The unit is as it was.
+pub(super) fn restore(world: &mut World) {
+    world.lun.restore(&mut world.targets, Told::Attention(Sense::LUNS_CHANGED));
+    resize(world, world.lun.blocks());
+}

@@ -1,0 +1,65 @@
+//! What goes wrong with the medium of a unit, its cache and the order in which it executes commands.
+
+use std::ops::Range;
+
+use iscsi_testkit::disk::Cache;
+use iscsi_testkit::fault::Fault;
+
+use super::unit::add;
+use crate::oracle::GRAIN;
+use crate::rng::Rng;
+use crate::world::World;
+
+/// Blocks cannot be read, written or flushed, for some times.
+pub(super) fn fail(world: &mut World, rng: &mut Rng) {
+    let blocks = some_blocks(world, rng);
+    let fault = match rng.within(0..4) {
+        0 => Fault::medium_error(blocks),
+        1 => Fault::write_error(blocks),
+        _ => Fault::flush_error(.., rng.percent(50)),
+    };
+    let times = u32::try_from(rng.within(1..4)).unwrap_or(1);
+    add(world, fault.times(times), rng);
+}
+
+/// What was acknowledged is lost on its way from the cache to the medium.
+pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
+    let blocks = some_blocks(world, rng);
+    let disk = world.lun.disk().clone();
+    if disk.fail_write_back(blocks.clone()) == 0 {
+        return;
+    }
+    let grains = usize::try_from(disk.block_size()).unwrap_or(GRAIN) / GRAIN;
+    let [first, end] =
+        [blocks.start, blocks.end].map(|lba| usize::try_from(lba).unwrap_or(0) * grains);
+    world.trace.note("deferred error", &[blocks.start, blocks.end]);
+    world.oracle.lost(first..end);
+    world.knows_cache_losses();
+}
+
+/// The write cache is switched on or off.
+pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
+    let caches = [Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
+    let Some(cache) = rng.pick(&caches).copied() else { return };
+    world.lun.disk().switch_cache(cache);
+    world.oracle.set_volatile(cache == Cache::Volatile);
+    world.trace.note(&format!("cache: {cache:?}"), &[]);
+}
+
+/// From now on commands are executed in another order than they come, or no longer.
+pub(super) fn reorder(world: &mut World, rng: &mut Rng) {
+    let count = if rng.percent(70) { rng.index(2..32) } else { 0 };
+    let max = 1 << rng.within(3..12);
+    let delays: Vec<_> = (0..count).map(|_| rng.any_scale(max)).collect();
+    world.trace.note("another order", &[count as u64, max]);
+    for target in &mut world.targets {
+        target.config_mut().execution_delays.clone_from(&delays);
+    }
+}
+
+fn some_blocks(world: &World, rng: &mut Rng) -> Range<u64> {
+    let all = world.lun.disk().blocks();
+    let first = rng.within(0..all);
+    let len = 1 << rng.within(0..7);
+    first..(first + len).min(all)
+}

@@ -1,0 +1,138 @@
+//! The unit behind the number that disks are opened by, and those that take its place for a while.
+
+use bytes::Bytes;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::{Sense, Unit};
+use iscsi_testkit::target::Target;
+
+use crate::oracle::{GRAIN, Moment, Oracle};
+
+/// The number of the unit.
+const NUMBER: u16 = 0;
+
+/// How initiators learn that another unit is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Told {
+    /// By a unit attention, at their next command.
+    Attention(Sense),
+    /// By nothing but that all connections are lost.
+    Restart,
+}
+
+/// What is behind the number.
+#[derive(Debug)]
+pub(crate) struct Lun {
+    original: Unit,
+    /// Of the original.
+    blocks: u64,
+    strangers: Vec<Stranger>,
+    /// Whether the last of the strangers is there instead of the original.
+    is_exchanged: bool,
+}
+
+/// Another unit, which nobody is to touch.
+#[derive(Debug)]
+struct Stranger {
+    disk: RamDisk,
+    image: Bytes,
+    /// When somebody was told that this is another unit: no write that begins later may reach it.
+    was_found: Option<Moment>,
+}
+
+impl Lun {
+    pub(crate) fn new(original: Unit) -> Self {
+        let blocks = original.disk.blocks();
+        Self { original, blocks, strangers: Vec::new(), is_exchanged: false }
+    }
+
+    /// The bytes of the original.
+    pub(crate) const fn disk(&self) -> &RamDisk {
+        &self.original.disk
+    }
+
+    /// The blocks that the original has by rights.
+    pub(crate) const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub(crate) const fn is_exchanged(&self) -> bool {
+        self.is_exchanged
+    }
+
+    /// Puts another unit of as many bytes there: with other blocks but the same name, or with another name.
+    pub(crate) fn exchange(
+        &mut self,
+        targets: &mut [Target],
+        block_size: u32,
+        is_renamed: bool,
+        told: Told,
+    ) {
+        let bytes = self.blocks * u64::from(self.original.disk.block_size());
+        let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
+        disk.fill(self.strangers.len() as u64);
+        disk.set_cache(self.original.disk.cache());
+        let mut unit = self.original.clone();
+        unit.disk = disk.clone();
+        if is_renamed {
+            let naa = unit.naa + 1 + self.strangers.len() as u64;
+            unit = unit.with_identity("another one", naa);
+        }
+        let image = disk.read(0, usize::MAX);
+        self.strangers.push(Stranger { disk, image, was_found: None });
+        self.is_exchanged = true;
+        put(targets, &unit, told);
+    }
+
+    /// Puts the original back.
+    pub(crate) fn restore(&mut self, targets: &mut [Target], told: Told) {
+        if std::mem::take(&mut self.is_exchanged) {
+            put(targets, &self.original, told);
+        }
+    }
+
+    /// Somebody was told that another unit is there.
+    pub(crate) fn found_another(&mut self, now: Moment) {
+        if let Some(stranger) = self.strangers.last_mut().filter(|_| self.is_exchanged) {
+            stranger.was_found.get_or_insert(now);
+        }
+    }
+
+    /// Whether no stranger was changed that was known to be one. What was on its way to the unit when it was
+    /// exchanged may have reached the stranger: each session is told once, and what is behind that is served.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn check_strangers(&self, oracle: &Oracle) -> Result<(), String> {
+        self.strangers.iter().try_for_each(|stranger| stranger.check(oracle))
+    }
+}
+
+impl Stranger {
+    fn check(&self, oracle: &Oracle) -> Result<(), String> {
+        let Some(found) = self.was_found else { return Ok(()) };
+        let now = self.disk.read(0, usize::MAX);
+        let grains = now.chunks_exact(GRAIN).zip(self.image.chunks_exact(GRAIN));
+        for (at, (now, _)) in (0..).zip(grains).filter(|(_, (now, before))| now != before) {
+            let begun = now.first_chunk().and_then(|word| oracle.begun(u64::from_be_bytes(*word)));
+            if begun.is_some_and(|begun| begun > found) {
+                return Err(format!(
+                    "another unit was written to at byte {:#x}, though it was known to be one",
+                    at * GRAIN
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(targets: &mut [Target], unit: &Unit, told: Told) {
+    for target in targets {
+        match told {
+            Told::Attention(sense) => target.replace_unit_and_tell(NUMBER, unit.clone(), sense),
+            Told::Restart => {
+                target.replace_unit(NUMBER, unit.clone());
+                target.drop_connections();
+            }
+        }
+    }
+}
