@@ -18,7 +18,7 @@ use bytes::Bytes;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::scsi::Sense;
-use iscsi_testkit::target::Outcome;
+use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, initiator, pattern, soon, until};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -127,6 +127,20 @@ async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
     assert_lost(&disk).await;
     end_next_with(&rig, Sense::new(1, 0x0c, 1).deferred());
     soon(disk.flush()).await.expect("it was recovered");
+}
+
+/// SPC-4 §4.5.7: a unit tells of a deferred error once, also while it is asked at a reopening.
+#[tokio::test]
+async fn a_deferred_error_is_heard_at_a_reopening() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+    end_next_with(&rig, Sense::WRITE_ERROR.deferred());
+    rig.server.with(|target| target.drop_connection(ConnId(0)));
+    soon(disk.read_at(0, LEN)).await.unwrap();
+    assert_lost(&disk).await;
+    soon(disk.flush()).await.unwrap();
 }
 
 /// The unit need not have kept what it could not write.

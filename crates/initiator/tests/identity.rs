@@ -203,6 +203,80 @@ async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     }
 }
 
+/// Another unit may have come and gone: what it has answered is not believed, though the unit of before is there
+/// again when the question comes.
+#[tokio::test]
+async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    rig.disk.write(0, &pattern(4 * PART, 1));
+    let original = rig.server.with(|target| target.config_mut().units[&0].clone());
+    rig.server.with(|target| {
+        target.hold();
+        target.replace_unit(0, another());
+    });
+    let requests = async {
+        let (read, other_read, write, other_write) = tokio::join!(
+            disk.read_at(0, PART),
+            disk.read_at(PART as u64, PART),
+            disk.write_at(2 * PART as u64, pattern(PART, 2)),
+            disk.write_at(3 * PART as u64, pattern(PART, 3)),
+        );
+        write.and(other_write).unwrap();
+        [read.unwrap(), other_read.unwrap()].concat()
+    };
+    let comes_and_goes = async {
+        until(|| rig.server.with(|target| target.active_tasks()) == 4).await;
+        rig.server.with(|target| {
+            target.replace_unit(0, original);
+            target.release();
+        });
+    };
+    let (bytes, ()) = soon(Box::pin(async { tokio::join!(requests, comes_and_goes) })).await;
+    assert!(bytes == pattern(4 * PART, 1)[..2 * PART], "another unit has been read");
+    assert!(rig.disk.holds(2 * PART as u64, &pattern(PART, 2)), "another unit has been written");
+    assert!(rig.disk.holds(3 * PART as u64, &pattern(PART, 3)), "another unit has been written");
+    rig.assert_clean();
+}
+
+/// SPC-4 §5.14: a unit tells once, also while it is asked at a reopening; the answers to what was asked before may
+/// be those of another unit.
+#[tokio::test]
+async fn what_a_unit_tells_while_it_is_asked_at_a_reopening_is_heard() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    let asked = questions(&rig);
+    rig.server.with(|target| {
+        target.end_next_with(Outcome::GOOD);
+        target.end_next_with(check(6, 0x3f, 0x0e));
+        target.drop_connection(ConnId(0));
+    });
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+    assert_eq!(questions(&rig), asked + 2, "once at the reopening, and once after what was told");
+}
+
+/// A further session joins only where the blocks have the size that they have over the first one.
+#[tokio::test]
+async fn a_further_session_with_blocks_of_another_size_does_not_join() {
+    let rig = start(|_| {}).await;
+    let twin = Rig::start(512, BLOCKS, |config| {
+        config.units.insert(0, with_long_blocks());
+    })
+    .await;
+    let url = rig.unit_url(0, &format!("?portal={}", twin.server.address()));
+    match soon(initiator(fixed(2)).disk(url)).await {
+        Err(error) => assert!(matches!(error, Error::BlockSizeChanged { .. }), "{error:?}"),
+        Ok(disk) => {
+            assert!(write_parts(&disk, 8, 0x55).await.iter().all(Result::is_ok));
+            assert_eq!(disk.sessions().len(), 1);
+            let notes = disk.spread().notes.join("\n");
+            assert!(notes.contains("blocks of 4096 bytes"), "{notes}");
+        }
+    }
+    let other = twin.server.with(|target| target.disk(0).unwrap());
+    assert!(is_untouched(&other));
+}
+
 /// One asks for all, and needs nothing that those who wait for the answer hold.
 #[tokio::test]
 async fn a_unit_that_is_still_the_same_goes_on() {

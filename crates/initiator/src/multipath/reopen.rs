@@ -23,6 +23,7 @@ use crate::state::capacity::Capacity;
 use crate::state::session_key::SessionKey;
 use crate::unit::identity::{Doubt, Identity};
 use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::probe;
 use crate::url::{Url, portal_name};
 
 /// Opens sessions with the unit of a disk.
@@ -97,11 +98,13 @@ impl Opener {
     ) -> Result<Path, Error> {
         let session = self.log_in(portal, None, reached).await?;
         let expected = known(expected).await;
-        let state =
-            expected.like.state().shared_with_another_session(&*expected.like.profile().await?);
+        let known = expected.like.profile().await?;
+        let state = expected.like.state().shared_with_another_session(&known);
         let unit = session.adopt_unit(expected.like.lun(), state);
-        let found = expected.identity.ask(&unit).await?;
-        self.check(portal, &expected, found)?;
+        let block_size = probe::block_size(&unit, &known.capacity);
+        let (found, block_size) = tokio::join!(expected.identity.ask(&unit), block_size);
+        self.check(portal, &expected, found?)?;
+        known.capacity.check_block_size(block_size?)?;
         Ok(Path::new(unit, portal))
     }
 
@@ -381,6 +384,7 @@ impl Opener {
         self.check(portal, expected, expected.identity.recognize(&unit, &profile))?;
         check_size(&expected.like.profile().await?.capacity, &profile.capacity)?;
         let state = old.state().shared_with_another_session(&profile);
+        state.heed(unit.state());
         Ok(Path::new(session.adopt_unit(old.lun(), state), portal))
     }
 
@@ -423,7 +427,7 @@ impl Opener {
 
 /// While a disk has no session, its unit stays as long as it is.
 fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
-    before.check_block_size(now)?;
+    before.check_block_size(now.block_size)?;
     let (before, now) = (before.bytes(), now.bytes());
     if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
 }

@@ -43,8 +43,8 @@ impl Capacity {
     }
 
     /// Blocks of another size would lie elsewhere, also where they are as many bytes.
-    pub(crate) const fn check_block_size(&self, now: &Self) -> Result<(), Error> {
-        let (before, now) = (self.block_size, now.block_size);
+    pub(crate) const fn check_block_size(&self, now: u32) -> Result<(), Error> {
+        let before = self.block_size;
         if now == before { Ok(()) } else { Err(Error::BlockSizeChanged { before, now }) }
     }
 

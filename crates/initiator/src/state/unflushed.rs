@@ -142,6 +142,11 @@ impl Unflushed {
         self.writes.lose();
     }
 
+    /// Whether anything was lost so far.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.writes.losses.load(Ordering::SeqCst) > 0
+    }
+
     /// The unit keeps writes in a volatile cache, or does not say that it does not.
     pub(crate) fn found_cache(&self) {
         self.writes.has_cache.store(true, Ordering::SeqCst);

@@ -66,7 +66,22 @@ impl UnitState {
 
     /// Whether something was known of the unit, and has to be asked again before it counts.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.doubts.is_any() && self.profile.initialized()
+        self.doubts.is_any() && self.is_known()
+    }
+
+    /// Whether something is known of the unit by which it can be known again.
+    pub(crate) fn is_known(&self) -> bool {
+        self.profile.initialized()
+    }
+
+    /// Takes over what the unit has told while it was asked who it is: it does not tell it again.
+    pub(crate) fn heed(&self, asked: &Self) {
+        if asked.doubts.is_any() {
+            self.doubts.raise();
+        }
+        if asked.unflushed.has_lost() {
+            self.unflushed.lost();
+        }
     }
 
     /// What is known of the same unit within a further session, where it has this profile: what it is,
@@ -144,7 +159,7 @@ const fn is_failure(key: SenseKey) -> bool {
 
 /// Whether the unit behind the number may be another one from now on, or have other blocks: its target
 /// was started anew, its numbers were given out anew, or it says that it has changed.
-const fn may_be_another_unit(told: AdditionalSense) -> bool {
+pub(crate) const fn may_be_another_unit(told: AdditionalSense) -> bool {
     told.asc == AdditionalSense::POWER_ON_OR_RESET.asc
         || matches!(
             told,

@@ -25,6 +25,9 @@ struct Sent {
     number: CommandNumber,
     begun: Epoch,
     completion: Completion,
+    /// Whether the unit of before has executed it, where it has ended well. If the unit has told since of more
+    /// than one thing that may have made it another one, it may have been another one in between.
+    is_of_this_unit: bool,
 }
 
 impl LogicalUnit {
@@ -41,7 +44,7 @@ impl LogicalUnit {
         let permit = Arc::new(self.reserve(written + read).await?);
         let mut buffer = command.read.take();
         let has_buffer = buffer.is_some();
-        let Sent { begun, completion, .. } = loop {
+        let Sent { begun, completion, is_of_this_unit, .. } = loop {
             let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
             let mut next = command.clone();
             next.read = buffer.take().or_else(fresh);
@@ -54,7 +57,7 @@ impl LogicalUnit {
         if written > 0 && !is_refused {
             self.state.unflushed.wrote(begun);
         }
-        outcome(name, completion)
+        if is_of_this_unit { outcome(name, completion) } else { Err(self.unproven()) }
     }
 
     /// Sends a command until it ends in a way that counts.
@@ -95,7 +98,12 @@ impl LogicalUnit {
                 Err(error) if is_withdrawn(&error) => continue,
                 result => result?,
             };
-            let Sent { number, begun, completion } = sent;
+            let Sent { number, begun, completion, is_of_this_unit } = sent;
+            if !is_of_this_unit {
+                self.session.count_retry();
+                transfer.restore(completion.data);
+                continue;
+            }
             let sense = sense_of(&completion);
             match patience.judge(completion.status, sense.as_ref()) {
                 Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
@@ -135,6 +143,7 @@ impl LogicalUnit {
         cancellation: Option<&Cancellation>,
     ) -> Result<Sent, Error> {
         let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
+        let doubts = self.state.doubts.count();
         if heeds_doubts {
             self.recognized().await?;
         }
@@ -142,10 +151,12 @@ impl LogicalUnit {
         let begun = state.unflushed.begin();
         let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
         let (number, completion) = perform.await?;
+        let mut is_of_this_unit = true;
         if heeds_doubts && completion.status == Status::GOOD {
             self.recognized().await?;
+            is_of_this_unit = !state.is_known() || state.doubts.count() - doubts < 2;
         }
-        Ok(Sent { number, begun, completion })
+        Ok(Sent { number, begun, completion, is_of_this_unit })
     }
 
     async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {

@@ -11,10 +11,13 @@ use iscsi_pdu::scsi::{
     StandardInquiry,
 };
 
+use iscsi_session::Command;
+
 use crate::completion::tolerate;
 use crate::error::Error;
 use crate::state::capacity::Capacity;
 use crate::state::profile::Profile;
+use crate::state::unit_state::may_be_another_unit;
 use crate::unit::logical_unit::LogicalUnit;
 
 /// Room for mode pages: as much as MODE SENSE (6) can say.
@@ -36,19 +39,21 @@ impl LogicalUnit {
 /// Asks a unit for its profile.
 async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
     // TEST UNIT READY goes first: it takes the attention conditions upon itself.
+    let doubts = &unit.state().doubts;
+    let before = doubts.count();
     let ready = async {
-        let answer = unit.query(Cdb::test_unit_ready(), 0).await;
-        (answer, unit.state().doubts.count())
+        let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
+        // The others are answered behind this one, so what it is told is not about their answers. What comes
+        // later may be.
+        doubts.resolve(before + u64::from(first.as_ref().is_err_and(raises_doubt)));
+        if first.is_ok() { Ok(()) } else { unit.test_unit_ready().await }
     };
     let (ready, inquiry, pages, capacity, mode) =
         tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
     let inquiry = inquiry?;
-    let (ready, doubts) = ready;
     tolerate(ready)?;
     let pages = pages?;
     let mode = mode?;
-    // What comes later than the first answer may tell of another unit.
-    unit.state().doubts.resolve(doubts);
     Ok(Profile {
         vendor: inquiry.vendor,
         product: inquiry.product,
@@ -63,6 +68,11 @@ async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
         force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
         write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
     })
+}
+
+/// Whether a unit attention, or the lack of a unit, has raised a doubt.
+fn raises_doubt(error: &Error) -> bool {
+    error.sense().is_some_and(|sense| may_be_another_unit(sense.additional))
 }
 
 /// What stands behind the number: a disk, or an error that says what else.
@@ -141,6 +151,15 @@ pub(crate) async fn identification(
 pub(crate) async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
     better_of(long, short)
+}
+
+/// How long the blocks of a unit are now, by one question, in the form that it knew before.
+pub(crate) async fn block_size(unit: &LogicalUnit, before: &Capacity) -> Result<u32, Error> {
+    if before.long_commands {
+        let capacity: Capacity = unit.read_capacity_16().await?.into();
+        return Ok(capacity.block_size);
+    }
+    Ok(unit.read_capacity_10().await?.block_length)
 }
 
 /// The capacity that a unit tells. A unit with more blocks than the short answer can count has none

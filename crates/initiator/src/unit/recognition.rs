@@ -41,6 +41,16 @@ impl LogicalUnit {
         self.recognize().await
     }
 
+    /// The error of a command that another unit may have executed.
+    pub(super) fn unproven(&self) -> Error {
+        let identity = self.state().profile.get().map(|known| Identity::within_a_session(known));
+        Error::UnprovenUnit {
+            portal: self.session().portal().map(portal_name).unwrap_or_default(),
+            expected: identity.map(|identity| identity.to_string()).unwrap_or_default(),
+            why: "it has told of several changes while it executed a command".to_owned(),
+        }
+    }
+
     /// Boxed, since hardly a request has to wait for it, and since the questions are requests
     /// themselves. They run in a task: a caller who leaves its request alone for a while holds nobody up.
     fn recognize(&self) -> Recognized {
@@ -93,7 +103,7 @@ impl LogicalUnit {
         inquiry?;
         let portal = || self.session().portal().map(portal_name).unwrap_or_default();
         found?.map_err(|doubt| doubt.about(&identity, portal()))?;
-        known.capacity.check_block_size(&capacity?)
+        known.capacity.check_block_size(capacity?.block_size)
     }
 }
 
