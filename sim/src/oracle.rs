@@ -414,6 +414,29 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_write_back_undoes_its_own_grains_and_no_others() {
+        let mut oracle = oracle();
+        let kept = written(&mut oracle, 0..2);
+        oracle.lost(1..2);
+        assert!(read(&mut oracle, 0, &[0; GRAIN]).is_err());
+        assert!(read(&mut oracle, 0, &kept).is_ok());
+        assert!(read(&mut oracle, 1, &[0; GRAIN]).is_ok());
+    }
+
+    #[test]
+    fn what_lay_behind_a_new_end_is_gone_whatever_a_flush_has_said() {
+        let mut oracle = oracle();
+        written(&mut oracle, 8..9);
+        let begun = oracle.now();
+        oracle.flushed(1, 0, begun);
+        oracle.shrunk(8);
+        assert!(read(&mut oracle, 8, &[0; GRAIN]).is_ok());
+        let new = written(&mut oracle, 8..9);
+        assert!(read(&mut oracle, 8, &[0; GRAIN]).is_err());
+        assert!(read(&mut oracle, 8, &new).is_ok());
+    }
+
+    #[test]
     fn a_flush_vouches_for_what_was_lost_unless_the_handle_was_told() {
         let mut oracle = oracle();
         written(&mut oracle, 0..1);
