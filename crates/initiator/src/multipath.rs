@@ -24,6 +24,7 @@ pub(crate) mod lane;
 mod life;
 pub(crate) mod path;
 mod path_set;
+mod portal_looks;
 mod portal_race;
 mod progress;
 mod queue;
@@ -39,4 +40,5 @@ pub(crate) mod stats;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod tests;
+mod unused_portals;
 mod witness;

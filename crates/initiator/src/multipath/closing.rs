@@ -37,7 +37,8 @@ impl Supervisor {
         let mut next = event;
         loop {
             match next.take() {
-                None | Some(Event::New(_) | Event::Looked(..) | Event::Gone) => {}
+                None | Some(Event::New(_) | Event::Looked(..) | Event::Spread(_) | Event::Gone) => {
+                }
                 Some(Event::LoggedOut(path, result)) => {
                     logouts -= 1;
                     match result {

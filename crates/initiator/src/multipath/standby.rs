@@ -42,6 +42,11 @@ impl Standby {
         self.since = Instant::now();
     }
 
+    /// Whether the port of this portal did not serve the unit.
+    pub(super) fn holds(&self, portal: usize) -> bool {
+        self.sessions.contains_key(&portal) || self.looking.contains(&portal)
+    }
+
     /// The portals to look at now while others serve the unit.
     pub(super) fn due(&mut self) -> Vec<usize> {
         let portals = self.sessions.keys().copied().collect();

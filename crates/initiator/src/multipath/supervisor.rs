@@ -19,6 +19,7 @@ use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
 use crate::multipath::shared_link::{SharedLink, Traffic};
 use crate::multipath::standby::Standby;
+use crate::multipath::unused_portals::UnusedPortals;
 use crate::options::sessions::Sessions;
 
 /// Time between two reviews of the paths.
@@ -30,8 +31,8 @@ const MAX_IDLE_REVIEWS: u32 = 4;
 pub(crate) struct Supervisor {
     paths: WeakPaths<Path>,
     attention: Arc<Notify>,
-    opener: Arc<Opener>,
-    expected: ExpectedUnitReceiver,
+    pub(super) opener: Arc<Opener>,
+    pub(super) expected: ExpectedUnitReceiver,
     sessions: Sessions,
     session_count: SessionCount,
     report: Arc<Report>,
@@ -39,8 +40,8 @@ pub(crate) struct Supervisor {
     pub(super) events: JoinSet<Event>,
     /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
     ends: JoinSet<(PathId, Error)>,
-    opening: u32,
-    reopening: u32,
+    pub(super) opening: u32,
+    pub(super) reopening: u32,
     /// Those that are lost, as long as there are tries to settle what they have left.
     lost: Vec<Path>,
     /// Why what a lost session has left was not settled at the last try.
@@ -52,7 +53,8 @@ pub(crate) struct Supervisor {
     closed: watch::Sender<Option<Result<(), Error>>>,
     /// Why the latest session that is not there, and not on its way, is not.
     refusal: Option<Error>,
-    standby: Standby,
+    pub(super) standby: Standby,
+    pub(super) unused: UnusedPortals,
     reviews: Interval,
     begun: Instant,
     /// Bytes that had been moved at the last review, and when that was.
@@ -88,6 +90,8 @@ pub(crate) enum Event {
     LoggedOut(Path, Result<(), Error>),
     /// One was opened to see whether the port of this portal serves the unit.
     Looked(usize, Result<Path, Error>),
+    /// One was opened at a portal that had none, in place of another one.
+    Spread(Result<Path, Error>),
     /// One was logged out because it is not needed.
     LetGo(Path, Result<(), Error>),
     /// One that was not needed is gone, or needed again.
@@ -125,6 +129,7 @@ impl Supervisor {
             closed,
             refusal: None,
             standby: Standby::new(),
+            unused: UnusedPortals::new(),
             reviews,
             begun: Instant::now(),
             moved: 0,
@@ -196,6 +201,7 @@ impl Supervisor {
             self.log_out_useless(&paths);
             self.let_go_of_witness(&paths);
             self.look_at_standby(&paths);
+            self.look_at_unused(&paths);
             self.review(&paths).await;
             self.tell(&paths);
         }
@@ -235,6 +241,7 @@ impl Supervisor {
                 }
             }
             Event::Looked(portal, result) => self.looked(paths, portal, result),
+            Event::Spread(result) => self.spread_to(paths, result),
         }
     }
 
@@ -309,7 +316,7 @@ impl Supervisor {
         self.lost.iter().any(|path| !path.unit.session().is_settled())
     }
 
-    fn join(&mut self, paths: &Paths<Path>, path: Path) {
+    pub(super) fn join(&mut self, paths: &Paths<Path>, path: Path) {
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
     }
@@ -459,52 +466,14 @@ impl Supervisor {
         }
     }
 
-    /// Opens sessions with ports that did not serve the unit, to see whether they do by now: now and
-    /// then, and where no path serves it, also with portals that have no session.
-    fn look_at_standby(&mut self, paths: &Paths<Path>) {
-        let portals = if paths.take_call_for_port() {
-            let open = paths.open();
-            let has_none = |portal: &usize| open.iter().all(|(_, path)| path.portal != *portal);
-            self.standby.due_in_need((0..self.opener.portals.len()).filter(has_none).collect())
-        } else if self.missing(paths) > 0 {
-            self.standby.due()
-        } else {
-            Vec::new()
-        };
-        portals.into_iter().for_each(|portal| self.look_at(portal));
-    }
-
-    fn look_at(&mut self, portal: usize) {
-        let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
-        let opened = async move { opener.open_if_served(portal, expected).await };
-        let opened = async move {
-            Event::Looked(portal, outcome(opened).await.unwrap_or(Err(Error::Closed)))
-        };
-        self.events.spawn(opened.in_current_span());
-    }
-
-    fn looked(&mut self, paths: &Paths<Path>, portal: usize, result: Result<Path, Error>) {
-        let more = self.standby.looked(portal, result.is_ok());
-        match result {
-            Ok(path) => self.join(paths, path),
-            Err(error) => {
-                tracing::debug!(portal, %error, "a port does not serve the unit yet");
-                return;
-            }
-        }
-        for _ in 0..more.min(self.missing(paths)) {
-            self.look_at(portal);
-        }
-    }
-
     /// How many more sessions the disk may have than are there or on their way.
-    fn missing(&self, paths: &Paths<Path>) -> u32 {
+    pub(super) fn missing(&self, paths: &Paths<Path>) -> u32 {
         let there = count(&paths.open()) + self.opening + self.reopening;
         self.sessions.max().saturating_sub(there)
     }
 
     /// Logs a session out that was closed, once nothing is under way on it.
-    fn release(&mut self, paths: &Paths<Path>, id: PathId) {
+    pub(super) fn release(&mut self, paths: &Paths<Path>, id: PathId) {
         let paths = paths.clone();
         let released = async move {
             match paths.remove(id).await {
@@ -568,7 +537,9 @@ pub(super) async fn let_go(path: Path) -> Event {
 }
 
 /// How a task ends; `None` if it panics, which must not take along what waits for it.
-async fn outcome<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+pub(super) async fn outcome<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
     // The set ends its task when it is dropped.
     let mut tasks = JoinSet::new();
     tasks.spawn(task.in_current_span());

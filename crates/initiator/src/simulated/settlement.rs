@@ -3,9 +3,9 @@
 use iscsi_testkit::opcode::Opcode;
 
 use super::*;
-use crate::Disk;
 use crate::error::{Error, ErrorKind};
 use crate::options::sessions::Sessions;
+use crate::{Disk, Session};
 
 const PARTS: u8 = 16;
 const PART: usize = 64 << 10;
@@ -208,6 +208,34 @@ async fn a_dark_portal_costs_its_head_start() {
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);
     rig.disk.logout().await.unwrap();
+}
+
+/// A session that came back over another portal gives way to one over its own, once that answers; nothing
+/// that is under way is lost by that.
+#[tokio::test(start_paused = true)]
+async fn sessions_are_spread_over_the_portals_again() {
+    let rig = Rig::start([1, 1]).await;
+    let at_first = || {
+        let sessions = rig.disk.sessions();
+        let at_first = |session: &Session| session.portal().unwrap().host == "192.0.2.1";
+        (sessions.iter().filter(|session| at_first(session)).count(), sessions.len())
+    };
+    rig.network.portals[0].refuse(true);
+    rig.network.portals[0].cut();
+    rig.network.portals[0].release();
+    rig.write(NEW).await.unwrap();
+    assert_eq!(at_first(), (0, 2));
+    rig.network.portals[0].refuse(false);
+    let begun = Instant::now();
+    while begun.elapsed() < LONG && at_first() != (1, 2) {
+        rig.write(NEW).await.unwrap();
+    }
+    assert_eq!((at_first(), rig.disk.spread().reopened), ((1, 2), 1));
+    rig.write(OLD).await.unwrap();
+    assert_eq!(rig.parts_of(OLD), PARTS);
+    rig.disk.logout().await.unwrap();
+    let target = lock(&rig.network.portals[0].target);
+    assert!(target.violations().is_empty(), "{:?}", target.violations());
 }
 
 /// Where nothing does, writes to the same blocks fail, and others do not.
