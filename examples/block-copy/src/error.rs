@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use iscsi_examples_common::failure::Kind;
+use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
 use crate::difference::Difference;
@@ -186,6 +187,12 @@ impl Error {
     /// Whether writes may be gone from a unit's cache, so that they must be made again.
     pub const fn is_lost_cache(&self) -> bool {
         matches!(self, Self::Unit { cause: iscsi_initiator::Error::UnflushedWritesLost, .. })
+    }
+
+    /// Whether a unit is another one than was opened, or gone.
+    pub fn is_changed_unit(&self) -> bool {
+        let Self::Unit { cause, .. } = self else { return false };
+        matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
     }
 
     /// The same error, with what had been written by then.

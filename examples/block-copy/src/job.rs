@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iscsi_initiator::tuning::Diagnosis;
 use iscsi_initiator::{Initiator, Options};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::args::{Args, IoSize, QueueDepth};
 use crate::end::{Destination, End, Source, UnitEnd};
@@ -31,6 +31,8 @@ const COMMAND: Duration = Duration::from_secs(300);
 const MAX_AUTO_IO: u64 = 4 << 20;
 /// So often at most all is written, where what was written may be gone from the unit's cache.
 const ROUNDS: u32 = 3;
+/// How long an error waits for the answer whether the unit is another one.
+const QUESTION: Duration = Duration::from_secs(10);
 /// The most memory that may be asked for, in one queue.
 const LARGEST_QUEUE: u64 = 1 << 30;
 
@@ -312,7 +314,10 @@ impl<'a> Job<'a> {
         stop: &Stop,
     ) -> Result<Option<Checksums>, Error> {
         let pump = if self.args.verify { pump.with_checksums() } else { pump };
-        let sums = pump.run(meter, stop).await?;
+        let sums = match pump.run(meter, stop).await {
+            Ok(sums) => sums,
+            Err(error) => return Err(self.explained(error, stop).await),
+        };
         let bytes = meter.bytes();
         let flush = unless(stop, self.destination.flush(bytes)).await;
         flush.map(|()| sums).map_err(|error| error.of_flush(bytes))
@@ -339,6 +344,18 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    /// An error of a request, or its reason: what takes the place of a unit may refuse the request in any
+    /// words.
+    async fn explained(&self, error: Error, stop: &Stop) -> Error {
+        let Error::Unit { side, cause } = &error else { return error };
+        let unit = self.units().find(|unit| unit.side() == *side);
+        let (Some(unit), Some(_)) = (unit, cause.sense()) else { return error };
+        match timeout(QUESTION, unless(stop, unit.confirm())).await {
+            Ok(Err(reason)) if reason.is_changed_unit() => reason,
+            _ => error,
+        }
+    }
+
     /// Reads the destination back and compares.
     async fn verify(&self, bytes: u64, sums: Checksums, stop: &Stop) -> Result<(), Error> {
         let comparison = Comparison::new(self.source.clone(), sums);
@@ -351,7 +368,7 @@ impl<'a> Job<'a> {
             Err(error @ Error::Mismatch { .. }) => Err(error),
             // What was under way was read back only.
             Err(Error::Abandoned { .. }) => Err(Error::Unverified(Error::Interrupted.into())),
-            Err(error) => Err(Error::Unverified(Box::new(error))),
+            Err(error) => Err(Error::Unverified(Box::new(self.explained(error, stop).await))),
         }
     }
 }

@@ -20,7 +20,11 @@ fn start(from: &str, to: &str) -> Child {
 }
 
 fn exchange(rig: &Rig) {
-    let unit = Unit::new(RamDisk::new(512, BLOCKS)).with_identity("0002", 0x3000_0000_0000_0002);
+    exchange_for(rig, RamDisk::new(512, BLOCKS));
+}
+
+fn exchange_for(rig: &Rig, disk: RamDisk) {
+    let unit = Unit::new(disk).with_identity("0002", 0x3000_0000_0000_0002);
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
 }
 
@@ -43,6 +47,23 @@ async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     input.write_all(&data[CHUNK..]).unwrap();
     drop(input);
     fails(&ends(child).await, 1, &["destination", SENTENCE, "everything was copied"]);
+}
+
+/// The other one refuses the write: that it is another one is the better word.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
+    let rig = Rig::start(512, BLOCKS).await;
+    let mut child = start("-", &rig.url());
+    let mut input = child.stdin.take().unwrap();
+    let data = pattern(2 * CHUNK);
+    input.write_all(&data[..CHUNK]).unwrap();
+    until(|| rig.disk.holds(0, &data[..CHUNK])).await;
+    let protected = RamDisk::new(512, BLOCKS);
+    protected.set_read_only(true);
+    exchange_for(&rig, protected);
+    input.write_all(&data[CHUNK..]).unwrap();
+    drop(input);
+    fails(&ends(child).await, 1, &["destination", SENTENCE, "the destination is incomplete"]);
 }
 
 /// What was read may be of the other one. The program waits for a reader meanwhile.
