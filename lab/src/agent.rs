@@ -8,6 +8,7 @@ use tokio::process::Command;
 
 use crate::environment::{Environment, code};
 use crate::error::Error;
+use crate::faults::{self, FaultFigure, Store, Victims, judge};
 use crate::images::Images;
 use crate::job::{ExecJob, Job, RunJob};
 use crate::peers::{Bench, measure};
@@ -15,9 +16,12 @@ use crate::process::{Group, tool};
 use crate::provenance;
 use crate::record::Record;
 use crate::result::{Figure, Outcome};
-use crate::scenario::{Direction, Point, Scenario};
+use crate::scenario::{Direction, FaultJob, Ordeal, Point, Scenario, Source};
 use crate::signals::Signals;
-use crate::testbed::{self, Testbed, link_words};
+use crate::testbed::{self, INITIATOR, Testbed, link_words};
+
+/// The exit status when the target cannot be removed any more: what is left needs another environment.
+pub const WEDGED: u8 = 75;
 
 /// Carries out a job and returns the exit status.
 ///
@@ -63,6 +67,9 @@ async fn run(job: RunJob) -> Result<u8, Error> {
         done = measure_all(&mut testbed, job, &points) => done,
         _ = signals.next() => Ok(()),
     };
+    if testbed.is_wedged() {
+        return done.map(|()| WEDGED);
+    }
     take_down(testbed).await;
     done.map(|()| 0)
 }
@@ -84,19 +91,33 @@ async fn load(modules: &[String]) -> Result<(), Error> {
 async fn measure_all(testbed: &mut Testbed, job: RunJob, points: &[Point]) -> Result<(), Error> {
     let RunJob { scenario, mut file, out, tree, .. } = job;
     set_system(&scenario).await?;
+    let images = Images::mount()?;
+    let store = store(&scenario).await?;
     testbed.set_target(&scenario.target.words(&Default::default())).await?;
     file.machine.lab_kernel = provenance::kernel();
     file.settings.extend(provenance::system());
     file.settings.extend(provenance::target());
     let in_guest = file.machine.environment == Environment::Guest.name();
-    let mut record = Record::begin(&out, file)?;
-    let mut lab = Lab { testbed, scenario, images: Images::mount()?, tree, in_guest };
-    for (index, point) in points.iter().enumerate() {
+    let mut record = Record::resume(&out, file)?;
+    let done = record.file.figures.len();
+    let mut lab = Lab { testbed, scenario, images, store, tree, in_guest };
+    for (index, point) in points.iter().enumerate().skip(done) {
         let figure = lab.figure(point).await;
         eprintln!("[{}/{}] {}", index + 1, points.len(), figure.line());
         record.add(figure)?;
+        if lab.testbed.is_wedged() {
+            break;
+        }
     }
     Ok(())
+}
+
+/// A store for the units that meet faults, if there are any.
+async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
+    match scenario.faults.first().and_then(|fault| scenario.file_of(fault.lun)) {
+        Some(file) => Store::mount(file).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Sets the scenario's system limits on both hosts. What one network namespace alone has, such as
@@ -117,12 +138,20 @@ struct Lab<'a> {
     testbed: &'a mut Testbed,
     scenario: Scenario,
     images: Images,
+    store: Option<Store>,
     tree: PathBuf,
     in_guest: bool,
 }
 
 impl Lab<'_> {
     async fn figure(&mut self, point: &Point) -> Figure {
+        if let Some(ordeal) = &point.ordeal {
+            let (outcome, copied) = match self.ordeal(point, ordeal).await {
+                Ok((outcome, copied)) => (outcome, Some(copied)),
+                Err(outcome) => (outcome, None),
+            };
+            return Figure::of_fault(point, outcome, copied);
+        }
         let reading = match self.prepare(point).await {
             Ok(bench) => measure(point, &bench, self.testbed).await,
             Err(error) => Err(Outcome::Failed(error.to_string())),
@@ -143,14 +172,65 @@ impl Lab<'_> {
         if point.measure.writes_image() {
             self.images.make(point.measure.source, point.bytes)?;
         }
-        let (tree, image, copy) = (self.tree.clone(), self.images.image(), self.images.copy());
-        Ok(Bench { tree, image, copy, in_guest: self.in_guest })
+        Ok(self.bench())
     }
 
-    /// After a measurement that did not end well: a link that lets everything through, so that what
-    /// is under way in the kernel comes to its end, and no session of before.
+    /// A copy through a fault: how it is judged, and what came of it.
+    async fn ordeal(
+        &mut self,
+        point: &Point,
+        ordeal: &Ordeal,
+    ) -> Result<(Outcome, FaultFigure), Outcome> {
+        let failed = |error: Error| Outcome::Failed(error.to_string());
+        let words = self.prepare_ordeal(point, ordeal).await.map_err(failed)?;
+        let missing = || Outcome::Failed("no unit that keeps its bytes in a file".to_owned());
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        let bench = self.bench();
+        let victims = Victims { testbed: &mut *self.testbed, point, target: &words, store };
+        let copied = faults::copy(point, ordeal, &bench, victims).await;
+        self.recover().await;
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        let held = match ordeal.job {
+            FaultJob::Write | FaultJob::Verify => store.held_by_unit(&bench.image),
+            FaultJob::Read => store.held_by_file(&bench.copy, &bench.image),
+        };
+        let (copied, held) = (copied?, held.map_err(|error| failed(error.into()))?);
+        let outcome = judge(&copied, held, ordeal.error.as_deref());
+        Ok((outcome, FaultFigure { copied, held, expected: ordeal.error.clone() }))
+    }
+
+    /// Makes image, unit, target and link; returns the target's words.
+    async fn prepare_ordeal(
+        &mut self,
+        point: &Point,
+        ordeal: &Ordeal,
+    ) -> Result<Vec<String>, Error> {
+        self.testbed.drop_target().await?;
+        self.images.make(Source::Random, point.bytes)?;
+        self.images.clear_room();
+        let file = self.scenario.file_of(point.measure.lun);
+        if let (Some(store), Some(file)) = (&mut self.store, file) {
+            let image = self.images.image();
+            let image = (ordeal.job == FaultJob::Read).then_some(image.as_path());
+            store.renew(file, point.bytes, image).await?;
+        }
+        let mut words = self.scenario.target.words(&point.measure.keys);
+        words.push(format!("initiator={INITIATOR}"));
+        self.testbed.set_target(&words).await?;
+        self.testbed.set_link(&link_words(&point.link)).await?;
+        Ok(words)
+    }
+
+    fn bench(&self) -> Bench {
+        let (tree, image, copy) = (self.tree.clone(), self.images.image(), self.images.copy());
+        Bench { tree, image, copy, in_guest: self.in_guest }
+    }
+
+    /// After a measurement that did not end well, or met a fault: a link that lets everything through,
+    /// so that what is under way in the kernel comes to its end, and no session of before.
     async fn recover(&mut self) {
-        for tried in [self.testbed.set_link(&[]).await, self.testbed.drop_target().await] {
+        let release = self.testbed.release().await;
+        for tried in [release, self.testbed.set_link(&[]).await, self.testbed.drop_target().await] {
             if let Err(error) = tried {
                 eprintln!("lab: {error}");
             }

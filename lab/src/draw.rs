@@ -8,6 +8,7 @@
 //!   grid: for each round-trip time a table and a chart by send buffer, and before them what the
 //!   best static buffer gains over autotuning. With the send buffer `tuned`, the program's own tuner
 //!   decided about everything: a level to compare with.
+//! - Figures with the parameter `fault` are copies that met one: a row each, with how it ended.
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
@@ -20,6 +21,7 @@ mod axis;
 mod buffers;
 mod cell;
 mod chart;
+mod faults;
 mod frame;
 mod goals;
 mod group;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::faults::FaultFigure;
 use crate::peers::Reading;
 use crate::rate::{mbit_per_s, start, steady};
 use crate::result::{Figure, LinkConditions, Outcome};
@@ -27,6 +28,14 @@ impl Figure {
             Ok(reading) => none.with(reading),
             Err(outcome) => Self { detail: limit(&outcome, point), outcome, ..none },
         }
+    }
+
+    /// The figure of a copy through a fault; its rate tells nothing.
+    pub fn of_fault(point: &Point, outcome: Outcome, told: Option<FaultFigure>) -> Self {
+        let none = Self::new(point, Err(outcome));
+        let Some(told) = told else { return none };
+        let seconds = Some(told.copied.seconds);
+        Self { seconds, detail: serde_json::to_value(told).unwrap_or_default(), ..none }
     }
 
     fn with(self, reading: Reading) -> Self {

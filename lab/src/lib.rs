@@ -12,6 +12,7 @@ pub mod draw;
 pub mod environment;
 pub mod error;
 pub mod exec;
+pub mod faults;
 mod figure;
 pub mod images;
 pub mod job;

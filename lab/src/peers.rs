@@ -15,6 +15,7 @@ use crate::scenario::{Direction, Measure, Point, Who};
 use crate::testbed::{Testbed, traffic};
 
 pub use bench::Bench;
+pub use block_copy::command as block_copy;
 pub use reading::Reading;
 
 /// Measures one point.

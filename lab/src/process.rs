@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -81,30 +82,57 @@ impl Ended {
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
 pub async fn run(command: &mut Command, limit: Duration) -> Result<Option<Ended>, Error> {
+    run_heard(command, limit, |_| {}).await
+}
+
+/// The same, with each line of its standard error given to `hear` as it comes.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn run_heard(
+    command: &mut Command,
+    limit: Duration,
+    hear: impl FnMut(&str),
+) -> Result<Option<Ended>, Error> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let begin = Instant::now();
     let mut group = Group::start(command)?;
     // What lies in an uninterruptible wait does not heed its kill: nobody waits for it.
-    let Ok(output) = timeout(limit, collect(&mut group.child)).await else { return Ok(None) };
+    let Ok(output) = timeout(limit, collect(&mut group.child, hear)).await else { return Ok(None) };
     Ok(Some(Ended { output: output?, time: begin.elapsed() }))
 }
 
-async fn collect(child: &mut Child) -> Result<Output, Error> {
-    let (mut out, mut errors) = (child.stdout.take(), child.stderr.take());
+async fn collect(child: &mut Child, hear: impl FnMut(&str)) -> Result<Output, Error> {
+    let (mut out, errors) = (child.stdout.take(), child.stderr.take());
     let (stdout, stderr, status) =
-        tokio::try_join!(read_all(&mut out), read_all(&mut errors), child.wait())?;
+        tokio::try_join!(read_all(&mut out), read_lines(errors, hear), child.wait())?;
     Ok(Output { status, stdout, stderr })
 }
 
 async fn read_all<R>(pipe: &mut Option<R>) -> std::io::Result<Vec<u8>>
 where
-    R: tokio::io::AsyncRead + Unpin,
+    R: AsyncRead + Unpin,
 {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        tokio::io::AsyncReadExt::read_to_end(pipe, &mut bytes).await?;
+        pipe.read_to_end(&mut bytes).await?;
     }
     Ok(bytes)
+}
+
+async fn read_lines<R>(pipe: Option<R>, mut hear: impl FnMut(&str)) -> std::io::Result<Vec<u8>>
+where
+    R: AsyncRead + Unpin,
+{
+    let mut bytes = Vec::new();
+    let Some(mut pipe) = pipe.map(BufReader::new) else { return Ok(bytes) };
+    loop {
+        let begin = bytes.len();
+        if pipe.read_until(b'\n', &mut bytes).await? == 0 {
+            return Ok(bytes);
+        }
+        hear(String::from_utf8_lossy(bytes.get(begin..).unwrap_or_default()).trim_end());
+    }
 }
 
 /// How long a tool of the lab itself may take.
@@ -150,6 +178,18 @@ mod tests {
         assert_eq!(ended.text(), "out\n");
         assert_eq!(ended.complaint(), "last");
         assert_eq!(ended.output.status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn each_line_of_the_standard_error_is_heard_and_kept() {
+        let mut heard = Vec::new();
+        let mut command = shell("echo one >&2; echo out; printf 'two\\nthree' >&2");
+        let ended = run_heard(&mut command, Duration::from_secs(60), |line| {
+            heard.push(line.to_owned());
+        });
+        let ended = ended.await.unwrap().unwrap();
+        assert_eq!((ended.text().as_str(), ended.complaint().as_str()), ("out\n", "three"));
+        assert_eq!(heard, ["one", "two", "three"]);
     }
 
     #[tokio::test]

@@ -26,6 +26,21 @@ impl Record {
         Ok(record)
     }
 
+    /// Goes on with the file that an environment before this one left, or begins it.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be read or written, [`Error::Result`] if it is no result file.
+    pub fn resume(path: &Path, file: ResultFile) -> Result<Self, Error> {
+        if !path.is_file() {
+            return Self::begin(path, file);
+        }
+        let file_error = |cause| Error::File { path: path.into(), cause };
+        let text = fs::read(path).map_err(file_error)?;
+        let file = serde_json::from_slice(&text)
+            .map_err(|cause| Error::Result { path: path.into(), cause })?;
+        Ok(Self { path: path.into(), file })
+    }
+
     /// Adds a figure.
     ///
     /// # Errors
@@ -48,5 +63,28 @@ impl Record {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_another_environment_left_goes_on() {
+        let path = std::env::temp_dir().join(format!("lab-record-{}.json", std::process::id()));
+        let file = |title: &str| ResultFile {
+            title: title.to_owned(),
+            command: String::new(),
+            date: String::new(),
+            commit: String::new(),
+            machine: Default::default(),
+            settings: Default::default(),
+            figures: Vec::new(),
+        };
+        Record::resume(&path, file("first")).unwrap();
+        let resumed = Record::resume(&path, file("second")).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(resumed.file.title, "first");
     }
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::agent::WEDGED;
 use crate::args::RunArgs;
-use crate::environment::{Environment, find, scripts};
+use crate::environment::{Ending, Environment, find, scripts};
 use crate::error::Error;
 use crate::exec::tell;
 use crate::job::{Job, RunJob};
@@ -32,12 +33,30 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let limit = args.lab.limit.map_or_else(|| longest(&points), Duration::from_secs);
     let file = empty_file(args, &scenario, environment, &tree);
     let job = RunJob { scenario, file, out: out.clone(), tree, scripts: scripts() };
-    let ending = environment.carry_out(&Job::Run(Box::new(job)), memory, limit).await?;
+    let job = Job::Run(Box::new(job));
+    let ending = loop {
+        let ending = environment.carry_out(&job, memory, limit).await?;
+        // A guest goes with its target; on a machine it stays.
+        if ending != Ending::Status(WEDGED) || environment == Environment::Host {
+            break ending;
+        }
+        if is_complete(&out, points.len())? {
+            break Ending::Status(0);
+        }
+        eprintln!("lab: the target does not go any more; another guest does the rest");
+    };
     if out.is_file() {
         eprintln!("lab: the figures are in {}", out.display());
     }
     let status = tell(ending, limit);
     if status == 0 && args.strict { verdict(&out) } else { Ok(status) }
+}
+
+/// Whether the result has all figures.
+fn is_complete(out: &Path, figures: usize) -> Result<bool, Error> {
+    let text = fs::read(out).map_err(|cause| Error::File { path: out.into(), cause })?;
+    let file: ResultFile = serde_json::from_slice(&text)?;
+    Ok(file.figures.len() >= figures)
 }
 
 /// 1 if a figure of the result failed or timed out. What was skipped is no failure, but must not go
@@ -99,7 +118,8 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     if let Some(tree) = &args.tree {
         return absolute(tree).map_err(|cause| Error::File { path: tree.clone(), cause });
     }
-    if scenario.measures.iter().any(|measure| measure.who == Who::BlockCopy) {
+    let copies = scenario.measures.iter().any(|measure| measure.who == Who::BlockCopy);
+    if copies || !scenario.faults.is_empty() {
         build_block_copy()?;
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
@@ -133,7 +153,8 @@ fn memory(scenario: &Scenario, points: &[Point]) -> Size {
     let image =
         most(&|point| point.measure.writes_image() && point.measure.source == Source::Random);
     let copy = most(&|point| point.measure.direction == Direction::Read);
-    Size(BASE + scenario.target.memory() + image + copy)
+    let store = most(&|point| point.ordeal.is_some());
+    Size(BASE + scenario.target.memory() + image + copy + store)
 }
 
 /// Around a measurement: the target is made, the image filled, the kernel's initiator logs out.
@@ -182,8 +203,9 @@ fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
         provenance::first_line(Command::new(found).arg("--version"))
     };
     let mut versions = BTreeMap::new();
-    for measure in &scenario.measures {
-        let program = match measure.who {
+    let of_faults = scenario.faults.first().map(|_| Who::BlockCopy);
+    for who in scenario.measures.iter().map(|measure| measure.who).chain(of_faults) {
+        let program = match who {
             Who::BlockCopy => &tree.join("block-copy"),
             Who::Iperf3 => Path::new("iperf3"),
             Who::Libiscsi | Who::QemuImg => Path::new("qemu-img"),

@@ -2,6 +2,7 @@
 
 mod check;
 mod direction;
+mod fault;
 mod goal;
 mod point;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::size::{Rate, Size};
 use crate::target::{Target, Unit};
 
 pub use direction::Direction;
+pub use fault::{Fault, FaultJob, FaultKind, FaultRun, Ordeal, Shape};
 pub use goal::{Goal, Over, Reason, Start};
 pub use point::Point;
 
@@ -41,8 +43,11 @@ pub struct Scenario {
     #[serde(rename = "link")]
     pub links: Vec<Links>,
     /// What to measure over each of them.
-    #[serde(rename = "measure")]
+    #[serde(default, rename = "measure")]
     pub measures: Vec<Measure>,
+    /// What copies by block-copy are to meet over each of them.
+    #[serde(default, rename = "fault")]
+    pub faults: Vec<Fault>,
     /// What the figures must reach; a table of their drawing tells which do.
     #[serde(default, rename = "goal")]
     pub goals: Vec<Goal>,
@@ -183,18 +188,20 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Leaves out what is measured by others than these.
+    /// Leaves out what is measured by others than these, and other faults.
     ///
     /// # Errors
     /// [`Error::Usage`] if one of them measures nothing here.
     pub fn keep_only(&mut self, names: &[String]) -> Result<(), Error> {
-        if let Some(name) =
-            names.iter().find(|name| !self.measures.iter().any(|m| m.name() == **name))
-        {
+        let measures = self.measures.iter().map(Measure::name);
+        let known: Vec<_> = measures.chain(self.faults.iter().map(|f| f.what.name())).collect();
+        if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(Error::Usage(format!("nothing in the scenario is measured by `{name}`")));
         }
         if !names.is_empty() {
-            self.measures.retain(|measure| names.iter().any(|name| name == measure.name()));
+            let kept = |own: &str| names.iter().any(|name| name == own);
+            self.measures.retain(|measure| kept(measure.name()));
+            self.faults.retain(|fault| kept(fault.what.name()));
         }
         Ok(())
     }
@@ -206,10 +213,19 @@ impl Scenario {
     pub fn keep_direction(&mut self, direction: Option<Direction>) -> Result<(), Error> {
         let Some(direction) = direction else { return Ok(()) };
         self.measures.retain(|measure| measure.direction == direction);
-        if self.measures.is_empty() {
+        for fault in &mut self.faults {
+            fault.runs.retain(|run| run.job.direction() == direction);
+        }
+        self.faults.retain(|fault| !fault.runs.is_empty());
+        if self.measures.is_empty() && self.faults.is_empty() {
             return Err(Error::Usage(format!("nothing of this is a {}", direction.name())));
         }
         Ok(())
+    }
+
+    /// The file that a unit keeps its bytes in, if it does.
+    pub fn file_of(&self, lun: u16) -> Option<&Path> {
+        self.unit(lun)?.file.as_deref()
     }
 
     fn unit(&self, lun: u16) -> Option<&Unit> {

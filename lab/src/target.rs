@@ -1,6 +1,7 @@
 //! The target of a lab, as scenarios and command lines describe it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,8 @@ pub struct Unit {
     pub size: Size,
     /// Whether it keeps its bytes in memory.
     pub in_memory: bool,
+    /// The file it keeps its bytes in.
+    pub file: Option<PathBuf>,
     words: String,
 }
 
@@ -58,8 +61,10 @@ impl FromStr for Unit {
         let mut parts = words.splitn(4, ':');
         let number = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refusal)?;
         let size = parts.next().ok_or_else(refusal)?.parse()?;
-        let in_memory = parts.nth(1).is_none();
-        Ok(Self { number, size, in_memory, words: words.to_owned() })
+        let place = parts.nth(1);
+        let in_memory = place.is_none();
+        let file = place.filter(|place| *place != "null").map(PathBuf::from);
+        Ok(Self { number, size, in_memory, file, words: words.to_owned() })
     }
 }
 
@@ -87,6 +92,8 @@ mod tests {
         assert!(unit("0:64M").in_memory && unit("0:64M:4096").in_memory);
         assert!(!unit("0:2G:512:null").in_memory && !unit("7:1G:512:/run/unit").in_memory);
         assert_eq!(unit("7:1G:512:/run/unit").number, 7);
+        assert_eq!(unit("7:1G:512:/run/unit").file, Some("/run/unit".into()));
+        assert_eq!((unit("0:2G:512:null").file, unit("0:64M").file), (None, None));
     }
 
     #[test]

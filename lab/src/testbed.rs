@@ -16,11 +16,15 @@ pub const FAR_NAMESPACE: &str = "far";
 /// The target's name.
 pub const TARGET: &str = "iqn.2026-01.org.example:lio";
 
+/// The initiator's name, where the target lists who may log in.
+pub const INITIATOR: &str = "iqn.2026-01.org.example:lab";
+
 /// A link and a target, while they are up.
 #[derive(Debug)]
 pub struct Testbed {
     scripts: PathBuf,
     target: Standing,
+    is_wedged: bool,
 }
 
 /// What there is of the target.
@@ -56,7 +60,7 @@ impl Testbed {
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn up(scripts: &Path, link: &[String]) -> Result<Self, Error> {
-        let testbed = Self { scripts: scripts.into(), target: Standing::Nothing };
+        let testbed = Self { scripts: scripts.into(), target: Standing::Nothing, is_wedged: false };
         testbed.script("link", "up", link).await?;
         Ok(testbed)
     }
@@ -67,6 +71,22 @@ impl Testbed {
     /// [`Error::Tool`] with the reason.
     pub async fn set_link(&self, words: &[String]) -> Result<(), Error> {
         self.script("link", "set", words).await
+    }
+
+    /// Keeps every packet on the link, in both directions, until [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the reason.
+    pub async fn hold(&self) -> Result<(), Error> {
+        self.script("link", "hold", &[]).await
+    }
+
+    /// Lets the packets go on that were kept, and all that follow.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the reason.
+    pub async fn release(&self) -> Result<(), Error> {
+        self.script("link", "release", &[]).await
     }
 
     /// Makes the target that the words describe, in place of another or its parts if there are any.
@@ -91,6 +111,18 @@ impl Testbed {
         Ok(())
     }
 
+    /// Changes the target while initiators are logged in, by an action of `lab/lio`. It is not what
+    /// was made any more: the next [`set_target`](Self::set_target) makes it anew.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the reason.
+    pub async fn change_target(&mut self, action: &str, words: &[String]) -> Result<(), Error> {
+        self.target = Standing::Parts;
+        let target = format!("target={TARGET}");
+        let words: Vec<_> = std::iter::once(target).chain(words.iter().cloned()).collect();
+        self.script("lio", action, &words).await
+    }
+
     /// Removes the target, whole or in parts, with all its sessions.
     ///
     /// # Errors
@@ -100,9 +132,17 @@ impl Testbed {
             return Ok(());
         }
         self.target = Standing::Parts;
-        self.script("lio", "down", &[format!("target={TARGET}")]).await?;
+        let down = self.script("lio", "down", &[format!("target={TARGET}")]).await;
+        self.is_wedged = down.is_err();
+        down?;
         self.target = Standing::Nothing;
         Ok(())
+    }
+
+    /// Whether the target could not be removed when that was last tried. Some kernels wait for ever for a
+    /// command of a lost session.
+    pub fn is_wedged(&self) -> bool {
+        self.is_wedged
     }
 
     /// Removes all of it; the link also if the target does not go.
@@ -207,9 +247,21 @@ mod tests {
         scripts.fail_at("lio down");
         testbed.set_target(&[]).await.unwrap_err();
         assert_eq!(scripts.log(), ["link up", "lio up", "lio down"]);
+        assert!(testbed.is_wedged());
         scripts.fail_at("nothing");
         testbed.set_target(&[]).await.unwrap();
+        assert!(!testbed.is_wedged());
         assert_eq!(scripts.log(), ["lio down", "lio up"]);
+    }
+
+    #[tokio::test]
+    async fn a_target_that_was_changed_is_made_anew() {
+        let scripts = Scripts::new("changed");
+        let mut testbed = Testbed::up(&scripts.0, &[]).await.unwrap();
+        testbed.set_target(&[]).await.unwrap();
+        testbed.change_target("disable", &[]).await.unwrap();
+        testbed.set_target(&[]).await.unwrap();
+        assert_eq!(scripts.log(), ["link up", "lio up", "lio disable", "lio down", "lio up"]);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! This project's copy program.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -18,12 +19,7 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
         Direction::Write => (bench.image.clone().into(), unit),
         Direction::Read => (unit, OsString::from(bench.copy.clone())),
     };
-    let program = bench.tree.join("block-copy");
-    if !program.is_file() {
-        let advice = "cargo build --release -p block-copy";
-        return Err(Outcome::Failed(format!("{} is missing: {advice}", program.display())));
-    }
-    let mut command = Command::new(program);
+    let mut command = command(&bench.tree)?;
     command.args([source, destination]).args(["--json", "--progress", "none"]);
     command.args(&point.measure.args);
     let ended = to_end(&mut command, point.limit, "block-copy").await?;
@@ -31,6 +27,19 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
     let mut reading = parse(&report).ok_or_else(|| garbled("block-copy", &report))?;
     reading.seconds = ended.time.as_secs_f64();
     Ok(reading)
+}
+
+/// The program, without arguments.
+///
+/// # Errors
+/// [`Outcome::Failed`] with advice if nobody built it.
+pub fn command(tree: &Path) -> Result<Command, Outcome> {
+    let program = tree.join("block-copy");
+    if !program.is_file() {
+        let advice = "cargo build --release -p block-copy";
+        return Err(Outcome::Failed(format!("{} is missing: {advice}", program.display())));
+    }
+    Ok(Command::new(program))
 }
 
 /// Reads the report of `--json`.

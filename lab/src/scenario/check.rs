@@ -1,6 +1,8 @@
 //! What a scenario must be, beyond its grammar.
 
-use super::{Direction, Links, Measure, Scenario, Who};
+use std::path::Path;
+
+use super::{Direction, Fault, Links, Measure, Scenario, Who};
 
 impl Scenario {
     /// Says what makes no sense.
@@ -8,7 +10,10 @@ impl Scenario {
         let wanting = [
             (self.target.luns.is_empty(), "[target]: `luns` names no unit"),
             (self.links.is_empty(), "there is no [[link]]"),
-            (self.measures.is_empty(), "there is no [[measure]]"),
+            (
+                self.measures.is_empty() && self.faults.is_empty(),
+                "there is no [[measure]], and no [[fault]]",
+            ),
         ];
         refuse(&wanting)?;
         for (index, links) in self.links.iter().enumerate() {
@@ -19,12 +24,32 @@ impl Scenario {
                 format!("[[measure]] number {} ({}): {reason}", index + 1, measure.name())
             })?;
         }
+        for (index, fault) in self.faults.iter().enumerate() {
+            fault
+                .check()
+                .and_then(|()| self.check_unit_of(fault))
+                .map_err(|reason| format!("[[fault]] number {}: {reason}", index + 1))?;
+        }
         let measured: Vec<_> = self.measures.iter().map(Measure::name).collect();
         for (index, goal) in self.goals.iter().enumerate() {
             goal.check(&measured)
                 .map_err(|reason| format!("[[goal]] number {}: {reason}", index + 1))?;
         }
         Ok(())
+    }
+
+    /// What a unit holds afterwards is read from its file, and all files are on one file system.
+    fn check_unit_of(&self, fault: &Fault) -> Result<(), String> {
+        let files = self.target.luns.iter().map(|unit| unit.file.as_deref());
+        let mut folders: Vec<_> = files.map(|file| file.and_then(Path::parent)).collect();
+        folders.dedup();
+        refuse(&[
+            (self.unit(fault.lun).is_none(), "`lun`: there is no such unit"),
+            (
+                folders.len() > 1 || folders.contains(&None),
+                "[target]: all units keep their bytes in files of one folder",
+            ),
+        ])
     }
 
     fn check_measure(&self, measure: &Measure) -> Result<(), String> {

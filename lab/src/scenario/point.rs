@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Links, Measure, Scenario};
+use super::{Links, Measure, Ordeal, Scenario};
 use crate::result::LinkConditions;
 use crate::size::Size;
 
@@ -20,6 +20,8 @@ pub struct Point {
     pub bytes: u64,
     /// The time it may take.
     pub limit: Duration,
+    /// The fault that it meets.
+    pub ordeal: Option<Ordeal>,
 }
 
 impl Scenario {
@@ -38,6 +40,7 @@ impl Scenario {
                 }
             }
         }
+        points.extend(self.faults.iter().flat_map(|fault| fault.points(self, link)));
         points
     }
 
@@ -65,6 +68,7 @@ impl Scenario {
                 .or_else(|| self.unit(measure.lun).map(|unit| unit.size))
                 .map_or(0, |Size(bytes)| bytes),
             limit: Duration::from_secs(measure.limit.unwrap_or(self.limit)),
+            ordeal: None,
         }
     }
 }

@@ -211,6 +211,78 @@ fn goals_without_sense_are_refused() {
     }
 }
 
+/// A scenario with these lines in its only `[[fault]]`.
+fn with_fault(lines: &str, units: &str) -> Result<Scenario, String> {
+    let head = format!("title = \"t\"\ntarget = {{ luns = [{units}] }}\n[[link]]\nrtt_ms = [1]\n");
+    Scenario::parse(&format!("{head}[[fault]]\n{lines}\n"))
+}
+
+const TWO_UNITS: &str = r#""0:64M:512:/mnt/units/0", "1:64M:512:/mnt/units/1""#;
+const ONE_RUN: &str = r#"runs = [{ job = "write", over = "one-session" }]"#;
+
+#[test]
+fn a_fault_becomes_a_measurement_for_each_of_its_copies() {
+    let lines = r#"
+        what = "target-killed"
+        lun = 1
+        seconds = 5
+        patience = 20
+        runs = [
+          { job = "write", over = "one-session" },
+          { job = "verify", over = "two-connections", error = "lost|gone" },
+        ]
+    "#;
+    let points = with_fault(lines, TWO_UNITS).unwrap().points();
+    let told = |point: &Point| point.parameters.values().cloned().collect::<Vec<_>>().join("; ");
+    assert_eq!(
+        points.iter().map(told).collect::<Vec<_>>(),
+        [
+            "target killed (LUN 1), 5 s; write; one session",
+            "target killed (LUN 1), 5 s; verify; two connections"
+        ]
+    );
+    let (point, ordeal) = (&points[1], points[1].ordeal.as_ref().unwrap());
+    assert_eq!(point.measure.args.join(" "), "--sessions 1 --connections 2 --verify");
+    assert_eq!((point.bytes, point.measure.lun), (64 << 20, 1));
+    assert_eq!((ordeal.lasts.map(|s| s.as_secs()), ordeal.patience), (Some(5), Some(20)));
+    assert_eq!(ordeal.error.as_deref(), Some("lost|gone"));
+}
+
+#[test]
+fn faults_without_sense_are_refused() {
+    let removed = "what = \"unit-removed\"\n";
+    for (lines, units, reason) in [
+        (format!("{removed}seconds = 1\n{ONE_RUN}"), TWO_UNITS, "it cannot end"),
+        (format!("{removed}runs = []"), TWO_UNITS, "`runs` is empty"),
+        (format!("{removed}limit = 0\n{ONE_RUN}"), TWO_UNITS, "`limit`"),
+        (format!("{removed}lun = 2\n{ONE_RUN}"), TWO_UNITS, "no such unit"),
+        (format!("{removed}{ONE_RUN}"), r#""0:64M""#, "files of one folder"),
+        (format!("{removed}{ONE_RUN}"), r#""0:64M:512:/a/0", "1:64M:512:/b/1""#, "one folder"),
+        (
+            format!(
+                "{removed}runs = [{{ job = \"read\", over = \"one-session\", error = \"(\" }}]"
+            ),
+            TWO_UNITS,
+            "`error`",
+        ),
+    ] {
+        let error = with_fault(&lines, units).unwrap_err();
+        assert!(error.starts_with("[[fault]] number 1: ") && error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_scenario_can_be_narrowed_to_some_faults() {
+    let lines =
+        format!("what = \"unit-full\"\n{ONE_RUN}\n[[fault]]\nwhat = \"link-dark\"\n{ONE_RUN}");
+    let mut scenario = with_fault(&lines, TWO_UNITS).unwrap();
+    scenario.keep_only(&["link-dark".to_owned()]).unwrap();
+    let points = scenario.points();
+    assert_eq!(points.len(), 1);
+    assert_eq!(points[0].parameters["fault"], "link dark, for ever");
+    scenario.keep_direction(Some(Direction::Read)).unwrap_err();
+}
+
 #[test]
 fn an_order_keeps_a_scenario_as_it_is() {
     let text = serde_json::to_string(&whole()).unwrap();

@@ -1,0 +1,107 @@
+//! How far a copy is, by what it tells each second.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+/// The share of the bytes at which the fault comes, percent.
+const FAULT_AT: u64 = 40;
+
+/// What the lines of `--progress plain` tell.
+#[derive(Debug)]
+pub(super) struct Progress {
+    stage: &'static str,
+    reached: Option<oneshot::Sender<()>>,
+    reached_percent: Option<u64>,
+    /// What was done by the last line that told more than the one before.
+    done: String,
+    since: Instant,
+    longest: Duration,
+}
+
+impl Progress {
+    /// Of a program that starts now; `reached` gets its word once `stage` is far enough for the
+    /// fault.
+    pub(super) fn new(stage: &'static str, reached: oneshot::Sender<()>, now: Instant) -> Self {
+        Self {
+            stage,
+            reached: Some(reached),
+            reached_percent: None,
+            done: String::new(),
+            since: now,
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// Takes a line; others than those of progress tell nothing.
+    pub(super) fn hear(&mut self, line: &str, now: Instant) {
+        let Some((done, percent)) = parse(line) else { return };
+        if self.done != done {
+            self.longest = self.longest_stall(now);
+            (self.done, self.since) = (done.to_owned(), now);
+        }
+        if done.starts_with(self.stage)
+            && percent >= FAULT_AT
+            && let Some(reached) = self.reached.take()
+        {
+            self.reached_percent = Some(percent);
+            // Nobody waits for it where the copy has ended meanwhile.
+            let _ended = reached.send(());
+        }
+    }
+
+    /// How far the stage was when the fault came, percent.
+    pub(super) fn reached_percent(&self) -> Option<u64> {
+        self.reached_percent
+    }
+
+    /// The longest time without a byte more; the last one lasts until now.
+    pub(super) fn longest_stall(&self, now: Instant) -> Duration {
+        self.longest.max(now.saturating_duration_since(self.since))
+    }
+}
+
+/// What is done and how much that is: of `copied 3M of 64M (4%), ...` the part before the bracket,
+/// and 4.
+fn parse(line: &str) -> Option<(&str, u64)> {
+    let (done, rest) = line.split_once(" (")?;
+    let (percent, _) = rest.split_once("%)")?;
+    Some((done, percent.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(stage: &str, percent: u64) -> String {
+        format!("{stage} {percent}M of 100M ({percent}%), 93.1 Mbit/s, 00:05 left")
+    }
+
+    #[test]
+    fn the_fault_comes_once_its_stage_is_far_enough() {
+        let (reached, mut at) = oneshot::channel();
+        let now = Instant::now();
+        let mut progress = Progress::new("verified", reached, now);
+        for (stage, percent) in [("copied", 99), ("verified", 39)] {
+            progress.hear(&line(stage, percent), now);
+        }
+        assert_eq!((progress.reached_percent(), at.try_recv().is_ok()), (None, false));
+        progress.hear(&line("verified", 44), now);
+        progress.hear(&line("verified", 60), now);
+        assert_eq!((progress.reached_percent(), at.try_recv().is_ok()), (Some(44), true));
+    }
+
+    #[test]
+    fn a_line_that_tells_no_more_is_no_progress() {
+        let (reached, _at) = oneshot::channel();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut progress = Progress::new("copied", reached, start);
+        for (second, percent) in [(1, 5), (2, 5), (3, 5), (5, 6), (6, 7)] {
+            progress.hear(&line("copied", percent), after(second));
+        }
+        progress.hear("block-copy: a session was lost (network)", after(7));
+        assert_eq!(progress.longest_stall(after(8)), Duration::from_secs(4));
+        assert_eq!(progress.longest_stall(after(16)), Duration::from_secs(10));
+    }
+}

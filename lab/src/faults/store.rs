@@ -1,0 +1,142 @@
+//! The files that units keep their bytes in, on a file system of their own.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use super::verdict::Held;
+use crate::error::Error;
+use crate::process::tool;
+
+/// The file of a unit, and that of another which may take its place.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    unit: PathBuf,
+    bytes: u64,
+}
+
+impl Store {
+    /// Mounts a file system where a unit's file is to lie.
+    ///
+    /// # Errors
+    /// [`Error::File`] or [`Error::Tool`] with the reason.
+    pub async fn mount(unit: &Path) -> Result<Self, Error> {
+        let folder = unit.parent().unwrap_or_else(|| Path::new("/")).to_owned();
+        fs::create_dir_all(&folder).map_err(|cause| Error::File { path: folder.clone(), cause })?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=100%", "tmpfs"]).arg(&folder);
+        tool(&mut mount).await?;
+        Ok(Self { folder, unit: unit.to_owned(), bytes: 0 })
+    }
+
+    /// The file of the unit that takes the other's place; it has no byte that is not zero, unless
+    /// an initiator wrote it.
+    pub fn other(&self) -> PathBuf {
+        self.unit.with_extension("other")
+    }
+
+    /// Makes the file of a unit anew, and it alone: with the bytes of an image, or all zeros and
+    /// without memory.
+    ///
+    /// # Errors
+    /// [`Error::File`] or [`Error::Tool`] with the reason.
+    pub async fn renew(
+        &mut self,
+        unit: &Path,
+        bytes: u64,
+        image: Option<&Path>,
+    ) -> Result<(), Error> {
+        self.resize("100%").await?;
+        (self.unit, self.bytes) = (unit.to_owned(), bytes);
+        let renew = || {
+            for entry in fs::read_dir(&self.folder)? {
+                fs::remove_file(entry?.path())?;
+            }
+            match image {
+                Some(image) => fs::copy(image, &self.unit).map(drop),
+                None => File::create(&self.unit)?.set_len(self.bytes),
+            }
+        };
+        renew().map_err(|cause| Error::File { path: self.unit.clone(), cause })
+    }
+
+    /// Leaves the file system no room beyond what is used.
+    pub(super) async fn take_room(&self) -> Result<(), Error> {
+        let used = tool(Command::new("df").args(["--output=used", "-k"]).arg(&self.folder)).await?;
+        let used = used.lines().last().unwrap_or_default().trim();
+        self.resize(&format!("{used}k")).await
+    }
+
+    async fn resize(&self, size: &str) -> Result<(), Error> {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={size}")]).arg(&self.folder);
+        tool(&mut mount).await.map(drop)
+    }
+
+    /// What a copy of an image to the unit left behind.
+    ///
+    /// # Errors
+    /// As the system tells them.
+    pub fn held_by_unit(&self, image: &Path) -> io::Result<Held> {
+        self.held_by_file(&self.unit, image)
+    }
+
+    /// What a copy of the unit, whose bytes are an image's, to a file left behind.
+    ///
+    /// # Errors
+    /// As the system tells them.
+    pub fn held_by_file(&self, copy: &Path, image: &Path) -> io::Result<Held> {
+        let equal = same(&mut File::open(copy)?, &mut File::open(image)?)?;
+        Ok(Held { equal, other_untouched: self.other_is_untouched()? })
+    }
+
+    /// Whether the other unit holds nothing but zeros; `None` if there is none.
+    fn other_is_untouched(&self) -> io::Result<Option<bool>> {
+        match File::open(self.other()) {
+            Ok(mut other) => same(&mut other, &mut io::repeat(0).take(self.bytes)).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether two sources hold the same bytes.
+///
+/// # Errors
+/// As the system tells them.
+pub(super) fn same(one: &mut impl Read, other: &mut impl Read) -> io::Result<bool> {
+    const PIECE: u64 = 1 << 20;
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    loop {
+        left.clear();
+        right.clear();
+        one.take(PIECE).read_to_end(&mut left)?;
+        other.take(PIECE).read_to_end(&mut right)?;
+        if left != right {
+            return Ok(false);
+        }
+        if left.is_empty() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_more_or_another_one_is_not_the_same() {
+        let long = vec![7; (1 << 20) + 3];
+        let mut changed = long.clone();
+        changed[1 << 20] = 8;
+        let compare = |one: &[u8], other: &[u8]| same(&mut &*one, &mut &*other).unwrap();
+        assert!(compare(&long, &long) && compare(&[], &[]));
+        for other in [&changed[..], &long[1..], &[]] {
+            assert!(!compare(&long, other) && !compare(other, &long));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether a copy ended as it should.
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use crate::result::Outcome;
+
+/// What came of a copy, by its own word.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Copied {
+    /// Its exit status; none if a signal ended it.
+    pub status: Option<i32>,
+    /// Its error.
+    pub error: Option<String>,
+    /// Sessions that were lost and opened again, if it told them.
+    pub reconnects: Option<u64>,
+    /// How far it was when the fault came, percent.
+    pub fault_at_percent: u64,
+    /// The longest time without a byte more, seconds, to within a second.
+    pub stalled_seconds: f64,
+    /// From its start to its end.
+    pub seconds: f64,
+}
+
+/// What the files hold afterwards.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Held {
+    /// Whether the destination holds what the source does.
+    pub equal: bool,
+    /// Whether the unit that took the other's place is as it was; none if there is none.
+    pub other_untouched: Option<bool>,
+}
+
+/// The detail of a figure of a fault.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FaultFigure {
+    /// What came of the copy.
+    #[serde(flatten)]
+    pub copied: Copied,
+    /// What the files hold.
+    #[serde(flatten)]
+    pub held: Held,
+    /// What its error had to match; equal bytes if none.
+    pub expected: Option<String>,
+}
+
+/// Judges a copy: by what its error must match, or by equal bytes if it must end well.
+pub fn judge(copied: &Copied, held: Held, error: Option<&str>) -> Outcome {
+    let ended_well = copied.status == Some(0);
+    let told = copied.error.as_deref().unwrap_or("no error was told");
+    if ended_well && !held.equal {
+        return Outcome::Failed("it ended well, but the bytes differ".to_owned());
+    }
+    if held.other_untouched == Some(false) {
+        return Outcome::Failed("the unit that took the other's place was written to".to_owned());
+    }
+    match (error, ended_well) {
+        (None, true) => Outcome::Complete,
+        (None, false) => Outcome::Failed(format!("it should have ended well: {told}")),
+        (Some(error), true) => {
+            Outcome::Failed(format!("it ended well, instead of with an error like `{error}`"))
+        }
+        (Some(error), false) => {
+            let is_right = Regex::new(error).is_ok_and(|error| error.is_match(told));
+            if is_right && copied.status == Some(1) {
+                Outcome::Complete
+            } else {
+                Outcome::Failed(format!("its error should be like `{error}`: {told}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EQUAL: Held = Held { equal: true, other_untouched: None };
+
+    fn ended(status: i32, error: Option<&str>) -> Copied {
+        let error = error.map(str::to_owned);
+        Copied { status: Some(status), error, ..Copied::default() }
+    }
+
+    fn is_good(copied: &Copied, held: Held, error: Option<&str>) -> bool {
+        judge(copied, held, error) == Outcome::Complete
+    }
+
+    #[test]
+    fn a_good_end_wants_equal_bytes() {
+        let differ = Held { equal: false, ..EQUAL };
+        assert!(is_good(&ended(0, None), EQUAL, None));
+        assert!(!is_good(&ended(0, None), differ, None));
+        assert!(!is_good(&ended(1, Some("no")), EQUAL, None));
+        assert_eq!(
+            judge(&ended(0, None), differ, Some("full")),
+            Outcome::Failed("it ended well, but the bytes differ".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_error_is_known_by_its_words_and_status() {
+        let full = Some("no space|full");
+        assert!(is_good(&ended(1, Some("the unit is full")), EQUAL, full));
+        assert!(!is_good(&ended(1, Some("the unit is gone")), EQUAL, full));
+        assert!(!is_good(&ended(130, Some("the unit is full")), EQUAL, full));
+        assert!(!is_good(&ended(0, None), EQUAL, full));
+        assert!(!is_good(&ended(1, None), EQUAL, full));
+    }
+
+    #[test]
+    fn another_unit_must_stay_as_it_was() {
+        let written = Held { other_untouched: Some(false), ..EQUAL };
+        let kept = Held { other_untouched: Some(true), ..EQUAL };
+        assert!(is_good(&ended(1, Some("another unit")), kept, Some("another")));
+        assert!(!is_good(&ended(1, Some("another unit")), written, Some("another")));
+    }
+}
