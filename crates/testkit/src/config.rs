@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::disk::RamDisk;
 use crate::fault::Fault;
-use crate::scsi::{LunForm, Unit};
+use crate::scsi::{AccessState, LunForm, Unit};
 
 pub use behavior::{
     DataInBehavior, Discovery, LoginBehavior, Portal, R2tBehavior, R2tOrder, Redirect,
@@ -28,6 +28,9 @@ pub struct TargetConfig {
     pub alias: Option<String>,
     /// `TargetPortalGroupTag`, declared in the first login response when present.
     pub portal_group: Option<u16>,
+    /// What its ports serve of the units; [`Target::set_access`](crate::target::Target::set_access) tells
+    /// the sessions of a change.
+    pub access: AccessState,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
     /// How the numbers of units above 255 are spelled.
@@ -77,6 +80,7 @@ impl TargetConfig {
             names: vec![name.into()],
             alias: None,
             portal_group: Some(1),
+            access: AccessState::default(),
             units: BTreeMap::from([(0, Unit::new(disk))]),
             lun_form: LunForm::default(),
             keys: Keys::default(),

@@ -1,6 +1,7 @@
 //! The SCSI side of the target: logical units, and how they serve a command.
 
 mod access;
+mod asymmetric;
 mod capacity;
 mod inquiry;
 mod lun;
@@ -21,6 +22,7 @@ pub(crate) use access::accessed;
 pub(crate) use work::{Sink, Source, Work};
 
 pub use access::Access;
+pub use asymmetric::AccessState;
 pub use lun::LunForm;
 pub use sense::Sense;
 pub use unit::{Unit, UnitBehavior};

@@ -9,7 +9,7 @@ use iscsi_testkit::fault::Fault;
 use iscsi_testkit::frame::Framing;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, Pdu};
-use iscsi_testkit::scsi::{Sense, Unit, status};
+use iscsi_testkit::scsi::{AccessState, Sense, Unit, status};
 use rig::{NAMES, Rig, config, pattern};
 
 const FUA: u8 = 0x08;
@@ -266,6 +266,28 @@ fn another_unit_behind_the_same_number_is_told() {
     assert_eq!(attention(&mut rig), None);
     let capacity = run(&mut rig, 0xc0, &[0x25], 8, &[]).data;
     assert_eq!(capacity[..], [0, 0, 0, 7, 0, 0, 0x10, 0]);
+}
+
+/// SPC-4 §5.15.2.4: ports that do not serve the unit say why, but tell which unit it is.
+#[test]
+fn ports_serve_what_their_access_state_allows() {
+    let mut rig = Rig::login(config(), &[]);
+    for (state, sense) in [
+        (AccessState::ActiveNonOptimized, None),
+        (AccessState::Standby, Some(Sense::new(2, 0x04, 0x0b))),
+        (AccessState::Unavailable, Some(Sense::new(2, 0x04, 0x0c))),
+        (AccessState::Transitioning, Some(Sense::new(2, 0x04, 0x0a))),
+        (AccessState::ActiveOptimized, None),
+    ] {
+        rig.target.set_access(state);
+        let tells = state != AccessState::Transitioning;
+        assert_eq!(attention(&mut rig), tells.then_some(Sense::ACCESS_STATE_CHANGED).or(sense));
+        assert_eq!(attention(&mut rig), sense, "{state:?}");
+        let page = run(&mut rig, 0xc0, &[0x12, 1, 0x80, 0, 64], 64, &[]).data;
+        assert_eq!(&page[4..], b"0001", "{state:?}");
+        rig.target.set_access(state);
+        assert_eq!(attention(&mut rig), sense, "nothing has changed");
+    }
 }
 
 /// A disk with its default cache is as it always was: WCE is set, and nothing is lost.

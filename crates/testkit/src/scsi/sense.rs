@@ -58,6 +58,8 @@ impl Sense {
     pub const INQUIRY_CHANGED: Self = Self::new(6, 0x3f, 0x03);
     /// CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a, 0x09);
+    /// ASYMMETRIC ACCESS STATE CHANGED.
+    pub const ACCESS_STATE_CHANGED: Self = Self::new(6, 0x2a, 0x06);
     /// REPORTED LUNS DATA HAS CHANGED.
     pub const LUNS_CHANGED: Self = Self::new(6, 0x3f, 0x0e);
     /// PROTOCOL SERVICE CRC ERROR (RFC 7143 §11.4.7.2).

@@ -3,7 +3,7 @@
 use super::node::Target;
 use super::session::{Nexus, Session};
 use crate::conn_id::ConnId;
-use crate::scsi::{self, Sense, Unit};
+use crate::scsi::{self, AccessState, Sense, Unit};
 
 impl Target {
     /// Restarts the target as after a loss of power: all connections break, the volatile caches of
@@ -47,6 +47,22 @@ impl Target {
             }
         }
         self.config.units.insert(number, unit);
+    }
+
+    /// Changes what the ports of the target serve of its units. Each session meets the unit attention
+    /// ASYMMETRIC ACCESS STATE CHANGED, but not from ports that have begun to change. Commands under way
+    /// go on.
+    pub fn set_access(&mut self, state: AccessState) {
+        if std::mem::replace(&mut self.config.access, state) == state
+            || state == AccessState::Transitioning
+        {
+            return;
+        }
+        for session in self.sessions.values_mut() {
+            for number in self.config.units.keys() {
+                session.add_attention(*number, Sense::ACCESS_STATE_CHANGED);
+            }
+        }
     }
 
     /// The reset of a unit, if its cache is volatile: what was not flushed is lost, and so are the

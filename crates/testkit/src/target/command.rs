@@ -90,6 +90,7 @@ impl Target {
         let (id, lun, cdb) = (task.connection, task.lun, task.cdb);
         let number = self.config.lun_form.decode(lun);
         self.meet_attention(id, number, cdb[0]).map_err(Outcome::check)?;
+        self.config.access.check(cdb[0]).map_err(Outcome::check)?;
         let inverted = self.meet_faults(task)?;
         if cdb[0] == operation::REPORT_LUNS {
             return Ok(scsi::report_luns(

@@ -73,6 +73,12 @@ impl Target {
         self.late.iter().filter_map(|late| late.due).min()
     }
 
+    /// Whether a command waits to be executed whose connection is gone.
+    #[must_use]
+    pub fn has_orphans(&self) -> bool {
+        self.late.iter().any(|late| self.connections[late.connection.0].is_closed())
+    }
+
     /// How many commands wait to be executed that were put off.
     #[must_use]
     pub fn put_off_commands(&self) -> usize {
