@@ -1,35 +1,31 @@
-//! One episode: a disk is opened, used, closed and opened again, while things go wrong.
+//! One episode: disks are opened, used, closed and opened again, while things go wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, Sessions};
-use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
-use iscsi_testkit::target::Target;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::faults::{Faults, heal};
+use crate::host::Host;
 use crate::lun::Lun;
-use crate::network::{SimulatedNetwork, address};
-use crate::oracle::Oracle;
+use crate::oracle::{GRAIN, Oracle};
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
+use crate::topology::Topology;
 use crate::trace::Trace;
 use crate::wire::Shape;
-use crate::workload::{MAX_WAIT, Worker};
+use crate::workload::MAX_WAIT;
 use crate::world::{Shared, World};
 
-/// The number of the handle that reads all at the end; no worker has it.
-const LAST_HANDLE: u32 = 63;
-const TARGET: &str = "iqn.2026-01.org.example:disk";
 const HOST: &str = "iqn.2026-01.org.example:host";
+const OTHER_HOST: &str = "iqn.2026-01.org.example:other-host";
 /// Longer than anything that is late may take to arrive.
 const QUIET: Duration = Duration::from_secs(300);
-/// A disk may be closed while things are still wrong, if its requests have ended after so long.
+/// Disks may be closed while things are still wrong, if their requests have ended after so long.
 const IMPATIENCE: Duration = Duration::from_secs(30);
 /// While things are wrong, a disk closes within its patience for lost sessions, which is 300 s, and the
 /// time that a last try of each may take.
@@ -62,13 +58,20 @@ pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
 async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
     let mut rng = Rng::new(seed);
-    let unit = Unit::drawn(&mut rng);
-    let shared = Shared::new(unit.world(&mut rng, settings));
+    let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
+    let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
     let mover = tokio::spawn(Arc::clone(&shared).run());
     let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
     let phases = rng.index(1..4);
     let max_pause = 1 << rng.within(5..15);
-    let mut episode = Episode { shared, rng, settings, unit, faults, max_pause, opened: 0 };
+    let mut host = |name| {
+        let mut host = Host::new(&shared, &topology, settings, name, rng.fork());
+        (host.classes, host.max_pause) = (faults.classes().to_vec(), max_pause);
+        host
+    };
+    let hosts = [host(HOST), host(OTHER_HOST)];
+    let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
+    let mut episode = Episode { shared, rng, settings, disk, bytes, faults, hosts: hosts.into() };
     for _ in 0..phases {
         if let Err(why) = Box::pin(episode.phase(settings.operations / phases)).await {
             episode.shared.lock().accuse(why);
@@ -88,91 +91,81 @@ async fn episode(seed: u64, settings: &Settings) -> Report {
     }
 }
 
-/// The unit of an episode, and the ways to it.
-#[derive(Clone)]
-struct Unit {
-    disk: RamDisk,
-    bytes: usize,
-    portals: usize,
+/// The unit of an episode.
+fn drawn_disk(rng: &mut Rng) -> RamDisk {
+    let (size, blocks) = if rng.percent(50) { (512, 512) } else { (4096, 64) };
+    let disk = RamDisk::new(size, blocks);
+    let caches = [Cache::Volatile, Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
+    disk.set_cache(rng.pick(&caches).copied().unwrap_or_default());
+    disk
 }
 
-impl Unit {
-    fn drawn(rng: &mut Rng) -> Self {
-        let (size, blocks) = if rng.percent(50) { (512, 512) } else { (4096, 64) };
-        let disk = RamDisk::new(size, blocks);
-        let caches = [Cache::Volatile, Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
-        disk.set_cache(rng.pick(&caches).copied().unwrap_or_default());
-        let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
-        Self { disk, bytes, portals: rng.index(1..4) }
-    }
-
-    /// A target with its portals. All of them belong to one portal group.
-    fn world(&self, rng: &mut Rng, settings: &Settings) -> World {
-        let mut config = TargetConfig::new(TARGET, self.disk.clone());
-        config.keys.initial_r2t = rng.percent(30);
-        config.keys.immediate_data = rng.percent(70);
-        config.keys.max_burst_length = 1 << rng.within(13..18);
-        config.keys.first_burst_length =
-            (1 << rng.within(12..17)).min(config.keys.max_burst_length);
-        config.keys.max_recv_data_segment_length = Some(1 << rng.within(12..17));
-        config.keys.default_time2wait = u32::try_from(rng.within(0..3)).unwrap_or(0);
-        if let Some(unit) = config.units.get_mut(&0) {
-            unit.behavior.task_aborted_status = rng.percent(50);
-        }
-        config.window = 1 << rng.within(0..7);
-        let is_volatile = self.disk.cache() == Cache::Volatile;
-        let oracle = Oracle::new(self.bytes, is_volatile, settings.has(Class::EachHandle));
-        let shape = Shape::drawn(rng);
-        let trace = Trace::new(settings.is_traced);
-        let lun = Lun::new(config.units[&0].clone());
-        let targets = vec![Target::new(config)];
-        World::new(targets, self.portals, oracle, trace, rng.fork(), shape, lun)
-    }
+/// The targets and their portals.
+fn world(disk: &RamDisk, topology: &Topology, rng: &mut Rng, settings: &Settings) -> World {
+    let mut targets = topology.serve(disk, rng);
+    let is_volatile = disk.cache() == Cache::Volatile;
+    let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
+    let oracle = Oracle::new(bytes, is_volatile, settings.has(Class::EachHandle));
+    let shape = Shape::drawn(rng);
+    let trace = Trace::new(settings.is_traced);
+    let lun = Lun::new(targets[0].config_mut().units[&0].clone());
+    World::new(targets, topology.portals(), oracle, trace, rng.fork(), shape, lun)
 }
 
-/// Waits until all workers have ended.
-async fn all(workers: &mut JoinSet<()>) {
-    while workers.join_next().await.is_some() {}
+/// Waits until all requests have ended.
+async fn idle(hosts: &mut [Host]) {
+    for host in hosts {
+        host.idle().await;
+    }
 }
 
 struct Episode<'a> {
     shared: Arc<Shared>,
     rng: Rng,
     settings: &'a Settings,
-    unit: Unit,
+    disk: RamDisk,
+    /// The bytes that it has by rights.
+    bytes: usize,
     faults: Faults,
-    /// Between two requests of a worker, milliseconds at most.
-    max_pause: u64,
-    /// How many disks were opened.
-    opened: usize,
+    /// The first one is there in every phase.
+    hosts: Vec<Host>,
 }
 
 impl Episode<'_> {
-    /// From opening a disk to closing it; why it did not come to its end.
+    /// From opening disks to closing them; why it did not come to its end.
     async fn phase(&mut self, operations: usize) -> Result<(), String> {
-        let disk = self.open().await?;
-        self.opened += 1;
-        let left = Arc::new(AtomicUsize::new(operations));
-        let mut faults = JoinSet::new();
-        let drops = self.faults.has(Class::Dropped);
-        let count = self.rng.index(1..9);
-        let mut workers = JoinSet::new();
-        for handle in 0..u32::try_from(count).unwrap_or(1) {
-            workers.spawn(Box::pin(self.worker(&disk, handle, &left, drops).run()));
-        }
-        faults.spawn(self.faults.again().run());
-        self.wait(&left, &mut workers).await;
-        drop(faults);
-        if self.rng.percent(50) && timeout(IMPATIENCE, all(&mut workers)).await.is_ok() {
-            return self.close(disk, MAX_CLOSING).await;
+        let mut hosts = self.begin(operations).await?;
+        let faults = tokio::spawn(self.faults.again().run());
+        self.run(&mut hosts).await;
+        faults.abort();
+        if self.rng.percent(50) && timeout(IMPATIENCE, idle(&mut hosts)).await.is_ok() {
+            return self.end(hosts, MAX_CLOSING).await;
         }
         self.heal();
-        let all_end = timeout(MAX_WAIT, all(&mut workers)).await;
+        let all_end = timeout(MAX_WAIT, idle(&mut hosts)).await;
         all_end.map_err(|_| format!("requests go on {MAX_WAIT:?} after the last fault"))?;
-        self.shared.lock().oracle.made_handle(LAST_HANDLE);
-        let mut last = self.worker(&disk, LAST_HANDLE, &left, false);
-        self.finish(&mut last).await?;
-        self.close(disk, MAX_WAIT).await
+        for host in &mut hosts {
+            host.serve().await?;
+        }
+        self.end(hosts, MAX_WAIT).await
+    }
+
+    /// Opens the disks of a phase, while nothing is wrong.
+    async fn begin(&mut self, operations: usize) -> Result<Vec<Host>, String> {
+        let left = Arc::new(AtomicUsize::new(operations));
+        let mut hosts = std::mem::take(&mut self.hosts);
+        let block = self.disk.block_size() as usize / GRAIN;
+        let blocks = usize::try_from(self.disk.blocks()).unwrap_or(0);
+        let has_other = self.rng.percent(30);
+        let split = if has_other { self.rng.index(blocks / 4..blocks) } else { blocks };
+        self.hosts = hosts.split_off(if has_other { 2 } else { 1 });
+        for (host, part) in hosts.iter_mut().zip([0..split * block, split * block..blocks * block])
+        {
+            (host.part, host.left) = (part, Arc::clone(&left));
+            let disks = if self.rng.percent(30) { self.rng.index(2..4) } else { 1 };
+            host.open(disks).await.map_err(|why| format!("{why}, although nothing is wrong"))?;
+        }
+        Ok(hosts)
     }
 
     fn heal(&self) {
@@ -181,91 +174,42 @@ impl Episode<'_> {
     }
 
     /// Until there are enough requests, or nobody makes any more, or for long enough.
-    async fn wait(&mut self, left: &AtomicUsize, workers: &mut JoinSet<()>) {
+    async fn run(&mut self, hosts: &mut Vec<Host>) {
         let limit = self.rng.millis(10_000..600_000);
-        let is_enough = || left.load(Ordering::Relaxed) == 0;
-        let enough = async { while !is_enough() && workers.join_next().await.is_some() {} };
-        let _ = timeout(limit, enough).await;
+        let mut running = JoinSet::new();
+        for (number, mut host) in std::mem::take(hosts).into_iter().enumerate() {
+            running.spawn(async move {
+                let _ = timeout(limit, Box::pin(host.run())).await;
+                (number, host)
+            });
+        }
+        let mut ended = running.join_all().await;
+        ended.sort_by_key(|(number, _)| *number);
+        hosts.extend(ended.into_iter().map(|(_, host)| host));
     }
 
-    fn worker(&mut self, disk: &Disk, handle: u32, left: &Arc<AtomicUsize>, drops: bool) -> Worker {
-        Worker {
-            shared: Arc::clone(&self.shared),
-            disk: Arc::new(disk.clone()),
-            opened: self.opened,
-            handle,
-            rng: self.rng.fork(),
-            left: Arc::clone(left),
-            max_pause: self.max_pause,
-            drops,
-            is_strict: self.settings.classes.is_empty(),
-        }
-    }
-
-    async fn open(&mut self) -> Result<Disk, String> {
-        let mut options = Options::default()
-            .with_use_environment(false)
-            .with_max_transfer(1 << self.rng.index(13..17))
-            .with_max_requests(self.rng.index(1..64))
-            .with_max_bytes_in_flight(1 << self.rng.index(14..21))
-            .with_connections(if self.rng.percent(25) { 2 } else { 1 });
-        options = options.with_sessions(if self.rng.percent(20) {
-            Sessions::default()
-        } else {
-            Sessions::Fixed(u32::try_from(self.rng.within(1..5)).unwrap_or(1))
-        });
-        let network = Arc::new(SimulatedNetwork(Arc::clone(&self.shared)));
-        let initiator = Initiator::over(network, HOST, options).map_err(|why| why.to_string())?;
-        let mut url = format!("iscsi://{}/{TARGET}/0", address(0));
-        for portal in 1..self.unit.portals {
-            let separator = if portal == 1 { '?' } else { '&' };
-            url.push_str(&format!("{separator}portal={}", address(portal)));
-        }
-        let opening = timeout(MAX_WAIT, initiator.disk(url.as_str())).await;
-        let opened = opening.map_err(|_| "the disk does not open, although nothing is wrong")?;
-        opened
-            .map_err(|error| format!("the disk does not open, although nothing is wrong: {error}"))
-    }
-
-    /// Where nothing goes wrong any more, a disk that is still there serves all that it is asked.
-    async fn finish(&mut self, worker: &mut Worker) -> Result<(), String> {
-        let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
-        match timeout(MAX_WAIT, worker.read_all()).await.map_err(slow)? {
-            Some(Err(error)) if worker.fails(&error) || is_of_no_use(&error) => return Ok(()),
-            Some(Err(error)) => return Err(format!("nothing is wrong, but a read fails: {error}")),
-            Some(Ok(())) | None => {}
-        }
-        for is_second in [false, true] {
-            match timeout(MAX_WAIT, worker.flush()).await.map_err(slow)? {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(error)) if is_of_no_use(&error) => return Ok(()),
-                Some(Err(error)) if worker.fails(&error) || is_second => {
-                    return Err(format!("nothing is wrong, but a flush fails: {error}"));
-                }
-                Some(Err(_)) => {}
-                None if is_second => return Err("the second flush tells of lost writes".to_owned()),
-                None => {}
+    /// Closes the disks; nothing may change from then on. Some processes go on to the next phase.
+    async fn end(&mut self, mut hosts: Vec<Host>, limit: Duration) -> Result<(), String> {
+        let mut is_over = true;
+        for (number, host) in hosts.iter_mut().enumerate() {
+            let dies = number > 0 && self.faults.has(Class::Death) && self.rng.percent(50);
+            let is_well = !dies && host.close(limit).await?;
+            if !is_well || number > 0 || self.rng.percent(50) {
+                host.die();
             }
+            is_over &= is_well;
         }
-        Ok(())
-    }
-
-    /// Closes a disk; nothing may change from then on.
-    async fn close(&mut self, disk: Disk, limit: Duration) -> Result<(), String> {
-        let logout = timeout(limit, disk.logout()).await;
-        let logout = logout.map_err(|_| format!("a logout does not end within {limit:?}"))?;
-        drop(disk);
-        if let Err(error) = &logout {
-            self.shared.lock().trace.note(&format!("logout: {error}"), &[]);
-        }
-        let before = self.unit.disk.read(0, usize::MAX);
+        hosts.append(&mut self.hosts);
+        self.hosts = hosts;
+        is_over &= !self.shared.lock().has_orphans();
+        let before = self.disk.read(0, usize::MAX);
         self.check(&before)?;
         self.heal();
         sleep(if self.rng.percent(50) { QUIET } else { Duration::ZERO }).await;
-        let after = self.unit.disk.read(0, usize::MAX);
+        let after = self.disk.read(0, usize::MAX);
         let is_same = before.iter().zip(&after).all(|(before, after)| before == after);
-        if self.settings.has(Class::AfterClose) && logout.is_ok() && !is_same {
-            return Err("the unit has changed after the disk was closed".to_owned());
+        if self.settings.has(Class::AfterClose) && is_over && !is_same {
+            return Err("the unit has changed after all disks were closed".to_owned());
         }
         self.check(&after)
     }
@@ -273,14 +217,8 @@ impl Episode<'_> {
     fn check(&self, image: &[u8]) -> Result<(), String> {
         let mut world = self.shared.lock();
         let now = world.oracle.now();
-        let known = image.len().min(self.unit.bytes);
-        let image = &image[..known];
+        let image = &image[..image.len().min(self.bytes)];
         world.oracle.check(now, 0, image).map_err(|why| format!("the unit holds: {why}"))?;
         world.lun.check_strangers(&world.oracle)
     }
-}
-
-/// Whether an error says that the unit is not what it was any more.
-fn is_of_no_use(error: &Error) -> bool {
-    error.kind() == ErrorKind::UnitChanged
 }

@@ -12,11 +12,14 @@
 
 mod episode;
 mod faults;
+mod host;
 mod lun;
 mod network;
 mod oracle;
 mod rng;
 mod settings;
+mod stream;
+mod topology;
 mod trace;
 mod wire;
 mod workload;

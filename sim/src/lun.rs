@@ -1,5 +1,7 @@
 //! The unit behind the number that disks are opened by, and those that take its place for a while.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{Sense, Unit};
@@ -35,8 +37,8 @@ pub(crate) struct Lun {
 struct Stranger {
     disk: RamDisk,
     image: Bytes,
-    /// When somebody was told that this is another unit: no write that begins later may reach it.
-    was_found: Option<Moment>,
+    /// When each disk was told that this is another unit: no write of it that begins later may come here.
+    was_found: BTreeMap<usize, Moment>,
 }
 
 impl Lun {
@@ -78,7 +80,7 @@ impl Lun {
             unit = unit.with_identity("another one", naa);
         }
         let image = disk.read(0, usize::MAX);
-        self.strangers.push(Stranger { disk, image, was_found: None });
+        self.strangers.push(Stranger { disk, image, was_found: BTreeMap::new() });
         self.is_exchanged = true;
         put(targets, &unit, told);
     }
@@ -91,10 +93,15 @@ impl Lun {
     }
 
     /// Somebody was told that another unit is there.
-    pub(crate) fn found_another(&mut self, now: Moment) {
+    pub(crate) fn found_another(&mut self, disk: usize, now: Moment) {
         if let Some(stranger) = self.strangers.last_mut().filter(|_| self.is_exchanged) {
-            stranger.was_found.get_or_insert(now);
+            stranger.was_found.entry(disk).or_insert(now);
         }
+    }
+
+    /// Whether another unit was ever there.
+    pub(crate) const fn was_exchanged(&self) -> bool {
+        !self.strangers.is_empty()
     }
 
     /// Whether no stranger was changed that was known to be one. What was on its way to the unit when it was
@@ -109,12 +116,13 @@ impl Lun {
 
 impl Stranger {
     fn check(&self, oracle: &Oracle) -> Result<(), String> {
-        let Some(found) = self.was_found else { return Ok(()) };
         let now = self.disk.read(0, usize::MAX);
         let grains = now.chunks_exact(GRAIN).zip(self.image.chunks_exact(GRAIN));
         for (at, (now, _)) in (0..).zip(grains).filter(|(_, (now, before))| now != before) {
-            let begun = now.first_chunk().and_then(|word| oracle.begun(u64::from_be_bytes(*word)));
-            if begun.is_some_and(|begun| begun > found) {
+            let write = now.first_chunk().and_then(|word| oracle.begun(u64::from_be_bytes(*word)));
+            let knew =
+                |(disk, begun)| self.was_found.get(&disk).is_some_and(|found| begun > *found);
+            if write.is_some_and(knew) {
                 return Err(format!(
                     "another unit was written to at byte {:#x}, though it was known to be one",
                     at * GRAIN

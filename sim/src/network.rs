@@ -20,9 +20,23 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
 /// The most bytes of one flight.
 const SEGMENT: usize = 16 << 10;
 
-/// The simulated network of one initiator.
+/// The simulated network of one process. Once that has ended, it carries nothing, and answers nothing: what
+/// the initiator still does then cannot be seen.
 #[derive(Clone)]
-pub(crate) struct SimulatedNetwork(pub(crate) Arc<Shared>);
+pub(crate) struct SimulatedNetwork {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) process: u64,
+}
+
+impl SimulatedNetwork {
+    /// Waits for ever if the process has ended.
+    async fn alive(&self) {
+        let has_ended = self.shared.lock().has_ended(self.process);
+        if has_ended {
+            std::future::pending::<()>().await;
+        }
+    }
+}
 
 impl fmt::Debug for SimulatedNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,9 +66,10 @@ impl Network for SimulatedNetwork {
 
     fn connect<'a>(&'a self, address: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
         Box::pin(async move {
+            self.alive().await;
             let portal = portal_of(address);
             let (reachability, round_trip) = {
-                let mut world = self.0.lock();
+                let mut world = self.shared.lock();
                 world.trace.note("connect", &[portal as u64]);
                 (world.reachability(portal), world.shape.latency * 2)
             };
@@ -69,8 +84,10 @@ impl Network for SimulatedNetwork {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
-            let number = self.0.lock().accept(portal);
-            Ok(Box::new(Connection { shared: Arc::clone(&self.0), number }) as Box<dyn Socket>)
+            self.alive().await;
+            let number = self.shared.lock().accept(self.process, portal);
+            let (shared, process) = (Arc::clone(&self.shared), self.process);
+            Ok(Box::new(Connection { shared, process, number }) as Box<dyn Socket>)
         })
     }
 
@@ -79,7 +96,7 @@ impl Network for SimulatedNetwork {
     }
 
     fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
-        let mut world = self.0.lock();
+        let mut world = self.shared.lock();
         bytes.chunks_mut(8).for_each(|chunk| {
             let word = world.entropy.next().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
@@ -91,12 +108,16 @@ impl Network for SimulatedNetwork {
 /// The initiator's end of a wire.
 struct Connection {
     shared: Arc<Shared>,
+    process: u64,
     number: u64,
 }
 
 impl Socket for Connection {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut world = self.shared.lock();
+        if world.has_ended(self.process) {
+            return Poll::Pending;
+        }
         let Some(wire) = world.wire(self.number) else { return Poll::Ready(()) };
         if wire.is_readable() {
             return Poll::Ready(());
@@ -108,6 +129,9 @@ impl Socket for Connection {
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut world = self.shared.lock();
         let shape = world.shape;
+        if world.has_ended(self.process) {
+            return Poll::Pending;
+        }
         let Some(wire) = world.wire(self.number) else { return Poll::Ready(()) };
         if wire.is_reset || wire.to_target.room(&shape) > 0 {
             return Poll::Ready(());
@@ -118,6 +142,9 @@ impl Socket for Connection {
 
     fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut world = self.shared.lock();
+        if world.has_ended(self.process) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let wire = world.wire(self.number).ok_or(io::ErrorKind::NotConnected)?;
         if wire.is_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -142,6 +169,9 @@ impl Socket for Connection {
         let mut world = self.shared.lock();
         let world = &mut *world;
         let shape = world.shape;
+        if world.has_ended(self.process) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let wire = world.wires.get_mut(&self.number).ok_or(io::ErrorKind::NotConnected)?;
         if wire.is_reset {
             return Err(io::ErrorKind::ConnectionReset.into());

@@ -5,7 +5,11 @@
 //! before the read. A write that failed or was dropped may have been carried out, or may be later, until
 //! one that began after its end has ended well: whatever comes later has to wait for it. A flush that ended
 //! well makes durable what had ended well before it began; a crash may undo the rest.
+//!
+//! What a process was writing when it died is an orphan: nobody waits for it, so it may come until nothing of
+//! the process is on its way any more, also over what others have written and flushed meanwhile.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -32,6 +36,11 @@ struct Version {
     begun: Moment,
     /// When it ended, in whichever way.
     ended: Option<Moment>,
+    /// When whatever comes later begins to replace it: at its end, but of orphans when the last of them has
+    /// come.
+    settled: Option<Moment>,
+    /// It was an orphan at some time.
+    was_orphan: bool,
     is_acknowledged: bool,
     /// A flush has vouched for it.
     is_durable: bool,
@@ -97,8 +106,8 @@ pub(crate) struct Oracle {
     now: Moment,
     writes: u64,
     numbers: usize,
-    /// When each write began.
-    begun: Vec<Moment>,
+    /// Through which disk each write went, and when it began.
+    begun: Vec<(usize, Moment)>,
     grains: Vec<Vec<Version>>,
     /// The last crash, if there was one.
     crashed: Option<Moment>,
@@ -116,6 +125,8 @@ impl Oracle {
             write: 0,
             begun: 0,
             ended: Some(0),
+            settled: Some(0),
+            was_orphan: false,
             is_acknowledged: true,
             is_durable: true,
             has_crashed: false,
@@ -149,13 +160,15 @@ impl Oracle {
         self.writes += 1;
         self.numbers += 1;
         let content = if zeros { ZEROS } else { self.writes };
-        self.begun.push(begun);
+        self.begun.push((disk, begun));
         for grain in &mut self.grains[grains.clone()] {
             grain.push(Version {
                 content,
                 write: self.numbers,
                 begun,
                 ended: None,
+                settled: None,
+                was_orphan: false,
                 is_acknowledged: false,
                 is_durable: false,
                 has_crashed: false,
@@ -168,8 +181,8 @@ impl Oracle {
         Write { number: self.numbers, grains, content }
     }
 
-    /// When the write of this content began.
-    pub(crate) fn begun(&self, content: u64) -> Option<Moment> {
+    /// Through which disk the write of this content went, and when it began.
+    pub(crate) fn begun(&self, content: u64) -> Option<(usize, Moment)> {
         let number = usize::try_from(content.checked_sub(1)?).ok()?;
         self.begun.get(number).copied()
     }
@@ -179,9 +192,18 @@ impl Oracle {
         let now = self.now();
         for version in self.grains[write.grains].iter_mut().flatten() {
             if version.write == write.number {
-                version.ended = Some(now);
+                (version.ended, version.settled) = (Some(now), Some(now));
                 version.is_acknowledged = is_acknowledged;
             }
+        }
+    }
+
+    /// The same for one that a flush of the same caller has vouched for.
+    pub(crate) fn end_flushed_write(&mut self, write: Write) {
+        let (number, grains) = (write.number, write.grains.clone());
+        self.end_write(write, true);
+        for version in self.grains[grains].iter_mut().flatten() {
+            version.is_durable |= version.write == number;
         }
     }
 
@@ -208,9 +230,65 @@ impl Oracle {
     }
 
     /// A handle is made: it is told of no loss that another one was told of before.
-    pub(crate) fn made_handle(&mut self, handle: u32) {
-        for version in self.grains.iter_mut().flatten().filter(|version| version.told != 0) {
+    pub(crate) fn made_handle(&mut self, disk: usize, handle: u32) {
+        let told = |version: &&mut Version| version.disk == disk && version.told != 0;
+        for version in self.grains.iter_mut().flatten().filter(told) {
             version.told |= 1 << handle;
+        }
+    }
+
+    /// A disk was dropped: what was under way has ended, and may still come.
+    pub(crate) fn abandoned(&mut self, disk: usize) {
+        let now = self.now();
+        let is_open = |version: &&mut Version| version.disk == disk && version.ended.is_none();
+        for version in self.grains.iter_mut().flatten().filter(is_open) {
+            (version.ended, version.settled) = (Some(now), Some(now));
+        }
+    }
+
+    /// A process has died that had opened these disks. `is_settled` says of each whether the target had
+    /// finished with all that was sent and acknowledged; blocks have so many grains.
+    pub(crate) fn orphaned(&mut self, disks: &[(usize, bool)], block: usize) {
+        let now = self.now();
+        for block in self.grains.chunks_mut(block) {
+            let orphans = orphans_of(block, disks);
+            let is_orphan = |version: &Version| orphans.contains(&version.write);
+            let covers_all = |write: &usize| {
+                block.iter().all(|grain| grain.iter().any(|version| version.write == *write))
+            };
+            // Who writes a part of a block writes back what it has read of the rest.
+            let partial = orphans.iter().filter(|write| !covers_all(write));
+            let begun = |write: &usize| {
+                block.iter().flatten().find(|version| version.write == *write).map(|it| it.begun)
+            };
+            let first = partial.filter_map(begun).min();
+            for grain in block {
+                let returns: Vec<bool> = grain
+                    .iter()
+                    .map(|version| {
+                        let was_there =
+                            |first| !grain.iter().any(|later| is_replaced(version, later, first));
+                        is_orphan(version) || first.is_some_and(was_there)
+                    })
+                    .collect();
+                for (version, returns) in grain.iter_mut().zip(returns) {
+                    let is_of_process = disks.iter().any(|(disk, _)| *disk == version.disk);
+                    if is_of_process && version.ended.is_none() {
+                        (version.ended, version.settled) = (Some(now), Some(now));
+                    }
+                    if returns {
+                        (version.settled, version.was_orphan) = (None, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing of any process that has died is on its way any more.
+    pub(crate) fn no_orphans(&mut self) {
+        let now = self.now();
+        for version in self.grains.iter_mut().flatten().filter(|version| version.was_orphan) {
+            version.settled.get_or_insert(now);
         }
     }
 
@@ -292,8 +370,16 @@ impl Oracle {
         if self.crashed.is_some_and(|crashed| crashed > read.start) {
             return Ok(());
         }
+        // Who has read before an orphan came may write back what was there, as a part of a block.
+        let may_return = |version: &Version| {
+            version.was_orphan
+                && !versions.iter().any(|later| is_replaced(version, later, read.start))
+        };
+        if versions.iter().any(may_return) {
+            return Ok(());
+        }
         for version in versions {
-            let had_ended = version.ended.is_some_and(|ended| ended < read.start);
+            let had_ended = version.settled.is_some_and(|settled| settled < read.start);
             // What a crash has undone, a copy of the request that is on its way may do once more.
             if version.content != content && version.counts() && had_ended {
                 version.covered.get_or_insert(read.end);
@@ -305,8 +391,28 @@ impl Oracle {
 
 /// Whether a write is gone for a read that began at a moment, because a later one has replaced it.
 fn is_replaced(version: &Version, later: &Version, begun: Moment) -> bool {
-    let came_after = version.ended.is_some_and(|ended| ended < later.begun);
+    let came_after = version.settled.is_some_and(|settled| settled < later.begun);
     came_after && later.counts() && later.ended.is_some_and(|ended| ended < begun)
+}
+
+/// The writes of a block that may come after the death of the process that had opened these disks. One
+/// that the same process has overwritten since had come before: the later one has waited for it.
+fn orphans_of(block: &[Vec<Version>], disks: &[(usize, bool)]) -> BTreeSet<usize> {
+    let of_process =
+        |version: &Version| disks.iter().find(|(disk, _)| *disk == version.disk).copied();
+    let may_come = |version: &Version, grain: &[Version]| {
+        let Some((_, is_settled)) = of_process(version) else { return false };
+        let waited = |later: &Version| {
+            let began_after = version.ended.is_some_and(|ended| ended < later.begun);
+            began_after && later.is_acknowledged && of_process(later).is_some()
+        };
+        let is_over = version.ended.is_some() && version.is_acknowledged && is_settled;
+        !is_over && !grain.iter().any(waited)
+    };
+    let orphans = block.iter().flat_map(|grain| {
+        grain.iter().filter(|version| may_come(version, grain)).map(|version| version.write)
+    });
+    orphans.collect()
 }
 
 /// The bytes of a grain.
@@ -394,6 +500,42 @@ mod tests {
         let new = written(&mut oracle, 0..1);
         assert!(read(&mut oracle, 0, &data).is_err());
         assert!(read(&mut oracle, 0, &new).is_ok());
+    }
+
+    #[test]
+    fn what_a_dead_process_was_writing_may_come_until_nothing_is_on_its_way() {
+        let mut oracle = oracle();
+        let old = written(&mut oracle, 0..2);
+        let orphan = oracle.begin_write(1, 0..1, false);
+        let data = grain(&orphan, 0);
+        oracle.orphaned(&[(1, true)], 2);
+        let new = oracle.begin_write(2, 0..2, false);
+        let news = [0, 1].map(|at| grain(&new, at));
+        oracle.end_write(new, true);
+        for data in [&data, &news[0], &old, &news[0]] {
+            assert!(read(&mut oracle, 0, data).is_ok(), "the orphan or what it has written back");
+        }
+        assert!(read(&mut oracle, 0, &[0; GRAIN]).is_err(), "that was overwritten before");
+        oracle.no_orphans();
+        assert!(read(&mut oracle, 0, &data).is_ok(), "it may have come before");
+        let last = written(&mut oracle, 0..1);
+        assert!(read(&mut oracle, 0, &data).is_err());
+        assert!(read(&mut oracle, 0, &last).is_ok());
+        assert!(read(&mut oracle, 1, &news[1]).is_ok());
+    }
+
+    #[test]
+    fn what_the_target_had_finished_with_is_no_orphan() {
+        let after_a_death = |is_settled: bool| {
+            let mut oracle = oracle();
+            let old = written(&mut oracle, 0..1);
+            oracle.orphaned(&[(1, is_settled)], 1);
+            let new = oracle.begin_write(2, 0..1, false);
+            oracle.end_write(new, true);
+            read(&mut oracle, 0, &old)
+        };
+        assert!(after_a_death(true).is_err());
+        assert!(after_a_death(false).is_ok(), "a copy of it may come");
     }
 
     #[test]

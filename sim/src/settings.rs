@@ -41,6 +41,10 @@ pub enum Class {
     Reorder,
     /// Reads, writes and flushes fail on the medium.
     Medium,
+    /// Ports stop serving the unit, and serve it again.
+    Standby,
+    /// Processes die, and leave what was on its way.
+    Death,
     /// Each handle of a disk, and not only the first, has to be told of lost writes.
     EachHandle,
     /// Nothing may change after a disk has been closed in order.
@@ -49,7 +53,7 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Dropped,
         Self::Cut,
         Self::Late,
@@ -67,6 +71,8 @@ impl Class {
         Self::Exchange,
         Self::Reorder,
         Self::Medium,
+        Self::Standby,
+        Self::Death,
         Self::EachHandle,
         Self::AfterClose,
     ];
@@ -92,6 +98,8 @@ impl Class {
             Self::Exchange => "exchange",
             Self::Reorder => "reorder",
             Self::Medium => "medium",
+            Self::Standby => "standby",
+            Self::Death => "death",
             Self::EachHandle => "each-handle",
             Self::AfterClose => "after-close",
         }

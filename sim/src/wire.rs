@@ -86,6 +86,11 @@ impl Direction {
         self.stalled_until = Some(until);
     }
 
+    /// The same, or until what it waits for already.
+    pub(crate) fn stall_at_least(&mut self, until: Instant) {
+        self.stalled_until = self.stalled_until.max(Some(until));
+    }
+
     /// Loses what has not left its sender.
     pub(crate) fn drop_unsent(&mut self, now: Instant) {
         self.flying.retain(|flight| flight.leaves <= now);
@@ -121,6 +126,8 @@ impl Direction {
 /// A connection, seen from both of its ends.
 #[derive(Debug)]
 pub(crate) struct Wire {
+    /// The process whose connection it is.
+    pub(crate) process: u64,
     /// Which portal it leads to.
     pub(crate) portal: usize,
     pub(crate) connection: ConnId,
@@ -141,8 +148,9 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(portal: usize, connection: ConnId) -> Self {
+    pub(crate) fn new(process: u64, portal: usize, connection: ConnId) -> Self {
         Self {
+            process,
             portal,
             connection,
             to_target: Direction::default(),

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error};
+use iscsi_initiator::{Disk, Error, TaskFunction};
 use tokio::time::{sleep, timeout};
 
 use crate::oracle::GRAIN;
@@ -15,23 +15,36 @@ use crate::world::Shared;
 /// The longest request, grains.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
 
-/// One user of a disk, with a handle of its own.
-pub(crate) struct Worker {
+/// What the workers of a disk have in common.
+#[derive(Clone)]
+pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
-    /// Its handle, which is told of each loss: clones would be handles of their own.
-    pub(crate) disk: Arc<Disk>,
-    /// Which opened disk it is, and which of its handles.
+    /// Which opened disk it is.
     pub(crate) opened: usize,
-    pub(crate) handle: u32,
-    pub(crate) rng: Rng,
+    /// The number of the next handle that a worker makes.
+    pub(crate) handles: Arc<AtomicU32>,
+    /// Where writes are allowed, grains: whole blocks.
+    pub(crate) part: Range<usize>,
     /// Requests that are still to be made, by all workers.
     pub(crate) left: Arc<AtomicUsize>,
     /// Between two requests of a worker, milliseconds at most.
     pub(crate) max_pause: u64,
     /// Whether futures are dropped now and then.
     pub(crate) drops: bool,
+    /// Whether the unit is reset now and then.
+    pub(crate) resets: bool,
     /// Whether nothing goes wrong, so that a request that fails is a violation.
     pub(crate) is_strict: bool,
+}
+
+/// One user of a disk, with a handle of its own.
+pub(crate) struct Worker {
+    pub(crate) work: Work,
+    /// Its handle, which is told of each loss: clones would be handles of their own.
+    pub(crate) disk: Arc<Disk>,
+    /// Which of the disk's handles it is.
+    pub(crate) handle: u32,
+    pub(crate) rng: Rng,
 }
 
 /// What a request is.
@@ -42,6 +55,10 @@ enum Kind {
     Zeroes,
     Discard,
     Flush,
+    Extents,
+    Confirm,
+    Stream,
+    Reset,
 }
 
 impl Worker {
@@ -49,14 +66,18 @@ impl Worker {
     pub(crate) async fn run(mut self) {
         while self.takes_one() {
             if self.rng.percent(50) {
-                sleep(self.rng.any_scale(self.max_pause)).await;
+                sleep(self.rng.any_scale(self.work.max_pause)).await;
             }
             let result = match self.kind() {
                 Kind::Read => {
-                    let grains = self.grains();
+                    let grains = self.any_grains();
                     self.read(grains).await
                 }
                 Kind::Flush => self.flush().await,
+                Kind::Extents => self.extents().await,
+                Kind::Confirm => self.confirm().await,
+                Kind::Stream => Box::pin(self.stream()).await,
+                Kind::Reset => self.reset().await,
                 kind @ (Kind::Write | Kind::Zeroes | Kind::Discard) => self.write(kind).await,
             };
             let Some(Err(error)) = result else { continue };
@@ -72,21 +93,21 @@ impl Worker {
         self.read(0..len).await
     }
 
-    fn takes_one(&self) -> bool {
+    pub(crate) fn takes_one(&self) -> bool {
         let take = |left: usize| left.checked_sub(1);
-        let is_well = self.shared.lock().violation.is_none();
-        is_well && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        let is_well = self.work.shared.lock().violation.is_none();
+        is_well && self.work.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// Notes an error; whether the disk is of no use any more.
     pub(crate) fn fails(&self, error: &Error) -> bool {
-        let mut world = self.shared.lock();
+        let mut world = self.work.shared.lock();
         world.trace.note(&format!("error: {error}"), &[u64::from(self.handle)]);
         if is_another_unit(error) {
             let now = world.oracle.now();
-            world.lun.found_another(now);
+            world.lun.found_another(self.work.opened, now);
         }
-        if self.is_strict {
+        if self.work.is_strict {
             world.accuse(format!("nothing is wrong, but a request failed: {error}"));
         }
         matches!(error, Error::Closed | Error::NotReopened { .. } | Error::Session(_))
@@ -94,32 +115,43 @@ impl Worker {
 
     fn kind(&mut self) -> Kind {
         match self.rng.within(0..100) {
-            0..40 => Kind::Read,
-            40..80 => Kind::Write,
-            80..86 => Kind::Zeroes,
-            86..90 => Kind::Discard,
+            0..36 => Kind::Read,
+            36..74 => Kind::Write,
+            74..80 => Kind::Zeroes,
+            80..84 => Kind::Discard,
+            84..86 => Kind::Extents,
+            86..88 => Kind::Confirm,
+            88..91 => Kind::Stream,
+            91 if self.work.resets => Kind::Reset,
             _ => Kind::Flush,
         }
     }
 
-    /// A part of the disk; a few places are met often, and many requests are of whole blocks.
-    fn grains(&mut self) -> Range<usize> {
+    /// A part of the disk to be read: mostly of where this worker writes.
+    fn any_grains(&mut self) -> Range<usize> {
         let all = usize::try_from(self.disk.capacity()).unwrap_or(0) / GRAIN;
+        let part = if self.rng.percent(80) { self.work.part.clone() } else { 0..all };
+        self.grains(&part)
+    }
+
+    /// A part of a range; a few places are met often, and many requests are of whole blocks.
+    pub(crate) fn grains(&mut self, of: &Range<usize>) -> Range<usize> {
+        let all = of.len();
         let max = if self.rng.percent(80) { 64 } else { MAX_GRAINS };
         let len = self.rng.index(1..max.min(all) + 1);
-        let last = if self.rng.percent(50) { all / 8 } else { all };
-        let start = self.rng.index(0..last).min(all - len);
+        let last = if self.rng.percent(50) { all.div_ceil(8) } else { all };
+        let start = of.start + self.rng.index(0..last).min(all - len);
         let block = self.disk.block_size() as usize / GRAIN;
         if self.rng.percent(60) {
             let (start, end) = (start / block * block, (start + len).next_multiple_of(block));
-            return start..end.min(all);
+            return start..end.min(of.end);
         }
         start..start + len
     }
 
     /// Waits for a request, or drops it after a while; `None` if it was dropped.
     async fn patiently<T>(&mut self, request: impl Future<Output = T>) -> Option<T> {
-        if self.drops && self.rng.percent(10) {
+        if self.work.drops && self.rng.percent(10) {
             let patience = self.rng.any_scale(4000);
             return timeout(patience, request).await.ok();
         }
@@ -129,7 +161,7 @@ impl Worker {
     async fn read(&mut self, grains: Range<usize>) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
         let begun = {
-            let mut world = self.shared.lock();
+            let mut world = self.work.shared.lock();
             self.note(&mut world.trace, "read", &grains);
             world.oracle.now()
         };
@@ -139,7 +171,7 @@ impl Worker {
             Ok(data) => data,
             Err(error) => return Some(Err(error)),
         };
-        let mut world = self.shared.lock();
+        let mut world = self.work.shared.lock();
         self.note(&mut world.trace, "has read", &grains);
         if let Err(why) = world.oracle.check(begun, grains.start, &data) {
             world.accuse(format!("handle {} has read: {why}", self.handle));
@@ -149,7 +181,8 @@ impl Worker {
 
     async fn write(&mut self, kind: Kind) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
-        let (mut grains, block) = (self.grains(), disk.block_size() as usize / GRAIN);
+        let part = self.work.part.clone();
+        let (mut grains, block) = (self.grains(&part), disk.block_size() as usize / GRAIN);
         let asked = grains.clone();
         let is_data = matches!(kind, Kind::Write);
         if matches!(kind, Kind::Discard) {
@@ -158,9 +191,9 @@ impl Worker {
             grains.end = grains.end.max(grains.start);
         }
         let (write, data) = {
-            let mut world = self.shared.lock();
+            let mut world = self.work.shared.lock();
             self.note(&mut world.trace, if is_data { "write" } else { "zero" }, &grains);
-            let write = world.oracle.begin_write(self.opened, grains.clone(), !is_data);
+            let write = world.oracle.begin_write(self.work.opened, grains.clone(), !is_data);
             let data = is_data.then(|| write.data());
             (write, data)
         };
@@ -173,7 +206,7 @@ impl Worker {
             }
         };
         let result = self.patiently(Box::pin(request)).await;
-        let mut world = self.shared.lock();
+        let mut world = self.work.shared.lock();
         let is_acknowledged = matches!(result, Some(Ok(())));
         self.note(
             &mut world.trace,
@@ -188,20 +221,20 @@ impl Worker {
     pub(crate) async fn flush(&mut self) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
         let begun = {
-            let mut world = self.shared.lock();
+            let mut world = self.work.shared.lock();
             self.note(&mut world.trace, "flush", &(0..0));
             world.oracle.now()
         };
         let result = self.patiently(disk.flush()).await;
-        let mut world = self.shared.lock();
+        let mut world = self.work.shared.lock();
         match &result {
             Some(Ok(())) => {
                 self.note(&mut world.trace, "flushed", &(0..0));
-                world.oracle.flushed(self.opened, self.handle, begun);
+                world.oracle.flushed(self.work.opened, self.handle, begun);
             }
             Some(Err(Error::UnflushedWritesLost)) => {
                 self.note(&mut world.trace, "told of lost writes", &(0..0));
-                world.oracle.told_of_loss(self.opened, self.handle);
+                world.oracle.told_of_loss(self.work.opened, self.handle);
                 return None;
             }
             Some(Err(_)) | None => {}
@@ -209,7 +242,53 @@ impl Worker {
         result
     }
 
-    fn note(&self, trace: &mut crate::trace::Trace, what: &str, grains: &Range<usize>) {
+    /// Asks for holes, and checks that there is nothing.
+    async fn extents(&mut self) -> Option<Result<(), Error>> {
+        let (disk, grains) = (Arc::clone(&self.disk), self.any_grains());
+        let begun = self.work.shared.lock().oracle.now();
+        let (offset, len) = ((grains.start * GRAIN) as u64, (grains.len() * GRAIN) as u64);
+        let extents = match self.patiently(disk.extents(offset, len)).await? {
+            Ok(extents) => extents,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut world = self.work.shared.lock();
+        self.note(&mut world.trace, "has seen extents", &grains);
+        for hole in extents.iter().filter(|extent| extent.state.reads_zeros()) {
+            let first = usize::try_from(hole.offset).unwrap_or(0) / GRAIN;
+            let zeros = vec![0; usize::try_from(hole.len).unwrap_or(0)];
+            if let Err(why) = world.oracle.check(begun, first, &zeros) {
+                world.accuse(format!("handle {} was told of a hole: {why}", self.handle));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    async fn confirm(&mut self) -> Option<Result<(), Error>> {
+        let disk = Arc::clone(&self.disk);
+        let result = self.patiently(disk.confirm_unit()).await;
+        let mut world = self.work.shared.lock();
+        if let Some(Err(error)) = &result
+            && is_another_unit(error)
+            && !world.lun.was_exchanged()
+        {
+            world.accuse(format!("the unit is the same, but: {error}"));
+        }
+        drop(world);
+        result
+    }
+
+    /// Resets the unit: what was not flushed may be gone, also what others wrote.
+    async fn reset(&mut self) -> Option<Result<(), Error>> {
+        let disk = Arc::clone(&self.disk);
+        let session = disk.sessions().into_iter().next()?;
+        self.note(&mut self.work.shared.lock().trace, "reset", &(0..0));
+        let function = TaskFunction::LogicalUnitReset;
+        let reset = session.manage(function, disk.unit().lun());
+        self.patiently(reset).await;
+        None
+    }
+
+    pub(crate) fn note(&self, trace: &mut crate::trace::Trace, what: &str, grains: &Range<usize>) {
         trace.note(what, &[u64::from(self.handle), grains.start as u64, grains.end as u64]);
     }
 }

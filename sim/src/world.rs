@@ -1,6 +1,6 @@
 //! All that is not the initiator: the targets, the wires that lead to them, and what is shared of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_testkit::target::Target;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::lun::Lun;
-use crate::oracle::Oracle;
+use crate::oracle::{GRAIN, Oracle};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::wire::{Shape, Wire};
@@ -22,9 +22,10 @@ pub(crate) enum Reachability {
     Dark,
 }
 
-/// A portal of a target.
+/// A portal.
 #[derive(Debug)]
 pub(crate) struct Portal {
+    /// Its portal group, which is a target of its own.
     pub(crate) target: usize,
     pub(crate) reachability: Reachability,
 }
@@ -51,6 +52,13 @@ pub(crate) struct World {
     /// How often the unit has lost something in its cache, as far as the oracle knows.
     cache_losses: u64,
     accepted: u64,
+    /// How many processes were started, and how many disks were opened.
+    started: u64,
+    opened: usize,
+    /// The processes that have ended.
+    ended: BTreeSet<u64>,
+    /// Something of one that has died may be on its way.
+    has_orphans: bool,
 }
 
 /// The world, and a bell for whoever moves it on.
@@ -92,16 +100,15 @@ impl Shared {
 impl World {
     pub(crate) fn new(
         targets: Vec<Target>,
-        portals: usize,
+        portals: &[usize],
         oracle: Oracle,
         trace: Trace,
         mut chance: Rng,
         shape: Shape,
         lun: Lun,
     ) -> Self {
-        let of_a_target =
-            |number| Portal { target: number % targets.len(), reachability: Reachability::Open };
-        let portals = (0..portals).map(of_a_target).collect();
+        let portal = |target: &usize| Portal { target: *target, reachability: Reachability::Open };
+        let portals = portals.iter().map(portal).collect();
         Self {
             targets,
             portals,
@@ -116,6 +123,67 @@ impl World {
             lun,
             cache_losses: 0,
             accepted: 0,
+            started: 0,
+            opened: 0,
+            ended: BTreeSet::new(),
+            has_orphans: false,
+        }
+    }
+
+    /// The number of a new process.
+    pub(crate) const fn start_process(&mut self) -> u64 {
+        self.started += 1;
+        self.started
+    }
+
+    /// The number of a disk that is opened.
+    pub(crate) const fn open_disk(&mut self) -> usize {
+        self.opened += 1;
+        self.opened
+    }
+
+    pub(crate) fn has_ended(&self, process: u64) -> bool {
+        self.ended.contains(&process)
+    }
+
+    /// Whether something of a process that has died may be on its way.
+    pub(crate) const fn has_orphans(&self) -> bool {
+        self.has_orphans
+    }
+
+    /// A process ends: nothing that it does from now on can be seen. The system closes its connections;
+    /// what they had taken arrives, or is lost, or arrives late. Of its disks that were not closed in
+    /// order, the oracle learns whether the target had finished with what was acknowledged.
+    pub(crate) fn end_process(&mut self, process: u64, disks: &[(usize, bool)]) {
+        self.trace.note("process ends", &[process]);
+        self.ended.insert(process);
+        let own = self.wires.iter().filter(|(_, wire)| wire.process == process && !wire.is_closed);
+        for number in own.map(|(number, _)| *number).collect::<Vec<_>>() {
+            let late = self.chance.any_scale(self.max_late.max(1));
+            if let Some(wire) = self.wires.get_mut(&number) {
+                // What nobody has read makes the system reset the connection.
+                wire.is_abortive |= !wire.inbox.is_empty();
+                wire.to_target.stall_at_least(Instant::now() + late);
+            }
+            self.close(number);
+        }
+        if !disks.is_empty() {
+            let block = self.lun.disk().block_size() as usize / GRAIN;
+            self.oracle.orphaned(disks, block);
+            self.has_orphans = true;
+        }
+    }
+
+    /// Lets the oracle know when nothing is left of what processes have left.
+    fn observe_orphans(&mut self) {
+        let is_orphan = |wire: &Wire| self.ended.contains(&wire.process);
+        if self.has_orphans
+            && !self.wires.values().any(is_orphan)
+            && !self.targets.iter().any(Target::has_orphans)
+        {
+            self.trace.note("nothing is left of any process", &[]);
+            self.has_orphans = false;
+            self.oracle.no_orphans();
         }
     }
 
@@ -130,12 +198,12 @@ impl World {
     }
 
     /// A new connection to a portal.
-    pub(crate) fn accept(&mut self, portal: usize) -> u64 {
+    pub(crate) fn accept(&mut self, process: u64, portal: usize) -> u64 {
         self.accepted += 1;
         let target = self.portals[portal].target;
         let connection = self.targets[target].accept();
         self.trace.note("accept", &[portal as u64, self.accepted]);
-        self.wires.insert(self.accepted, Wire::new(portal, connection));
+        self.wires.insert(self.accepted, Wire::new(process, portal, connection));
         self.accepted
     }
 
@@ -147,7 +215,9 @@ impl World {
     pub(crate) fn close(&mut self, number: u64) {
         let max_late = self.max_late;
         let Some(wire) = self.wires.get_mut(&number) else { return };
-        wire.is_closed = true;
+        if std::mem::replace(&mut wire.is_closed, true) {
+            return;
+        }
         wire.to_target.end();
         if wire.is_abortive {
             wire.to_target.drop_unsent(Instant::now());
@@ -194,6 +264,7 @@ impl World {
         self.arrive_at_initiator(now);
         let is_over = |wire: &Wire| wire.is_closed && wire.to_target.is_over(Instant::now());
         self.wires.retain(|_, wire| !is_over(wire));
+        self.observe_orphans();
         let arrivals = self.wires.values().flat_map(|wire| {
             let target = &self.targets[self.portals[wire.portal].target];
             let deadline = target.deadline(wire.connection).map(Instant::from_std);

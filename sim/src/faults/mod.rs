@@ -3,6 +3,7 @@
 mod exchange;
 mod link;
 mod medium;
+mod topology;
 mod unit;
 
 use std::sync::Arc;
@@ -41,6 +42,11 @@ impl Faults {
         Self { shared, rng: self.rng.fork(), classes, max_pause: self.max_pause }
     }
 
+    /// Those that this episode has.
+    pub(crate) fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
     pub(crate) fn has(&self, class: Class) -> bool {
         self.classes.contains(&class)
     }
@@ -77,7 +83,8 @@ fn one(world: &mut World, class: Class, mut rng: Rng) -> Rng {
         Class::Exchange => exchange::exchange(world, &mut rng),
         Class::Reorder => medium::reorder(world, &mut rng),
         Class::Medium => medium::fail(world, &mut rng),
-        Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}
+        Class::Standby => topology::standby(world, &mut rng),
+        Class::Death | Class::Dropped | Class::Late | Class::EachHandle | Class::AfterClose => {}
     }
     rng
 }
@@ -85,6 +92,7 @@ fn one(world: &mut World, class: Class, mut rng: Rng) -> Rng {
 /// Mends all that can be mended: from now on nothing goes wrong.
 pub(crate) fn heal(world: &mut World) {
     world.trace.note("heal", &[]);
+    topology::heal(world);
     world.portals.iter_mut().for_each(|portal| portal.reachability = Reachability::Open);
     let now = Instant::now();
     for wire in world.wires.values_mut() {

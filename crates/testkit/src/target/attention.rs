@@ -72,6 +72,7 @@ impl Target {
         if !unit.disk.is_volatile() {
             return;
         }
+        unit.disk.lose_cached(0..unit.disk.blocks());
         unit.disk.lose_power();
         let form = self.config.lun_form;
         for tsih in self.sessions.keys().copied().collect::<Vec<_>>() {

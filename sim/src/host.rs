@@ -1,0 +1,304 @@
+//! A host with an initiator: its process, the disks that this has open, and the workers of each.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, Sessions};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::network::SimulatedNetwork;
+use crate::rng::Rng;
+use crate::settings::{Class, Settings};
+use crate::topology::Topology;
+use crate::workload::{MAX_WAIT, Work, Worker};
+use crate::world::Shared;
+
+/// The number of the handle that reads all at the end; no worker has it.
+const LAST_HANDLE: u32 = 63;
+/// Handles that the workers of a disk begin with; streams make more.
+const MAX_WORKERS: u32 = 8;
+
+/// A host of an episode.
+pub(crate) struct Host {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) rng: Rng,
+    pub(crate) topology: Arc<Topology>,
+    /// The classes of faults that this episode has.
+    pub(crate) classes: Vec<Class>,
+    pub(crate) is_strict: bool,
+    /// The initiator's name.
+    pub(crate) name: &'static str,
+    /// What it writes, grains: whole blocks.
+    pub(crate) part: Range<usize>,
+    pub(crate) left: Arc<AtomicUsize>,
+    /// Between two requests of a worker, milliseconds at most.
+    pub(crate) max_pause: u64,
+    process: Option<Process>,
+}
+
+/// A process of a host.
+struct Process {
+    number: u64,
+    initiator: Initiator,
+    disks: Vec<Open>,
+    /// Disks that were not closed in order.
+    dropped: Vec<usize>,
+}
+
+/// An open disk.
+struct Open {
+    disk: Disk,
+    number: usize,
+    handles: Arc<AtomicU32>,
+    workers: JoinSet<()>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        topology: &Arc<Topology>,
+        settings: &Settings,
+        name: &'static str,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            rng,
+            topology: Arc::clone(topology),
+            classes: Vec::new(),
+            is_strict: settings.classes.is_empty(),
+            name,
+            part: 0..0,
+            left: Arc::default(),
+            max_pause: 1,
+            process: None,
+        }
+    }
+
+    fn has(&self, class: Class) -> bool {
+        self.classes.contains(&class)
+    }
+
+    /// Whether disks are opened while things go wrong: not where another unit may be there by then.
+    fn reopens(&self) -> bool {
+        ![Class::Capacity, Class::BlockSize, Class::Exchange].iter().any(|class| self.has(*class))
+    }
+
+    /// Opens disks until there are as many as are wanted.
+    ///
+    /// # Errors
+    /// Why one does not open.
+    pub(crate) async fn open(&mut self, disks: usize) -> Result<(), String> {
+        if self.process.is_none() {
+            self.process = Some(self.start()?);
+        }
+        while self.process.as_ref().is_some_and(|process| process.disks.len() < disks) {
+            self.open_one().await?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<Process, String> {
+        let mut options = Options::default()
+            .with_use_environment(false)
+            .with_max_transfer(1 << self.rng.index(13..17))
+            .with_max_requests(self.rng.index(1..64))
+            .with_max_bytes_in_flight(1 << self.rng.index(14..21))
+            .with_connections(if self.rng.percent(25) { 2 } else { 1 });
+        options = options.with_sessions(if self.rng.percent(20) {
+            Sessions::default()
+        } else {
+            Sessions::Fixed(u32::try_from(self.rng.within(1..5)).unwrap_or(1))
+        });
+        let process = self.shared.lock().start_process();
+        let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
+        let initiator = Initiator::over(network, self.name, options);
+        let initiator = initiator.map_err(|why| why.to_string())?;
+        Ok(Process { number: process, initiator, disks: Vec::new(), dropped: Vec::new() })
+    }
+
+    async fn open_one(&mut self) -> Result<(), String> {
+        let target = self.rng.index(0..self.topology.targets());
+        let url = self.topology.url(target, &mut self.rng);
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let opening = timeout(MAX_WAIT, process.initiator.disk(url.as_str())).await;
+        let opened = opening.map_err(|_| "the disk does not open".to_owned())?;
+        let disk = opened.map_err(|error| format!("the disk does not open: {error}"))?;
+        let number = {
+            let mut world = self.shared.lock();
+            let number = world.open_disk();
+            world.trace.note("opened", &[process.number, number as u64, target as u64]);
+            number
+        };
+        let handles = Arc::new(AtomicU32::new(MAX_WORKERS));
+        process.disks.push(Open { disk, number, handles, workers: JoinSet::new() });
+        Ok(())
+    }
+
+    fn worker(&mut self, which: usize, handle: u32) -> Option<Worker> {
+        let open = self.process.as_ref()?.disks.get(which)?;
+        let work = Work {
+            shared: Arc::clone(&self.shared),
+            opened: open.number,
+            handles: Arc::clone(&open.handles),
+            part: self.part.clone(),
+            left: Arc::clone(&self.left),
+            max_pause: self.max_pause,
+            drops: self.has(Class::Dropped),
+            resets: self.has(Class::Reset),
+            is_strict: self.is_strict,
+        };
+        Some(Worker { work, disk: Arc::new(open.disk.clone()), handle, rng: self.rng.fork() })
+    }
+
+    /// Has all disks used that nobody uses.
+    fn spawn_workers(&mut self) {
+        let Some(disks) = self.process.as_ref().map(|process| process.disks.len()) else { return };
+        let max = u64::from(MAX_WORKERS) / disks.max(1) as u64;
+        for which in 0..disks {
+            let count = u32::try_from(self.rng.within(1..max + 1)).unwrap_or(1);
+            for handle in 0..count {
+                let worker = self.worker(which, handle);
+                let open = self.process.as_mut().and_then(|process| process.disks.get_mut(which));
+                let (Some(worker), Some(open)) = (worker, open) else { return };
+                if handle == 0 && !open.workers.is_empty() {
+                    break;
+                }
+                open.workers.spawn(Box::pin(worker.run()));
+            }
+        }
+    }
+
+    /// Uses the disks while things go wrong, until there were enough requests. Meanwhile the process may
+    /// die, and another one take its place.
+    pub(crate) async fn run(&mut self) {
+        loop {
+            self.spawn_workers();
+            let is_fatal = self.reopens() && self.has(Class::Death) && self.rng.percent(30);
+            let is_careless = self.reopens() && self.has(Class::Dropped) && self.rng.percent(30);
+            let life = self.rng.any_scale(120_000);
+            if !is_fatal && !is_careless {
+                return self.enough().await;
+            }
+            if timeout(life, self.enough()).await.is_ok() {
+                return;
+            }
+            let disks = self.process.as_ref().map_or(0, |process| process.disks.len());
+            if is_fatal {
+                self.die();
+            } else {
+                self.drop_disk();
+            }
+            let max_pause = if self.rng.percent(20) { 600_000 } else { 1000 };
+            sleep(self.rng.any_scale(max_pause)).await;
+            while let Err(why) = self.open(disks).await {
+                self.shared.lock().trace.note(&why, &[]);
+                sleep(Duration::from_secs(5)).await;
+            }
+        }
+    }
+
+    /// Until there were enough requests, or nobody makes any more.
+    async fn enough(&mut self) {
+        let left = Arc::clone(&self.left);
+        let is_enough = || left.load(Ordering::Relaxed) == 0;
+        for open in self.process.iter_mut().flat_map(|process| &mut process.disks) {
+            while !is_enough() && open.workers.join_next().await.is_some() {}
+        }
+    }
+
+    /// Until all requests have ended.
+    pub(crate) async fn idle(&mut self) {
+        for open in self.process.iter_mut().flat_map(|process| &mut process.disks) {
+            while open.workers.join_next().await.is_some() {}
+        }
+    }
+
+    /// The process ends, in the middle of whatever it does.
+    pub(crate) fn die(&mut self) {
+        let Some(process) = self.process.take() else { return };
+        let disks = process.disks.iter().map(|open| (open.number, open.disk.is_settled()));
+        let dropped = process.dropped.iter().map(|number| (*number, false));
+        let disks: Vec<_> = disks.chain(dropped).collect();
+        self.shared.lock().end_process(process.number, &disks);
+        self.shared.moved.notify_one();
+    }
+
+    /// A disk is dropped with all that its users are doing.
+    fn drop_disk(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        if process.disks.is_empty() {
+            return;
+        }
+        let which = self.rng.index(0..process.disks.len());
+        let open = process.disks.swap_remove(which);
+        let number = open.number;
+        process.dropped.push(number);
+        drop(open);
+        let mut world = self.shared.lock();
+        world.trace.note("a disk is dropped", &[number as u64]);
+        world.oracle.abandoned(number);
+    }
+
+    /// Where nothing goes wrong any more, the disks that are still there serve all that they are asked; one
+    /// is opened if there is none.
+    pub(crate) async fn serve(&mut self) -> Result<(), String> {
+        if self.process.as_ref().is_none_or(|process| process.disks.is_empty()) {
+            self.open(1).await.map_err(|why| format!("{why}, although nothing is wrong"))?;
+        }
+        for which in 0..self.process.as_ref().map_or(0, |process| process.disks.len()) {
+            let Some(mut last) = self.worker(which, LAST_HANDLE) else { return Ok(()) };
+            last.work.drops = false;
+            self.shared.lock().oracle.made_handle(last.work.opened, LAST_HANDLE);
+            Box::pin(serves(&mut last)).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes all disks; whether nothing may change the host's part of the unit from then on.
+    pub(crate) async fn close(&mut self, limit: Duration) -> Result<bool, String> {
+        let Some(process) = &mut self.process else { return Ok(false) };
+        let mut is_well = process.dropped.is_empty();
+        while let Some(open) = process.disks.pop() {
+            let logout = timeout(limit, open.disk.logout()).await;
+            let logout = logout.map_err(|_| format!("a logout does not end within {limit:?}"))?;
+            if let Err(error) = logout {
+                self.shared.lock().trace.note(&format!("logout: {error}"), &[]);
+                process.dropped.push(open.number);
+                is_well = false;
+            }
+        }
+        Ok(is_well)
+    }
+}
+
+/// A disk that is still there serves all that it is asked.
+async fn serves(worker: &mut Worker) -> Result<(), String> {
+    let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
+    match timeout(MAX_WAIT, worker.read_all()).await.map_err(slow)? {
+        Some(Err(error)) if worker.fails(&error) || is_of_no_use(&error) => return Ok(()),
+        Some(Err(error)) => return Err(format!("nothing is wrong, but a read fails: {error}")),
+        Some(Ok(())) | None => {}
+    }
+    for is_second in [false, true] {
+        match timeout(MAX_WAIT, worker.flush()).await.map_err(slow)? {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) if is_of_no_use(&error) => return Ok(()),
+            Some(Err(error)) if worker.fails(&error) || is_second => {
+                return Err(format!("nothing is wrong, but a flush fails: {error}"));
+            }
+            Some(Err(_)) => {}
+            None if is_second => return Err("the second flush tells of lost writes".to_owned()),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error says that the unit is not what it was any more.
+fn is_of_no_use(error: &Error) -> bool {
+    error.kind() == ErrorKind::UnitChanged
+}

@@ -1,0 +1,221 @@
+//! A worker that uses a disk as a stream.
+
+use std::io::{self, SeekFrom};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use iscsi_initiator::{DiskStream, Error};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+use crate::oracle::{GRAIN, Write};
+use crate::workload::Worker;
+
+/// The most handles of a disk that streams may be: the oracle knows 64 handles.
+const MAX_HANDLE: u32 = 60;
+
+/// A stream that is in use.
+struct Streaming {
+    stream: DiskStream,
+    handle: u32,
+    /// What was written and not waited for.
+    pending: Vec<Write>,
+    /// Since when nothing has been read ahead.
+    cleared: u64,
+}
+
+impl Worker {
+    /// Opens a stream, uses it for a while, and shuts it down or drops it.
+    pub(crate) async fn stream(&mut self) -> Option<Result<(), Error>> {
+        let handle = self.work.handles.fetch_add(1, Ordering::Relaxed);
+        if handle >= MAX_HANDLE {
+            return None;
+        }
+        let start = self.work.part.start;
+        let cleared = {
+            let mut world = self.work.shared.lock();
+            world.trace.note("stream", &[u64::from(self.handle), u64::from(handle)]);
+            world.oracle.made_handle(self.work.opened, handle);
+            world.oracle.now()
+        };
+        let stream = self.disk.stream((start * GRAIN) as u64);
+        let mut streaming = Streaming { stream, handle, pending: Vec::new(), cleared };
+        let patience = self.work.drops && self.rng.percent(20);
+        let patience = if patience { self.rng.any_scale(20_000) } else { Duration::MAX };
+        let result = timeout(patience, Box::pin(self.use_stream(&mut streaming))).await;
+        // What is not written yet is given up with the stream; what was sent may still come.
+        drop(streaming.stream);
+        let mut world = self.work.shared.lock();
+        for write in streaming.pending {
+            world.oracle.end_write(write, false);
+        }
+        drop(world);
+        match result {
+            Ok(Ok(())) => Some(Ok(())),
+            Err(_) => None,
+            Ok(Err(error)) => match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>())
+            {
+                Some(Error::UnflushedWritesLost) => None,
+                Some(cause) => Some(Err(cause.clone())),
+                None => {
+                    self.work.shared.lock().accuse(format!("a stream fails by itself: {error}"));
+                    None
+                }
+            },
+        }
+    }
+
+    async fn use_stream(&mut self, streaming: &mut Streaming) -> io::Result<()> {
+        for _ in 0..self.rng.index(1..16) {
+            if !self.takes_one() {
+                break;
+            }
+            if self.rng.percent(30) {
+                sleep(self.rng.any_scale(self.work.max_pause)).await;
+            }
+            match self.rng.within(0..10) {
+                0..3 => self.stream_seeks(streaming).await?,
+                3..6 => self.stream_reads(streaming).await?,
+                6..9 => self.stream_writes(streaming).await?,
+                _ => self.stream_flushes(streaming, false).await?,
+            }
+        }
+        if self.rng.percent(50) {
+            self.stream_flushes(streaming, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves to another place, or to none; either way waits for what was written.
+    async fn stream_seeks(&mut self, streaming: &mut Streaming) -> io::Result<()> {
+        let part = self.work.part.clone();
+        let place = (self.grains(&part).start * GRAIN) as u64;
+        let stream = &mut streaming.stream;
+        let seek = match self.rng.within(0..4) {
+            0 => SeekFrom::Current(0),
+            1 => SeekFrom::End(place.cast_signed() - stream.disk().capacity().cast_signed()),
+            2 => SeekFrom::Current(place.cast_signed() - stream.position().cast_signed()),
+            _ => SeekFrom::Start(place),
+        };
+        let result = stream.seek(seek).await;
+        self.has_written(streaming, result.is_ok()).await;
+        streaming.cleared = self.work.shared.lock().oracle.now();
+        result.map(drop)
+    }
+
+    async fn stream_reads(&mut self, streaming: &mut Streaming) -> io::Result<()> {
+        let stream = &mut streaming.stream;
+        let (first, end) = (grain(stream.position()), grain(stream.disk().capacity()));
+        if first >= end {
+            return Ok(());
+        }
+        let mut data = vec![0; self.rng.index(1..64).min(end - first) * GRAIN];
+        stream.read_exact(&mut data).await?;
+        self.has_written(streaming, true).await;
+        let mut world = self.work.shared.lock();
+        self.note(&mut world.trace, "has read a stream", &(first..first + data.len() / GRAIN));
+        if let Err(why) = world.oracle.check(streaming.cleared, first, &data) {
+            world.accuse(format!("a stream of handle {} has read: {why}", self.handle));
+        }
+        Ok(())
+    }
+
+    async fn stream_writes(&mut self, streaming: &mut Streaming) -> io::Result<()> {
+        let (first, end) = (grain(streaming.stream.position()), self.work.part.end);
+        let is_inside = self.work.part.contains(&first);
+        if !is_inside {
+            return self.stream_writes_at_capacity(streaming, first).await;
+        }
+        let grains = first..first + self.rng.index(1..64).min(end - first);
+        let data = {
+            let mut world = self.work.shared.lock();
+            self.note(&mut world.trace, "write a stream", &grains);
+            let write = world.oracle.begin_write(self.work.opened, grains, false);
+            let data = write.data();
+            streaming.pending.push(write);
+            streaming.cleared = world.oracle.now();
+            data
+        };
+        let result = streaming.stream.write_all(&data).await;
+        if result.is_err() {
+            self.has_written(streaming, false).await;
+        }
+        result
+    }
+
+    /// Behind the last byte there is no room, and that is no reason to stop.
+    async fn stream_writes_at_capacity(
+        &mut self,
+        streaming: &mut Streaming,
+        first: usize,
+    ) -> io::Result<()> {
+        if first < grain(streaming.stream.disk().capacity()) {
+            return Ok(());
+        }
+        streaming.cleared = self.work.shared.lock().oracle.now();
+        match streaming.stream.write(&[0]).await {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+            Ok(_) => {
+                self.work.shared.lock().accuse("a stream writes behind the end".to_owned());
+                Ok(())
+            }
+            Err(error) => {
+                self.has_written(streaming, false).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn stream_flushes(&mut self, streaming: &mut Streaming, is_last: bool) -> io::Result<()> {
+        let begun = self.work.shared.lock().oracle.now();
+        let stream = &mut streaming.stream;
+        let result = if is_last { stream.shutdown().await } else { stream.flush().await };
+        let mut world = self.work.shared.lock();
+        let (opened, handle) = (self.work.opened, streaming.handle);
+        match &result {
+            Ok(()) => {
+                world.trace.note("stream flushed", &[u64::from(self.handle)]);
+                world.oracle.flushed(opened, handle, begun);
+                for write in streaming.pending.drain(..) {
+                    world.oracle.end_flushed_write(write);
+                }
+            }
+            Err(error) if is_loss(error) => {
+                world.trace.note("stream told of lost writes", &[u64::from(self.handle)]);
+                for write in streaming.pending.drain(..) {
+                    world.oracle.end_write(write, true);
+                }
+                world.oracle.told_of_loss(opened, handle);
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// All that the stream was writing has ended. After a failure it may not vouch for anything any more.
+    async fn has_written(&mut self, streaming: &mut Streaming, is_well: bool) {
+        if streaming.pending.is_empty() {
+            return;
+        }
+        if !is_well && streaming.stream.flush().await.is_ok() {
+            let why = "a stream flushes, although a write of it has failed";
+            self.work.shared.lock().accuse(why.to_owned());
+        }
+        let mut world = self.work.shared.lock();
+        let grains = |streaming: &Streaming| -> Range<usize> { 0..streaming.pending.len() };
+        self.note(&mut world.trace, "stream has written", &grains(streaming));
+        for write in streaming.pending.drain(..) {
+            world.oracle.end_write(write, is_well);
+        }
+    }
+}
+
+fn grain(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(0) / GRAIN
+}
+
+fn is_loss(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    matches!(cause, Some(Error::UnflushedWritesLost))
+}

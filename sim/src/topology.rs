@@ -1,0 +1,92 @@
+//! The ways to the unit: targets, the portal groups of each, and the portals of those.
+
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::target::Target;
+
+use crate::network::address;
+use crate::rng::Rng;
+
+/// The portal groups of all targets. Each is a [`Target`] of its own, since a login to another group makes
+/// another I_T nexus (RFC 7143 §4.4.3); those of one target share its name, and all of them the unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Topology {
+    groups: Vec<PortalGroup>,
+    /// The portal group of each portal.
+    portals: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct PortalGroup {
+    target: usize,
+    tag: u16,
+}
+
+impl Topology {
+    pub(crate) fn drawn(rng: &mut Rng) -> Self {
+        let (mut groups, mut portals) = (Vec::new(), Vec::new());
+        for target in 0..if rng.percent(30) { 2 } else { 1 } {
+            for tag in 1..if rng.percent(40) { 3 } else { 2 } {
+                let count = rng.index(1..if groups.is_empty() { 4 } else { 3 });
+                portals.extend(std::iter::repeat_n(groups.len(), count));
+                groups.push(PortalGroup { target, tag });
+            }
+        }
+        Self { groups, portals }
+    }
+
+    /// The target of each portal group: they serve one unit, and differ in what they negotiate.
+    pub(crate) fn serve(&self, disk: &RamDisk, rng: &mut Rng) -> Vec<Target> {
+        let aborts = rng.percent(50);
+        let target = |group: &PortalGroup| {
+            let mut config = TargetConfig::new(name(group.target), disk.clone());
+            config.portal_group = Some(group.tag);
+            config.keys.initial_r2t = rng.percent(30);
+            config.keys.immediate_data = rng.percent(70);
+            config.keys.max_burst_length = 1 << rng.within(13..18);
+            config.keys.first_burst_length =
+                (1 << rng.within(12..17)).min(config.keys.max_burst_length);
+            config.keys.max_recv_data_segment_length = Some(1 << rng.within(12..17));
+            config.keys.default_time2wait = u32::try_from(rng.within(0..3)).unwrap_or(0);
+            if let Some(unit) = config.units.get_mut(&0) {
+                unit.behavior.task_aborted_status = aborts;
+            }
+            config.window = 1 << rng.within(0..7);
+            Target::new(config)
+        };
+        self.groups.iter().map(target).collect()
+    }
+
+    /// The portal group of each portal.
+    pub(crate) fn portals(&self) -> &[usize] {
+        &self.portals
+    }
+
+    /// How many targets there are.
+    pub(crate) fn targets(&self) -> usize {
+        self.groups.last().map_or(0, |group| group.target + 1)
+    }
+
+    /// The URL of the unit by one of the targets, with all or some of its portals in any order.
+    pub(crate) fn url(&self, target: usize, rng: &mut Rng) -> String {
+        let is_of_target = |portal: &usize| self.groups[self.portals[*portal]].target == target;
+        let mut portals: Vec<usize> = (0..self.portals.len()).filter(is_of_target).collect();
+        if rng.percent(50) {
+            let places = portals.len();
+            portals.rotate_left(rng.index(0..places));
+        }
+        if rng.percent(20) {
+            portals.truncate(rng.index(1..portals.len() + 1));
+        }
+        let mut url = format!("iscsi://{}/{}/0", address(portals[0]), name(target));
+        for (at, portal) in portals.into_iter().enumerate().skip(1) {
+            let separator = if at == 1 { '?' } else { '&' };
+            url.push_str(&format!("{separator}portal={}", address(portal)));
+        }
+        url
+    }
+}
+
+fn name(target: usize) -> String {
+    format!("iqn.2026-01.org.example:disk{target}")
+}
