@@ -223,7 +223,10 @@ impl Host {
         let disks = process.disks.iter().map(|open| (open.number, open.disk.is_settled()));
         let dropped = process.dropped.iter().map(|number| (*number, false));
         let disks: Vec<_> = disks.chain(dropped).collect();
-        self.shared.lock().end_process(process.number, &disks);
+        let mut world = self.shared.lock();
+        disks.iter().for_each(|(number, _)| world.close_disk(*number));
+        world.end_process(process.number, &disks);
+        drop(world);
         self.shared.moved.notify_one();
     }
 
@@ -241,6 +244,7 @@ impl Host {
         let mut world = self.shared.lock();
         world.trace.note("a disk is dropped", &[number as u64]);
         world.oracle.abandoned(number);
+        world.close_disk(number);
     }
 
     /// Where nothing goes wrong any more, the disks that are still there serve all that they are asked; one
@@ -263,6 +267,7 @@ impl Host {
         let Some(process) = &mut self.process else { return Ok(false) };
         let mut is_well = process.dropped.is_empty();
         while let Some(open) = process.disks.pop() {
+            self.shared.lock().close_disk(open.number);
             let logout = timeout(limit, open.disk.logout()).await;
             let logout = logout.map_err(|_| format!("a logout does not end within {limit:?}"))?;
             if let Err(error) = logout {

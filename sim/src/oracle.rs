@@ -324,6 +324,13 @@ impl Oracle {
         }
     }
 
+    /// Nobody need be told that what was not flushed may be gone.
+    pub(crate) fn nobody_was_told(&mut self) {
+        for version in self.grains.iter_mut().flatten().filter(|version| version.has_crashed) {
+            version.told = u64::MAX;
+        }
+    }
+
     /// The write cache was switched on or off, and what was in it is durable.
     pub(crate) const fn set_volatile(&mut self, is_volatile: bool) {
         self.is_volatile = is_volatile;

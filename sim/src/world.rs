@@ -55,6 +55,8 @@ pub(crate) struct World {
     /// How many processes were started, and how many disks were opened.
     started: u64,
     opened: usize,
+    /// The disks that are open.
+    open: BTreeSet<usize>,
     /// The processes that have ended.
     ended: BTreeSet<u64>,
     /// Something of one that has died may be on its way.
@@ -125,6 +127,7 @@ impl World {
             accepted: 0,
             started: 0,
             opened: 0,
+            open: BTreeSet::new(),
             ended: BTreeSet::new(),
             has_orphans: false,
         }
@@ -137,9 +140,15 @@ impl World {
     }
 
     /// The number of a disk that is opened.
-    pub(crate) const fn open_disk(&mut self) -> usize {
+    pub(crate) fn open_disk(&mut self) -> usize {
         self.opened += 1;
+        self.open.insert(self.opened);
         self.opened
+    }
+
+    /// A disk has no handle any more.
+    pub(crate) fn close_disk(&mut self, number: usize) {
+        self.open.remove(&number);
     }
 
     pub(crate) fn has_ended(&self, process: u64) -> bool {
@@ -260,6 +269,10 @@ impl World {
         if self.knows_cache_losses() {
             self.trace.note("the cache is lost", &[]);
             self.oracle.crashed();
+            // A flush that fails on the medium tells the disk that has flushed, and no other.
+            if self.open.len() > 1 {
+                self.oracle.nobody_was_told();
+            }
         }
         self.arrive_at_initiator(now);
         let is_over = |wire: &Wire| wire.is_closed && wire.to_target.is_over(Instant::now());
