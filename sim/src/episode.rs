@@ -219,6 +219,10 @@ impl Episode<'_> {
         let now = world.oracle.now();
         let image = &image[..image.len().min(self.bytes)];
         world.oracle.check(now, 0, image).map_err(|why| format!("the unit holds: {why}"))?;
-        world.lun.check_strangers(&world.oracle)
+        world.lun.check_strangers(&world.oracle)?;
+        match world.broken_rule() {
+            Some(rule) => Err(format!("the initiator has broken a rule: {rule}")),
+            None => Ok(()),
+        }
     }
 }

@@ -107,7 +107,7 @@ impl Host {
             .with_max_transfer(1 << self.rng.index(13..17))
             .with_max_requests(self.rng.index(1..64))
             .with_max_bytes_in_flight(1 << self.rng.index(14..21))
-            .with_connections(if self.rng.percent(25) { 2 } else { 1 });
+            .with_connections(if self.rng.percent(40) { 2 } else { 1 });
         options = options.with_sessions(if self.rng.percent(20) {
             Sessions::default()
         } else {
@@ -151,7 +151,8 @@ impl Host {
             resets: self.has(Class::Reset),
             is_strict: self.is_strict,
         };
-        Some(Worker { work, disk: Arc::new(open.disk.clone()), handle, rng: self.rng.fork() })
+        let (disk, rng) = (Arc::new(open.disk.clone()), self.rng.fork());
+        Some(Worker { work, disk, handle, rng, last: 0..0 })
     }
 
     /// Has all disks used that nobody uses.

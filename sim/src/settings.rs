@@ -18,6 +18,8 @@ pub enum Class {
     Refuse,
     /// Commands end with BUSY or TASK SET FULL.
     Busy,
+    /// Data-Ins are lost in the target.
+    Hole,
     /// Answers come late.
     Slow,
     /// Commands that write are executed late, also after their connection is lost.
@@ -53,13 +55,14 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Dropped,
         Self::Cut,
         Self::Late,
         Self::Stall,
         Self::Refuse,
         Self::Busy,
+        Self::Hole,
         Self::Slow,
         Self::Zombie,
         Self::Crash,
@@ -87,6 +90,7 @@ impl Class {
             Self::Stall => "stall",
             Self::Refuse => "refuse",
             Self::Busy => "busy",
+            Self::Hole => "hole",
             Self::Slow => "slow",
             Self::Zombie => "zombie",
             Self::Crash => "crash",

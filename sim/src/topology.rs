@@ -47,6 +47,7 @@ impl Topology {
             config.keys.first_burst_length =
                 (1 << rng.within(12..17)).min(config.keys.max_burst_length);
             config.keys.max_recv_data_segment_length = Some(1 << rng.within(12..17));
+            config.data_in.separate_status = rng.percent(50);
             config.keys.default_time2wait = u32::try_from(rng.within(0..3)).unwrap_or(0);
             if let Some(unit) = config.units.get_mut(&0) {
                 unit.behavior.task_aborted_status = aborts;

@@ -45,6 +45,8 @@ pub(crate) struct Worker {
     /// Which of the disk's handles it is.
     pub(crate) handle: u32,
     pub(crate) rng: Rng,
+    /// What its last request was of.
+    pub(crate) last: Range<usize>,
 }
 
 /// What a request is.
@@ -134,8 +136,17 @@ impl Worker {
         self.grains(&part)
     }
 
-    /// A part of a range; a few places are met often, and many requests are of whole blocks.
+    /// A part of a range: now and then that of the request before, which may not have come to its end.
     pub(crate) fn grains(&mut self, of: &Range<usize>) -> Range<usize> {
+        let is_within = of.start <= self.last.start && self.last.end <= of.end;
+        if self.last.is_empty() || !is_within || self.rng.percent(75) {
+            self.last = self.other_grains(of);
+        }
+        self.last.clone()
+    }
+
+    /// A few places are met often, and many requests are of whole blocks.
+    fn other_grains(&mut self, of: &Range<usize>) -> Range<usize> {
         let all = of.len();
         let max = if self.rng.percent(80) { 64 } else { MAX_GRAINS };
         let len = self.rng.index(1..max.min(all) + 1);

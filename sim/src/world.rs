@@ -202,6 +202,16 @@ impl World {
         self.violation.get_or_insert(why);
     }
 
+    /// What an initiator did first against the standard, by what the targets have seen. Where bytes of lost
+    /// connections arrive late, they have no order that could tell.
+    pub(crate) fn broken_rule(&self) -> Option<String> {
+        if self.max_late > 0 {
+            return None;
+        }
+        let violations = self.targets.iter().flat_map(Target::violations);
+        violations.map(ToString::to_string).next()
+    }
+
     pub(crate) fn reachability(&self, portal: usize) -> Reachability {
         self.portals.get(portal).map_or(Reachability::Dark, |portal| portal.reachability)
     }

@@ -10,21 +10,24 @@ use crate::world::{Reachability, World};
 /// A stall that lasts until all is mended.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
-/// A connection is lost.
-pub(super) fn cut(world: &mut World, rng: &mut Rng) {
+/// A connection is lost; now and then no portal is to be had after that.
+pub(super) fn cut(world: &mut World, rng: &mut Rng, refuses: bool) {
     if let Some(number) = any_wire(world, rng) {
         world.cut(number);
     }
+    if refuses && rng.percent(30) {
+        world.portals.iter_mut().for_each(|portal| portal.reachability = Reachability::Refuses);
+    }
 }
 
-/// A portal takes connections, refuses them, or does not answer.
+/// A portal takes connections, refuses them, or does not answer; or all of them do so at once.
 pub(super) fn refuse(world: &mut World, rng: &mut Rng) {
-    let portal = rng.index(0..world.portals.len());
+    let portals = world.portals.len();
+    let one = rng.index(0..portals);
+    let which = if rng.percent(40) { 0..portals } else { one..one + 1 };
     let states = [Reachability::Open, Reachability::Refuses, Reachability::Dark];
-    if let (Some(state), Some(portal)) = (rng.pick(&states).copied(), world.portals.get_mut(portal))
-    {
-        portal.reachability = state;
-    }
+    let Some(state) = rng.pick(&states).copied() else { return };
+    world.portals[which].iter_mut().for_each(|portal| portal.reachability = state);
 }
 
 fn any_wire(world: &World, rng: &mut Rng) -> Option<u64> {

@@ -58,20 +58,21 @@ impl Faults {
             sleep(self.rng.any_scale(self.max_pause)).await;
             let Some(class) = self.rng.pick(&self.classes).copied() else { return };
             let mut world = self.shared.lock();
-            self.rng = one(&mut world, class, self.rng.clone());
+            self.rng = one(&mut world, class, self.has(Class::Refuse), self.rng.clone());
             drop(world);
             self.shared.moved.notify_one();
         }
     }
 }
 
-/// Makes one fault.
-fn one(world: &mut World, class: Class, mut rng: Rng) -> Rng {
+/// Makes one fault, in an episode whose portals refuse connections, or in one where they do not.
+fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
     match class {
-        Class::Cut => link::cut(world, &mut rng),
+        Class::Cut => link::cut(world, &mut rng, refuses),
         Class::Stall => link::stall(world, &mut rng),
         Class::Refuse => link::refuse(world, &mut rng),
         Class::Busy => unit::busy(world, &mut rng),
+        Class::Hole => unit::hole(world, &mut rng),
         Class::Slow => unit::slow(world, &mut rng),
         Class::Zombie => unit::zombie(world, &mut rng),
         Class::Crash => unit::crash(world, &mut rng),

@@ -1,6 +1,7 @@
 //! What goes wrong at a unit: commands that are refused, late or executed late, and losses of power.
 
-use iscsi_testkit::fault::Fault;
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::Access;
 
 use super::MAX_LATE;
@@ -20,6 +21,12 @@ pub(super) fn slow(world: &mut World, rng: &mut Rng) {
     let fault = Fault::delay(.., rng.any_scale(20_000)).times(1);
     let access = if rng.percent(50) { Access::Write } else { Access::Read };
     add(world, fault.on_access(access), rng);
+}
+
+/// A read loses one of its Data-Ins; the target counts it as sent.
+pub(super) fn hole(world: &mut World, rng: &mut Rng) {
+    let number = u32::try_from(rng.within(0..64)).unwrap_or(0);
+    add(world, Fault::sending(Opcode::DataIn, number, Effect::Swallow), rng);
 }
 
 /// The next write is executed late, even if its connection is lost meanwhile.
