@@ -209,7 +209,9 @@ impl World {
             return None;
         }
         let violations = self.targets.iter().flat_map(Target::violations);
-        violations.map(ToString::to_string).next()
+        // An ABORT TASK may come behind the logout of its connection.
+        let mut violations = violations.filter(|violation| violation.rule != "LGO-01");
+        violations.next().map(ToString::to_string)
     }
 
     pub(crate) fn reachability(&self, portal: usize) -> Reachability {
