@@ -47,6 +47,11 @@ impl Doubts {
         self.count() > self.resolved.load(Ordering::SeqCst)
     }
 
+    /// How many of them the last recognition has settled.
+    pub(crate) fn resolved(&self) -> u64 {
+        self.resolved.load(Ordering::SeqCst)
+    }
+
     /// The unit was asked when there had been so many reasons, and is the one of before.
     pub(crate) fn resolve(&self, count: u64) {
         self.resolved.fetch_max(count, Ordering::SeqCst);

@@ -143,18 +143,18 @@ impl LogicalUnit {
         cancellation: Option<&Cancellation>,
     ) -> Result<Sent, Error> {
         let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
-        let doubts = self.state.doubts.count();
         if heeds_doubts {
             self.recognized().await?;
         }
         let (session, state) = (&self.session, &self.state);
+        let resolved = state.doubts.resolved();
         let begun = state.unflushed.begin();
         let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
         let (number, completion) = perform.await?;
         let mut is_of_this_unit = true;
         if heeds_doubts && completion.status == Status::GOOD {
             self.recognized().await?;
-            is_of_this_unit = !state.is_known() || state.doubts.count() - doubts < 2;
+            is_of_this_unit = !state.is_known() || state.doubts.count() - resolved < 2;
         }
         Ok(Sent { number, begun, completion, is_of_this_unit })
     }
