@@ -139,10 +139,7 @@ impl Victims<'_> {
             FaultKind::UnitReplaced => {
                 let file = self.store.other();
                 let words = [format!("lun={lun}:{size}:512:{}", file.display())];
-                // Nobody is to meet the time without a unit.
-                self.testbed.hold().await?;
-                self.testbed.change_target("replace-unit", &words).await?;
-                self.testbed.release().await
+                self.testbed.change_target("replace-unit", &words).await
             }
             FaultKind::UnitShrunk => {
                 self.testbed.change_target("resize-unit", &unit(size / 2)).await

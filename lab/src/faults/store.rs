@@ -10,6 +10,9 @@ use super::verdict::Held;
 use crate::error::Error;
 use crate::process::tool;
 
+/// No file system becomes smaller than what it holds: as much may be written before it is told.
+const ROOM_KIB: u64 = 8 << 10;
+
 /// The file of a unit, and that of another which may take its place.
 #[derive(Debug)]
 pub struct Store {
@@ -63,11 +66,11 @@ impl Store {
         renew().map_err(|cause| Error::File { path: self.unit.clone(), cause })
     }
 
-    /// Leaves the file system no room beyond what is used.
+    /// Leaves the file system no room beyond what is used, and what is written until it is so.
     pub(super) async fn take_room(&self) -> Result<(), Error> {
         let used = tool(Command::new("df").args(["--output=used", "-k"]).arg(&self.folder)).await?;
-        let used = used.lines().last().unwrap_or_default().trim();
-        self.resize(&format!("{used}k")).await
+        let used: u64 = used.lines().last().and_then(|used| used.trim().parse().ok()).unwrap_or(0);
+        self.resize(&format!("{}k", used + ROOM_KIB)).await
     }
 
     async fn resize(&self, size: &str) -> Result<(), Error> {
