@@ -6,7 +6,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/session", &["crates/pdu"]),
     ("crates/tuner", &[]),
     ("crates/shaper", &["crates/tuner"]),
-    ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner"]),
+    ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
     ("crates/copy", &["crates/initiator"]),
     ("crates/testkit", &[]),
 ];
@@ -36,6 +36,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "options/",
             "published.rs",
             "runtime.rs",
+            "shaper.rs",
             "url.rs",
             "url/",
         ],

@@ -79,6 +79,12 @@
 //! [`Initiator::disk`] has room of its own. A further session of a disk has room of its own, too, for what
 //! is asked of it directly and while it is being opened.
 //!
+//! # Rates are shared by class
+//!
+//! A [`Shaper`] rules how much disks read and write, and when: by limits, guarantees, priorities, and what
+//! one borrows from another. [`Options::class`] is the class of a disk; [`shaping`] has the settings,
+//! which may change at any time.
+//!
 //! # What is counted
 //!
 //! [`Disk::stats`] is a snapshot of what callers have asked for, with a histogram of how long it took,
@@ -146,6 +152,7 @@ mod options;
 mod published;
 mod runtime;
 mod session;
+mod shaper;
 #[cfg(test)]
 mod simulated;
 mod state;
@@ -169,6 +176,7 @@ pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
+pub use shaper::{Shaper, TrafficClass};
 pub use state::capacity::Capacity;
 pub use state::counters::{KindStats, RequestStats};
 pub use state::latency::Latency;
@@ -218,6 +226,11 @@ pub mod tuning {
         Policy, Refusal, Row, Rtt, Sends, Size, SizeError, TcpInfo, TransferOffer, TransferTerms,
         Tuning, UnknownPolicy, plan,
     };
+}
+
+/// Classes of requests that share a rate: see [`Shaper`].
+pub mod shaping {
+    pub use iscsi_shaper::{Class, ClassError, ClassId, Rate, Statistics, TreeError, Volume};
 }
 
 /// What lets the initiator run over a network of the caller's own, in virtual time: see

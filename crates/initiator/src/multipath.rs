@@ -33,6 +33,7 @@ pub(crate) mod reopen;
 pub(crate) mod report;
 pub(crate) mod samples;
 mod schedule;
+mod shaping;
 mod shared_link;
 pub(crate) mod spread;
 mod standby;

@@ -22,6 +22,7 @@ use crate::options::retry::RetryOptions;
 use crate::options::sessions::Sessions;
 use crate::options::setters::setters;
 use crate::options::socket::SocketOptions;
+use crate::shaper::TrafficClass;
 
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
 /// Values beyond their range count as its nearest end.
@@ -94,6 +95,11 @@ pub struct Options {
     /// The most bytes a [`Disk`](crate::Disk) moves in one command, at least one block; longer
     /// requests are split. The unit's own limit (VPD page B0) counts as well.
     pub max_transfer: usize,
+    /// The class of a [`Shaper`](crate::Shaper) that rules what a [`Disk`](crate::Disk) reads and
+    /// writes, over all its sessions; `None` leaves it to the link. Requests are split so that each takes
+    /// no more than 50 ms of the class's ceil, but not below 4 KiB. What is asked of a session or a unit directly
+    /// is not ruled.
+    pub class: Option<TrafficClass>,
 }
 
 impl Default for Options {
@@ -119,6 +125,7 @@ impl Default for Options {
             max_requests: 1024,
             max_bytes_in_flight: 64 << 20,
             max_transfer: 1 << 20,
+            class: None,
         }
     }
 }
@@ -143,6 +150,7 @@ impl Options {
         with_max_requests(max_requests: usize),
         with_max_bytes_in_flight(max_bytes_in_flight: usize),
         with_max_transfer(max_transfer: usize),
+        with_class(class: Option<TrafficClass>),
     }
 
     /// More crowd out others on the link.
@@ -181,6 +189,7 @@ impl Options {
             patience: patience.unwrap_or(self.patience),
             retry: self.retry.in_range(),
             lateness: self.lateness.in_range(),
+            class: self.class.clone(),
         }
     }
 

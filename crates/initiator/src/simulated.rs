@@ -4,6 +4,7 @@
 //! when it is let go, as what waits in buffers and networks does.
 
 mod settlement;
+mod shaping;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -36,6 +36,10 @@ use crate::state::counters::RequestKind;
 use crate::state::profile::Profile;
 use crate::unit::transfer::{Expected, Transfer};
 
+/// The shortest request that one is split into for its class, bytes: shorter ones cost more than they
+/// smooth.
+const MIN_SHAPED_LEN: usize = 4096;
+
 /// A logical unit as an array of bytes.
 ///
 /// Requests of any offset and length are split by the limits of the unit (VPD page B0) and of
@@ -326,7 +330,7 @@ impl Disk {
     /// Reads whole blocks.
     async fn read_blocks(&self, blocks: &Range<u64>) -> Result<BytesMut, Error> {
         let len = distance(blocks.start, blocks.end);
-        if len > self.max_transfer {
+        if len > self.longest_read() {
             return self.fill(blocks.start, BytesMut::zeroed(len)).await;
         }
         let count = self.lba(len as u64);
@@ -336,10 +340,11 @@ impl Disk {
 
     /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
     async fn fill(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
-        let mut parts = Vec::with_capacity(buffer.len().div_ceil(self.max_transfer));
+        let max = self.longest_read();
+        let mut parts = Vec::with_capacity(buffer.len().div_ceil(max));
         let mut lba = self.lba(offset);
         while !buffer.is_empty() {
-            let part = buffer.split_to(self.max_transfer.min(buffer.len()));
+            let part = buffer.split_to(max.min(buffer.len()));
             let len = part.len() as u64;
             parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)));
             lba += self.lba(len);
@@ -373,6 +378,13 @@ impl Disk {
     /// Over many slow sessions a write is shared out, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
+        self.profile.max_transfer_of(max).min(self.longest_read())
+    }
+
+    /// A class lets no request pass that keeps the others waiting for long.
+    fn longest_read(&self) -> usize {
+        let Some(max) = self.paths.max_shaped_len() else { return self.max_transfer };
+        let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);
         self.profile.max_transfer_of(max).min(self.max_transfer)
     }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
@@ -21,6 +21,7 @@ use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
+use crate::shaper::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 
@@ -53,6 +54,8 @@ struct Shared<C: Carrier> {
     counters: Counters,
     /// Requests that were sent over a second path.
     duplicates: AtomicU64,
+    /// Requests that wait in their class.
+    in_class: AtomicUsize,
     /// For the supervisor, once nobody else knows the paths any more.
     remains: Arc<Mutex<Option<Remains<C>>>>,
     /// From the supervisor.
@@ -78,6 +81,8 @@ pub(super) struct Grant<C: Carrier> {
     path: PathId,
     begun: Instant,
     ticket: Option<Ticket>,
+    /// What the request has paid to its class, until it is sent.
+    pub(super) charge: Option<Charge>,
 }
 
 impl<C: Carrier> Clone for Paths<C> {
@@ -133,6 +138,7 @@ impl<C: Carrier> Paths<C> {
             report,
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
+            in_class: AtomicUsize::new(0),
             remains: Arc::default(),
             closed: OnceLock::new(),
         }));
@@ -321,6 +327,11 @@ impl<C: Carrier> Paths<C> {
         self.lock().schedule.max_request_len()
     }
 
+    /// How many requests wait in their class.
+    pub(super) fn in_class(&self) -> &AtomicUsize {
+        &self.0.in_class
+    }
+
     /// How long what may pass is put up with.
     pub(super) fn policy(&self) -> &RequestPolicy {
         &self.0.policy
@@ -410,7 +421,8 @@ impl<C: Carrier> Paths<C> {
         if std::mem::take(&mut state.is_unattended) {
             self.0.attention.notify_one();
         }
-        Some(Grant { paths: self.clone(), carrier, path: id, begun: now, ticket: Some(ticket) })
+        let (paths, ticket) = (self.clone(), Some(ticket));
+        Some(Grant { paths, carrier, path: id, begun: now, ticket, charge: None })
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
@@ -485,9 +497,11 @@ impl<C: Carrier> Paths<C> {
         self.lock().end.clone().unwrap_or(Error::Closed)
     }
 
-    /// Whether requests wait, for a path or for their share of the budget.
+    /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
+    /// as long as those that have their share wait in their class.
     fn has_backlog(&self, state: &State<C>) -> bool {
-        !state.queue.is_empty() || self.0.budget.has_waiters()
+        let is_ruled = self.in_class().load(Ordering::Relaxed) > 0;
+        !state.queue.is_empty() || self.0.budget.has_waiters() && !is_ruled
     }
 
     /// A request has left a path.

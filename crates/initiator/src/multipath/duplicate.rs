@@ -14,6 +14,7 @@ use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::{PathId, Requirements};
+use crate::shaper::Charge;
 use crate::state::cancellation::Cancellation;
 use crate::unit::transfer::Transfer;
 
@@ -116,11 +117,13 @@ impl<C: Carrier> Paths<C> {
             sleep_until(check).await;
             let is_stuck = check >= begun + stuck;
             let Some(duplicate) = self.duplicate(&spare, is_stuck).await? else { continue };
+            let charge = self.pass(spare.len()).await?;
             if let Some(grant) = self.grant_idle(path, spare.len()) {
-                return Ok((grant, duplicate));
+                return Ok((grant.paid_by(charge), duplicate));
             }
             if is_stuck {
-                return Ok((self.grant(spare.len(), requirements).await?, duplicate));
+                let grant = self.grant(spare.len(), requirements).await?;
+                return Ok((grant.paid_by(charge), duplicate));
             }
         }
     }
@@ -146,8 +149,10 @@ impl<C: Carrier> Paths<C> {
 }
 
 impl<C: Carrier> Grant<C> {
-    async fn carry(self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
-        let (kind, len) = (transfer.kind(), transfer.len() as u64);
+    async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
+        let (kind, len, writes) = (transfer.kind(), transfer.len() as u64, transfer.writes());
+        // What is dropped from here on may have been sent.
+        let payment = self.charge.take().and_then(Charge::sent);
         let result = {
             let running = self.carrier().counters().begin(kind, len, self.begun());
             let cancellation = transfer.cancellation().cloned();
@@ -160,6 +165,9 @@ impl<C: Carrier> Grant<C> {
             }
             result.map(|answer| (answer, now))
         };
+        if let Some(payment) = payment.filter(|_| result.is_err() && !writes) {
+            payment.give_back();
+        }
         match result {
             Ok((answer, now)) => {
                 self.answered(len, now);

@@ -14,8 +14,9 @@ impl<C: Carrier> Paths<C> {
     /// Executes a transfer over whichever path can take it, and over another one if that is lost on
     /// the way. Invariant: a second execution of it changes nothing that the first did not.
     ///
-    /// It waits for its share of the budget first, then for a path: so it takes whichever has room when
-    /// it can go, and no path's time runs while it waits.
+    /// It waits for its share of the budget first, then for its class, then for a path: so it takes
+    /// whichever has room when it can go, no path's time runs while it waits, and what it has paid to its class
+    /// goes out at once.
     ///
     /// # Errors
     /// The error of the last try that may have been executed, if there was one, or else the last error.
@@ -25,7 +26,7 @@ impl<C: Carrier> Paths<C> {
         let len = transfer.len();
         let mut transfer = transfer.within_budget(Arc::new(self.reserve(len).await?));
         let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
-        let mut grant = self.grant(len, attempts.requirements()).await?;
+        let mut grant = self.pass_and_grant(len, attempts.requirements()).await?;
         loop {
             let spare = transfer.again();
             let (failed, error) = match self.attempt(grant, transfer, &mut attempts).await {
@@ -51,8 +52,9 @@ impl<C: Carrier> Paths<C> {
             self.lock().schedule.hold_up(path, now());
             attempts.pause(error, limit).await?;
             self.count_retry(path);
+            let charge = self.pass(len).await.map_err(|end| attempts.end(end))?;
             let again = self.grant_again(failed, len, attempts.requirements()).await;
-            return again.map_err(|end| attempts.end(end));
+            return again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end));
         }
         if error.is_of_path() && self.set_aside(path, &error) {
             drop(failed);
@@ -64,6 +66,7 @@ impl<C: Carrier> Paths<C> {
         } else {
             return Err(error);
         }
-        self.grant(len, attempts.requirements()).await.map_err(|end| attempts.end(end))
+        let again = self.pass_and_grant(len, attempts.requirements()).await;
+        again.map_err(|end| attempts.end(end))
     }
 }

@@ -1,6 +1,7 @@
 //! Paths over simulated links, in virtual time.
 
 mod attempts;
+mod shaping;
 mod stalls;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,10 @@
-//! What a session and its disk do about requests that end badly, or are late.
+//! What a session and its disk do about requests that end badly, or are late, and what rules them.
 
 use std::time::Duration;
 
 use crate::options::lateness::LatenessOptions;
 use crate::options::retry::RetryOptions;
+use crate::shaper::TrafficClass;
 
 /// The options about that, within their ranges.
 #[derive(Clone, Debug)]
@@ -12,4 +13,6 @@ pub(crate) struct RequestPolicy {
     pub(crate) patience: Duration,
     pub(crate) retry: RetryOptions,
     pub(crate) lateness: LatenessOptions,
+    /// By what the requests of a disk are ruled.
+    pub(crate) class: Option<TrafficClass>,
 }

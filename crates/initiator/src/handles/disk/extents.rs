@@ -62,7 +62,7 @@ impl Disk {
     /// As much as the unit tells at once; `None` if it is not in the format of the standard.
     async fn lba_status(&self, lba: u64) -> Result<Option<LbaStatus>, Error> {
         let question = Transfer::query(Cdb::get_lba_status(lba, ANSWER_LEN), ANSWER_LEN as usize);
-        let answer = self.paths.execute(question).await?;
+        let answer = self.execute(question).await?;
         Ok(LbaStatus::decode(&answer.data).ok())
     }
 }

@@ -1,0 +1,66 @@
+//! What a request pays to its class before it is sent.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::Error;
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::{Grant, Paths};
+use crate::multipath::lane::Requirements;
+use crate::shaper::Charge;
+
+/// Counts a request that waits in its class, until it is dropped.
+struct WaitGuard<'a>(&'a AtomicUsize);
+
+impl<'a> WaitGuard<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<C: Carrier> Paths<C> {
+    /// Waits until the class lets so many bytes pass. Each try of a request pays, and so does a
+    /// duplicate: their bytes are on the link as well.
+    pub(super) async fn pass(&self, len: usize) -> Result<Option<Charge>, Error> {
+        let Some(class) = &self.policy().class else { return Ok(None) };
+        // Boxed, since most requests have no class, and the future of each is copied into its task.
+        let charge = Box::pin(async {
+            let _waiting = WaitGuard::new(self.in_class());
+            tokio::select! {
+                biased;
+                charge = class.pass(len as u64) => Ok(charge),
+                end = self.ended() => Err(end),
+            }
+        });
+        charge.await.map(Some)
+    }
+
+    /// Waits for the class, then for a path with room.
+    pub(super) async fn pass_and_grant(
+        &self,
+        len: usize,
+        requirements: Requirements,
+    ) -> Result<Grant<C>, Error> {
+        let charge = self.pass(len).await?;
+        Ok(self.grant(len, requirements).await?.paid_by(charge))
+    }
+
+    /// The longest that a request of the disk should be by its class, bytes, if that has a limit.
+    pub(crate) fn max_shaped_len(&self) -> Option<u64> {
+        self.policy().class.as_ref()?.max_request_len()
+    }
+}
+
+impl<C: Carrier> Grant<C> {
+    /// The same for a request that has paid to its class.
+    pub(super) fn paid_by(mut self, charge: Option<Charge>) -> Self {
+        self.charge = charge;
+        self
+    }
+}

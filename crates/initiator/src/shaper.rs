@@ -1,0 +1,392 @@
+//! Classes of requests that share a rate, on the runtime's clock.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use iscsi_shaper::{Class, ClassId, Grant, Statistics, Ticket, Tree, TreeError};
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
+
+/// How long after its time a request looks for itself, if whoever keeps the time does not: a future may
+/// not be polled for long.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Classes of requests that share what there is: hierarchical token buckets. Clones are the same.
+///
+/// Disks get a class of it by [`Options::class`](crate::Options::class). Classes are added, changed and
+/// removed while disks use them, and each change counts at once.
+///
+/// ```
+/// use iscsi_initiator::shaping::{Class, Rate};
+/// use iscsi_initiator::{Initiator, Options, Shaper};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let shaper = Shaper::new(Class::new("100mbit".parse()?))?;
+/// let backup = Class::new("10mbit".parse()?).with_ceil("50mbit".parse()?);
+/// let class = shaper.traffic_class(shaper.add(shaper.root(), backup)?);
+/// let options = Options::default().with_class(Some(class.clone()));
+/// let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options)?;
+/// // At night there is more.
+/// shaper.change(shaper.root(), Class::new(Rate::Unlimited))?;
+/// shaper.change(class.id(), backup.with_ceil(Rate::Unlimited))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Shaper(Arc<Mutex<State>>);
+
+/// A class of a [`Shaper`]. If it is removed there, its requests go on in the default class.
+#[derive(Clone, Debug)]
+pub struct TrafficClass {
+    shaper: Shaper,
+    id: ClassId,
+}
+
+#[derive(Debug)]
+struct State {
+    tree: Tree,
+    waiters: BTreeMap<Ticket, Waiter>,
+    /// Who asks the tree at the time that it has said: of all that wait, one.
+    timekeeper: Option<Ticket>,
+    /// When there is something to grant.
+    next: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    /// It was granted, or keeps the time, which has changed.
+    woken: Arc<Notify>,
+    grant: Option<Grant>,
+}
+
+/// A request that waits in its class. Dropped, it does not any more.
+struct Waiting {
+    shaper: Shaper,
+    ticket: Ticket,
+    woken: Arc<Notify>,
+}
+
+/// What a request has paid that is not sent yet. Dropped, it is given back.
+#[derive(Debug)]
+pub(crate) struct Charge(Option<Box<Payment>>);
+
+/// What a request has paid that is sent: it counts, unless it turns out to have moved nothing.
+#[derive(Debug)]
+pub(crate) struct Payment {
+    shaper: Shaper,
+    grant: Grant,
+}
+
+impl Shaper {
+    /// Classes that share what the root has. There is a default class below it, which borrows what all
+    /// others leave.
+    ///
+    /// # Errors
+    /// [`TreeError::Class`].
+    pub fn new(root: Class) -> Result<Self, TreeError> {
+        let tree = Tree::new(root, now())?;
+        let state = State { tree, waiters: BTreeMap::new(), timekeeper: None, next: None };
+        Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    /// The class at the top.
+    #[must_use]
+    pub fn root(&self) -> ClassId {
+        self.lock().tree.root()
+    }
+
+    /// The class of requests that have none.
+    #[must_use]
+    pub fn default_class(&self) -> ClassId {
+        self.lock().tree.default_class()
+    }
+
+    /// The class as [`Options::class`](crate::Options::class) takes it.
+    #[must_use]
+    pub fn traffic_class(&self, id: ClassId) -> TrafficClass {
+        TrafficClass { shaper: self.clone(), id }
+    }
+
+    /// Adds a class below another.
+    ///
+    /// # Errors
+    /// As [`Tree::add`].
+    pub fn add(&self, parent: ClassId, class: Class) -> Result<ClassId, TreeError> {
+        self.change_tree(|tree, now| tree.add(parent, class, now))
+    }
+
+    /// Gives a class other settings, from now on, also for what waits in it.
+    ///
+    /// # Errors
+    /// As [`Tree::change`].
+    pub fn change(&self, id: ClassId, class: Class) -> Result<(), TreeError> {
+        self.change_tree(|tree, now| tree.change(id, class, now))
+    }
+
+    /// Removes a class. What waits in it goes on in the default class.
+    ///
+    /// # Errors
+    /// As [`Tree::remove`].
+    pub fn remove(&self, id: ClassId) -> Result<(), TreeError> {
+        self.change_tree(|tree, now| tree.remove(id, now))
+    }
+
+    /// The settings of a class.
+    #[must_use]
+    pub fn class(&self, id: ClassId) -> Option<Class> {
+        self.lock().tree.class(id)
+    }
+
+    /// What has passed through a class, and all below it.
+    #[must_use]
+    pub fn statistics(&self, id: ClassId) -> Option<Statistics> {
+        self.lock().tree.statistics(id)
+    }
+
+    fn change_tree<T>(&self, change: impl FnOnce(&mut Tree, Instant) -> T) -> T {
+        let (mut state, now) = (self.lock(), now());
+        let result = change(&mut state.tree, now);
+        state.drive(now);
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TrafficClass {
+    /// Which class of its shaper it is.
+    #[must_use]
+    pub const fn id(&self) -> ClassId {
+        self.id
+    }
+
+    /// The shaper that the class is of.
+    #[must_use]
+    pub const fn shaper(&self) -> &Shaper {
+        &self.shaper
+    }
+
+    /// The longest that a request should be, bytes; `None` without a limit.
+    pub(crate) fn max_request_len(&self) -> Option<u64> {
+        self.shaper.lock().tree.max_request_len(self.id)
+    }
+
+    /// Waits until a request of so many bytes may be sent.
+    pub(crate) async fn pass(&self, bytes: u64) -> Charge {
+        let waiting = Waiting::new(&self.shaper, self.id, bytes);
+        loop {
+            let next = match waiting.look() {
+                Ok(grant) => {
+                    let payment = Payment { shaper: self.shaper.clone(), grant };
+                    return Charge(Some(Box::new(payment)));
+                }
+                Err(next) => next,
+            };
+            tokio::select! {
+                biased;
+                () = waiting.woken.notified() => {}
+                () = reached(next) => {}
+            }
+        }
+    }
+}
+
+impl State {
+    /// Grants what may be sent now, and has somebody come back when there is more.
+    fn drive(&mut self, now: Instant) {
+        while let Some(grant) = self.tree.poll_grant(now) {
+            if let Some(waiter) = self.waiters.get_mut(&grant.ticket) {
+                waiter.grant = Some(grant);
+                waiter.woken.notify_one();
+            }
+        }
+        let next = self.tree.poll_timeout();
+        let is_new = std::mem::replace(&mut self.next, next) != next;
+        let keeps = |ticket: &Ticket| self.waiters.get(ticket).is_some_and(Waiter::is_waiting);
+        let keeper = self.timekeeper.filter(keeps);
+        if keeper.is_none() || is_new {
+            let first = || self.waiters.iter().find(|(_, waiter)| waiter.is_waiting());
+            self.timekeeper = keeper.or_else(|| first().map(|(ticket, _)| *ticket));
+            if let Some(waiter) = self.timekeeper.and_then(|keeper| self.waiters.get(&keeper)) {
+                waiter.woken.notify_one();
+            }
+        }
+    }
+}
+
+impl Waiter {
+    const fn is_waiting(&self) -> bool {
+        self.grant.is_none()
+    }
+}
+
+impl Waiting {
+    fn new(shaper: &Shaper, class: ClassId, bytes: u64) -> Self {
+        let (mut state, waiter) = (shaper.lock(), Waiter::default());
+        let woken = Arc::clone(&waiter.woken);
+        let ticket = state.tree.request(class, bytes, now());
+        state.waiters.insert(ticket, waiter);
+        drop(state);
+        Self { shaper: shaper.clone(), ticket, woken }
+    }
+
+    /// The grant, if there is one by now, or when to look again.
+    fn look(&self) -> Result<Grant, Option<Instant>> {
+        let mut state = self.shaper.lock();
+        state.drive(now());
+        let grant = state.waiters.get_mut(&self.ticket).and_then(|waiter| waiter.grant.take());
+        if let Some(grant) = grant {
+            state.waiters.remove(&self.ticket);
+            return Ok(grant);
+        }
+        let grace = if state.timekeeper == Some(self.ticket) { Duration::ZERO } else { GRACE };
+        Err(state.next.and_then(|next| next.checked_add(grace)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let (mut state, now) = (self.shaper.lock(), now());
+        let Some(waiter) = state.waiters.remove(&self.ticket) else { return };
+        match waiter.grant {
+            Some(grant) => state.tree.correct(&grant, 0, now),
+            None => drop(state.tree.cancel(self.ticket, now)),
+        }
+        state.drive(now);
+    }
+}
+
+impl Charge {
+    /// The request is sent.
+    pub(crate) fn sent(mut self) -> Option<Box<Payment>> {
+        self.0.take()
+    }
+}
+
+impl Payment {
+    /// The request has moved nothing.
+    pub(crate) fn give_back(self) {
+        self.shaper.change_tree(|tree, now| tree.correct(&self.grant, 0, now));
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(payment) = self.0.take() {
+            payment.give_back();
+        }
+    }
+}
+
+/// Waits for a time, or for ever.
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time.into()).await,
+        None => pending().await,
+    }
+}
+
+/// The clock of the runtime, so that tests can turn it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    const LEN: u64 = 100_000;
+
+    /// 8 Mbit/s without a burst: a request of 100 kB takes 100 ms.
+    fn shaper() -> (Shaper, TrafficClass) {
+        let root = Class::new("8mbit".parse().unwrap()).with_burst(Some(0)).with_cburst(Some(0));
+        let shaper = Shaper::new(root).unwrap();
+        let class = shaper.traffic_class(shaper.default_class());
+        (shaper, class)
+    }
+
+    async fn pass(class: TrafficClass) -> Duration {
+        let begun = tokio::time::Instant::now();
+        class.pass(LEN).await.sent();
+        begun.elapsed()
+    }
+
+    const fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_pass_at_the_rate_one_after_the_other() {
+        let (shaper, class) = shaper();
+        let mut requests = JoinSet::new();
+        (0..5).for_each(|_| drop(requests.spawn(pass(class.clone()))));
+        let mut times = requests.join_all().await;
+        times.sort_unstable();
+        assert_eq!(times, [0, 100, 200, 300, 400].map(millis));
+        let statistics = shaper.statistics(class.id()).unwrap();
+        assert_eq!((statistics.sent.requests, statistics.waited.requests), (5, 4));
+        assert!(shaper.lock().waiters.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_felt_by_those_that_wait() {
+        let (shaper, class) = shaper();
+        pass(class.clone()).await;
+        let waiting = tokio::spawn(pass(class.clone()));
+        let other = tokio::spawn(pass(class));
+        tokio::time::sleep(millis(10)).await;
+        shaper.change(shaper.root(), Class::new(iscsi_shaper::Rate::Unlimited)).unwrap();
+        assert_eq!((waiting.await.unwrap(), other.await.unwrap()), (millis(10), millis(10)));
+    }
+
+    /// The first of those that wait keeps the time for all.
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_his_place_and_the_clock_to_the_others() {
+        let (shaper, class) = shaper();
+        pass(class.clone()).await;
+        let first = tokio::spawn(pass(class.clone()));
+        tokio::task::yield_now().await;
+        let second = tokio::spawn(pass(class.clone()));
+        tokio::task::yield_now().await;
+        first.abort();
+        assert!(first.await.is_err());
+        assert_eq!(second.await.unwrap(), millis(100));
+        assert_eq!(shaper.statistics(class.id()).unwrap().sent.requests, 2);
+    }
+
+    /// It was polled once, and is the one that keeps the time.
+    #[tokio::test(start_paused = true)]
+    async fn a_future_that_nobody_polls_holds_up_no_other() {
+        let (_, class) = shaper();
+        pass(class.clone()).await;
+        let mut first = Box::pin(class.pass(LEN));
+        assert!(is_pending(first.as_mut()).await);
+        let second = tokio::spawn(pass(class.clone()));
+        assert_eq!(second.await.unwrap(), millis(300), "100 of them are the grace");
+        drop(first);
+    }
+
+    /// Polls a future once; says whether it waits.
+    async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
+        std::future::poll_fn(|context| {
+            std::task::Poll::Ready(future.as_mut().poll(context).is_pending())
+        })
+        .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_sent_is_given_back_and_lets_the_next_one_pass() {
+        let (_, class) = shaper();
+        let charge = class.pass(1 << 30).await;
+        let next = tokio::spawn(pass(class.clone()));
+        tokio::time::sleep(millis(30)).await;
+        drop(charge);
+        assert_eq!(next.await.unwrap(), millis(30));
+    }
+}

@@ -1,0 +1,120 @@
+//! Disks that share a rate.
+
+use iscsi_shaper::{Class, Rate};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::error::Error;
+use crate::{Disk, Shaper, TrafficClass};
+
+fn network() -> Simulated {
+    let mut properties = Properties::default();
+    properties.latency = ROUND_TRIP / 2;
+    let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 16384)));
+    Simulated::new([Arc::new(Mutex::new(target))], properties)
+}
+
+async fn open_in(network: &Simulated, class: &TrafficClass) -> Disk {
+    let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+    let options = Options { use_environment: false, ..Options::default() };
+    let options = options.with_class(Some(class.clone()));
+    let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
+    open::open(&node, Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap()).await.unwrap()
+}
+
+/// 8 Mbit/s, a megabyte a second.
+fn shaper() -> Shaper {
+    Shaper::new(Class::new("8mbit".parse().unwrap())).unwrap()
+}
+
+/// Writes 64 KiB again and again from an offset on, eight at a time, until so much time is over; says how
+/// much.
+async fn write_for(disk: &Disk, offset: u64, time: Duration) -> u64 {
+    let (begun, mut writers) = (Instant::now(), JoinSet::new());
+    for part in 0..8 {
+        let disk = disk.clone();
+        writers.spawn(async move {
+            let data = Bytes::from(vec![1; 64 << 10]);
+            let mut sent = 0;
+            while begun.elapsed() < time {
+                disk.write_at(offset + (part << 16), data.clone()).await.unwrap();
+                sent += data.len() as u64;
+            }
+            sent
+        });
+    }
+    writers.join_all().await.iter().sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
+    let shaper = shaper();
+    let class = shaper.traffic_class(shaper.default_class());
+    let disk = open_in(&network(), &class).await;
+    let data = Bytes::from(vec![0x5a; 2_000_000]);
+    // Two seconds, less the burst, and an answer.
+    let expected = Duration::from_millis(1900)..Duration::from_millis(2300);
+    let begun = Instant::now();
+    disk.write_at(0, data.clone()).await.unwrap();
+    assert!(expected.contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    assert_eq!(disk.read_at(0, data.len()).await.unwrap(), data);
+    assert!(expected.contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    let statistics = shaper.statistics(class.id()).unwrap();
+    // The write ends within a block, which is read first.
+    assert_eq!(statistics.sent.bytes, 2 * 2_000_384 + 512);
+    let slice = 8_000_000 / 8 / 20;
+    assert!(statistics.sent.requests >= 2 * 2_000_384 / slice, "no longer than 50 ms each");
+
+    // While a write is under way.
+    let begun = Instant::now();
+    let (written, ()) = tokio::join!(disk.write_at(0, data), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        shaper.change(shaper.root(), Class::new(Rate::Unlimited)).unwrap();
+    });
+    written.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
+    disk.logout().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn disks_share_a_rate_by_their_classes_and_lend_each_other_what_they_do_not_need() {
+    let (shaper, network) = (shaper(), network());
+    let ceil = "8mbit".parse().unwrap();
+    let [small, large] = ["2mbit", "6mbit"].map(|rate| {
+        let class = Class::new(rate.parse().unwrap()).with_ceil(ceil);
+        shaper.traffic_class(shaper.add(shaper.root(), class).unwrap())
+    });
+    let disks = [open_in(&network, &small).await, open_in(&network, &large).await];
+    let time = Duration::from_secs(20);
+    let (few, many) =
+        tokio::join!(write_for(&disks[0], 0, time), write_for(&disks[1], 4 << 20, time));
+    let (few, many) = (few as f64 / 20e6, many as f64 / 20e6);
+    assert!((0.24..0.28).contains(&few) && (0.73..0.80).contains(&many), "{few} {many}");
+    let alone = write_for(&disks[0], 0, time).await as f64 / 20e6;
+    assert!((0.97..1.05).contains(&alone), "{alone}");
+    let lent = shaper.statistics(shaper.root()).unwrap().lent;
+    assert_eq!(
+        lent.bytes,
+        shaper.statistics(small.id()).unwrap().borrowed.bytes + {
+            shaper.statistics(large.id()).unwrap().borrowed.bytes
+        }
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_its_class_ends_with_the_disk() {
+    let shaper = Shaper::new(Class::new("1kbit".parse().unwrap())).unwrap();
+    let class = shaper.traffic_class(shaper.default_class());
+    let disk = open_in(&network(), &class).await;
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, vec![Bytes::from(vec![1; 1 << 20])]).await }
+    });
+    tokio::time::sleep(ROUND_TRIP * 3).await;
+    let begun = Instant::now();
+    disk.logout().await.unwrap();
+    assert!(begun.elapsed() < ROUND_TRIP * 3);
+    assert!(matches!(write.await.unwrap(), Err(Error::Closed)));
+    assert_eq!(shaper.statistics(class.id()).unwrap().waiting, 0);
+}
