@@ -201,7 +201,7 @@ impl Driver {
 
     fn cancel(&mut self, id: RequestId) {
         let Some(itt) = self.tags.get(&id).copied() else { return };
-        let was_sent = self.session.abort(itt, self.now());
+        let was_sent = self.session.give_up(itt, self.now());
         // What the unit never saw, it did not answer.
         if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
             pending.holds.listener = None;

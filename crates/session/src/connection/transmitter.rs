@@ -115,7 +115,9 @@ impl Transmitter {
     fn next_urgent(&mut self, cid: Cid, tasks: &TaskSet) -> Option<Urgent> {
         let is_due = |urgent: &Urgent| match urgent {
             Urgent::Task(itt) => {
-                !self.waits_for_burst(*itt, tasks) && !tasks.waits_for_text(*itt, cid)
+                !self.waits_for_burst(*itt, tasks)
+                    && !tasks.waits_for_data(*itt)
+                    && !tasks.waits_for_text(*itt, cid)
             }
             Urgent::PingReply { .. } | Urgent::Acknowledgement { .. } => true,
         };

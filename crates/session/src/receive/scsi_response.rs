@@ -54,6 +54,7 @@ impl Session {
         let Some(task) = self.take_task(cid, itt, response, is_scsi)? else { return Ok(None) };
         let has_data_due = task.write().is_some_and(WriteTransfer::has_data_due);
         let withdrawn = self.connections.forget(itt) || has_data_due;
+        self.forget_aborts_of(itt);
         match task.kind {
             TaskKind::Scsi(scsi) => Ok(Some((*scsi, withdrawn))),
             TaskKind::Management(_)

@@ -1,5 +1,9 @@
 //! What an ABORT TASK means for the data of its task (RFC 7143 §11.5.1).
 //!
+//! A write that is given up sends its data first, as long as the target asks for them, and ends by itself
+//! then, or is aborted. LIO 6.1 waits for the data of a write that it was told to abort: after three seconds
+//! it closes the connection, and hangs in that.
+//!
 //! No Data-Out of a task follows its ABORT TASK: for a target that has given the task up, it would
 //! name a task that does not exist. The rest of a first burst, which has to be sent whole
 //! (RFC 7143 §13.14), goes before the request. Data that R2Ts ask for stops where it is: the duty to
@@ -23,6 +27,18 @@ impl Session {
         write.hold();
         for connection in self.connections.iter_mut() {
             connection.transmitter.withdraw_r2ts(itt);
+        }
+    }
+
+    /// A task has ended, and is not in the set any more: what was to abort it after its data is not needed.
+    pub(crate) fn forget_aborts_of(&mut self, itt: Itt) {
+        let requests = self.connections.iter().flat_map(|connection| {
+            connection.transmitter.requests_to_abort(itt, &self.tasks).into_iter()
+        });
+        let needless = requests.filter(|request| self.tasks.is_needless(*request));
+        for request in needless.collect::<Vec<_>>() {
+            self.connections.forget(request);
+            self.tasks.remove(request);
         }
     }
 

@@ -13,6 +13,7 @@ impl Session {
     pub(crate) fn end_task(&mut self, itt: Itt, why: TaskError) {
         self.connections.forget(itt);
         if let Some(task) = self.tasks.remove_aborted(itt) {
+            self.forget_aborts_of(itt);
             self.report(itt, task, why);
         }
     }

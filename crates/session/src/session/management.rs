@@ -45,7 +45,7 @@ impl Session {
             matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let task_lun = referenced.and_then(|itt| Some(self.tasks.get(itt)?.as_scsi()?.lun));
         let lun = if whole_target { Lun::ZERO } else { task_lun.unwrap_or(lun) };
-        Management { function, lun, referenced, internal, gap: None }
+        Management { function, lun, referenced, internal, gap: None, after_data: false }
     }
 
     /// Fills the gap that a request which is gone may have left in CmdSN: ABORT TASK does that for a
@@ -57,6 +57,7 @@ impl Session {
             referenced: Some(itt),
             internal: true,
             gap: Some(gap),
+            after_data: false,
         };
         self.manage_internally(management, now);
     }

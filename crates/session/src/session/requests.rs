@@ -13,7 +13,7 @@ use crate::task::command::Command;
 use crate::task::payload::Payload;
 use crate::task::scsi::ScsiTask;
 use crate::task::text::TextTask;
-use crate::task::{Ping, Task, TaskKind};
+use crate::task::{Management, Ping, Task, TaskKind};
 
 impl Session {
     /// Hands in a SCSI command; also before the login is over. It ends in one
@@ -96,6 +96,18 @@ impl Session {
         was_sent
     }
 
+    /// As [`abort`](Self::abort), but the ABORT TASK of a write comes after all of its data, for as long as
+    /// the target goes on to ask for it: then the command may as well end by itself. There are targets that
+    /// wait for the data of a write all the same once they have been told to abort it, and then give up the
+    /// connection, or more. One that asks for nothing within the time limit of task management gets the
+    /// ABORT TASK.
+    pub fn give_up(&mut self, itt: Itt, now: Instant) -> bool {
+        let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
+        self.abort_after(itt, TaskError::Aborted, true, now);
+        self.follow_up(now);
+        was_sent
+    }
+
     /// Takes back a command that is not in wire order yet: it ends with
     /// [`TaskError::Withdrawn`], and leaves no hole in CmdSN. One that is stays as it is.
     pub fn withdraw(&mut self, itt: Itt, now: Instant) {
@@ -148,6 +160,11 @@ impl Session {
 
     /// Gives a command up for a reason that its caller will see.
     pub(crate) fn abort_for(&mut self, itt: Itt, why: TaskError, now: Instant) {
+        self.abort_after(itt, why, false, now);
+    }
+
+    /// The same, after the data of a write or at once.
+    fn abort_after(&mut self, itt: Itt, why: TaskError, after_data: bool, now: Instant) {
         let Some(task) = self.tasks.get_mut(itt) else { return };
         let sent = task.is_sent();
         let Some(scsi) = task.as_scsi_mut() else { return };
@@ -167,7 +184,7 @@ impl Session {
         scsi.aborting = Some(why);
         self.tasks.set_deadline(itt, None);
         let management = self.management(TaskFunction::AbortTask, lun, Some(itt), true);
-        self.manage_internally(management, now);
+        self.manage_internally(Management { after_data, ..management }, now);
     }
 
     /// Ends a text exchange of the session's own with the target's invitation to negotiate: an

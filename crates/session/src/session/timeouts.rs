@@ -48,6 +48,10 @@ impl Session {
     }
 
     fn task_timed_out(&mut self, itt: Itt, now: Instant) {
+        if self.tasks.stop_waiting_for_data(itt) {
+            let deadline = now + self.config.timeouts.task_management;
+            return self.tasks.set_deadline(itt, Some(deadline));
+        }
         let Some(task) = self.tasks.get(itt) else { return };
         match &task.kind {
             TaskKind::Scsi(_) => self.abort_for(itt, TaskError::TimedOut, now),

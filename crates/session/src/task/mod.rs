@@ -52,6 +52,8 @@ pub(crate) struct Management {
     pub(crate) internal: bool,
     /// The CmdSN of a refused request, which the target may not have counted.
     pub(crate) gap: Option<CmdSn>,
+    /// Whether it waits for the data of the write that it aborts.
+    pub(crate) after_data: bool,
 }
 
 impl Management {

@@ -205,6 +205,38 @@ impl TaskSet {
         }
     }
 
+    /// The write that a request is to abort after its data.
+    fn aborted_after_data(&self, request: Itt) -> Option<Itt> {
+        match &self.get(request)?.kind {
+            TaskKind::Management(management) => {
+                management.aborts().filter(|_| management.after_data)
+            }
+            TaskKind::Scsi(_) | TaskKind::Text(_) | TaskKind::Ping(_) | TaskKind::Logout(_) => None,
+        }
+    }
+
+    /// Whether a request waits for the data of the write that it is to abort.
+    pub(crate) fn waits_for_data(&self, request: Itt) -> bool {
+        let write = self.aborted_after_data(request).and_then(|itt| self.get(itt)?.write());
+        write.is_some_and(|write| !write.is_handed_out())
+    }
+
+    /// Whether nobody needs a request any more: the write that it was to abort after its data has ended.
+    pub(crate) fn is_needless(&self, request: Itt) -> bool {
+        self.aborted_after_data(request).is_some_and(|itt| self.get(itt).is_none())
+    }
+
+    /// A request waits for no data any more; whether it did.
+    pub(crate) fn stop_waiting_for_data(&mut self, request: Itt) -> bool {
+        let waits = self.waits_for_data(request);
+        if let Some(TaskKind::Management(management)) =
+            self.get_mut(request).map(|task| &mut task.kind)
+        {
+            management.after_data = false;
+        }
+        waits
+    }
+
     /// Whether a task is a text exchange that has to wait for another one to end: there is one at a
     /// time on a connection (RFC 7143 §11.10).
     pub(crate) fn waits_for_text(&self, itt: Itt, cid: Cid) -> bool {

@@ -179,6 +179,11 @@ impl WriteTransfer {
         self.sent.contiguous()
     }
 
+    /// Whether all of the payload has been handed to the outbox.
+    pub(crate) fn is_handed_out(&self) -> bool {
+        self.contiguous() == self.len()
+    }
+
     /// Whether the target has asked for data that has not been handed to the outbox.
     pub(crate) fn has_data_due(&self) -> bool {
         self.unsolicited.is_some() || !self.solicited.is_empty()

@@ -93,6 +93,81 @@ fn wr_20_no_data_out_follows_the_abort_of_its_task() {
     }
 }
 
+/// WR-20: the data of a write that is given up goes on as long as the target asks for it, and the ABORT TASK
+/// comes after the last of it.
+#[test]
+fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
+    for ends_by_itself in [true, false] {
+        let mut trace = Trace::with_answers(&SOLICITED);
+        let data = pattern(2048, 1);
+        let itt = trace.submit(write(0, data.clone()));
+        expect!(trace, ScsiCommand);
+        assert!(trace.session.give_up(itt, trace.now));
+        trace.silence();
+        for sn in 0..2 {
+            let offset = sn * 1024;
+            let ask = r2t().itt(itt.get()).ttt(sn).r2t_sn(sn).buffer_offset(offset);
+            trace.send(ask.desired_length(1024));
+            if sn == 0 {
+                let part = expect!(trace, DataOut { ttt: sn, buffer_offset: offset });
+                assert_eq!(part.data, data[..1024]);
+                trace.silence();
+                if ends_by_itself {
+                    break;
+                }
+            }
+        }
+        if ends_by_itself {
+            // It needs no more, and so there is nothing left to abort.
+            send!(trace, scsi_response { itt: itt.get(), status: 0x08 });
+            assert_eq!(trace.result(itt).unwrap().status, Status::BUSY);
+        } else {
+            let part = expect!(trace, DataOut { ttt: 1, buffer_offset: 1024, is_final: true });
+            assert_eq!(part.data, data[1024..]);
+            let abort = expect!(trace, TaskManagementRequest { referenced_tag: itt.get() });
+            send!(trace, task_management_response { itt: abort.itt() });
+            assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
+        }
+        trace.silence();
+        trace.assert_usable();
+    }
+}
+
+/// TMF-15: a target that asks for no data of a write that was given up gets the ABORT TASK all the same,
+/// and nothing that it asks for later.
+#[test]
+fn tmf_15_a_write_that_is_given_up_does_not_wait_for_ever() {
+    let mut config = config();
+    config.timeouts.nop_interval = None;
+    let mut trace = Trace::established(config, &SOLICITED);
+    let itt = trace.submit(write(0, pattern(1024, 1)));
+    expect!(trace, ScsiCommand);
+    trace.session.give_up(itt, trace.now);
+    trace.silence();
+    trace.advance(Duration::from_secs(11));
+    let abort = expect!(trace, TaskManagementRequest { referenced_tag: itt.get() });
+    send!(trace, r2t { itt: itt.get(), ttt: 7, desired_length: 1024 });
+    trace.silence();
+    send!(trace, task_management_response { itt: abort.itt() });
+    assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
+    trace.assert_usable();
+}
+
+/// TMF-06: what is no write, or has all of its data out, is aborted at once.
+#[test]
+fn tmf_06_without_data_to_come_nothing_is_waited_for() {
+    let mut trace = Trace::with_answers(&[]);
+    for command in [read(0, 1), write(0, pattern(512, 1))] {
+        let itt = trace.submit(command);
+        expect!(trace, ScsiCommand);
+        trace.session.give_up(itt, trace.now);
+        let abort = expect!(trace, TaskManagementRequest { referenced_tag: itt.get() });
+        send!(trace, task_management_response { itt: abort.itt() });
+        assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
+    }
+    trace.assert_usable();
+}
+
 /// WR-05, WR-20: a first burst is sent whole, and the ABORT TASK of its task follows it.
 #[test]
 fn wr_20_abort_follows_the_first_burst() {
