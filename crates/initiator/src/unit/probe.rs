@@ -46,7 +46,11 @@ async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
         // The others are answered behind this one, so what it is told is not about their answers. What comes
         // later may be.
         doubts.resolve(before + u64::from(first.as_ref().is_err_and(raises_doubt)));
-        if first.is_ok() { Ok(()) } else { unit.test_unit_ready().await }
+        if first.is_ok() {
+            return Ok(());
+        }
+        unit.session().count_retry();
+        unit.test_unit_ready().await
     };
     let (ready, inquiry, pages, capacity, mode) =
         tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
