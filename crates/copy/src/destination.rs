@@ -1,6 +1,7 @@
 //! Where bytes go.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use iscsi_initiator::device::{Device, DeviceLimits};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
-use crate::file::FileDevice;
+use crate::file::{FileDevice, local_depth};
+use crate::pipe::Pipe;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -25,6 +27,8 @@ enum Kind {
     File(FileDevice),
     /// What comes next, and nothing else.
     Stream(Arc<Mutex<Writer>>),
+    /// The same, by threads that may block.
+    Pipe(Pipe),
 }
 
 impl Destination {
@@ -43,11 +47,18 @@ impl Destination {
         Self(Kind::Stream(Arc::new(Mutex::new(Box::new(writer)))))
     }
 
+    /// A file as a stream, from where it stands on: a pipe, a terminal, what somebody else has opened.
+    /// It is written in whole requests, on the threads of tokio that may block, and gets what a
+    /// [stream](Self::stream) gets. A regular file is synced at a flush.
+    pub fn pipe(file: impl Into<Arc<File>>) -> Self {
+        Self(Kind::Pipe(Pipe::new(file.into())))
+    }
+
     /// How many bytes fit; `None` if nothing limits them.
     pub fn capacity(&self) -> Option<u64> {
         match &self.0 {
             Kind::Device(device) => Some(device.capacity()),
-            Kind::File(_) | Kind::Stream(_) => None,
+            Kind::File(_) | Kind::Stream(_) | Kind::Pipe(_) => None,
         }
     }
 
@@ -61,7 +72,7 @@ impl Destination {
         match &self.0 {
             Kind::Device(device) => Some(device.as_ref()),
             Kind::File(file) => Some(file),
-            Kind::Stream(_) => None,
+            Kind::Stream(_) | Kind::Pipe(_) => None,
         }
     }
 
@@ -70,19 +81,31 @@ impl Destination {
         match &self.0 {
             Kind::Device(device) => Some(Arc::clone(device)),
             Kind::File(file) => Some(Arc::new(file.clone())),
-            Kind::Stream(_) => None,
+            Kind::Stream(_) | Kind::Pipe(_) => None,
         }
     }
 
     pub(crate) const fn is_sequential(&self) -> bool {
-        matches!(self.0, Kind::Stream(_))
+        matches!(self.0, Kind::Stream(_) | Kind::Pipe(_))
     }
 
-    /// Begins a copy of so many bytes, as far as that is known: a file has that length from then on.
-    pub(crate) async fn begin(&self, len: Option<u64>) -> io::Result<()> {
+    /// Whether a flush may say that what was written is to be written again.
+    pub(crate) const fn may_lose(&self) -> bool {
+        matches!(self.0, Kind::Device(_))
+    }
+
+    /// How many writes of so many bytes keep it busy; of a stream, how many may wait for it.
+    pub(crate) fn queue_depth(&self, io_size: usize) -> usize {
+        let device = self.device_ref().map(|device| device.queue_depth(io_size));
+        device.unwrap_or_else(|| local_depth(io_size)).max(1)
+    }
+
+    /// Takes note of how many bytes are copied, as far as that is known: a file has that length from then
+    /// on.
+    pub(crate) async fn set_len(&self, len: Option<u64>) -> io::Result<()> {
         match (&self.0, len) {
             (Kind::File(file), Some(len)) => file.clone().set_len(len).await,
-            (Kind::File(_) | Kind::Device(_) | Kind::Stream(_), _) => Ok(()),
+            (Kind::File(_) | Kind::Device(_) | Kind::Stream(_) | Kind::Pipe(_), _) => Ok(()),
         }
     }
 
@@ -91,6 +114,7 @@ impl Destination {
             Kind::Device(device) => device.write_at(offset, vec![data]).await,
             Kind::File(file) => file.write_at(offset, vec![data]).await,
             Kind::Stream(writer) => writer.lock().await.write_all(&data).await,
+            Kind::Pipe(pipe) => pipe.write(data).await,
         }
     }
 
@@ -102,18 +126,16 @@ impl Destination {
         }
     }
 
-    /// Brings what was written onto the medium.
-    pub(crate) async fn flush(&self) -> io::Result<()> {
+    /// Brings what was written onto the medium; at the end, when it is known how many bytes there are in all,
+    /// a file becomes as long as that.
+    pub(crate) async fn flush(&self, len: Option<u64>) -> io::Result<()> {
+        self.set_len(len).await?;
         match &self.0 {
             Kind::Device(device) => device.flush().await,
             Kind::File(file) => file.flush().await,
             Kind::Stream(writer) => writer.lock().await.flush().await,
+            Kind::Pipe(pipe) => pipe.flush().await,
         }
-    }
-
-    /// Says that there are so many bytes in all, before the last flush.
-    pub(crate) async fn end(&self, len: u64) -> io::Result<()> {
-        self.begin(Some(len)).await
     }
 }
 
@@ -123,6 +145,7 @@ impl fmt::Debug for Destination {
             Kind::Device(device) => device.fmt(f),
             Kind::File(file) => file.fmt(f),
             Kind::Stream(_) => f.write_str("Stream"),
+            Kind::Pipe(pipe) => pipe.fmt(f),
         }
     }
 }

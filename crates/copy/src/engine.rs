@@ -145,20 +145,29 @@ impl Engine {
 
     /// Copies until the source ends, and flushes.
     pub(crate) async fn run(mut self) -> Result<(Progress, Option<Checksums>), Failure> {
-        let result = match self.prepare().await {
+        let control = self.control.clone();
+        let prepared = tokio::select! {
+            biased;
+            () = control.at_least(Order::Cancel) => Err(Error::Cancelled),
+            prepared = self.prepare() => prepared,
+        };
+        let is_prepared = prepared.is_ok();
+        let result = match prepared {
             Ok(()) => self.copy().await,
             Err(error) => Err(error),
         };
         let result = match result {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.wind_up(error).await),
+            Err(error) if is_prepared => self.wind_up(error).await,
+            result => result,
         };
         self.teller.show();
         self.teller.tell_progress();
         let progress = self.teller.progress;
         match result {
             Ok(()) => Ok((progress, self.checksums)),
-            Err(error) => Err(Failure { error, progress }),
+            Err(error) => {
+                Err(Failure { error, progress, is_written: is_prepared && self.is_copied() })
+            }
         }
     }
 
@@ -178,7 +187,7 @@ impl Engine {
         {
             return Err(Error::TooSmall { capacity, needed });
         }
-        self.destination.begin(device).await.map_err(Error::Destination)?;
+        self.destination.set_len(device).await.map_err(Error::Destination)?;
         self.blank = self.find_blank(device.unwrap_or(u64::MAX)).await;
         self.refresh();
         Ok(())
@@ -186,7 +195,8 @@ impl Engine {
 
     /// Which bytes of the destination read as zeros, as far as it tells in a moment.
     async fn find_blank(&self, len: u64) -> RangeSet {
-        if self.options.destination_is_zero {
+        // A destination in order gets zeros as well.
+        if self.options.destination_is_zero && !self.destination.is_sequential() {
             return (0..len).into();
         }
         let mut blank = RangeSet::new();
@@ -263,13 +273,7 @@ impl Engine {
         let io_size = self.cut.io_size;
         self.depths = match self.options.queue_depth {
             Some(depth) => (depth, depth),
-            None => (
-                self.source.device_ref().map_or(1, |device| device.queue_depth(io_size)).max(1),
-                self.destination
-                    .device_ref()
-                    .map_or(1, |device| device.queue_depth(io_size))
-                    .max(1),
-            ),
+            None => (self.source.queue_depth(io_size), self.destination.queue_depth(io_size)),
         };
         self.teller.tell_progress();
     }
@@ -288,8 +292,8 @@ impl Engine {
     }
 
     /// After an error or an order: waits for the writes under way, and flushes what was written, so that
-    /// it need not be written again.
-    async fn wind_up(&mut self, error: Error) -> Error {
+    /// it need not be written again. A copy that turns out to be complete then has not failed.
+    async fn wind_up(&mut self, error: Error) -> Result<(), Error> {
         let control = self.control.clone();
         let ending = async {
             while self.writing > 0 || self.flushes.is_under_way() || self.is_saving {
@@ -304,9 +308,13 @@ impl Engine {
                     Ok(Ended::Read { .. } | Ended::Surveyed(_)) | Err(_) => {}
                 }
             }
-            if !self.ledger.is_flushed() && !matches!(error, Error::Flush(_)) {
+            let is_last = self.is_copied();
+            let is_wanted = is_last && !self.is_done() || !self.ledger.is_flushed();
+            if is_wanted && !matches!(error, Error::Flush(_)) {
+                self.flushes.begin(is_last);
                 self.ledger.begin_flush();
-                let flushed = self.destination.flush().await;
+                let len = is_last.then_some(self.teller.progress.done);
+                let flushed = self.destination.flush(len).await;
                 _ = self.take_flushed(flushed);
             }
             self.start_save();
@@ -320,11 +328,13 @@ impl Engine {
         };
         tokio::select! {
             biased;
-            () = ending => error,
+            () = ending => {}
             () = control.at_least(Order::Abandon) => {
-                Error::Abandoned { under_way: self.writing_bytes }
+                return Err(Error::Abandoned { under_way: self.writing_bytes });
             }
         }
+        let is_complete = matches!(error, Error::Cancelled) && self.is_done();
+        if is_complete { Ok(()) } else { Err(error) }
     }
 }
 

@@ -79,4 +79,6 @@ pub struct Failure {
     pub error: Error,
     /// How far it came.
     pub progress: Progress,
+    /// All was written, and nothing was missing but the last flush.
+    pub is_written: bool,
 }

@@ -10,14 +10,22 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, fallocate};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
 use nix::unistd::{Whence, lseek};
+
+use crate::blocking::blocking;
 
 /// One visit to another thread costs more than a short read, bytes.
 const PREFERRED: usize = 1 << 20;
 /// Requests under way keep a disk busy, and outlast its pauses, bytes. More would only be more memory
 /// to fill before the first byte goes out.
 const QUEUE: usize = 4 << 20;
+
+/// How many requests of so many bytes keep a file of this host busy.
+pub(crate) fn local_depth(io_size: usize) -> usize {
+    QUEUE.div_ceil(io_size.max(1))
+}
+
 /// So many extents are told at once.
 const MAX_EXTENTS: usize = 1024;
 
@@ -41,7 +49,7 @@ impl FileDevice {
     /// Those of the system; [`InvalidInput`](ErrorKind::InvalidInput) for what is neither a regular file
     /// nor a block device: that is for a [stream](crate::Source::stream).
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::new(File::open(path)?, true)
+        Self::from_file(File::open(path)?)
     }
 
     /// Opens a file to write to and to read from, and creates it if it is missing. Nothing is changed
@@ -51,10 +59,16 @@ impl FileDevice {
     /// As [`open`](Self::open).
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        Self::new(options.read(true).write(true).create(true).truncate(false).open(path)?, false)
+        Self::from_file(options.read(true).write(true).create(true).truncate(false).open(path)?)
     }
 
-    fn new(mut file: File, is_read_only: bool) -> io::Result<Self> {
+    /// A file that is open. It is read and written as far as it was opened for that: one that is not open
+    /// for writing is read-only, and of one that is not open for reading the holes are known all the
+    /// same.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_file(mut file: File) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             let why = "neither a regular file nor a block device";
@@ -63,6 +77,8 @@ impl FileDevice {
         // A block device has no length but where its end is.
         let capacity = file.seek(SeekFrom::End(0))?;
         let is_block_device = kind.is_block_device();
+        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+        let is_read_only = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
         Ok(Self { file: Arc::new(file), capacity, is_block_device, is_read_only })
     }
 
@@ -110,7 +126,7 @@ impl Device for FileDevice {
     }
 
     fn queue_depth(&self, io_size: usize) -> usize {
-        QUEUE.div_ceil(io_size.max(1))
+        local_depth(io_size)
     }
 
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
@@ -222,11 +238,4 @@ fn seek(file: &File, at: u64, what: Whence) -> io::Result<Option<u64>> {
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Runs what may block in a thread of its own.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await?
 }

@@ -69,6 +69,11 @@ impl Ledger {
         is_sound
     }
 
+    /// They could not be written, and are still to be done.
+    pub(crate) fn failed(&mut self, task: Task) {
+        self.to_do.insert(task.range);
+    }
+
     /// Bytes are as they shall be without a write, and need no flush.
     pub(crate) fn is_there(&mut self, range: Range<u64>) {
         self.flushed.insert(range);

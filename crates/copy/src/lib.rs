@@ -22,6 +22,7 @@
 //! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod checkpoint;
 mod checkpoint_file;
 mod checksums;
@@ -37,6 +38,7 @@ mod ledger;
 mod memory;
 mod options;
 mod part;
+mod pipe;
 mod pool;
 mod progress;
 mod range_set;

@@ -21,8 +21,10 @@ pub struct Progress {
     pub read: u64,
     /// Data that were written; what was written twice counts twice.
     pub written: u64,
-    /// What the destination was told to make zero.
+    /// What was made zero at the destination.
     pub zeroed: u64,
+    /// The part of it that went to the destination as data, because it does not make zeros by itself.
+    pub zeros_written: u64,
     /// Zeros that were there already.
     pub skipped: u64,
     /// What was done, and may be lost, and is done again.

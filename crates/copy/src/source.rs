@@ -1,6 +1,7 @@
 //! Where bytes come from.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -9,18 +10,23 @@ use iscsi_initiator::device::Device;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
 
+use crate::file::local_depth;
+use crate::pipe::Pipe;
+
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Where bytes come from.
 #[derive(Clone)]
-pub struct Source(pub(crate) Kind);
+pub struct Source(Kind);
 
 #[derive(Clone)]
-pub(crate) enum Kind {
+enum Kind {
     /// Any range, many at a time.
     Device(Arc<dyn Device>),
     /// What comes next, and nothing else.
     Stream(Arc<Mutex<Reader>>, Option<u64>),
+    /// The same, by threads that may block.
+    Pipe(Pipe),
 }
 
 impl Source {
@@ -35,34 +41,54 @@ impl Source {
         Self(Kind::Stream(Arc::new(Mutex::new(Box::new(reader))), len))
     }
 
-    /// How many bytes there are, if that is known.
+    /// A file as a stream, from where it stands on: a pipe, a terminal, what somebody else has opened.
+    /// It is read in whole requests, on the threads of tokio that may block.
+    pub fn pipe(file: impl Into<Arc<File>>) -> Self {
+        Self(Kind::Pipe(Pipe::new(file.into())))
+    }
+
+    /// How many bytes there are, if that is known; of a [pipe](Self::pipe) what is left, if it is a regular
+    /// file.
     pub fn length(&self) -> Option<u64> {
         match &self.0 {
             Kind::Device(device) => Some(device.capacity()),
             Kind::Stream(_, len) => *len,
+            Kind::Pipe(pipe) => pipe.rest(),
         }
+    }
+
+    /// How many reads of so many bytes keep it busy; of a stream, how many it may be ahead.
+    pub(crate) fn queue_depth(&self, io_size: usize) -> usize {
+        let device = self.device_ref().map(|device| device.queue_depth(io_size));
+        device.unwrap_or_else(|| local_depth(io_size)).max(1)
     }
 
     pub(crate) const fn device_ref(&self) -> Option<&Arc<dyn Device>> {
         match &self.0 {
             Kind::Device(device) => Some(device),
-            Kind::Stream(..) => None,
+            Kind::Stream(..) | Kind::Pipe(_) => None,
         }
     }
-}
 
-/// Reads until the buffer is full, or the stream ends: then it comes back shorter.
-pub(crate) async fn fill(reader: &Mutex<Reader>, mut buffer: BytesMut) -> io::Result<BytesMut> {
-    let mut reader = reader.lock().await;
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]).await? {
-            0 => break,
-            count => filled += count,
+    /// Reads what comes next of a stream, until the buffer is full or the stream ends: then it comes back
+    /// shorter.
+    pub(crate) async fn fill(&self, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let reader = match &self.0 {
+            Kind::Device(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Kind::Stream(reader, _) => reader,
+            Kind::Pipe(pipe) => return pipe.fill(buffer).await,
+        };
+        let mut reader = reader.lock().await;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match reader.read(&mut buffer[filled..]).await? {
+                0 => break,
+                count => filled += count,
+            }
         }
+        buffer.truncate(filled);
+        Ok(buffer)
     }
-    buffer.truncate(filled);
-    Ok(buffer)
 }
 
 impl fmt::Debug for Source {
@@ -70,6 +96,7 @@ impl fmt::Debug for Source {
         match &self.0 {
             Kind::Device(device) => device.fmt(f),
             Kind::Stream(_, len) => f.debug_tuple("Stream").field(len).finish(),
+            Kind::Pipe(pipe) => pipe.fmt(f),
         }
     }
 }

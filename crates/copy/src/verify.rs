@@ -31,6 +31,8 @@ pub struct Verify {
     control: Control,
     teller: Teller,
     pool: Pool,
+    /// Reads under way at once; `None` follows what the destination says.
+    queue_depth: Option<usize>,
 }
 
 /// Why a destination is not known to hold what it should.
@@ -94,7 +96,16 @@ impl Verify {
         let destination = destination.shared().ok_or(VerifyError::Stream)?;
         let teller = Teller::new();
         let control = Control::new(teller.shown());
-        Ok(Self { source, destination, checksums, control, teller, pool: Pool::default() })
+        let (pool, queue_depth) = (Pool::default(), None);
+        Ok(Self { source, destination, checksums, control, teller, pool, queue_depth })
+    }
+
+    /// The same look with so many reads under way at once, at least 1; otherwise it follows what the
+    /// destination says.
+    #[must_use]
+    pub fn with_queue_depth(mut self, depth: usize) -> Self {
+        self.queue_depth = Some(depth.max(1));
+        self
     }
 
     /// A hand on it, also while it runs. What is equal counts as done.
@@ -113,14 +124,17 @@ impl Verify {
     /// The first difference that there is, or the first error before it.
     pub async fn run(mut self) -> Result<Progress, VerifyError> {
         self.teller.progress.total = Some(self.checksums.bytes());
-        let mut pieces = self.pieces().await.into_iter();
+        let pieces = self.pieces().await;
+        let longest = pieces.iter().map(|(range, _)| range.end - range.start).max();
+        let longest = longest.map_or(1, |len| usize::try_from(len).unwrap_or(usize::MAX));
+        let mut pieces = pieces.into_iter();
         let mut reads = JoinSet::new();
         // In the order of the device: what was begun, and of that what was read.
         let mut begun = VecDeque::new();
         let mut read = BTreeMap::new();
         loop {
             let order = self.control.order();
-            while order == Order::Run && begun.len() < self.depth() {
+            while order == Order::Run && begun.len() < self.depth(longest) {
                 let Some(piece) = pieces.next() else { break };
                 reads.spawn(look(Arc::clone(&self.destination), self.pool.clone(), piece.clone()));
                 begun.push_back(piece);
@@ -152,13 +166,9 @@ impl Verify {
         }
     }
 
-    fn depth(&self) -> usize {
-        let longest = self
-            .checksums
-            .parts()
-            .next()
-            .map_or(ZEROS_AT_ONCE, |(range, _)| range.end - range.start);
-        self.destination.queue_depth(usize::try_from(longest).unwrap_or(usize::MAX)).max(1)
+    /// How many pieces are read at once, of which the longest has so many bytes.
+    fn depth(&self, longest: usize) -> usize {
+        self.queue_depth.unwrap_or_else(|| self.destination.queue_depth(longest).max(1))
     }
 
     /// What has to be read back, in order.

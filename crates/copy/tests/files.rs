@@ -3,51 +3,31 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
     missing_docs,
     reason = "a test may panic"
 )]
 
+mod support;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use iscsi_copy::{Copy, Destination, Device, Error, FileDevice, Options, Source};
+use support::Folder;
 
 const MIB: u64 = 1 << 20;
 
-/// A folder that is gone when the test is.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("iscsi-copy-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+/// A file of 64 MiB with two times 8 KiB of data.
+fn sparse(folder: &Folder, name: &str) -> PathBuf {
+    let path = folder.path(name);
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(64 * MIB).unwrap();
+    for at in [20 * MIB, 63 * MIB] {
+        file.write_all_at(&[7; 8192], at).unwrap();
     }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// A file of 64 MiB with two times 8 KiB of data.
-    fn sparse(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        let file = fs::File::create(&path).unwrap();
-        file.set_len(64 * MIB).unwrap();
-        for at in [20 * MIB, 63 * MIB] {
-            file.write_all_at(&[7; 8192], at).unwrap();
-        }
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
+    path
 }
 
 fn allocated(path: &Path) -> u64 {
@@ -62,7 +42,7 @@ fn copy(from: &Path, to: &Path) -> Copy {
 #[tokio::test]
 async fn holes_stay_holes() {
     let folder = Folder::new();
-    let (from, to) = (folder.sparse("from"), folder.path("to"));
+    let (from, to) = (sparse(&folder, "from"), folder.path("to"));
     let progress = copy(&from, &to).run().await.unwrap().progress;
     assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
     assert!(progress.read <= 256 << 10, "{progress:?}");
@@ -72,7 +52,7 @@ async fn holes_stay_holes() {
 #[tokio::test]
 async fn what_was_there_before_is_gone() {
     let folder = Folder::new();
-    let (from, to) = (folder.sparse("from"), folder.path("to"));
+    let (from, to) = (sparse(&folder, "from"), folder.path("to"));
     fs::write(&to, vec![9; 70 << 20]).unwrap();
     let progress = copy(&from, &to).run().await.unwrap().progress;
     assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
@@ -111,6 +91,6 @@ async fn only_files_and_block_devices_are_devices() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(FileDevice::open("/nowhere/at/all").is_err());
     let folder = Folder::new();
-    let path = folder.sparse("file");
+    let path = sparse(&folder, "file");
     assert!(FileDevice::open(&path).unwrap().limits().is_read_only);
 }

@@ -52,6 +52,22 @@ async fn what_is_equal_is_read_once_and_its_holes_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn as_much_is_read_at_once_as_the_destination_wants_or_somebody_says() {
+    let to = Memory::blank(LEN);
+    let (from, destination, checksums) = copied(&to).await;
+    for (depth, most) in [(None, 4), (Some(2), 2)] {
+        to.lock().under_way.1 = 0;
+        let verify = Verify::new(from.clone(), &destination, checksums.clone()).unwrap();
+        let verify = match depth {
+            Some(depth) => verify.with_queue_depth(depth),
+            None => verify,
+        };
+        verify.run().await.unwrap();
+        assert_eq!(to.lock().under_way.1, most);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_first_byte_that_differs_is_told() {
     for at in [0, 39_999, 55_555, 99_999] {
         let to = Memory::new(pattern(LEN));

@@ -25,15 +25,7 @@ impl Engine {
         self.ledger.begin_flush();
         let destination = self.destination.clone();
         let len = is_last.then_some(self.teller.progress.done);
-        self.tasks.spawn(async move {
-            let flush = async {
-                if let Some(len) = len {
-                    destination.end(len).await?;
-                }
-                destination.flush().await
-            };
-            Ok(Ended::Flushed(flush.await))
-        });
+        self.tasks.spawn(async move { Ok(Ended::Flushed(destination.flush(len).await)) });
     }
 
     pub(super) fn take_flushed(&mut self, result: io::Result<()>) -> Result<(), Error> {
@@ -49,10 +41,13 @@ impl Engine {
             }
             Err(cause) => {
                 let is_worth_while = self.flushes.lose();
+                if !is_loss(&cause) {
+                    return Err(Error::Flush(cause));
+                }
                 let lost = self.ledger.lose();
                 self.teller.progress.done -= lost.bytes();
                 self.teller.progress.lost += lost.bytes();
-                if !is_loss(&cause) || !is_worth_while || self.destination.is_sequential() {
+                if !is_worth_while || self.destination.is_sequential() {
                     return Err(Error::Flush(cause));
                 }
                 self.teller.tell(Event::Lost { bytes: lost.bytes() });

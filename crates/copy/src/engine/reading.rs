@@ -9,7 +9,6 @@ use crate::checksums::sum;
 use crate::error::Error;
 use crate::part::{Content, Part};
 use crate::range_set::RangeSet;
-use crate::source::{Kind, fill};
 use crate::survey::{Segment, segments};
 
 /// One request that makes zeros has so many bytes at most.
@@ -103,33 +102,31 @@ impl Engine {
         if !self.makes_zeros() && self.blank.is_empty() {
             cut.granularity = None;
         }
-        match self.source.0.clone() {
-            Kind::Stream(reader, _) => {
-                let Some(offset) = self.survey.stream() else { return false };
-                self.survey.advance(len as u64);
-                self.tasks.spawn(async move {
-                    let data = fill(&reader, pool.take(len)).await.map_err(Error::Source)?;
-                    let (bytes, is_last) = (data.len() as u64, data.len() < len);
-                    let parts = cut.parts(offset, &pool.lend(data), &hold);
-                    let parts = summed(parts, wants_sums);
-                    Ok(Ended::Read { asked: stride, bytes, parts, is_last })
-                });
-            }
-            Kind::Device(device) => {
-                let cut_off = self.survey.cut_data(len, self.cut.io_size);
-                let Some(range) = cut_off else { return false };
-                let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-                self.tasks.spawn(async move {
-                    let data = device.read_into(range.start, pool.take(len)).await;
-                    let data = data.map_err(|cause| {
-                        let is_short = cause.kind() == ErrorKind::UnexpectedEof;
-                        if is_short { Error::Shrunk } else { Error::Source(cause) }
-                    })?;
-                    let parts = cut.parts(range.start, &pool.lend(data), &hold);
-                    let parts = summed(parts, wants_sums);
-                    Ok(Ended::Read { asked: stride, bytes: len as u64, parts, is_last: false })
-                });
-            }
+        if let Some(device) = self.source.device_ref() {
+            let Some(range) = self.survey.cut_data(len, cut.io_size) else { return false };
+            let device = Arc::clone(device);
+            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            self.tasks.spawn(async move {
+                let data = device.read_into(range.start, pool.take(len)).await;
+                let data = data.map_err(|cause| {
+                    let is_short = cause.kind() == ErrorKind::UnexpectedEof;
+                    if is_short { Error::Shrunk } else { Error::Source(cause) }
+                })?;
+                let parts = cut.parts(range.start, &pool.lend(data), &hold);
+                let parts = summed(parts, wants_sums);
+                Ok(Ended::Read { asked: stride, bytes: len as u64, parts, is_last: false })
+            });
+        } else {
+            let Some(offset) = self.survey.stream() else { return false };
+            self.survey.advance(len as u64);
+            let source = self.source.clone();
+            self.tasks.spawn(async move {
+                let data = source.fill(pool.take(len)).await.map_err(Error::Source)?;
+                let (bytes, is_last) = (data.len() as u64, data.len() < len);
+                let parts = cut.parts(offset, &pool.lend(data), &hold);
+                let parts = summed(parts, wants_sums);
+                Ok(Ended::Read { asked: stride, bytes, parts, is_last })
+            });
         }
         self.reading += stride;
         true
@@ -147,9 +144,6 @@ impl Engine {
         parts: Vec<(Part, u64)>,
         is_last: bool,
     ) -> Result<(), Error> {
-        if is_last {
-            self.survey.end_stream();
-        }
         for (part, sum) in parts {
             let capacity = self.destination.capacity().unwrap_or(u64::MAX);
             if part.range.end > capacity {
@@ -162,6 +156,9 @@ impl Engine {
                 Content::Zeros => self.put_zeros(part.range),
                 Content::Data { .. } => _ = self.waiting.insert(part.range.start, part),
             }
+        }
+        if is_last {
+            self.survey.end_stream();
         }
         Ok(())
     }

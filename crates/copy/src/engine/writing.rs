@@ -51,11 +51,18 @@ impl Engine {
         let len = part.len();
         self.writing -= 1;
         self.writing_bytes -= len;
-        result.map_err(Error::Destination)?;
+        if let Err(cause) = result {
+            self.ledger.failed(task);
+            return Err(Error::Destination(cause));
+        }
+        let makes_zeros = self.makes_zeros();
         let progress = &mut self.teller.progress;
         match part.content {
             Content::Data { .. } => progress.written += len,
-            Content::Zeros => progress.zeroed += len,
+            Content::Zeros => {
+                progress.zeroed += len;
+                progress.zeros_written += if makes_zeros { 0 } else { len };
+            }
         }
         let is_sound = self.ledger.written(task);
         if is_sound {
@@ -63,7 +70,7 @@ impl Engine {
         } else {
             self.teller.progress.lost += len;
         }
-        if self.source.device_ref().is_some() {
+        if self.source.device_ref().is_some() || !self.destination.may_lose() {
             return Ok(());
         }
         // What a stream has given cannot be had again.

@@ -1,8 +1,11 @@
 //! A device in memory that answers in any order, knows its holes, and loses what it was not told to
-//! flush.
+//! flush; and a folder of a test's own.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::fs;
 use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -34,6 +37,13 @@ pub(crate) struct State {
     pub(crate) under_way: (usize, usize),
     /// The request that touches this byte fails.
     pub(crate) fails_at: Option<u64>,
+    /// Every flush fails.
+    pub(crate) fails_flush: bool,
+    /// Writes, and flushes, that have begun do not end.
+    pub(crate) holds_writes: bool,
+    pub(crate) holds_flushes: bool,
+    /// The queue that it wants.
+    pub(crate) depth: usize,
     /// How many extents are told at once.
     pub(crate) extents_at_once: usize,
     random: u64,
@@ -60,6 +70,10 @@ impl Memory {
             flushes: 0,
             under_way: (0, 0),
             fails_at: None,
+            fails_flush: false,
+            holds_writes: false,
+            holds_flushes: false,
+            depth: 4,
             extents_at_once: usize::MAX,
             random: 1,
         })))
@@ -87,6 +101,10 @@ impl Memory {
     }
 
     async fn dawdle(&self) {
+        self.dawdle_while(|_| false).await;
+    }
+
+    async fn dawdle_while(&self, is_held: impl Fn(&State) -> bool) {
         let millis = {
             let mut state = self.lock();
             state.under_way.0 += 1;
@@ -95,6 +113,9 @@ impl Memory {
             state.random >> 58
         };
         tokio::time::sleep(Duration::from_millis(millis)).await;
+        while is_held(&self.lock()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         self.lock().under_way.0 -= 1;
     }
 }
@@ -120,7 +141,7 @@ impl Device for Memory {
     }
 
     fn queue_depth(&self, _io_size: usize) -> usize {
-        4
+        self.lock().depth
     }
 
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
@@ -137,7 +158,7 @@ impl Device for Memory {
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let data = pages.concat();
-            self.dawdle().await;
+            self.dawdle_while(|state| state.holds_writes).await;
             let mut state = self.lock();
             let range = state.check(offset, data.len() as u64)?;
             state.writes.push((offset, data.len() as u64));
@@ -150,9 +171,12 @@ impl Device for Memory {
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let before = self.lock().bytes.clone();
-            self.dawdle().await;
+            self.dawdle_while(|state| state.holds_flushes).await;
             let mut state = self.lock();
             state.flushes += 1;
+            if state.fails_flush {
+                return Err(io::Error::other("a bad medium"));
+            }
             if state.losses > 0 {
                 state.losses -= 1;
                 state.bytes = state.medium.clone();
@@ -202,4 +226,27 @@ impl Device for Memory {
 /// Bytes that look random, none of them zero.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 / 3 % 251) as u8 + 1).collect()
+}
+
+/// A folder that is gone when the test is.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("iscsi-copy-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
 }

@@ -1,0 +1,64 @@
+//! Files that are read or written from where they stand on: pipes, terminals, character devices.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::blocking::blocking;
+
+/// A file of which only what comes next is read or written. Each read and each write is one visit to
+/// a thread that may block; clones are the same file.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipe(Arc<File>);
+
+impl Pipe {
+    pub(crate) const fn new(file: Arc<File>) -> Self {
+        Self(file)
+    }
+
+    /// What is left of a regular file from the place on where its opener left it; `None` for any
+    /// other, and where the system does not tell.
+    pub(crate) fn rest(&self) -> Option<u64> {
+        let metadata = self.0.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some(metadata.len().saturating_sub((&*self.0).stream_position().ok()?))
+    }
+
+    /// Reads until the buffer is full, or the file ends: then it comes back shorter.
+    pub(crate) async fn fill(&self, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let file = Arc::clone(&self.0);
+        blocking(move || {
+            let filled = fill(&file, &mut buffer)?;
+            buffer.truncate(filled);
+            Ok(buffer)
+        })
+        .await
+    }
+
+    /// Writes all. When it has ended, the system has all of it.
+    pub(crate) async fn write(&self, data: Bytes) -> io::Result<()> {
+        let file = Arc::clone(&self.0);
+        blocking(move || (&*file).write_all(&data)).await
+    }
+
+    /// Only a regular file has a medium to wait for.
+    pub(crate) async fn flush(&self) -> io::Result<()> {
+        let file = Arc::clone(&self.0);
+        blocking(move || if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }).await
+    }
+}
+
+/// Reads until the buffer is full or the file ends, and says how much that was.
+fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

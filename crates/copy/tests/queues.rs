@@ -1,0 +1,162 @@
+//! How much is under way, and what becomes of it when a copy ends before its time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use iscsi_copy::{Control, Copied, Copy, Destination, Error, Failure, Options, Source};
+use support::{Memory, pattern};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+const IO: usize = 4096;
+const LEN: usize = 4 << 20;
+
+fn copy(from: &Memory, to: &Memory) -> Copy {
+    let (from, to) = (Source::device(from.clone()), Destination::device(to.clone()));
+    Copy::new(from, to).with_options(Options::default().with_io_size(IO))
+}
+
+fn start(copy: Copy) -> (Control, JoinHandle<Result<Copied, Failure>>) {
+    (copy.control(), tokio::spawn(copy.run()))
+}
+
+/// Copies from a device that wants a queue of `before`, and in the middle one of `after`; the most reads
+/// at once until then, and from a second later on.
+async fn most_reads(options: Options, before: usize, after: usize) -> (usize, usize) {
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    (from.lock().depth, to.lock().depth) = (before, 10);
+    let (control, running) = start(copy(&from, &to).with_options(options.with_io_size(IO)));
+    while control.progress().done < LEN as u64 / 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let first = from.lock().under_way.1;
+    from.lock().depth = after;
+    sleep(Duration::from_secs(1)).await;
+    assert!(!running.is_finished(), "it was over before it could be seen");
+    from.lock().under_way.1 = 0;
+    running.await.unwrap().unwrap();
+    assert!(to.lock().bytes == from.lock().bytes);
+    let last = from.lock().under_way.1;
+    (first, last)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_follows_the_device_unless_it_is_fixed() {
+    assert_eq!(most_reads(Options::default(), 2, 7).await, (2, 7));
+    assert_eq!(most_reads(Options::default(), 7, 2).await, (7, 2));
+    assert_eq!(most_reads(Options::default().with_queue_depth(3), 2, 7).await, (3, 3));
+}
+
+/// A copy of which no write ends, when nothing moves any more.
+async fn stuck() -> (Memory, Memory, Control, JoinHandle<Result<Copied, Failure>>) {
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    to.lock().holds_writes = true;
+    let (control, running) = start(copy(&from, &to));
+    sleep(Duration::from_secs(10)).await;
+    (from, to, control, running)
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_go_on_while_all_writes_are_stuck_but_not_for_ever() {
+    let (from, to, _, running) = stuck().await;
+    assert_eq!((from.lock().reads.len(), to.lock().under_way.0), (8, 4));
+    to.lock().holds_writes = false;
+    running.await.unwrap().unwrap();
+    assert!(to.lock().bytes == from.lock().bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_waits_for_the_writes_under_way_and_starts_nothing_more() {
+    let (from, to, control, running) = stuck().await;
+    control.cancel();
+    sleep(Duration::from_secs(10)).await;
+    assert!(!running.is_finished());
+    to.lock().holds_writes = false;
+    let failure = running.await.unwrap().unwrap_err();
+    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    let progress = failure.progress;
+    assert_eq!((progress.done, progress.flushed), (4 * IO as u64, 4 * IO as u64));
+    assert_eq!((from.lock().reads.len(), to.lock().writes.len()), (8, 4));
+    assert!(!failure.is_written);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_copy_does_not_wait_for_writes_that_do_not_end() {
+    let (_, to, control, running) = stuck().await;
+    control.cancel();
+    sleep(Duration::from_secs(10)).await;
+    control.abandon();
+    let failure = running.await.unwrap().unwrap_err();
+    let under_way = 4 * IO as u64;
+    assert_eq!(failure.error.to_string(), Error::Abandoned { under_way }.to_string());
+    assert_eq!((failure.progress.done, to.lock().writes.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_cancelled_before_it_has_begun_asks_nothing_more() {
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    let copy = copy(&from, &to);
+    copy.control().cancel();
+    let failure = copy.run().await.unwrap_err();
+    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert_eq!((from.lock().reads.len(), to.lock().flushes), (0, 0));
+}
+
+/// A copy whose writes have all ended, and whose last flush does not.
+async fn flushing() -> (Memory, Control, JoinHandle<Result<Copied, Failure>>) {
+    let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
+    to.lock().holds_flushes = true;
+    let (control, running) = start(copy(&from, &to));
+    sleep(Duration::from_secs(10)).await;
+    control.cancel();
+    sleep(Duration::from_secs(10)).await;
+    assert!(!running.is_finished());
+    (to, control, running)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_comes_too_late_changes_nothing() {
+    let (to, _, running) = flushing().await;
+    to.lock().holds_flushes = false;
+    assert_eq!(running.await.unwrap().unwrap().progress.flushed, 10_000);
+    assert_eq!(to.lock().flushes, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_and_not_flushed_is_told() {
+    let (_, control, running) = flushing().await;
+    control.abandon();
+    let failure = running.await.unwrap().unwrap_err();
+    assert!(matches!(failure.error, Error::Abandoned { under_way: 0 }), "{failure:?}");
+    assert!(failure.is_written);
+    assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
+
+    let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
+    to.lock().fails_flush = true;
+    let failure = copy(&from, &to).run().await.unwrap_err();
+    assert!(matches!(failure.error, Error::Flush(_)) && failure.is_written, "{failure:?}");
+    assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_is_missing_though_it_was_the_last() {
+    let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
+    to.lock().fails_at = Some(9_999);
+    let failure = copy(&from, &to).run().await.unwrap_err();
+    assert!(matches!(failure.error, Error::Destination(_)) && !failure.is_written);
+    assert_eq!((failure.progress.done, failure.progress.flushed), (8192, 8192));
+
+    let source = Source::stream(std::io::Cursor::new(pattern(10_001)), None);
+    let copy = Copy::new(source, Destination::device(Memory::blank(10_000)));
+    let failure = copy.with_options(Options::default().with_io_size(IO)).run().await.unwrap_err();
+    assert!(matches!(failure.error, Error::Overflow { .. }) && !failure.is_written);
+}
