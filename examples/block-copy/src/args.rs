@@ -58,6 +58,14 @@ pub struct Args {
     /// The congestion control, by the kernel's name for it: cubic, bbr, ...
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
+    /// Zeros in data, in runs of SIZE and longer, are not sent; 512 to 64M, off sends them. What the
+    /// source says to be a hole is not read in either case.
+    #[arg(long, value_name = "SIZE|off", default_value = "64K")]
+    pub zero_granularity: ZeroGranularity,
+    /// The destination reads as zeros everywhere, so zeros need not be made there. Where that is not so,
+    /// what stood in the place of a zero stays.
+    #[arg(long)]
+    pub destination_is_zero: bool,
     /// Reads the destination back and compares it with what was read from the source.
     #[arg(long)]
     pub verify: bool,
@@ -87,6 +95,8 @@ impl Args {
             bandwidth: None,
             nodelay: NoDelay::Auto,
             congestion: None,
+            zero_granularity: ZeroGranularity::Runs(Size(64 << 10)),
+            destination_is_zero: false,
             verify: false,
             progress: ProgressMode::Auto,
             json: false,
@@ -129,12 +139,44 @@ impl FromStr for IoSize {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
-        if (SMALLEST_IO..=LARGEST_IO).contains(&size) {
-            Ok(Self::Fixed(size))
-        } else {
-            Err(format!("it must lie between {SMALLEST_IO} and {LARGEST_IO}"))
+        parse_io_size(text).map(Self::Fixed)
+    }
+}
+
+/// A size that a read or write may have.
+fn parse_io_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    if (SMALLEST_IO..=LARGEST_IO).contains(&size) {
+        Ok(size)
+    } else {
+        Err(format!("it must lie between {SMALLEST_IO} and {LARGEST_IO}"))
+    }
+}
+
+/// Which zeros in data are not sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ZeroGranularity {
+    /// None.
+    Off,
+    /// Runs of this length, 512 bytes to 64 MiB, and longer ones.
+    Runs(Size),
+}
+
+impl ZeroGranularity {
+    /// The length, if there is one.
+    pub(crate) fn bytes(self) -> Option<usize> {
+        match self {
+            Self::Off => None,
+            Self::Runs(size) => Some(size.as_usize()),
         }
+    }
+}
+
+impl FromStr for ZeroGranularity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self::Off) } else { parse_io_size(text).map(Self::Runs) }
     }
 }
 
@@ -238,6 +280,10 @@ mod tests {
         for (option, value) in [
             ("--io-size", "511"),
             ("--io-size", "65M"),
+            ("--zero-granularity", "511"),
+            ("--zero-granularity", "65M"),
+            ("--zero-granularity", "none"),
+            ("--destination-is-zero", "yes"),
             ("--queue-depth", "0"),
             ("--queue-depth", "1025"),
             ("--queue-depth", "many"),

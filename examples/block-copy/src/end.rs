@@ -1,17 +1,15 @@
 //! The ends of a copy: files, streams and units.
 
-mod blocking;
-mod destination;
 mod file;
-mod source;
 mod stream;
 mod unit;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use iscsi_initiator::Initiator;
+use iscsi_copy::{Destination, Source};
+use iscsi_initiator::{Error as IscsiError, Initiator};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -20,9 +18,7 @@ use crate::side::Side;
 use crate::stop::Stop;
 use file::Opened;
 
-pub use destination::Destination;
 pub use file::FileEnd;
-pub use source::Source;
 pub use stream::StreamEnd;
 pub use unit::UnitEnd;
 
@@ -77,6 +73,46 @@ impl End {
         if let Self::Unit(unit) = self { Some(unit) } else { None }
     }
 
+    /// Whether bytes come or go in order only, and cannot be read back.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+
+    /// The end as something to copy from.
+    pub fn to_source(&self) -> Source {
+        match self {
+            Self::File(file) => file.to_source(),
+            Self::Stream(stream) => stream.to_source(),
+            Self::Unit(unit) => Source::device(unit.disk().clone()),
+        }
+    }
+
+    /// The end as something to copy to.
+    pub fn to_destination(&self) -> Destination {
+        match self {
+            Self::File(file) => file.to_destination(),
+            Self::Stream(stream) => stream.to_destination(),
+            Self::Unit(unit) => Destination::device(unit.disk().clone()),
+        }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> Arc<str> {
+        match self {
+            Self::File(file) => Arc::clone(file.name()),
+            Self::Stream(stream) => Arc::clone(stream.name()),
+            Self::Unit(unit) => unit.name().into(),
+        }
+    }
+
+    /// What went wrong at this end, which is that side of the copy.
+    pub(crate) fn failed(&self, side: Side, cause: io::Error) -> Error {
+        match cause.downcast::<IscsiError>() {
+            Ok(cause) => Error::Unit { side, cause },
+            Err(cause) => Error::File { side, name: self.name(), cause },
+        }
+    }
+
     /// The same end, for reads and writes of `io_size` bytes.
     #[must_use]
     pub fn with_io_size(self, io_size: usize) -> Self {
@@ -98,8 +134,8 @@ impl End {
     /// What this is, for programs.
     pub fn to_json(&self) -> Value {
         match self {
-            Self::File(file) => json!({ "kind": file.kind(), "name": file.name() }),
-            Self::Stream(stream) => json!({ "kind": "stream", "name": stream.name() }),
+            Self::File(file) => json!({ "kind": file.kind(), "name": &**file.name() }),
+            Self::Stream(stream) => json!({ "kind": "stream", "name": &**stream.name() }),
             Self::Unit(unit) => unit.to_json(),
         }
     }
@@ -118,81 +154,6 @@ impl From<Opened> for End {
         match opened {
             Opened::Seekable(file) => Self::File(file),
             Opened::Stream(stream) => Self::Stream(stream),
-        }
-    }
-}
-
-impl Source for End {
-    fn length(&self) -> Option<u64> {
-        match self {
-            Self::File(file) => file.length(),
-            Self::Stream(stream) => stream.length(),
-            Self::Unit(unit) => unit.length(),
-        }
-    }
-
-    fn is_sequential(&self) -> bool {
-        matches!(self, Self::Stream(_))
-    }
-
-    fn stride(&self) -> usize {
-        match self {
-            Self::File(file) => file.stride(),
-            Self::Stream(_) | Self::Unit(_) => 1,
-        }
-    }
-
-    fn queue_depth(&self, io_size: usize) -> Option<usize> {
-        self.unit().map(|unit| unit.queue_depth(io_size))
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        match self {
-            Self::File(file) => file.read(offset, len).await,
-            Self::Stream(stream) => stream.read(offset, len).await,
-            Self::Unit(unit) => unit.read(offset, len).await,
-        }
-    }
-
-    fn take_back(&self, data: Bytes) {
-        match self {
-            Self::File(file) => file.take_back(data),
-            Self::Stream(stream) => stream.take_back(data),
-            Self::Unit(unit) => unit.take_back(data),
-        }
-    }
-}
-
-impl Destination for End {
-    fn capacity(&self) -> Option<u64> {
-        match self {
-            Self::File(file) => file.capacity(),
-            Self::Stream(_) => None,
-            Self::Unit(unit) => unit.capacity(),
-        }
-    }
-
-    fn is_sequential(&self) -> bool {
-        matches!(self, Self::Stream(_))
-    }
-
-    fn queue_depth(&self, io_size: usize) -> Option<usize> {
-        self.unit().map(|unit| unit.queue_depth(io_size))
-    }
-
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
-        match self {
-            Self::File(file) => file.write(offset, data).await,
-            Self::Stream(stream) => stream.write(offset, data).await,
-            Self::Unit(unit) => unit.write(offset, data).await,
-        }
-    }
-
-    async fn flush(&self, length: u64) -> Result<(), Error> {
-        match self {
-            Self::File(file) => file.flush(length).await,
-            Self::Stream(stream) => stream.flush(length).await,
-            Self::Unit(unit) => unit.flush(length).await,
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use iscsi_copy::{Difference, Progress};
 use iscsi_examples_common::failure::Kind;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
-use crate::difference::Difference;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
@@ -104,14 +104,16 @@ pub enum Error {
     },
     /// The copy ended after a part of it had been written.
     #[error(
-        "{cause}; {written}{} were written and not flushed, the destination is incomplete",
-        of(*.total)
+        "{cause}; {written}{} were written and {}, the destination is incomplete",
+        of(*.total), is_flushed(*.written, *.flushed)
     )]
     Incomplete {
         /// Why.
         cause: Box<Self>,
         /// How much was written.
         written: Size,
+        /// How much of it was flushed.
+        flushed: Size,
         /// How much there is, if that is known.
         total: Option<Size>,
     },
@@ -184,33 +186,38 @@ impl Error {
         }
     }
 
-    /// Whether writes may be gone from a unit's cache, so that they must be made again.
-    pub const fn is_lost_cache(&self) -> bool {
-        matches!(self, Self::Unit { cause: iscsi_initiator::Error::UnflushedWritesLost, .. })
-    }
-
     /// Whether a unit is another one than was opened, or gone.
     pub fn is_changed_unit(&self) -> bool {
         let Self::Unit { cause, .. } = self else { return false };
         matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
     }
 
-    /// The same error, with what had been written by then.
+    /// The same error, with how far the copy had come by then; `is_written` says that nothing was missing
+    /// but the last flush.
     #[must_use]
-    pub fn after(self, written: u64, total: Option<u64>) -> Self {
-        if written == 0 || matches!(self, Self::Unflushed { .. }) {
+    pub fn after(self, progress: &Progress, is_written: bool) -> Self {
+        let (written, flushed) = (Size(progress.done), Size(progress.flushed));
+        if is_written {
+            return Self::Unflushed { cause: Box::new(self), written };
+        }
+        if written.0 == 0 {
             return self;
         }
-        Self::Incomplete { cause: Box::new(self), written: Size(written), total: total.map(Size) }
+        Self::Incomplete {
+            cause: Box::new(self),
+            written,
+            flushed,
+            total: progress.total.map(Size),
+        }
     }
+}
 
-    /// The same error of a flush, after so many bytes; one that says itself what is lost stays.
-    #[must_use]
-    pub fn of_flush(self, written: u64) -> Self {
-        if self.is_lost_cache() {
-            return self;
-        }
-        Self::Unflushed { cause: Box::new(self), written: Size(written) }
+/// How much of what was written is flushed.
+fn is_flushed(written: Size, flushed: Size) -> String {
+    match flushed {
+        Size(0) => "not flushed".to_owned(),
+        flushed if flushed == written => "flushed".to_owned(),
+        flushed => format!("{flushed} of it flushed"),
     }
 }
 
@@ -230,4 +237,27 @@ fn advice(kind: io::ErrorKind) -> &'static str {
         (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
     ];
     ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_much_is_flushed_is_told() {
+        for (flushed, told) in [
+            (0, "2 MiB of 4 MiB were written and not flushed"),
+            (1, "2 MiB of 4 MiB were written and 1 MiB of it flushed"),
+            (2, "2 MiB of 4 MiB were written and flushed"),
+        ] {
+            let error = Error::Incomplete {
+                cause: Box::new(Error::Interrupted),
+                written: Size(2 << 20),
+                flushed: Size(flushed << 20),
+                total: Some(Size(4 << 20)),
+            };
+            let sentence = format!("interrupted; {told}, the destination is incomplete");
+            assert_eq!(error.to_string(), sentence);
+        }
+    }
 }

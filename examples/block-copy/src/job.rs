@@ -1,13 +1,18 @@
 //! One copy from beginning to end: open, decide, copy, flush, verify, close.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use iscsi_copy::{
+    Checksums, Copied, Copy, Error as CopyError, Event, Events, Failure as CopyFailure, Verify,
+    VerifyError,
+};
 use iscsi_initiator::tuning::Diagnosis;
-use iscsi_initiator::{Initiator, Options};
+use iscsi_initiator::{Error as IscsiError, Initiator, Options};
 use tokio::time::{Instant, timeout};
 
 use crate::args::{Args, IoSize, QueueDepth};
-use crate::end::{Destination, End, Source, UnitEnd};
+use crate::end::{End, UnitEnd};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::location::Location;
@@ -15,12 +20,10 @@ use crate::meter::Meter;
 use crate::observation::Observation;
 use crate::plan::CopyPlan;
 use crate::progress::{Progress, ProgressMode, say};
-use crate::pump::{Pump, PumpConfig};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::side::Side;
 use crate::stop::Stop;
-use crate::verify::{Checksums, Comparison};
 use iscsi_initiator::tuning::Size;
 
 /// How long a command may take from its submission, unless the URL says otherwise: on a slow link
@@ -29,10 +32,10 @@ use iscsi_initiator::tuning::Size;
 const COMMAND: Duration = Duration::from_secs(300);
 /// No plan has longer reads and writes.
 const MAX_AUTO_IO: u64 = 4 << 20;
-/// So often at most all is written, where what was written may be gone from the unit's cache.
-const ROUNDS: u32 = 3;
 /// How long an error waits for the answer whether the unit is another one.
 const QUESTION: Duration = Duration::from_secs(10);
+/// The least that a copy may hold of each, what is read and what is written.
+const MIN_QUEUE: u64 = 64 << 20;
 /// The most memory that may be asked for, in one queue.
 const LARGEST_QUEUE: u64 = 1 << 30;
 
@@ -115,10 +118,10 @@ fn check_ends(args: &Args, source: &End, destination: &End) -> Result<(), Error>
     if let Some(kind) = source.same_as(destination) {
         return Err(Error::Same(kind));
     }
-    if args.verify && Destination::is_sequential(destination) {
+    if args.verify && destination.is_stream() {
         return Err(NO_WAY_BACK);
     }
-    match (source.length(), destination.capacity()) {
+    match (source.to_source().length(), destination.to_destination().capacity()) {
         (Some(needed), Some(capacity)) if needed > capacity => {
             Err(Error::TooSmall { capacity: Size(capacity), needed: Size(needed) })
         }
@@ -182,25 +185,31 @@ impl<'a> Job<'a> {
         let plan_json = self.plan.to_json(&self.source, &self.destination);
         let observations = unless(stop, async { Ok(self.observe().await) }).await?;
         let start = Instant::now();
-        let meter = Meter::default();
-        let (copied, samples) = self.copy(&meter, stop).await;
+        let (copied, samples) = self.copy(stop).await;
         let time = start.elapsed();
-        let diagnoses = match &copied {
-            Ok(_) => stop.hurry(self.diagnose(observations)).await.unwrap_or_default(),
-            Err(_) => Vec::new(),
+        let (progress, diagnoses) = match &copied {
+            Ok(copied) => {
+                let diagnoses = stop.hurry(self.diagnose(observations)).await;
+                (copied.progress, diagnoses.unwrap_or_default())
+            }
+            Err(failure) => (failure.progress, Vec::new()),
         };
-        let bytes = meter.bytes();
         let verified = match copied {
-            Ok(Some(sums)) => self.verify(bytes, sums, stop).await.map(|()| true),
-            Ok(None) => Ok(false),
-            Err(error) => Err(error),
+            Ok(Copied { checksums: Some(sums), .. }) => {
+                self.verify(sums, stop).await.map(|()| true)
+            }
+            Ok(_) => Ok(false),
+            Err(failure) => {
+                let error = self.explained(self.failed(failure.error), stop).await;
+                Err(error.after(&failure.progress, failure.is_written))
+            }
         };
         let verified = match verified {
             Ok(verified) => self.confirm(stop).await.map(|()| verified),
             Err(error) => Err(error),
         };
         let report = Report {
-            bytes,
+            progress,
             time,
             round_trip,
             reaches: self.units().map(|unit| self.reach(unit)).collect(),
@@ -276,62 +285,53 @@ impl<'a> Job<'a> {
         say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
     }
 
-    /// Copies and flushes, and says how fast that went. The result has checksums if there is
-    /// something to verify.
-    async fn copy(
-        &self,
-        meter: &Meter,
-        stop: &Stop,
-    ) -> (Result<Option<Checksums>, Error>, Vec<f64>) {
-        let total = self.source.length();
-        // What a stream is said to hold is good for the display; it ends where it ends.
-        let end = total.filter(|_| !Source::is_sequential(&self.source));
-        let (source, destination) = (self.source.clone(), self.destination.clone());
-        let config = self.plan.pump_config(source.unit().is_some(), destination.unit().is_some());
-        let progress = Progress::new(self.args.progress, "copied", total);
-        let work = Box::pin(async {
-            for _ in 1..ROUNDS {
-                let pump = self.pump(source.clone(), destination.clone(), config, end);
-                match self.pass(pump, meter, stop).await {
-                    Err(error) if error.is_lost_cache() && end.is_some() => {
-                        progress.remark(&format!("{error}; all of it is written again"));
-                        meter.begin_again();
-                    }
-                    result => return result,
-                }
+    /// Copies and flushes, and says how fast each second went.
+    async fn copy(&self, stop: &Stop) -> (Result<Copied, CopyFailure>, Vec<f64>) {
+        let (source, destination) = (self.source.to_source(), self.destination.to_destination());
+        let progress = Progress::new(self.args.progress, "copied", source.length());
+        let copy = Copy::new(source, destination).with_options(self.options());
+        let meter = Meter::new(copy.control());
+        let remarks = remark_losses(copy.events(), &progress);
+        let work = async { tokio::join!(obey(copy, stop), remarks).0 };
+        meter.follow(&progress, Box::pin(work)).await
+    }
+
+    fn options(&self) -> iscsi_copy::Options {
+        let Args { verify, zero_granularity, destination_is_zero, .. } = *self.args;
+        let memory = queue_bytes(self.args).max(MIN_QUEUE).saturating_mul(2);
+        let options = iscsi_copy::Options::default()
+            .with_io_size(self.plan.io_size.value)
+            .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
+            .with_zero_granularity(zero_granularity.bytes())
+            .with_destination_is_zero(destination_is_zero)
+            .with_checksums(verify);
+        match self.args.queue_depth {
+            QueueDepth::Fixed(depth) => options.with_queue_depth(depth.get()),
+            QueueDepth::Auto => options,
+        }
+    }
+
+    /// What went wrong with the copy, at which end.
+    fn failed(&self, error: CopyError) -> Error {
+        match error {
+            CopyError::Source(cause) => self.source.failed(Side::Source, cause),
+            CopyError::Destination(cause) | CopyError::Flush(cause) => {
+                self.destination.failed(Side::Destination, cause)
             }
-            self.pass(self.pump(source, destination, config, end), meter, stop).await
-        });
-        let (result, samples) = meter.follow(&progress, work).await;
-        (result.map_err(|error| error.after(meter.bytes(), total)), samples)
-    }
-
-    /// Copies all and flushes.
-    async fn pass(
-        &self,
-        pump: Pump<End, End>,
-        meter: &Meter,
-        stop: &Stop,
-    ) -> Result<Option<Checksums>, Error> {
-        let pump = if self.args.verify { pump.with_checksums() } else { pump };
-        let sums = match pump.run(meter, stop).await {
-            Ok(sums) => sums,
-            Err(error) => return Err(self.explained(error, stop).await),
-        };
-        let bytes = meter.bytes();
-        let flush = unless(stop, self.destination.flush(bytes)).await;
-        flush.map(|()| sums).map_err(|error| error.of_flush(bytes))
-    }
-
-    fn pump<S: Source, D: Destination>(
-        &self,
-        from: S,
-        to: D,
-        config: PumpConfig,
-        length: Option<u64>,
-    ) -> Pump<S, D> {
-        let pump = Pump::new(from, to, config, length);
-        if self.plan.follows { pump.following_its_ends() } else { pump }
+            CopyError::ReadOnly => {
+                let cause = std::io::ErrorKind::ReadOnlyFilesystem.into();
+                self.destination.failed(Side::Destination, cause)
+            }
+            CopyError::Shrunk => Error::Shrunk(self.source.name()),
+            CopyError::TooSmall { capacity, needed } => {
+                Error::TooSmall { capacity: Size(capacity), needed: Size(needed) }
+            }
+            CopyError::Overflow { capacity } => Error::Overflow { capacity: Size(capacity) },
+            CopyError::Abandoned { under_way } if under_way > 0 => {
+                Error::Abandoned { under_way: Size(under_way) }
+            }
+            CopyError::Cancelled | CopyError::Abandoned { .. } | _ => Error::Interrupted,
+        }
     }
 
     /// Makes sure that the ends are still the units that were opened: not every target tells of it when
@@ -357,18 +357,53 @@ impl<'a> Job<'a> {
     }
 
     /// Reads the destination back and compares.
-    async fn verify(&self, bytes: u64, sums: Checksums, stop: &Stop) -> Result<(), Error> {
-        let comparison = Comparison::new(self.source.clone(), sums);
-        let config = self.plan.pump_config(self.destination.unit().is_some(), false);
-        let pump = self.pump(self.destination.clone(), comparison, config, Some(bytes));
-        let progress = Progress::new(self.args.progress, "verified", Some(bytes));
-        let meter = Meter::default();
-        match meter.follow(&progress, pump.run(&meter, stop)).await.0 {
-            Ok(_) => Ok(()),
-            Err(error @ Error::Mismatch { .. }) => Err(error),
+    async fn verify(&self, sums: Checksums, stop: &Stop) -> Result<(), Error> {
+        let progress = Progress::new(self.args.progress, "verified", Some(sums.bytes()));
+        let (source, destination) = (self.source.to_source(), self.destination.to_destination());
+        let verify = Verify::new(source, &destination, sums).map_err(|_| NO_WAY_BACK)?;
+        let verify = match self.args.queue_depth {
+            QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
+            QueueDepth::Auto => verify,
+        };
+        let meter = Meter::new(verify.control());
+        let work = Box::pin(stop.unless(verify.run()));
+        let unverified = |error| Err(Error::Unverified(Box::new(error)));
+        match meter.follow(&progress, work).await.0 {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(VerifyError::Mismatch(difference))) => Err(Error::Mismatch { difference }),
+            Some(Err(VerifyError::Destination(cause))) => {
+                let error = self.destination.failed(Side::Destination, cause);
+                unverified(self.explained(error, stop).await)
+            }
             // What was under way was read back only.
-            Err(Error::Abandoned { .. }) => Err(Error::Unverified(Error::Interrupted.into())),
-            Err(error) => Err(Error::Unverified(Box::new(self.explained(error, stop).await))),
+            Some(Err(_)) | None => unverified(Error::Interrupted),
+        }
+    }
+}
+
+/// Runs a copy. Once it shall stop, what is under way may end and be flushed, if that takes no more than
+/// a moment.
+async fn obey(copy: Copy, stop: &Stop) -> Result<Copied, CopyFailure> {
+    let control = copy.control();
+    let mut running = pin!(copy.run());
+    if let Some(ended) = stop.unless(&mut running).await {
+        return ended;
+    }
+    control.cancel();
+    if let Some(ended) = stop.hurry(&mut running).await {
+        return ended;
+    }
+    control.abandon();
+    running.await
+}
+
+/// Tells people what is written again.
+async fn remark_losses(mut events: Events, progress: &Progress) {
+    while let Some(event) = events.next().await {
+        if let Event::Lost { bytes } = event {
+            let cause = IscsiError::UnflushedWritesLost;
+            let side = Side::Destination;
+            progress.remark(&format!("{side}: {cause}; {} are written again", Size(bytes)));
         }
     }
 }

@@ -5,15 +5,12 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
-//! | [`end`] | files, streams and units, behind the traits [`end::Source`] and [`end::Destination`] |
-//! | [`pump`] | reads ahead, writes behind, in any order of completion, in bounded memory |
-//! | [`verify`] | checksums on the way out, comparison on the way back |
+//! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
 //! | [`plan`] | the numbers chosen, and why |
 //! | [`meter`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod args;
-mod difference;
 pub mod end;
 pub mod error;
 mod failure;
@@ -22,14 +19,11 @@ pub mod location;
 pub mod meter;
 mod observation;
 pub mod plan;
-mod pool;
 pub mod progress;
-pub mod pump;
 mod rate;
 pub mod reach;
 pub mod report;
 pub mod side;
-pub mod verify;
 
 pub use args::Args;
 pub use error::Error;

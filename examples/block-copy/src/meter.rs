@@ -1,9 +1,9 @@
 //! How much is done, and how fast it went.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use iscsi_copy::Control;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::progress::Progress;
@@ -14,24 +14,19 @@ const REFRESH: Duration = Duration::from_millis(100);
 /// How many refreshes make a sample: one a second.
 const REFRESHES: u32 = 10;
 
-/// Counts bytes.
-#[derive(Debug, Default)]
-pub struct Meter(AtomicU64);
+/// Watches a copy, or a look at what was copied.
+#[derive(Clone, Debug)]
+pub struct Meter(Control);
 
 impl Meter {
-    /// Counts bytes that are done.
-    pub fn count(&self, bytes: usize) {
-        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Nothing of it is done any more.
-    pub fn begin_again(&self) {
-        self.0.store(0, Ordering::Relaxed);
+    /// Watches what this is the hand on.
+    pub const fn new(control: Control) -> Self {
+        Self(control)
     }
 
     /// How many bytes are done.
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.progress().done
     }
 
     /// Waits for `work`, shows how it goes, and returns with its result the rate of each full

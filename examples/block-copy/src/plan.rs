@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 
 use crate::args::{IoSize, QueueDepth};
 use crate::end::{End, UnitEnd};
-use crate::pump::PumpConfig;
 
 /// Where no link lies between: long enough to be worth a system call.
 const LOCAL_IO: usize = 1 << 20;
-/// Bytes under way to or from a file: enough to keep a disk busy, and to outlast its pauses. More would
-/// only be more memory to fill before the first byte goes out.
+/// Bytes under way to or from a file, which the copy decides.
 const LOCAL_QUEUE: usize = 4 << 20;
 
 /// A number, and why.
@@ -50,9 +48,7 @@ pub struct CopyPlan {
     /// Reads or writes of a unit under way at once; at first, if it follows the sessions. Without a
     /// unit, those of the files.
     pub queue_depth: Choice,
-    /// The same for an end that is no unit.
-    pub local_depth: usize,
-    /// Whether the queue follows the sessions as they come and go.
+    /// Whether the queues follow what the ends say: that of a unit its sessions, as they come and go.
     pub follows: bool,
 }
 
@@ -72,22 +68,7 @@ impl CopyPlan {
             let (depth, sessions) = (unit.queue_depth(io_size.value), unit.sessions().len());
             queue_depth = queue_depth.over(sessions, depth);
         }
-        let local = LOCAL_QUEUE.div_ceil(io_size.value.max(1));
-        let (local_depth, follows) = match depth {
-            QueueDepth::Auto => (local.clamp(1, queue_depth.value), true),
-            QueueDepth::Fixed(_) => (queue_depth.value, false),
-        };
-        Self { io_size, queue_depth, local_depth, follows }
-    }
-
-    /// The numbers alone, for reads and writes that each go to a unit or do not.
-    pub const fn pump_config(&self, reads_unit: bool, writes_unit: bool) -> PumpConfig {
-        let (unit, local) = (self.queue_depth.value, self.local_depth);
-        PumpConfig {
-            io_size: self.io_size.value,
-            reads: if reads_unit { unit } else { local },
-            writes: if writes_unit { unit } else { local },
-        }
+        Self { io_size, queue_depth, follows: depth == QueueDepth::Auto }
     }
 
     /// The plan for programs, with the ends it was made for.

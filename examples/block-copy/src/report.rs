@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use iscsi_copy::Progress;
 use iscsi_initiator::tuning::Diagnosis;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -17,8 +18,8 @@ use iscsi_initiator::tuning::Size;
 /// What came of a copy: of one that failed, by then.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Bytes written.
-    pub bytes: u64,
+    /// How far the copy came.
+    pub progress: Progress,
     /// From the first read to the end of the flush, or to the failure.
     pub time: Duration,
     /// The smallest round-trip time before the copy: to the destination, or else to the source;
@@ -47,7 +48,17 @@ pub struct Report {
 impl Report {
     /// The mean rate of the copy with its flush, Mbit/s (10^6 bits).
     pub fn goodput(&self) -> f64 {
-        mbit_per_s(self.bytes, self.time)
+        mbit_per_s(self.progress.done, self.time)
+    }
+
+    /// Bytes that went to the destination as data.
+    pub const fn sent(&self) -> u64 {
+        self.progress.written + self.progress.zeros_written
+    }
+
+    /// Bytes that the destination made zero by itself.
+    pub const fn zeroed(&self) -> u64 {
+        self.progress.zeroed - self.progress.zeros_written
     }
 
     /// How many sessions were lost and opened again.
@@ -68,7 +79,11 @@ impl Report {
         let reach = self.reaches.first();
         let spread = reach.map(|reach| &reach.spread);
         json!({
-            "bytes": self.bytes,
+            "bytes": self.progress.done,
+            "bytes_sent": self.sent(),
+            "bytes_zeroed": self.zeroed(),
+            "bytes_skipped": self.progress.skipped,
+            "bytes_again": self.progress.lost,
             "seconds": self.time.as_secs_f64(),
             "goodput_mbit_per_s": self.goodput(),
             "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
@@ -94,8 +109,18 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (size, seconds) = (Size(self.bytes), self.time.as_secs_f64());
-        write!(f, "copied {size} in {seconds:.2} s, {:.1} Mbit/s, flushed", self.goodput())?;
+        let Progress { done, skipped, lost, .. } = self.progress;
+        write!(f, "copied {}", Size(done))?;
+        let zeros = skipped + self.zeroed();
+        if zeros > 0 {
+            let (sent, zeros) = (Size(self.sent()), Size(zeros));
+            write!(f, " ({sent} of data, {zeros} of zeros that needed no transfer)")?;
+        }
+        let seconds = self.time.as_secs_f64();
+        write!(f, " in {seconds:.2} s, {:.1} Mbit/s, flushed", self.goodput())?;
+        if lost > 0 {
+            write!(f, ", {} written again", Size(lost))?;
+        }
         if self.retries > 0 {
             write!(f, ", {} commands sent again", self.retries)?;
         }

@@ -39,7 +39,8 @@ pub(crate) struct State {
     pub(crate) fails_at: Option<u64>,
     /// Every flush fails.
     pub(crate) fails_flush: bool,
-    /// Writes, and flushes, that have begun do not end.
+    /// Questions, writes, and flushes that have begun do not end.
+    pub(crate) holds_extents: bool,
     pub(crate) holds_writes: bool,
     pub(crate) holds_flushes: bool,
     /// The queue that it wants.
@@ -71,6 +72,7 @@ impl Memory {
             under_way: (0, 0),
             fails_at: None,
             fails_flush: false,
+            holds_extents: false,
             holds_writes: false,
             holds_flushes: false,
             depth: 4,
@@ -201,7 +203,7 @@ impl Device for Memory {
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {
-            self.dawdle().await;
+            self.dawdle_while(|state| state.holds_extents).await;
             let state = self.lock();
             let (mut at, end) = (offset, offset + len);
             let mut extents: Vec<Extent> = Vec::new();

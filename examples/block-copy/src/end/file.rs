@@ -2,30 +2,26 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use iscsi_copy::{Destination, Device, FileDevice, Source};
+use tokio::task::spawn_blocking;
 
-use super::blocking::blocking;
-use super::{Destination, Source, StreamEnd};
+use super::StreamEnd;
 use crate::error::Error;
-use crate::pool::Pool;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
 /// A regular file or a block device.
 #[derive(Clone, Debug)]
 pub struct FileEnd {
-    file: Arc<File>,
+    device: FileDevice,
     side: Side,
     name: Arc<str>,
-    /// Bytes there were when it was opened.
-    length: u64,
     identity: Identity,
-    pool: Pool,
 }
 
 /// What makes a file the same under another name.
@@ -66,16 +62,19 @@ async fn open(
     open: impl FnOnce(&Path) -> io::Result<File> + Send + 'static,
 ) -> Result<Opened, Error> {
     let name: Arc<str> = path.to_string_lossy().into();
-    let failed = |cause| Error::File { side, name: Arc::clone(&name), cause };
-    let file = blocking(move || open(&path)).await.map_err(failed)?;
-    let identity = identify(&file).map_err(failed)?;
-    let file = Arc::new(file);
-    let Some(identity) = identity else {
-        return Ok(Opened::Stream(StreamEnd::new(file, side, name)));
+    let opening = {
+        let name = Arc::clone(&name);
+        spawn_blocking(move || {
+            let file = open(&path)?;
+            let Some(identity) = identify(&file)? else {
+                return Ok(Opened::Stream(StreamEnd::new(file, name)));
+            };
+            let device = FileDevice::from_file(file)?;
+            Ok(Opened::Seekable(FileEnd { device, side, name, identity }))
+        })
     };
-    // A block device has no length but where its end is.
-    let length = (&*file).seek(SeekFrom::End(0)).map_err(failed)?;
-    Ok(Opened::Seekable(FileEnd { file, side, name, length, identity, pool: Pool::default() }))
+    let opened = opening.await.map_err(io::Error::from).flatten();
+    opened.map_err(|cause| Error::File { side, name, cause })
 }
 
 /// Which file this is; `None` for a stream.
@@ -92,24 +91,24 @@ fn identify(file: &File) -> io::Result<Option<Identity>> {
 }
 
 impl FileEnd {
-    pub(super) fn name(&self) -> &str {
+    pub(super) const fn name(&self) -> &Arc<str> {
         &self.name
     }
 
     pub(super) const fn kind(&self) -> &'static str {
-        if self.is_device() { "block device" } else { "file" }
-    }
-
-    const fn is_device(&self) -> bool {
-        matches!(self.identity, Identity::Device(_))
+        if self.device.is_block_device() { "block device" } else { "file" }
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
 
-    fn failed(&self, cause: io::Error) -> Error {
-        Error::File { side: self.side, name: Arc::clone(&self.name), cause }
+    pub(super) fn to_source(&self) -> Source {
+        Source::device(self.device.clone())
+    }
+
+    pub(super) fn to_destination(&self) -> Destination {
+        Destination::file(self.device.clone())
     }
 }
 
@@ -117,67 +116,9 @@ impl fmt::Display for FileEnd {
     /// The length of a regular file matters to its readers only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind(), self.name)?;
-        if self.is_device() || self.side == Side::Source {
-            write!(f, ", {}", Size(self.length))?;
+        if self.device.is_block_device() || self.side == Side::Source {
+            write!(f, ", {}", Size(self.device.capacity()))?;
         }
         Ok(())
-    }
-}
-
-/// What one visit to another thread should fetch: the visit costs more than a short read.
-const STRIDE: usize = 1 << 20;
-
-impl Source for FileEnd {
-    fn stride(&self) -> usize {
-        STRIDE
-    }
-
-    fn length(&self) -> Option<u64> {
-        Some(self.length)
-    }
-
-    fn is_sequential(&self) -> bool {
-        false
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        let (file, pool) = (Arc::clone(&self.file), self.pool.clone());
-        let read = move || {
-            let mut buffer = pool.take(len);
-            file.read_exact_at(&mut buffer, offset)?;
-            Ok(pool.lend(buffer))
-        };
-        blocking(read).await.map_err(|cause| match cause.kind() == io::ErrorKind::UnexpectedEof {
-            true => Error::Shrunk(Arc::clone(&self.name)),
-            false => self.failed(cause),
-        })
-    }
-}
-
-impl Destination for FileEnd {
-    fn capacity(&self) -> Option<u64> {
-        self.is_device().then_some(self.length)
-    }
-
-    fn is_sequential(&self) -> bool {
-        false
-    }
-
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
-        let file = Arc::clone(&self.file);
-        let write = move || file.write_all_at(&data, offset);
-        blocking(write).await.map_err(|cause| self.failed(cause))
-    }
-
-    /// Cuts a regular file to the length that was copied, and waits until all is on the medium.
-    async fn flush(&self, length: u64) -> Result<(), Error> {
-        let (file, is_device) = (Arc::clone(&self.file), self.is_device());
-        let flush = move || {
-            if !is_device {
-                file.set_len(length)?;
-            }
-            file.sync_all()
-        };
-        blocking(flush).await.map_err(|cause| self.failed(cause))
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use iscsi_initiator::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
@@ -13,9 +12,7 @@ use iscsi_initiator::{
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::{Destination, Source};
 use crate::error::Error;
-use crate::pool::Pool;
 use crate::side::Side;
 use crate::stop::Stop;
 use iscsi_initiator::tuning::Size;
@@ -29,7 +26,6 @@ pub struct UnitEnd {
     side: Side,
     url: Url,
     disk: Disk,
-    pool: Pool,
 }
 
 impl UnitEnd {
@@ -45,12 +41,20 @@ impl UnitEnd {
         if side == Side::Destination && disk.is_write_protected() {
             return Err(IscsiError::WriteProtected(disk.unit().lun()));
         }
-        Ok(Self { side, url: url.clone(), disk, pool: Pool::default() })
+        Ok(Self { side, url: url.clone(), disk })
     }
 
     /// Which end of the copy it is.
     pub const fn side(&self) -> Side {
         self.side
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.url.to_string()
+    }
+
+    pub(super) const fn disk(&self) -> &Disk {
+        &self.disk
     }
 
     /// The bytes of a logical block; what is aligned to them need not be read before it is written.
@@ -217,42 +221,5 @@ impl fmt::Display for UnitEnd {
             self.disk.block_size(),
         )?;
         self.terms().iter().try_for_each(|(name, value)| write!(f, " {name}={}", text_value(value)))
-    }
-}
-
-impl Source for UnitEnd {
-    fn length(&self) -> Option<u64> {
-        Some(self.disk.capacity())
-    }
-
-    fn is_sequential(&self) -> bool {
-        false
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        let read = self.disk.read_into(offset, self.pool.take(len)).await;
-        read.map(BytesMut::freeze).map_err(|cause| self.failed(cause))
-    }
-
-    fn take_back(&self, data: Bytes) {
-        self.pool.put(data);
-    }
-}
-
-impl Destination for UnitEnd {
-    fn capacity(&self) -> Option<u64> {
-        Some(self.disk.capacity())
-    }
-
-    fn is_sequential(&self) -> bool {
-        false
-    }
-
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
-        self.disk.write_at(offset, data).await.map_err(|cause| self.failed(cause))
-    }
-
-    async fn flush(&self, _length: u64) -> Result<(), Error> {
-        self.disk.flush().await.map_err(|cause| self.failed(cause))
     }
 }

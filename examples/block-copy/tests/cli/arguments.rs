@@ -23,6 +23,10 @@ fn missing_and_surplus_ones() {
 fn values_out_of_range() {
     refused(&["a", "b", "--io-size", "1MB"], "256K, 1M");
     refused(&["a", "b", "--io-size", "1"], "between 512 bytes and 64 MiB");
+    for granularity in ["1", "65M"] {
+        let arguments = ["a", "b", "--zero-granularity", granularity];
+        refused(&arguments, "between 512 bytes and 64 MiB");
+    }
     refused(&["a", "b", "--queue-depth", "0"], "auto, or a number from 1 to 1024");
     for count in ["0", "65", "many"] {
         refused(&["a", "b", "--sessions", count], "auto, or a number from 1 to 64");
@@ -71,6 +75,8 @@ fn help_is_no_error() {
         "--bandwidth",
         "--nodelay",
         "--congestion",
+        "--zero-granularity",
+        "--destination-is-zero",
         "--verify",
         "--progress",
         "--json",

@@ -70,6 +70,7 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, BLOCKS).await;
+    rig.disk.fill(3);
     let child = start(&rig.url(), "-");
     let is_read = |cdb: [u8; 16]| matches!(cdb[0], 0x28 | 0x88);
     let has_read =

@@ -76,7 +76,10 @@ async fn stopped_by(name: &str) {
     signal(&child, name);
     let output = ends(child).await;
     drop(input);
-    was_interrupted(&output, &["interrupted; 4 KiB were written", "not flushed", "incomplete"]);
+    was_interrupted(
+        &output,
+        &["interrupted; 4 KiB were written and flushed, the destination is incomplete"],
+    );
     // It said goodbye: the session is gone, not merely its connection.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();

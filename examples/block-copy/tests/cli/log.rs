@@ -51,6 +51,7 @@ async fn a_warning_does_not_garble_the_bar() {
         config.faults.push(Fault::cut_after_sent(300_000));
     })
     .await;
+    rig.disk.fill(5);
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
     let mut command = program(&[&rig.url(), "/dev/null", "--sessions", "1", "--progress", "bar"]);

@@ -16,5 +16,6 @@ mod interrupt;
 mod json;
 mod log;
 mod sessions;
+mod sparse;
 mod support;
 mod verify;
