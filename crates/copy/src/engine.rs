@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
+use crate::blank::{self, Blank};
 use crate::checksums::Checksums;
 use crate::control::{Control, Order};
 use crate::destination::Destination;
@@ -39,8 +40,6 @@ use crate::survey::{Segment, Survey};
 
 /// How often the devices are asked how deep the queues shall be, and progress is told.
 const REFRESH: Duration = Duration::from_millis(100);
-/// How long the destination is asked which of its bytes are zero, before anything is copied.
-const ASKING: Duration = Duration::from_secs(5);
 
 /// A copy under way.
 #[derive(Debug)]
@@ -57,8 +56,7 @@ pub(crate) struct Engine {
     memory: Memory,
     pool: Pool,
     survey: Survey,
-    /// Bytes of the destination that read as zeros, and were not written by this copy.
-    blank: RangeSet,
+    blank: Blank,
     /// What was read and not written yet.
     waiting: BTreeMap<u64, Part>,
     /// What a stream has given, until a flush has covered it: it cannot be read again.
@@ -83,6 +81,8 @@ pub(crate) struct Engine {
 /// What has come to its end.
 #[derive(Debug)]
 enum Ended {
+    /// The destination has told which bytes read as zeros.
+    Asked(RangeSet),
     /// The source has told which parts of a range hold data.
     Surveyed(Vec<Segment>),
     /// So many requests have brought these parts.
@@ -124,7 +124,7 @@ impl Engine {
             memory: Memory::new(options.max_memory),
             pool: Pool::default(),
             survey: Survey::new(is_stream),
-            blank: RangeSet::new(),
+            blank: Blank::default(),
             waiting: BTreeMap::new(),
             kept: BTreeMap::new(),
             next_write: 0,
@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// Makes sure that all fits, and finds out what the destination has of zeros.
+    /// Makes sure that all fits, and begins to find out what the destination has of zeros.
     async fn prepare(&mut self) -> Result<(), Error> {
         let total = self.source.length();
         self.teller.progress.total = total;
@@ -188,33 +188,26 @@ impl Engine {
             return Err(Error::TooSmall { capacity, needed });
         }
         self.destination.set_len(device).await.map_err(Error::Destination)?;
-        self.blank = self.find_blank(device.unwrap_or(u64::MAX)).await;
+        self.blank = self.find_blank(device.unwrap_or(u64::MAX));
         self.refresh();
         Ok(())
     }
 
-    /// Which bytes of the destination read as zeros, as far as it tells in a moment.
-    async fn find_blank(&self, len: u64) -> RangeSet {
+    /// What is known of zeros at the destination, which is asked, while the copy begins, unless somebody
+    /// has told.
+    fn find_blank(&mut self, len: u64) -> Blank {
         // A destination in order gets zeros as well.
-        if self.options.destination_is_zero && !self.destination.is_sequential() {
-            return (0..len).into();
+        let Some(device) = self.destination.shared() else { return Blank::default() };
+        if self.options.destination_is_zero {
+            return Blank::known((0..len).into());
         }
-        let mut blank = RangeSet::new();
-        let Some(device) = self.destination.device_ref() else { return blank };
         let len = len.min(self.destination.capacity().unwrap_or(len));
-        let asking = async {
-            let mut at = 0;
-            while at < len && len != u64::MAX {
-                let Ok(extents) = device.extents(at, len - at).await else { return };
-                let Some(last) = extents.last() else { return };
-                at = last.end();
-                let zeros = extents.iter().filter(|extent| extent.state.reads_zeros());
-                blank.extend(zeros.map(|extent| extent.offset..extent.end()));
-            }
-        };
-        // What is not known by then is made zero.
-        _ = timeout(ASKING, asking).await;
-        blank
+        // A stream goes to a file that does not know its length yet.
+        if len == u64::MAX {
+            return Blank::default();
+        }
+        self.tasks.spawn(async move { Ok(Ended::Asked(blank::ask(device, len).await)) });
+        Blank::asked()
     }
 
     async fn copy(&mut self) -> Result<(), Error> {
@@ -255,6 +248,10 @@ impl Engine {
 
     fn take(&mut self, ended: Ended) -> Result<(), Error> {
         match ended {
+            Ended::Asked(found) => {
+                let zeros = self.blank.answer(found);
+                self.survey.put_back(&zeros);
+            }
             Ended::Surveyed(segments) => self.take_survey(segments),
             Ended::Read { asked, bytes, parts, is_last } => {
                 self.reading -= asked;
@@ -289,6 +286,7 @@ impl Engine {
             && self.ledger.next().is_none()
             && (self.reading, self.writing) == (0, 0)
             && self.waiting.is_empty()
+            && !self.blank.is_waited_for()
     }
 
     /// After an error or an order: waits for the writes under way, and flushes what was written, so that
@@ -305,7 +303,7 @@ impl Engine {
                     Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
                     Ok(Ended::Saved(result)) => self.take_saved(result),
                     // What was read is not needed any more, and one error is enough.
-                    Ok(Ended::Read { .. } | Ended::Surveyed(_)) | Err(_) => {}
+                    Ok(Ended::Read { .. } | Ended::Surveyed(_) | Ended::Asked(_)) | Err(_) => {}
                 }
             }
             let is_last = self.is_copied();

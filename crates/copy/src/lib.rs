@@ -22,6 +22,7 @@
 //! A [`Disk`](iscsi_initiator::Disk) is a device: `Source::device(disk)`, `Destination::device(disk)`.
 #![forbid(unsafe_code)]
 
+mod blank;
 mod blocking;
 mod checkpoint;
 mod checkpoint_file;

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use iscsi_initiator::device::Extent;
 
+use crate::range_set::RangeSet;
+
 /// The first question is for so many bytes.
 const FIRST_WINDOW: u64 = 1 << 30;
 /// A longer question than this tells nothing more.
@@ -83,6 +85,12 @@ impl Survey {
             _ => {}
         }
         self.segments.extend(segments);
+    }
+
+    /// Zeros that were cut off, and could not be put anywhere.
+    pub(crate) fn put_back(&mut self, zeros: &RangeSet) {
+        let segments = zeros.iter().rev().map(|range| Segment { range, is_zero: true });
+        segments.for_each(|segment| self.segments.push_front(segment));
     }
 
     /// Data of the first segment, cut off it: no more than `len` bytes, to a multiple of `grid`.

@@ -101,11 +101,11 @@ async fn an_abandoned_copy_does_not_wait_for_writes_that_do_not_end() {
     assert_eq!((failure.progress.done, to.lock().writes.len()), (0, 0));
 }
 
-/// The destination may take its time to tell which of its bytes are zero.
+/// Both ends may take their time to tell which of their bytes are zero.
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_comes_before_the_first_read_is_obeyed_at_once() {
-    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
-    to.lock().holds_extents = true;
+    let (from, to) = (Memory::blank(LEN), Memory::blank(LEN));
+    (from.lock().holds_extents, to.lock().holds_extents) = (true, true);
     let (control, running) = start(copy(&from, &to));
     sleep(Duration::from_secs(1)).await;
     control.cancel();
@@ -114,6 +114,36 @@ async fn a_cancel_that_comes_before_the_first_read_is_obeyed_at_once() {
     let failure = running.await.unwrap().unwrap_err();
     assert!(matches!(failure.error, Error::Cancelled) && !failure.is_written, "{failure:?}");
     assert_eq!((from.lock().reads.len(), to.lock().flushes), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_do_not_wait_until_the_destination_has_told_what_is_zero() {
+    for tells in [true, false] {
+        let mut bytes = pattern(LEN);
+        bytes[IO..LEN - IO].fill(0);
+        let (from, to) = (Memory::new(bytes.clone()), Memory::blank(LEN));
+        to.lock().holds_extents = true;
+        let (control, running) = start(copy(&from, &to));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!((control.progress().done, to.lock().zeroed.len()), (2 * IO as u64, 0));
+        to.lock().holds_extents = !tells;
+        let progress = running.await.unwrap().unwrap().progress;
+        let zeros = (LEN - 2 * IO) as u64;
+        let expected = if tells { (zeros, 0) } else { (0, zeros) };
+        assert_eq!((progress.skipped, progress.zeroed), expected);
+        assert!(to.lock().bytes == bytes);
+    }
+}
+
+/// Where nothing is zero, nobody waits for what the destination has to tell.
+#[tokio::test(start_paused = true)]
+async fn a_copy_without_zeros_is_over_before_the_destination_has_told() {
+    let (from, to) = (Memory::new(pattern(IO)), Memory::blank(IO));
+    to.lock().holds_extents = true;
+    let (_, running) = start(copy(&from, &to));
+    sleep(Duration::from_secs(1)).await;
+    assert!(running.is_finished());
+    running.await.unwrap().unwrap();
 }
 
 /// A copy whose writes have all ended, and whose last flush does not.

@@ -53,9 +53,9 @@ impl Engine {
         self.survey.take(segments);
     }
 
-    /// Zeros are at the destination already, or have to be made.
+    /// Zeros are at the destination already, or have to be made, or wait until it has told.
     pub(super) fn put_zeros(&mut self, range: Range<u64>) {
-        let there = self.blank.overlap(&range);
+        let Some(there) = self.blank.among(&range) else { return };
         let mut missing = RangeSet::from(range);
         for part in there.iter() {
             missing.remove(&part);
@@ -99,7 +99,7 @@ impl Engine {
         let Some(hold) = self.memory.take(len) else { return false };
         let (pool, mut cut) = (self.pool.clone(), self.cut);
         let wants_sums = self.checksums.is_some();
-        if !self.makes_zeros() && self.blank.is_empty() {
+        if !self.makes_zeros() && !self.blank.is_possible() {
             cut.granularity = None;
         }
         if let Some(device) = self.source.device_ref() {

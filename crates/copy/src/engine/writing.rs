@@ -12,8 +12,7 @@ impl Engine {
     pub(super) fn start_writes(&mut self) {
         while let Some(part) = self.next_to_write() {
             let task = self.ledger.begin(part.range.clone());
-            // From here on it is not as it was, however the write goes.
-            self.blank.remove(&part.range);
+            self.blank.write(&part.range);
             self.next_write = part.range.end;
             self.writing += 1;
             self.writing_bytes += part.len();

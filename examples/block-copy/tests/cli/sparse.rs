@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use serde_json::Value;
 
-use crate::support::{Folder, Rig, block_copy, block_copy_with_input, object, pattern, succeeds};
+use crate::support::{
+    Folder, Rig, block_copy, block_copy_with_input, fails, object, pattern, succeeds,
+};
 
 const MIB: u64 = 1 << 20;
 const LEN: u64 = 16 * MIB;
@@ -182,6 +184,18 @@ async fn a_stream_with_zeros() {
         assert!(rig.disk.holds(0, &image), "{options:?}");
         rig.assert_clean();
     }
+}
+
+/// Whoever says so of a destination that has old data is told by verification.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_is_not_zero_after_all() {
+    let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
+    rig.disk.fill(7);
+    let source = sparse_file(&folder, "image");
+    let options = ["--destination-is-zero", "--verify", "--progress", "none"];
+    let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
+    let at = format!("at byte {};", PARTS[0].1);
+    fails(&output, 1, &["verification failed", &at]);
 }
 
 /// Zeros that are data are sent if somebody wants that, holes are not.
