@@ -1,5 +1,6 @@
 //! One copy from beginning to end: open, decide, copy, flush, verify, close.
 
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -319,7 +320,7 @@ impl<'a> Job<'a> {
                 self.destination.failed(Side::Destination, cause)
             }
             CopyError::ReadOnly => {
-                let cause = std::io::ErrorKind::ReadOnlyFilesystem.into();
+                let cause = io::ErrorKind::ReadOnlyFilesystem.into();
                 self.destination.failed(Side::Destination, cause)
             }
             CopyError::Shrunk => Error::Shrunk(self.source.name()),
@@ -330,7 +331,8 @@ impl<'a> Job<'a> {
             CopyError::Abandoned { under_way } if under_way > 0 => {
                 Error::Abandoned { under_way: Size(under_way) }
             }
-            CopyError::Cancelled | CopyError::Abandoned { .. } | _ => Error::Interrupted,
+            CopyError::Cancelled | CopyError::Abandoned { .. } => Error::Interrupted,
+            other => self.destination.failed(Side::Destination, io::Error::other(other)),
         }
     }
 
@@ -376,7 +378,11 @@ impl<'a> Job<'a> {
                 unverified(self.explained(error, stop).await)
             }
             // What was under way was read back only.
-            Some(Err(_)) | None => unverified(Error::Interrupted),
+            Some(Err(VerifyError::Cancelled)) | None => unverified(Error::Interrupted),
+            Some(Err(VerifyError::Stream)) => Err(NO_WAY_BACK),
+            Some(Err(other)) => {
+                unverified(self.destination.failed(Side::Destination, io::Error::other(other)))
+            }
         }
     }
 }
