@@ -1,0 +1,26 @@
+//! The way from a command line to an answer.
+
+use crate::args::{Args, Command};
+use crate::connector::Connector;
+use crate::error::Error;
+use crate::report::Report;
+use crate::stop::Stop;
+
+/// Does what the command line says.
+///
+/// # Errors
+/// When there is nothing to tell. What goes wrong later is told by the report ([`Report::end`]), with
+/// what is known by then.
+pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
+    let connector = Connector { initiator_name: args.initiator_name.clone(), stop: stop.clone() };
+    match &args.command {
+        Command::Discover(discover) => discover.run(&connector).await,
+        Command::Luns(luns) => luns.run(&connector).await,
+        Command::Inquiry(inquiry) => inquiry.run(&connector).await,
+        Command::Capacity(capacity) => capacity.run(&connector).await,
+        Command::Extents(extents) => extents.run(&connector).await,
+        Command::Discard(discard) => discard.run(&connector).await,
+        Command::Ping(ping) => ping.run(&connector).await,
+        Command::Perf(perf) => perf.run(&connector).await,
+    }
+}

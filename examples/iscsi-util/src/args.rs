@@ -1,0 +1,123 @@
+//! What the command line says.
+
+use clap::{Parser, Subcommand};
+
+use crate::capacity::Capacity;
+use crate::discard::Discard;
+use crate::discover::Discover;
+use crate::extents::Extents;
+use crate::inquiry::Inquiry;
+use crate::luns::Luns;
+use crate::perf::Perf;
+use crate::ping::Ping;
+
+/// Asks iSCSI targets and their units what they are, how far they are and how fast.
+///
+/// URL is iscsi://user:password@host:port/target/lun?option=value, where user, port and options may
+/// be left out. A password need not stand in the URL, where other users may see it:
+/// LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
+///
+/// Answers go to standard output, progress and errors to standard error. The exit status is 0 when
+/// the answer is complete, 1 after an error, 2 for a wrong command line, 130 after an interrupt.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "iscsi-util", version, arg_required_else_help = false)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Prints the answer, or why there is none, as one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
+    #[arg(long, value_name = "IQN", global = true)]
+    pub initiator_name: Option<String>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Lists the targets behind a portal, and the portals of each (SendTargets).
+    Discover(Discover),
+    /// Lists the logical units of a target: type, vendor, product, capacity (REPORT LUNS).
+    Luns(Luns),
+    /// Shows what a unit says of itself: standard INQUIRY data and vital product data, decoded.
+    Inquiry(Inquiry),
+    /// Shows how much a unit holds, and in which blocks.
+    Capacity(Capacity),
+    /// Shows which parts of a unit hold data (GET LBA STATUS).
+    Extents(Extents),
+    /// Deallocates the blocks of a range (UNMAP). What they held is lost.
+    Discard(Discard),
+    /// Measures round trips to the target (NOP-Out).
+    Ping(Ping),
+    /// Measures how fast a unit can be read, or written.
+    Perf(Perf),
+}
+
+impl Command {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Discover(_) => "discover",
+            Self::Luns(_) => "luns",
+            Self::Inquiry(_) => "inquiry",
+            Self::Capacity(_) => "capacity",
+            Self::Extents(_) => "extents",
+            Self::Discard(_) => "discard",
+            Self::Ping(_) => "ping",
+            Self::Perf(_) => "perf",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_knows_its_name() {
+        for subcommand in Args::command().get_subcommands() {
+            let name = subcommand.get_name();
+            let range = ["--offset", "0", "--length", "512"];
+            let options = if name == "discard" { &range[..] } else { &[] };
+            let arguments = [&["iscsi-util", name, "iscsi://host"], options].concat();
+            assert_eq!(Args::try_parse_from(arguments).unwrap().command.name(), name);
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for arguments in [
+            &["ping", "--count", "0"][..],
+            &["ping", "--count", "1000001"],
+            &["ping", "--interval", "-1"],
+            &["ping", "--interval", "3601"],
+            &["ping", "--interval", "NaN"],
+            &["perf", "--size", "511"],
+            &["perf", "--size", "65M"],
+            &["perf", "--depth", "0"],
+            &["perf", "--depth", "1025"],
+            &["perf", "--seconds", "0"],
+            &["perf", "--sessions", "0"],
+            &["perf", "--sessions", "65"],
+            &["inquiry", "--page", "100"],
+            &["inquiry", "--page", "g0"],
+            &["inquiry", "--page", "+1"],
+            &["inquiry", "--page", "80", "--all"],
+            &["extents", "--offset", "-1"],
+            &["discard", "--offset", "0"],
+            &["discard", "--length", "1M"],
+        ] {
+            let parsed = Args::try_parse_from([&["iscsi-util"], arguments, &["url"]].concat());
+            assert!(parsed.is_err(), "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How much a unit holds: READ CAPACITY and what goes with it (SBC-3).
+
+use clap::Args;
+use iscsi_initiator::scsi::vpd::ProvisioningType;
+use iscsi_initiator::tuning::Size;
+use iscsi_initiator::{Profile, Session, Url};
+use serde_json::json;
+
+use crate::connector::Connector;
+use crate::error::Error;
+use crate::report::Report;
+use crate::table::Table;
+use crate::unit;
+
+/// The options of `capacity`.
+#[derive(Clone, Debug, Args)]
+pub struct Capacity {
+    /// The unit: iscsi://host/target/lun.
+    pub url: String,
+}
+
+impl Capacity {
+    /// Asks the unit.
+    ///
+    /// # Errors
+    /// When it does not answer, or is no disk.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let work = async |session: &Session, url: &Url| {
+            let unit = unit::named(session, url)?;
+            Ok(connector.unless(unit.profile()).await??)
+        };
+        let profile = connector.session(&self.url, work).await?;
+        Ok(report(&profile))
+    }
+}
+
+fn report(profile: &Profile) -> Report {
+    let capacity = profile.capacity;
+    let provisioning = match profile.provisioning.map(|page| page.provisioning_type) {
+        Some(ProvisioningType::Thin) => Some("thin"),
+        Some(ProvisioningType::Resource) => Some("resource"),
+        Some(ProvisioningType::NotReported | ProvisioningType::Reserved(_)) | None => None,
+    };
+    let unmapped_reads_zeros =
+        capacity.provisioning_management.then_some(capacity.unmapped_reads_zeros);
+    let mut table = Table::default();
+    let bytes = Size(capacity.bytes());
+    table.push(["capacity", &format!("{bytes} ({} bytes)", bytes.0)]);
+    table.push(["blocks", &format!("{} of {} bytes", capacity.blocks, capacity.block_size)]);
+    table.push(["physical blocks", &format!("{} bytes", capacity.physical_block_size)]);
+    table.push(["provisioning", provisioning.unwrap_or("not reported")]);
+    let unmapped = match unmapped_reads_zeros {
+        Some(true) => "read as zeros",
+        Some(false) => "may read as anything",
+        None => "none",
+    };
+    table.push(["unmapped blocks", unmapped]);
+    table.push(["write protected", if profile.write_protected { "yes" } else { "no" }]);
+    let members = json!({
+        "bytes": bytes.0,
+        "blocks": capacity.blocks,
+        "block_size": capacity.block_size,
+        "physical_block_size": capacity.physical_block_size,
+        "provisioning": provisioning,
+        "provisioning_management": capacity.provisioning_management,
+        "unmapped_reads_zeros": unmapped_reads_zeros,
+        "write_protected": profile.write_protected,
+    });
+    Report::new(table.to_string(), members)
+}

@@ -1,0 +1,69 @@
+//! Sessions, opened and closed.
+
+use std::time::Duration;
+
+use iscsi_initiator::{Initiator, Options, Session, Url};
+use tokio::time::timeout;
+
+use crate::error::Error;
+use crate::stop::Stop;
+
+/// How long the end of a session may take where there is nothing to lose.
+const LOGOUT: Duration = Duration::from_secs(3);
+
+/// Opens sessions.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    /// The initiator's name; `None` for the one that is made from this host's.
+    pub initiator_name: Option<String>,
+    /// The wish to stop.
+    pub stop: Stop,
+}
+
+impl Connector {
+    /// The initiator.
+    ///
+    /// # Errors
+    /// When the name is none.
+    pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
+        let initiator = match &self.initiator_name {
+            Some(name) => Initiator::with_options(name, options),
+            None => Initiator::with_default_name(options),
+        };
+        Ok(initiator?)
+    }
+
+    /// Works on a session with the target of a URL, and logs out.
+    ///
+    /// # Errors
+    /// When there is no session, or as the work.
+    pub async fn session<T>(
+        &self,
+        url: &str,
+        work: impl AsyncFnOnce(&Session, &Url) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let url = parse(url)?;
+        let initiator = self.initiator(Options::default())?;
+        let session = self.unless(initiator.connect(&url)).await??;
+        let result = work(&session, &url).await;
+        // Whatever was asked is answered; how the goodbye goes changes nothing.
+        drop(self.stop.hurry(timeout(LOGOUT, session.logout())).await);
+        result
+    }
+
+    /// Waits for a future, unless the program shall stop before.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if it shall.
+    pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        self.stop.unless(work).await.ok_or(Error::Interrupted)
+    }
+}
+
+/// Reads a URL.
+///
+/// # Errors
+/// What is wrong with it; a password in it is not repeated.
+pub fn parse(url: &str) -> Result<Url, Error> {
+    Ok(Url::parse(url).map_err(iscsi_initiator::Error::from)?)
+}

@@ -1,0 +1,91 @@
+//! Blocks given back: UNMAP (SBC-3 §5.28).
+
+use clap::Args;
+use iscsi_initiator::tuning::Size;
+use iscsi_initiator::{Disk, Session};
+use serde_json::json;
+
+use crate::connector::{self, Connector};
+use crate::error::Error;
+use crate::report::Report;
+
+/// The options of `discard`.
+#[derive(Clone, Debug, Args)]
+pub struct Discard {
+    /// The unit: iscsi://host/target/lun.
+    pub url: String,
+    /// Where the range begins, bytes; K, M, G and T are powers of 1024.
+    #[arg(long, value_name = "SIZE")]
+    pub offset: Size,
+    /// How long it is, bytes. Blocks that it only touches stay as they are.
+    #[arg(long, value_name = "SIZE")]
+    pub length: Size,
+    /// Agrees that what the range held is lost. Without it nothing is done.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+impl Discard {
+    /// Discards the range, and flushes.
+    ///
+    /// # Errors
+    /// Without the consent; when the unit does not answer, cannot discard, is write protected, or ends
+    /// before the range does.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        connector::parse(&self.url)?;
+        if !self.yes {
+            return Err(Error::Usage(format!(
+                "discarding destroys {} of the unit from byte {} on; add --yes if that is meant",
+                self.length, self.offset.0
+            )));
+        }
+        let work = async |session: &Session, _: &_| {
+            let disk = connector.unless(session.disk()).await??;
+            let work = async {
+                disk.discard(self.offset.0, self.length.0).await?;
+                disk.flush().await
+            };
+            connector.stop.hurry(work).await.ok_or(Error::Abandoned("a discard"))??;
+            Ok(self.report(&disk))
+        };
+        connector.session(&self.url, work).await
+    }
+
+    fn report(&self, disk: &Disk) -> Report {
+        let bytes = self.whole_blocks(disk.block_size().into());
+        let reads_zeros = disk.profile().capacity.unmapped_reads_zeros;
+        let reads = if reads_zeros { "read as zeros now" } else { "may read as anything now" };
+        let text = format!("{} discarded and flushed; the blocks {reads}\n", Size(bytes));
+        let members = json!({
+            "offset": self.offset.0,
+            "length": self.length.0,
+            "discarded_bytes": bytes,
+            "unmapped_reads_zeros": reads_zeros,
+        });
+        Report::new(text, members)
+    }
+
+    /// The bytes of the whole blocks in the range.
+    fn whole_blocks(&self, block_size: u64) -> u64 {
+        let first = self.offset.0.div_ceil(block_size);
+        let end = self.offset.0.saturating_add(self.length.0) / block_size;
+        end.saturating_sub(first) * block_size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_blocks_count() {
+        let whole = |offset, length| {
+            let (offset, length) = (Size(offset), Size(length));
+            Discard { url: String::new(), offset, length, yes: true }.whole_blocks(512)
+        };
+        assert_eq!(whole(0, 1024), 1024);
+        assert_eq!(whole(1, 1024), 512);
+        assert_eq!(whole(1, 511), 0);
+        assert_eq!(whole(513, 1), 0);
+    }
+}

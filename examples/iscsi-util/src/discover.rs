@@ -1,0 +1,56 @@
+//! The targets behind a portal: SendTargets (RFC 7143 appendix C).
+
+use clap::Args;
+use iscsi_initiator::{DiscoveredTarget, Options, TargetAddress};
+use serde_json::{Value, json};
+
+use crate::connector::{self, Connector};
+use crate::error::Error;
+use crate::report::Report;
+
+/// The options of `discover`.
+#[derive(Clone, Debug, Args)]
+pub struct Discover {
+    /// The portal: iscsi://host:port. A target and a unit in it do not matter.
+    pub url: String,
+}
+
+impl Discover {
+    /// Asks the portal.
+    ///
+    /// # Errors
+    /// When it does not answer, or cannot be understood.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let url = connector::parse(&self.url)?;
+        let initiator = connector.initiator(Options::default())?;
+        let targets = connector.unless(initiator.discover(&url)).await??;
+        let members = json!({ "targets": targets.iter().map(target).collect::<Vec<_>>() });
+        Ok(Report::new(text(&targets), members))
+    }
+}
+
+fn text(targets: &[DiscoveredTarget]) -> String {
+    if targets.is_empty() {
+        return "no targets\n".to_owned();
+    }
+    let lines = targets.iter().flat_map(|target| {
+        let portals = target.addresses.iter().map(|address| format!("  {address}\n"));
+        [format!("{}\n", target.name)].into_iter().chain(portals)
+    });
+    lines.collect()
+}
+
+fn target(target: &DiscoveredTarget) -> Value {
+    json!({
+        "name": target.name.to_string(),
+        "portals": target.addresses.iter().map(portal).collect::<Vec<_>>(),
+    })
+}
+
+fn portal(address: &TargetAddress) -> Value {
+    json!({
+        "host": address.host,
+        "port": address.port,
+        "portal_group_tag": address.portal_group_tag,
+    })
+}

@@ -1,0 +1,73 @@
+//! What can go wrong.
+
+use std::io;
+
+use iscsi_examples_common::failure::{self, Kind};
+use serde_json::{Value, json};
+use thiserror::Error as ThisError;
+
+/// Why there is no answer, or not all of it. Each message is one sentence that says what to do where
+/// something can be done.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arguments do not go together, or not with the unit.
+    #[error("{0}")]
+    Usage(String),
+    /// A wrong URL or name, no target, no admission, no unit, or a command that failed.
+    #[error(transparent)]
+    Initiator(#[from] iscsi_initiator::Error),
+    /// A page of vital product data that the unit refuses.
+    #[error("VPD page {page:02x}: {cause}; inquiry --page 0 lists the pages of the unit")]
+    Page {
+        /// Its code.
+        page: u8,
+        /// Why.
+        cause: iscsi_initiator::Error,
+    },
+    /// The program was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The program was told to stop while it changed the unit, and what was under way did not end in a
+    /// moment.
+    #[error("interrupted with {0} under way, which may still be carried out")]
+    Abandoned(&'static str),
+    /// The answer cannot be told.
+    #[error("standard output: {0}")]
+    Output(io::Error),
+    /// The system gives no threads or no signals.
+    #[error("the system does not let the program start: {0}")]
+    Runtime(io::Error),
+}
+
+impl Error {
+    /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt,
+    /// else 1.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Interrupted | Self::Abandoned(_) => 130,
+            Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
+            Self::Initiator(_) | Self::Page { .. } | Self::Output(_) | Self::Runtime(_) => 1,
+        }
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Usage(_) => Kind::Caller,
+            Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
+            Self::Interrupted | Self::Abandoned(_) => Kind::Interrupted,
+            Self::Output(_) | Self::Runtime(_) => Kind::System,
+        }
+    }
+
+    /// The error for programs, where there is no report of this subcommand.
+    #[must_use]
+    pub fn to_json(&self, command: &str) -> Value {
+        let known = json!({ "command": command, "complete": false });
+        failure::object(known, &self.to_string(), self.kind())
+    }
+}

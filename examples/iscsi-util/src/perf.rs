@@ -1,0 +1,189 @@
+//! How fast a unit can be read, or written.
+
+mod load;
+mod measured;
+
+use std::time::Duration;
+
+use clap::Args;
+use iscsi_initiator::tuning::{Size, SizeError};
+use iscsi_initiator::{Disk, Error as InitiatorError, Options, Sessions};
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use self::load::{Load, Places};
+use self::measured::Measured;
+use crate::connector::{self, Connector};
+use crate::error::Error;
+use crate::report::Report;
+use crate::table::Table;
+
+const MIN_SIZE: Size = Size(512);
+const MAX_SIZE: Size = Size(64 << 20);
+/// The most bytes under way at once.
+const MAX_IN_FLIGHT: Size = Size(1 << 30);
+/// More would crowd out whoever else uses the target.
+const MAX_SESSIONS: i64 = 64;
+/// How long a request may take: on a slow link it waits for all that were submitted before. Whether the
+/// target is alive is found out by pings, much sooner.
+const COMMAND: Duration = Duration::from_secs(300);
+/// How long the end of the sessions may take where nothing was written.
+const LOGOUT: Duration = Duration::from_secs(3);
+
+/// The options of `perf`.
+#[derive(Clone, Debug, Args)]
+pub struct Perf {
+    /// The unit: iscsi://host/target/lun.
+    pub url: String,
+    /// Writes in place of reading. What the unit holds is lost.
+    #[arg(long)]
+    pub write: bool,
+    /// Goes to random places in place of one after the other.
+    #[arg(long)]
+    pub random: bool,
+    /// Bytes of a request, 512 to 64M, whole blocks; K and M are powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
+    pub size: Size,
+    /// Requests under way at once, 1 to 1024; with all their bytes at most 1 GiB.
+    #[arg(long, value_name = "N", default_value_t = 32,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: u32,
+    /// How long to go on, 1 to 3600 seconds.
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// Sessions with the unit, 1 to 64.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_SESSIONS))]
+    pub sessions: u32,
+    /// Agrees that what the unit holds is lost. Without it nothing is written.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+impl Perf {
+    /// Reads or writes for so long.
+    ///
+    /// # Errors
+    /// Without the consent to write; when there is no unit, or it does not fit the options. What goes
+    /// wrong later ends the report.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let url = connector::parse(&self.url)?;
+        self.check()?;
+        let mut options = Options::default();
+        options.timeouts.command = Some(COMMAND);
+        options.sessions = Sessions::Fixed(self.sessions);
+        options.max_bytes_in_flight = options.max_bytes_in_flight.max(self.bytes_in_flight());
+        let initiator = connector.initiator(options)?;
+        let disk = connector.unless(initiator.disk(&url)).await??;
+        let result = self.measure(connector, &disk).await;
+        let end = self.close(connector, &disk).await;
+        let (measured, error) = result?;
+        Ok(self.report(&measured).ending(error.or(end)))
+    }
+
+    /// Whether the options go together.
+    fn check(&self) -> Result<(), Error> {
+        if self.write && !self.yes {
+            let why = "writing destroys what the unit holds; add --yes if that is meant";
+            return Err(Error::Usage(why.to_owned()));
+        }
+        if self.bytes_in_flight() > MAX_IN_FLIGHT.as_usize() {
+            return Err(Error::Usage(format!(
+                "{} requests of {} are more than {MAX_IN_FLIGHT}; choose a smaller --depth or --size",
+                self.depth, self.size
+            )));
+        }
+        Ok(())
+    }
+
+    fn bytes_in_flight(&self) -> usize {
+        self.size.as_usize().saturating_mul(self.depth as usize)
+    }
+
+    /// Where requests go: all over the unit.
+    fn places(&self, disk: &Disk) -> Result<Places, Error> {
+        let block_size = u64::from(disk.block_size());
+        if !self.size.0.is_multiple_of(block_size) {
+            return Err(Error::Usage(format!(
+                "the unit has blocks of {block_size} bytes; choose a --size of whole blocks"
+            )));
+        }
+        let places = Places::new(disk.capacity() / self.size.0, self.size.0, self.random);
+        places.ok_or_else(|| {
+            let capacity = Size(disk.capacity());
+            Error::Usage(format!("the unit holds {capacity}; choose a smaller --size"))
+        })
+    }
+
+    async fn measure(
+        &self,
+        connector: &Connector,
+        disk: &Disk,
+    ) -> Result<(Measured, Option<Error>), Error> {
+        if self.write && disk.is_write_protected() {
+            return Err(InitiatorError::WriteProtected(disk.unit().lun()).into());
+        }
+        let places = self.places(disk)?;
+        let load = Load { places, size: self.size.as_usize(), write: self.write };
+        let before = disk.stats();
+        let start = Instant::now();
+        let deadline = start + Duration::from_secs(self.seconds);
+        let mut error = load.run(disk, self.depth, deadline, &connector.stop).await.err();
+        let time = start.elapsed();
+        let mut flush = None;
+        if self.write && error.is_none() {
+            let start = Instant::now();
+            error = match connector.stop.hurry(disk.flush()).await {
+                Some(result) => result.map_err(Error::from).err(),
+                None => Some(Error::Abandoned("a flush")),
+            };
+            flush = error.is_none().then(|| start.elapsed());
+        }
+        let requests = disk.stats().since(&before).requests;
+        let requests = if self.write { requests.writes } else { requests.reads };
+        let spread = disk.spread();
+        let measured =
+            Measured { time, requests, flush, retries: disk.retries(), sessions: spread.peak };
+        let stopped = connector.stop.is_requested().then_some(Error::Interrupted);
+        Ok((measured, error.or(stopped)))
+    }
+
+    /// Logs out. Of writes it matters whether all have ended.
+    async fn close(&self, connector: &Connector, disk: &Disk) -> Option<Error> {
+        if self.write {
+            let goodbye = connector.stop.hurry(disk.logout()).await;
+            return goodbye.map_or(Some(Error::Abandoned("writes")), |result| {
+                result
+                    .err()
+                    .filter(|error| matches!(error, InitiatorError::Unsettled { .. }))
+                    .map(Error::from)
+            });
+        }
+        drop(connector.stop.hurry(timeout(LOGOUT, disk.logout())).await);
+        None
+    }
+
+    fn report(&self, measured: &Measured) -> Report {
+        let direction = if self.write { "write" } else { "read" };
+        let pattern = if self.random { "random" } else { "sequential" };
+        let mut table = Table::default();
+        let how = format!("{direction}, {pattern}, {} each, {} at once", self.size, self.depth);
+        table.push(["load", &how]);
+        measured.tell(&mut table);
+        let mut report = Report::new(table.to_string(), measured.to_json());
+        report.members.extend([
+            ("direction".to_owned(), json!(direction)),
+            ("pattern".to_owned(), json!(pattern)),
+            ("size".to_owned(), json!(self.size.0)),
+            ("depth".to_owned(), json!(self.depth)),
+        ]);
+        report
+    }
+}
+
+fn parse_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    let fits = (MIN_SIZE..=MAX_SIZE).contains(&size);
+    fits.then_some(size).ok_or_else(|| format!("it must lie between {MIN_SIZE} and {MAX_SIZE}"))
+}

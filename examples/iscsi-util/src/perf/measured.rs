@@ -1,0 +1,96 @@
+//! What was measured of a load.
+
+use std::time::Duration;
+
+use iscsi_initiator::tuning::Size;
+use iscsi_initiator::{KindStats, Latency};
+use serde_json::{Map, Value, json};
+
+use crate::table::Table;
+
+/// What was measured of a load.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// From the first request to the last answer.
+    pub(super) time: Duration,
+    /// The requests, by the statistics of the disk.
+    pub(super) requests: KindStats,
+    /// How long the flush after the writes took.
+    pub(super) flush: Option<Duration>,
+    /// Commands that were sent again.
+    pub(super) retries: u64,
+    /// The most sessions that there were at once.
+    pub(super) sessions: u32,
+}
+
+impl Measured {
+    /// Adds what people read.
+    pub(super) fn tell(&self, table: &mut Table) {
+        let requests = &self.requests;
+        let told: Vec<_> = latencies(&requests.latency)
+            .map(|(name, time)| format!("{} {time:.3}", name.replace('_', ".")))
+            .into();
+        table.push(["sessions", &self.sessions.to_string()]);
+        table.push(["time", &format!("{:.2} s", self.time.as_secs_f64())]);
+        table.push(["requests", &format!("{}, {:.0} a second", requests.requests, self.iops())]);
+        table.push(["bytes", &format!("{}, {:.1} Mbit/s", Size(requests.bytes), self.rate())]);
+        table.push(["latency", &format!("{} ms", told.join(", "))]);
+        if let Some(flush) = self.flush {
+            table.push(["flush", &format!("{:.3} ms", millis(flush))]);
+        }
+        if self.retries > 0 {
+            table.push(["sent again", &format!("{} commands", self.retries)]);
+        }
+    }
+
+    /// Adds what programs read.
+    pub(super) fn to_json(&self) -> Value {
+        let latencies = latencies(&self.requests.latency);
+        let latencies = latencies.map(|(name, time)| (name.to_owned(), json!(time)));
+        json!({
+            "sessions": self.sessions,
+            "seconds": self.time.as_secs_f64(),
+            "requests": self.requests.requests,
+            "errors": self.requests.errors,
+            "bytes": self.requests.bytes,
+            "iops": self.iops(),
+            "mbit_per_s": self.rate(),
+            "latency_ms": latencies.into_iter().collect::<Map<_, _>>(),
+            "flush_ms": self.flush.map(millis),
+            "retries": self.retries,
+        })
+    }
+
+    /// Requests a second; 0 for no time.
+    fn iops(&self) -> f64 {
+        self.per_second(self.requests.requests)
+    }
+
+    /// Mbit/s (10^6 bits); 0 for no time.
+    fn rate(&self) -> f64 {
+        self.per_second(self.requests.bytes) * 8.0 / 1e6
+    }
+
+    fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.time.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// Milliseconds, each by its name for programs.
+fn latencies(latency: &Latency) -> [(&'static str, f64); 7] {
+    [
+        ("min", latency.min()),
+        ("mean", latency.mean()),
+        ("p50", latency.quantile(0.5)),
+        ("p90", latency.quantile(0.9)),
+        ("p99", latency.quantile(0.99)),
+        ("p99_9", latency.quantile(0.999)),
+        ("max", latency.max()),
+    ]
+    .map(|(name, time)| (name, millis(time)))
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,15 @@
+//! The program from outside: what it does, what it says, how it exits.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod bad_input;
+mod interrupt;
+mod measurements;
+mod questions;
+mod support;
+mod writes;

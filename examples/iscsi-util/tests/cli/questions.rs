@@ -1,0 +1,224 @@
+//! Questions to targets and units.
+
+use iscsi_testkit::config::{Chap, Portal};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::Unit;
+use serde_json::{Value, json};
+
+use crate::support::{BLOCK, MIB, Rig, TARGET, program, says, stderr, tells};
+
+const OTHER: &str = "iqn.2026-01.org.example:other";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn targets_are_listed_with_their_portals() {
+    let rig = Rig::start_with(MIB, |config| {
+        let portal = |name: &str, addresses: &[&str]| Portal {
+            name: name.to_owned(),
+            addresses: addresses.iter().copied().map(str::to_owned).collect(),
+        };
+        config.discovery.targets = vec![
+            portal(TARGET, &["10.0.0.5:3260,1", "[fd00::5]:3261,2"]),
+            portal(OTHER, &["storage.example:3260,1"]),
+        ];
+    })
+    .await;
+    let text = says(&["discover", &rig.at("")]);
+    assert_eq!(
+        text,
+        format!(
+            "{TARGET}\n  10.0.0.5:3260,1\n  [fd00::5]:3261,2\n{OTHER}\n  storage.example:3260,1\n"
+        )
+    );
+    // What the URL names besides the portal does not matter.
+    let object = tells(&["discover", &rig.url()]);
+    let expected = json!([
+        { "name": TARGET, "portals": [
+            { "host": "10.0.0.5", "port": 3260, "portal_group_tag": 1 },
+            { "host": "fd00::5", "port": 3261, "portal_group_tag": 2 },
+        ] },
+        { "name": OTHER, "portals": [
+            { "host": "storage.example", "port": 3260, "portal_group_tag": 1 },
+        ] },
+    ]);
+    assert_eq!(object["targets"], expected);
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_without_targets_says_so() {
+    let rig = Rig::start_with(MIB, |config| config.discovery.nothing = true).await;
+    assert_eq!(says(&["discover", &rig.at("")]), "no targets\n");
+    assert_eq!(tells(&["discover", &rig.at("")])["targets"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn units_are_listed_with_what_they_are() {
+    let rig = Rig::start_with(MIB, |config| {
+        let mut unit = Unit::new(RamDisk::new(4096, 512));
+        unit.product = "other disk".to_owned();
+        config.units.insert(300, unit);
+    })
+    .await;
+    let text = says(&["luns", &rig.at(&format!("/{TARGET}"))]);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "0    disk  TESTKIT  RAM disk    1 MiB in blocks of 512",
+            "300  disk  TESTKIT  other disk  2 MiB in blocks of 4096",
+        ]
+    );
+    let object = tells(&["luns", &rig.at(&format!("/{TARGET}"))]);
+    let units = object["units"].as_array().unwrap();
+    assert_eq!(units.len(), 2);
+    assert_eq!((&units[1]["lun"], &units[1]["bytes"]), (&300.into(), &(2 * MIB).into()));
+    assert_eq!(units[1]["address"], "412c000000000000");
+    assert_eq!((&units[0]["vendor"], &units[0]["type"]), (&"TESTKIT".into(), &"disk".into()));
+    assert_eq!((&units[0]["block_size"], &units[0]["error"]), (&BLOCK.into(), &Value::Null));
+    rig.assert_clean();
+}
+
+/// A unit that fails does not hide the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_unit_stands_beside_it() {
+    const READ_CAPACITY_10: u8 = 0x25;
+    const SERVICE_ACTION_IN_16: u8 = 0x9e;
+    let rig = Rig::start_with(MIB, |config| {
+        let mut unit = Unit::new(RamDisk::new(BLOCK, 8));
+        unit.behavior.refused = vec![READ_CAPACITY_10, SERVICE_ACTION_IN_16];
+        config.units.insert(1, unit);
+    })
+    .await;
+    let object = tells(&["luns", &rig.url()]);
+    let units = &object["units"];
+    assert_eq!((&units[0]["bytes"], &units[0]["error"]), (&MIB.into(), &Value::Null));
+    assert_eq!((&units[1]["bytes"], &units[1]["product"]), (&Value::Null, &"RAM disk".into()));
+    assert!(units[1]["error"].as_str().unwrap().contains("READ CAPACITY"), "{units}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_decoded() {
+    let rig = Rig::start_with(MIB, |config| {
+        let unit = config.units.get_mut(&0).unwrap();
+        unit.max_transfer_blocks = 2048;
+        let naa = [1, 3, 0, 8, 0x30, 0, 0, 0, 0, 0, 0, 1];
+        let port = [1, 0x14, 0, 4, 0, 0, 0, 1];
+        unit.behavior.designators = Some([&naa[..], &port].concat());
+    })
+    .await;
+    let url = rig.url();
+    let text = says(&["inquiry", &url]);
+    assert!(text.starts_with("standard INQUIRY data\n  device type             disk\n"), "{text}");
+    assert!(!text.contains("page"), "{text}");
+
+    let field = |page: &str, name: &str| {
+        let object = tells(&["inquiry", &url, "--page", page]);
+        assert_eq!(object["pages"].as_array().unwrap().len(), 1);
+        object["pages"][0]["fields"][name].clone()
+    };
+    assert!(field("0", "pages").as_array().unwrap().contains(&json!("b2")));
+    assert_eq!(field("80", "serial_number"), "0001");
+    assert_eq!(field("0x83", "logical_unit_name"), "naa.3000000000000001");
+    assert_eq!(field("83", "designators")[0]["association"], "logical unit");
+    let names = says(&["inquiry", &url, "--page", "83"]);
+    assert_eq!(
+        names,
+        "page 83: device identification\n\
+         \x20 logical unit name  naa.3000000000000001\n\
+         \x20 designators        naa.3000000000000001 (NAA, logical unit)\n\
+         \x20                    port 1 (relative target port, target port)\n"
+    );
+    assert_eq!(field("B0", "maximum_transfer_length"), 2048);
+    assert!(field("b1", "medium_rotation_rate").is_number());
+    assert_eq!(field("b2", "unmap"), true);
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_pages_are_those_that_the_unit_lists() {
+    let rig = Rig::start_with(MIB, |config| {
+        config.units.get_mut(&0).unwrap().behavior.refused_pages = vec![0xb1];
+    })
+    .await;
+    let listed = tells(&["inquiry", &rig.url(), "--page", "0"]);
+    let listed = listed["pages"][0]["fields"]["pages"].as_array().unwrap().clone();
+    let object = tells(&["inquiry", &rig.url(), "--all"]);
+    let pages = object["pages"].as_array().unwrap();
+    assert_eq!(
+        (&pages[0]["page"], &pages[0]["fields"]["product"]),
+        (&Value::Null, &"RAM disk".into())
+    );
+    let told: Vec<_> = pages[1..].iter().map(|page| page["page"].clone()).collect();
+    assert_eq!(told, listed);
+    let missing: Vec<_> = pages.iter().filter(|page| !page["error"].is_null()).collect();
+    assert_eq!(missing.len(), 1, "{object}");
+    assert_eq!(missing[0]["page"], "b1");
+    let text = says(&["inquiry", &rig.url(), "--all"]);
+    assert!(text.contains("\npage b0: block limits\n"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_capacity_is_told() {
+    let rig = Rig::start_with(3 * MIB, |config| {
+        config.units.get_mut(&0).unwrap().physical_block_exponent = 3;
+    })
+    .await;
+    let text = says(&["capacity", &rig.url()]);
+    assert!(text.starts_with("capacity         3 MiB (3145728 bytes)\n"), "{text}");
+    let object = tells(&["capacity", &rig.url()]);
+    assert_eq!((&object["bytes"], &object["blocks"]), (&(3 * MIB).into(), &6144.into()));
+    assert_eq!(
+        (&object["block_size"], &object["physical_block_size"]),
+        (&512.into(), &4096.into())
+    );
+    assert_eq!(
+        (&object["provisioning"], &object["write_protected"]),
+        (&"thin".into(), &false.into())
+    );
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn extents_are_told_without_a_gap() {
+    let rig = Rig::start(8 * MIB).await;
+    rig.disk.write(MIB, &[7; 1 << 20]);
+    let object = tells(&["extents", &rig.url()]);
+    let expected = json!([
+        { "offset": 0, "length": MIB, "state": "deallocated" },
+        { "offset": MIB, "length": MIB, "state": "data" },
+        { "offset": 2 * MIB, "length": 6 * MIB, "state": "deallocated" },
+    ]);
+    assert_eq!(object["extents"], expected);
+    assert_eq!(object["bytes"]["data"], MIB);
+
+    let text = says(&["extents", &rig.url(), "--offset", "1536K", "--length", "1M"]);
+    assert_eq!(
+        text,
+        "1572864  524288  data\n2097152  524288  deallocated\n\
+         total: 512 KiB data, 512 KiB deallocated\n"
+    );
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_does_not_tell_its_extents_is_all_data() {
+    let rig = Rig::start_with(MIB, |config| config.units.get_mut(&0).unwrap().thin = false).await;
+    let text = says(&["extents", &rig.url()]);
+    assert_eq!(
+        text,
+        "0  1048576  data\ntotal: 1 MiB data\n\
+         the unit does not say which of its blocks hold data\n"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_comes_from_the_environment() {
+    let rig = Rig::start_with(MIB, |config| {
+        config.chap = Some(Chap::new("me", "the right hunter"));
+    })
+    .await;
+    let mut command = program(&["capacity", &rig.url()]);
+    command.env("LIBISCSI_CHAP_USERNAME", "me").env("LIBISCSI_CHAP_PASSWORD", "the right hunter");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
