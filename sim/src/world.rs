@@ -13,6 +13,9 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::wire::{Shape, Wire};
 
+/// How late bytes may arrive, milliseconds.
+pub(crate) const MAX_LATE: u64 = 1 << 18;
+
 /// What becomes of who connects to a portal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reachability {

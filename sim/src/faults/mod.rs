@@ -12,10 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
-use crate::world::{Reachability, Shared, World};
-
-/// How late bytes may arrive, milliseconds.
-const MAX_LATE: u64 = 1 << 18;
+use crate::world::{MAX_LATE, Reachability, Shared, World};
 
 /// The faults of one episode.
 pub(crate) struct Faults {

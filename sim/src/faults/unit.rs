@@ -4,9 +4,8 @@ use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::Access;
 
-use super::MAX_LATE;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::world::{MAX_LATE, World};
 
 /// The next commands end with BUSY or TASK SET FULL.
 pub(super) fn busy(world: &mut World, rng: &mut Rng) {
