@@ -1,7 +1,7 @@
 //! One episode: disks are opened, used, closed and opened again, while things go wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -13,6 +13,7 @@ use crate::faults::{Faults, heal};
 use crate::host::Host;
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
+use crate::panics;
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
@@ -40,19 +41,33 @@ pub struct Report {
     pub violation: Option<String>,
     /// A hash of all that happened.
     pub hash: u64,
+    /// How many requests were made.
+    pub requests: usize,
     /// How long it took, in virtual time.
     pub elapsed: Duration,
     /// What happened, line by line, if that was asked for.
     pub trace: Vec<String>,
 }
 
-/// Runs the episode of a seed, in virtual time.
+/// Runs the episode of a seed, in virtual time. A panic is a violation, in whichever task.
 ///
 /// # Errors
 /// When the system has no room for a runtime.
 pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(Box::pin(episode(seed, settings))))
+    let (report, panicked) =
+        panics::watched(|| runtime.block_on(Box::pin(episode(seed, settings))));
+    let mut report = report.unwrap_or_else(|| Report::empty(seed));
+    report.violation = panicked.or(report.violation);
+    Ok(report)
+}
+
+impl Report {
+    /// That of an episode which did not come to its end.
+    const fn empty(seed: u64) -> Self {
+        let elapsed = Duration::ZERO;
+        Self { seed, violation: None, hash: 0, requests: 0, elapsed, trace: Vec::new() }
+    }
 }
 
 async fn episode(seed: u64, settings: &Settings) -> Report {
@@ -71,7 +86,8 @@ async fn episode(seed: u64, settings: &Settings) -> Report {
     };
     let hosts = [host(HOST), host(OTHER_HOST)];
     let bytes = usize::try_from(disk.capacity()).unwrap_or(0);
-    let mut episode = Episode { shared, rng, settings, disk, bytes, faults, hosts: hosts.into() };
+    let hosts = hosts.into();
+    let mut episode = Episode { shared, rng, settings, disk, bytes, faults, hosts, requests: 0 };
     for _ in 0..phases {
         if let Err(why) = Box::pin(episode.phase(settings.operations / phases)).await {
             episode.shared.lock().accuse(why);
@@ -86,6 +102,7 @@ async fn episode(seed: u64, settings: &Settings) -> Report {
         seed,
         violation: world.violation.take(),
         hash: world.trace.hash(),
+        requests: episode.requests,
         elapsed: begun.elapsed(),
         trace: world.trace.take_lines(),
     }
@@ -129,15 +146,19 @@ struct Episode<'a> {
     faults: Faults,
     /// The first one is there in every phase.
     hosts: Vec<Host>,
+    /// How many were made so far.
+    requests: usize,
 }
 
 impl Episode<'_> {
     /// From opening disks to closing them; why it did not come to its end.
     async fn phase(&mut self, operations: usize) -> Result<(), String> {
-        let mut hosts = self.begin(operations).await?;
+        let left = Arc::new(AtomicUsize::new(operations));
+        let mut hosts = self.begin(&left).await?;
         let faults = tokio::spawn(self.faults.again().run());
         self.run(&mut hosts).await;
         faults.abort();
+        self.requests += operations - left.load(Ordering::Relaxed);
         if self.rng.percent(50) && timeout(IMPATIENCE, idle(&mut hosts)).await.is_ok() {
             return self.end(hosts, MAX_CLOSING).await;
         }
@@ -151,8 +172,7 @@ impl Episode<'_> {
     }
 
     /// Opens the disks of a phase, while nothing is wrong.
-    async fn begin(&mut self, operations: usize) -> Result<Vec<Host>, String> {
-        let left = Arc::new(AtomicUsize::new(operations));
+    async fn begin(&mut self, left: &Arc<AtomicUsize>) -> Result<Vec<Host>, String> {
         let mut hosts = std::mem::take(&mut self.hosts);
         let block = self.disk.block_size() as usize / GRAIN;
         let blocks = usize::try_from(self.disk.blocks()).unwrap_or(0);
@@ -161,7 +181,7 @@ impl Episode<'_> {
         self.hosts = hosts.split_off(if has_other { 2 } else { 1 });
         for (host, part) in hosts.iter_mut().zip([0..split * block, split * block..blocks * block])
         {
-            (host.part, host.left) = (part, Arc::clone(&left));
+            (host.part, host.left) = (part, Arc::clone(left));
             let disks = if self.rng.percent(30) { self.rng.index(2..4) } else { 1 };
             host.open(disks).await.map_err(|why| format!("{why}, although nothing is wrong"))?;
         }

@@ -16,6 +16,7 @@ mod host;
 mod lun;
 mod network;
 mod oracle;
+mod panics;
 mod rng;
 mod settings;
 mod stream;

@@ -58,6 +58,7 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let until = arguments.seconds.map(|seconds| begun + Duration::from_secs(seconds));
     let (mut wrong, mut seed, mut simulated) = (0_u64, arguments.seed, Duration::ZERO);
+    let mut requests = 0;
     let is_enough = |seed: u64| match until {
         Some(until) => Instant::now() >= until,
         None => seed - arguments.seed >= arguments.episodes,
@@ -65,13 +66,14 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     while !is_enough(seed) && (wrong == 0 || arguments.keep_going) {
         let report = run(seed, &settings)?;
         simulated += report.elapsed;
+        requests += report.requests;
         wrong += u64::from(report.violation.is_some());
         print(&report, arguments)?;
         seed += 1;
     }
     writeln!(
         io::stdout(),
-        "{} episodes, {wrong} of them wrong; {} s of virtual time in {:.1} s",
+        "{} episodes, {wrong} of them wrong; {requests} requests; {} s of virtual time in {:.1} s",
         seed - arguments.seed,
         simulated.as_secs(),
         begun.elapsed().as_secs_f64()
