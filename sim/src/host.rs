@@ -43,6 +43,8 @@ pub(crate) struct Host {
 struct Process {
     number: u64,
     initiator: Initiator,
+    /// Whether its sessions have several connections.
+    has_connections: bool,
     disks: Vec<Open>,
     /// Disks that were not closed in order.
     dropped: Vec<usize>,
@@ -102,12 +104,14 @@ impl Host {
     }
 
     fn start(&mut self) -> Result<Process, String> {
+        let [order, requests, bytes] = [13..17, 1..64, 14..21].map(|range| self.rng.index(range));
+        let connections = if self.rng.percent(40) { 2 } else { 1 };
         let mut options = Options::default()
             .with_use_environment(false)
-            .with_max_transfer(1 << self.rng.index(13..17))
-            .with_max_requests(self.rng.index(1..64))
-            .with_max_bytes_in_flight(1 << self.rng.index(14..21))
-            .with_connections(if self.rng.percent(40) { 2 } else { 1 });
+            .with_max_transfer(1 << order)
+            .with_max_requests(requests)
+            .with_max_bytes_in_flight(1 << bytes)
+            .with_connections(connections);
         options = options.with_sessions(if self.rng.percent(20) {
             Sessions::default()
         } else {
@@ -117,7 +121,8 @@ impl Host {
         let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
         let initiator = Initiator::over(network, self.name, options);
         let initiator = initiator.map_err(|why| why.to_string())?;
-        Ok(Process { number: process, initiator, disks: Vec::new(), dropped: Vec::new() })
+        let (has_connections, disks, dropped) = (connections > 1, Vec::new(), Vec::new());
+        Ok(Process { number: process, initiator, has_connections, disks, dropped })
     }
 
     async fn open_one(&mut self) -> Result<(), String> {
@@ -139,7 +144,8 @@ impl Host {
     }
 
     fn worker(&mut self, which: usize, handle: u32) -> Option<Worker> {
-        let open = self.process.as_ref()?.disks.get(which)?;
+        let process = self.process.as_ref()?;
+        let open = process.disks.get(which)?;
         let work = Work {
             shared: Arc::clone(&self.shared),
             opened: open.number,
@@ -149,6 +155,7 @@ impl Host {
             max_pause: self.max_pause,
             drops: self.has(Class::Dropped),
             resets: self.has(Class::Reset),
+            has_connections: process.has_connections,
             is_strict: self.is_strict,
         };
         let (disk, rng) = (Arc::new(open.disk.clone()), self.rng.fork());

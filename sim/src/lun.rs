@@ -30,6 +30,8 @@ pub(crate) struct Lun {
     strangers: Vec<Stranger>,
     /// Whether the last of the strangers is there instead of the original.
     is_exchanged: bool,
+    /// When the original has come back last.
+    restored: Option<Moment>,
 }
 
 /// Another unit, which nobody is to touch.
@@ -44,7 +46,7 @@ struct Stranger {
 impl Lun {
     pub(crate) fn new(original: Unit) -> Self {
         let blocks = original.disk.blocks();
-        Self { original, blocks, strangers: Vec::new(), is_exchanged: false }
+        Self { original, blocks, strangers: Vec::new(), is_exchanged: false, restored: None }
     }
 
     /// The bytes of the original.
@@ -71,7 +73,7 @@ impl Lun {
     ) {
         let bytes = self.blocks * u64::from(self.original.disk.block_size());
         let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
-        disk.fill(self.strangers.len() as u64);
+        let image = self.image_of_strangers(&disk);
         disk.set_cache(self.original.disk.cache());
         let mut unit = self.original.clone();
         unit.disk = disk.clone();
@@ -79,15 +81,25 @@ impl Lun {
             let naa = unit.naa + 1 + self.strangers.len() as u64;
             unit = unit.with_identity("another one", naa);
         }
-        let image = disk.read(0, usize::MAX);
         self.strangers.push(Stranger { disk, image, was_found: BTreeMap::new() });
         self.is_exchanged = true;
         put(targets, &unit, told);
     }
 
+    /// Fills another unit with what all of them hold.
+    fn image_of_strangers(&self, disk: &RamDisk) -> Bytes {
+        if let Some(stranger) = self.strangers.first() {
+            disk.write(0, &stranger.image);
+            return stranger.image.clone();
+        }
+        disk.fill(0);
+        disk.read(0, usize::MAX)
+    }
+
     /// Puts the original back.
-    pub(crate) fn restore(&mut self, targets: &mut [Target], told: Told) {
+    pub(crate) fn restore(&mut self, targets: &mut [Target], told: Told, now: Moment) {
         if std::mem::take(&mut self.is_exchanged) {
+            self.restored = Some(now);
             put(targets, &self.original, told);
         }
     }
@@ -97,6 +109,11 @@ impl Lun {
         if let Some(stranger) = self.strangers.last_mut().filter(|_| self.is_exchanged) {
             stranger.was_found.entry(disk).or_insert(now);
         }
+    }
+
+    /// Whether another unit was there at some time since then.
+    pub(crate) fn was_another_since(&self, begun: Moment) -> bool {
+        self.is_exchanged || self.restored.is_some_and(|restored| restored > begun)
     }
 
     /// Whether another unit was ever there.
@@ -116,6 +133,9 @@ impl Lun {
 
 impl Stranger {
     fn check(&self, oracle: &Oracle) -> Result<(), String> {
+        if self.disk.holds(0, &self.image) {
+            return Ok(());
+        }
         let now = self.disk.read(0, usize::MAX);
         let grains = now.chunks_exact(GRAIN).zip(self.image.chunks_exact(GRAIN));
         for (at, (now, _)) in (0..).zip(grains).filter(|(_, (now, before))| now != before) {

@@ -9,7 +9,7 @@ use iscsi_initiator::{DiskStream, Error};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
-use crate::oracle::{GRAIN, Write};
+use crate::oracle::{GRAIN, Moment, Write};
 use crate::workload::Worker;
 
 /// The most handles of a disk that streams may be: the oracle knows 64 handles.
@@ -21,8 +21,10 @@ struct Streaming {
     handle: u32,
     /// What was written and not waited for.
     pending: Vec<Write>,
+    /// When the first of that was written.
+    begun: Moment,
     /// Since when nothing has been read ahead.
-    cleared: u64,
+    cleared: Moment,
 }
 
 impl Worker {
@@ -40,7 +42,8 @@ impl Worker {
             world.oracle.now()
         };
         let stream = self.disk.stream((start * GRAIN) as u64);
-        let mut streaming = Streaming { stream, handle, pending: Vec::new(), cleared };
+        let mut streaming =
+            Streaming { stream, handle, pending: Vec::new(), begun: cleared, cleared };
         let patience = self.work.drops && self.rng.percent(20);
         let patience = if patience { self.rng.any_scale(20_000) } else { Duration::MAX };
         let result = timeout(patience, Box::pin(self.use_stream(&mut streaming))).await;
@@ -115,7 +118,7 @@ impl Worker {
         self.has_written(streaming, true).await;
         let mut world = self.work.shared.lock();
         self.note(&mut world.trace, "has read a stream", &(first..first + data.len() / GRAIN));
-        if let Err(why) = world.oracle.check(streaming.cleared, first, &data) {
+        if let Err(why) = self.check(&mut world, streaming.cleared, first, &data) {
             world.accuse(format!("a stream of handle {} has read: {why}", self.handle));
         }
         Ok(())
@@ -131,6 +134,9 @@ impl Worker {
         let data = {
             let mut world = self.work.shared.lock();
             self.note(&mut world.trace, "write a stream", &grains);
+            if streaming.pending.is_empty() {
+                streaming.begun = world.oracle.now();
+            }
             let write = world.oracle.begin_write(self.work.opened, grains, false);
             let data = write.data();
             streaming.pending.push(write);
@@ -177,14 +183,20 @@ impl Worker {
             Ok(()) => {
                 world.trace.note("stream flushed", &[u64::from(self.handle)]);
                 world.oracle.flushed(opened, handle, begun);
+                let counts = !self.may_be_of_another(&world, streaming.begun);
                 for write in streaming.pending.drain(..) {
-                    world.oracle.end_flushed_write(write);
+                    if counts {
+                        world.oracle.end_flushed_write(write);
+                    } else {
+                        world.oracle.end_write(write, false);
+                    }
                 }
             }
             Err(error) if is_loss(error) => {
                 world.trace.note("stream told of lost writes", &[u64::from(self.handle)]);
+                let counts = !self.may_be_of_another(&world, streaming.begun);
                 for write in streaming.pending.drain(..) {
-                    world.oracle.end_write(write, true);
+                    world.oracle.end_write(write, counts);
                 }
                 world.oracle.told_of_loss(opened, handle);
             }
@@ -205,8 +217,9 @@ impl Worker {
         let mut world = self.work.shared.lock();
         let grains = |streaming: &Streaming| -> Range<usize> { 0..streaming.pending.len() };
         self.note(&mut world.trace, "stream has written", &grains(streaming));
+        let counts = is_well && !self.may_be_of_another(&world, streaming.begun);
         for write in streaming.pending.drain(..) {
-            world.oracle.end_write(write, is_well);
+            world.oracle.end_write(write, counts);
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use iscsi_initiator::{Disk, Error, TaskFunction};
 use tokio::time::{sleep, timeout};
 
-use crate::oracle::GRAIN;
+use crate::oracle::{GRAIN, Moment};
 use crate::rng::Rng;
-use crate::world::Shared;
+use crate::world::{Shared, World};
 
 /// The longest request, grains.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
@@ -33,6 +33,8 @@ pub(crate) struct Work {
     pub(crate) drops: bool,
     /// Whether the unit is reset now and then.
     pub(crate) resets: bool,
+    /// Whether the sessions have several connections.
+    pub(crate) has_connections: bool,
     /// Whether nothing goes wrong, so that a request that fails is a violation.
     pub(crate) is_strict: bool,
 }
@@ -184,7 +186,7 @@ impl Worker {
         };
         let mut world = self.work.shared.lock();
         self.note(&mut world.trace, "has read", &grains);
-        if let Err(why) = world.oracle.check(begun, grains.start, &data) {
+        if let Err(why) = self.check(&mut world, begun, grains.start, &data) {
             world.accuse(format!("handle {} has read: {why}", self.handle));
         }
         Some(Ok(()))
@@ -201,12 +203,13 @@ impl Worker {
             grains = grains.start.next_multiple_of(block)..grains.end / block * block;
             grains.end = grains.end.max(grains.start);
         }
-        let (write, data) = {
+        let (begun, write, data) = {
             let mut world = self.work.shared.lock();
+            let begun = world.oracle.now();
             self.note(&mut world.trace, if is_data { "write" } else { "zero" }, &grains);
             let write = world.oracle.begin_write(self.work.opened, grains.clone(), !is_data);
             let data = is_data.then(|| write.data());
-            (write, data)
+            (begun, write, data)
         };
         let (offset, len) = ((asked.start * GRAIN) as u64, (asked.len() * GRAIN) as u64);
         let request = async {
@@ -224,7 +227,8 @@ impl Worker {
             if is_acknowledged { "written" } else { "not written" },
             &grains,
         );
-        world.oracle.end_write(write, is_acknowledged);
+        let counts = is_acknowledged && !self.may_be_of_another(&world, begun);
+        world.oracle.end_write(write, counts);
         result
     }
 
@@ -253,6 +257,27 @@ impl Worker {
         result
     }
 
+    /// Whether what began then may have been answered by another unit before anything could tell: the
+    /// connections of a session have no order, so its GOOD over one may come before the unit attention over
+    /// another.
+    pub(crate) fn may_be_of_another(&self, world: &World, begun: Moment) -> bool {
+        self.work.has_connections && world.lun.was_another_since(begun)
+    }
+
+    /// Whether a read that began then may have returned these bytes.
+    pub(crate) fn check(
+        &self,
+        world: &mut World,
+        begun: Moment,
+        first: usize,
+        data: &[u8],
+    ) -> Result<(), String> {
+        if self.may_be_of_another(world, begun) {
+            return Ok(());
+        }
+        world.oracle.check(begun, first, data)
+    }
+
     /// Asks for holes, and checks that there is nothing.
     async fn extents(&mut self) -> Option<Result<(), Error>> {
         let (disk, grains) = (Arc::clone(&self.disk), self.any_grains());
@@ -267,7 +292,7 @@ impl Worker {
         for hole in extents.iter().filter(|extent| extent.state.reads_zeros()) {
             let first = usize::try_from(hole.offset).unwrap_or(0) / GRAIN;
             let zeros = vec![0; usize::try_from(hole.len).unwrap_or(0)];
-            if let Err(why) = world.oracle.check(begun, first, &zeros) {
+            if let Err(why) = self.check(&mut world, begun, first, &zeros) {
                 world.accuse(format!("handle {} was told of a hole: {why}", self.handle));
             }
         }

@@ -67,7 +67,7 @@ fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
     };
     if world.lun.is_exchanged() {
         world.trace.note("the unit of before", &[]);
-        world.lun.restore(&mut world.targets, told);
+        world.lun.restore(&mut world.targets, told, world.oracle.now());
     } else {
         world.trace.note("another unit", &[block_size.into(), u64::from(is_renamed)]);
         world.lun.exchange(&mut world.targets, block_size, is_renamed, told);
@@ -76,6 +76,7 @@ fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
 
 /// The unit is as it was.
 pub(super) fn restore(world: &mut World) {
-    world.lun.restore(&mut world.targets, Told::Attention(Sense::LUNS_CHANGED));
+    let told = Told::Attention(Sense::LUNS_CHANGED);
+    world.lun.restore(&mut world.targets, told, world.oracle.now());
     resize(world, world.lun.blocks());
 }
