@@ -1,13 +1,11 @@
 //! Faults: what is done to link, target or unit in the middle of a copy, and how the copy is to end.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Measure, Point, Scenario, Source, Who};
-use crate::result::LinkConditions;
+use super::Direction;
 
 /// A fault, and the copies that it meets.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -161,7 +159,8 @@ impl FaultJob {
 }
 
 impl Shape {
-    fn words(self) -> &'static str {
+    /// Its name in results.
+    pub(super) fn words(self) -> &'static str {
         match self {
             Self::OneSession => "one session",
             Self::FourSessions => "four sessions",
@@ -169,7 +168,8 @@ impl Shape {
         }
     }
 
-    fn args(self) -> [&'static str; 4] {
+    /// As options of block-copy.
+    pub(super) fn args(self) -> [&'static str; 4] {
         match self {
             Self::OneSession => ["--sessions", "1", "--connections", "1"],
             Self::FourSessions => ["--sessions", "4", "--connections", "1"],
@@ -180,7 +180,7 @@ impl Shape {
 
 impl Fault {
     /// Its name in results: what happens, and how long.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let mut what = self.what.name().replacen('-', " ", 1);
         if self.lun != 0 {
             what += &format!(" (LUN {})", self.lun);
@@ -207,60 +207,5 @@ impl Fault {
             Regex::new(error).map_err(|reason| format!("`error`: {reason}"))?;
         }
         Ok(())
-    }
-
-    /// The measurements of it over one link.
-    pub(super) fn points(&self, scenario: &Scenario, link: &LinkConditions) -> Vec<Point> {
-        self.runs.iter().map(|run| self.point(scenario, link, run)).collect()
-    }
-
-    fn point(&self, scenario: &Scenario, link: &LinkConditions, run: &FaultRun) -> Point {
-        let verify = (run.job == FaultJob::Verify).then(|| "--verify".to_owned());
-        let words = [
-            ("fault", self.name()),
-            ("job", run.job.name().to_owned()),
-            ("over", run.over.words().to_owned()),
-        ];
-        Point {
-            link: link.clone(),
-            measure: Measure {
-                args: run.over.args().map(str::to_owned).into_iter().chain(verify).collect(),
-                direction: run.job.direction(),
-                lun: self.lun,
-                ..Measure::of(Who::BlockCopy)
-            },
-            parameters: words.map(|(name, value)| (name.to_owned(), value)).into(),
-            bytes: scenario.unit(self.lun).map_or(0, |unit| unit.size.0),
-            limit: Duration::from_secs(self.limit.unwrap_or(scenario.limit)),
-            ordeal: Some(Ordeal {
-                what: self.what,
-                lasts: self.seconds.map(Duration::from_secs),
-                patience: self.patience,
-                job: run.job,
-                error: run.error.clone(),
-            }),
-        }
-    }
-}
-
-impl Measure {
-    /// One measurement without anything special.
-    fn of(who: Who) -> Self {
-        Self {
-            who,
-            label: None,
-            bytes: None,
-            seconds: None,
-            lun: 0,
-            direction: Direction::Write,
-            source: Source::Random,
-            args: Vec::new(),
-            program: Vec::new(),
-            parameters: BTreeMap::new(),
-            vary: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            repeat: 1,
-            limit: None,
-        }
     }
 }

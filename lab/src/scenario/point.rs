@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Links, Measure, Ordeal, Scenario};
+use super::{Direction, Fault, FaultJob, FaultRun, Links, Measure, Ordeal, Scenario, Source, Who};
 use crate::result::LinkConditions;
 use crate::size::Size;
 
@@ -40,7 +40,9 @@ impl Scenario {
                 }
             }
         }
-        points.extend(self.faults.iter().flat_map(|fault| fault.points(self, link)));
+        for fault in &self.faults {
+            points.extend(fault.runs.iter().map(|run| self.fault_point(link, fault, run)));
+        }
         points
     }
 
@@ -69,6 +71,56 @@ impl Scenario {
                 .map_or(0, |Size(bytes)| bytes),
             limit: Duration::from_secs(measure.limit.unwrap_or(self.limit)),
             ordeal: None,
+        }
+    }
+
+    fn fault_point(&self, link: &LinkConditions, fault: &Fault, run: &FaultRun) -> Point {
+        let verify = (run.job == FaultJob::Verify).then(|| "--verify".to_owned());
+        let words = [
+            ("fault", fault.name()),
+            ("job", run.job.name().to_owned()),
+            ("over", run.over.words().to_owned()),
+        ];
+        Point {
+            link: link.clone(),
+            measure: Measure {
+                args: run.over.args().map(str::to_owned).into_iter().chain(verify).collect(),
+                direction: run.job.direction(),
+                lun: fault.lun,
+                ..Measure::of(Who::BlockCopy)
+            },
+            parameters: words.map(|(name, value)| (name.to_owned(), value)).into(),
+            bytes: self.unit(fault.lun).map_or(0, |unit| unit.size.0),
+            limit: Duration::from_secs(fault.limit.unwrap_or(self.limit)),
+            ordeal: Some(Ordeal {
+                what: fault.what,
+                lasts: fault.seconds.map(Duration::from_secs),
+                patience: fault.patience,
+                job: run.job,
+                error: run.error.clone(),
+            }),
+        }
+    }
+}
+
+impl Measure {
+    /// One measurement without anything special.
+    fn of(who: Who) -> Self {
+        Self {
+            who,
+            label: None,
+            bytes: None,
+            seconds: None,
+            lun: 0,
+            direction: Direction::Write,
+            source: Source::Random,
+            args: Vec::new(),
+            program: Vec::new(),
+            parameters: BTreeMap::new(),
+            vary: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            repeat: 1,
+            limit: None,
         }
     }
 }
