@@ -265,7 +265,7 @@ impl Host {
             let Some(mut last) = self.worker(which, LAST_HANDLE) else { return Ok(()) };
             last.work.drops = false;
             self.shared.lock().oracle.made_handle(last.work.opened, LAST_HANDLE);
-            Box::pin(serves(&mut last)).await?;
+            Box::pin(serves(&mut last, &self.classes)).await?;
         }
         Ok(())
     }
@@ -288,27 +288,28 @@ impl Host {
     }
 }
 
-/// A disk that is still there serves all that it is asked.
-async fn serves(worker: &mut Worker) -> Result<(), String> {
+/// A disk that is still there serves all that it is asked. Of each loss it is told once; of a failed
+/// write-back each session tells.
+async fn serves(worker: &mut Worker, classes: &[Class]) -> Result<(), String> {
     let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
     match timeout(MAX_WAIT, worker.read_all()).await.map_err(slow)? {
         Some(Err(error)) if worker.fails(&error) || is_of_no_use(&error) => return Ok(()),
         Some(Err(error)) => return Err(format!("nothing is wrong, but a read fails: {error}")),
         Some(Ok(())) | None => {}
     }
-    for is_second in [false, true] {
+    let has_deferred = classes.contains(&Class::Deferred);
+    let mut tellings = if has_deferred { worker.disk.sessions().len().max(1) } else { 1 };
+    loop {
         match timeout(MAX_WAIT, worker.flush()).await.map_err(slow)? {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) if is_of_no_use(&error) => return Ok(()),
-            Some(Err(error)) if worker.fails(&error) || is_second => {
+            Some(Err(error)) if worker.fails(&error) || tellings == 0 => {
                 return Err(format!("nothing is wrong, but a flush fails: {error}"));
             }
-            Some(Err(_)) => {}
-            None if is_second => return Err("the second flush tells of lost writes".to_owned()),
-            None => {}
+            None if tellings == 0 => return Err("a flush tells of lost writes again".to_owned()),
+            Some(Err(_)) | None => tellings -= 1,
         }
     }
-    Ok(())
 }
 
 /// Whether an error says that the unit is not what it was any more.
