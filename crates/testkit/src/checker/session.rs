@@ -225,11 +225,11 @@ impl SessionWatch {
         let stat_sn = pdu.stat_sn();
         let request = self.tags.get(pdu.itt()).copied();
         self.tags.end(pdu.itt(), id, stat_sn);
-        let Some(Tag { refers: Some((tag, function)), lun, .. }) = request else { return };
+        let Some(Tag { refers: Some((tag, function)), lun, cmd_sn, .. }) = request else { return };
         match (function, pdu.response()) {
             (1, 0 | 1) => self.tags.end(tag, id, stat_sn),
-            (2..=5, 0) => self.tags.end_all(Some(lun), id, stat_sn),
-            (6 | 7, 0) => self.tags.end_all(None, id, stat_sn),
+            (2..=5, 0) => self.tags.end_all(Some(lun), cmd_sn, id, stat_sn),
+            (6 | 7, 0) => self.tags.end_all(None, cmd_sn, id, stat_sn),
             _ => {}
         }
     }

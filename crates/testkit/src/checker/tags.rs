@@ -57,10 +57,18 @@ impl Tags {
         }
     }
 
-    /// The target ended all SCSI tasks of a LUN, or of all LUNs.
-    pub(super) fn end_all(&mut self, lun: Option<u64>, connection: ConnId, stat_sn: u32) {
+    /// The target ended all SCSI tasks of a LUN, or of all LUNs, that came before a command number: a later
+    /// one may have been on its way (RFC 7143 §4.2.3.2).
+    pub(super) fn end_all(
+        &mut self,
+        lun: Option<u64>,
+        cmd_sn: u32,
+        connection: ConnId,
+        stat_sn: u32,
+    ) {
         for tag in self.0.values_mut() {
-            if tag.scsi && lun.is_none_or(|lun| tag.lun == lun) {
+            let is_earlier = tag.immediate || before(tag.cmd_sn, cmd_sn);
+            if tag.scsi && is_earlier && lun.is_none_or(|lun| tag.lun == lun) {
                 tag.ended.get_or_insert((connection, stat_sn));
             }
         }
@@ -90,5 +98,23 @@ impl Tags {
         let numbers = gone.filter(|tag| !tag.immediate).map(|tag| tag.cmd_sn).collect();
         self.0.retain(|_, tag| tag.connection != connection);
         numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7143 §4.2.3.2: task management ends what has a lower CmdSN.
+    #[test]
+    fn a_reset_ends_no_command_that_comes_after_it() {
+        let (connection, mut tags) = (ConnId(0), Tags::default());
+        let mut command = Pdu::new(Opcode::ScsiCommand);
+        for (itt, cmd_sn) in [(1, 99), (2, 100), (3, 101)] {
+            command.set_u32(24, cmd_sn);
+            assert!(tags.begin(itt, Tag::new(connection, &command)));
+        }
+        tags.end_all(Some(command.lun()), 100, connection, 7);
+        assert_eq!(tags.acknowledge(connection, 8), [1]);
     }
 }
