@@ -122,6 +122,9 @@ async fn write_parts(disk: &Disk, count: usize, seed: u8) -> Vec<Result<(), Erro
     soon(writes.join_all()).await
 }
 
+/// INQUIRY, VPD page 83 and READ CAPACITY: what a unit is known again by.
+const QUESTIONS: usize = 3;
+
 /// How often the unit was asked for its name (VPD page 83).
 fn questions(rig: &Rig) -> usize {
     let is_question = |cdb: &[u8]| cdb[0] == 0x12 && cdb[2] == IDENTIFICATION;
@@ -173,6 +176,21 @@ async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
     assert!(matches!(error, Error::DifferentUnits { .. }), "{error:?}");
     assert!(is_untouched(&other));
+}
+
+/// 25/00 to INQUIRY as well: the unit is gone, nobody waits for it, and the next request asks again.
+#[tokio::test]
+async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    for _ in 0..QUESTIONS {
+        rig.server.with(|target| target.end_next_with(check(5, 0x25, 0)));
+    }
+    let error = soon(disk.write_at(0, pattern(PART, 1))).await.unwrap_err();
+    assert!(matches!(error, Error::UnitGone(_)), "{error:?}");
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
 }
 
 /// What waits in the session when the attention comes stays there.
