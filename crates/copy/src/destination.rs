@@ -126,12 +126,16 @@ impl Destination {
         }
     }
 
-    /// Brings what was written onto the medium; at the end, when it is known how many bytes there are in all,
+    /// Brings what was written onto the medium, if that is still the one that was written to; at the end, when it is known how many bytes there are in all,
     /// a file becomes as long as that.
     pub(crate) async fn flush(&self, len: Option<u64>) -> io::Result<()> {
         self.set_len(len).await?;
         match &self.0 {
-            Kind::Device(device) => device.flush().await,
+            Kind::Device(device) => {
+                device.flush().await?;
+                // Whatever has taken the place of a device may well answer its flush.
+                device.confirm().await
+            }
             Kind::File(file) => file.flush().await,
             Kind::Stream(writer) => writer.lock().await.flush().await,
             Kind::Pipe(pipe) => pipe.flush().await,

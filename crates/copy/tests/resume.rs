@@ -101,6 +101,26 @@ async fn a_copy_that_fails_or_is_cancelled_leaves_what_it_has_done() {
     assert_eq!(to.lock().bytes, from.lock().bytes);
 }
 
+/// What another device has flushed is not where it was written.
+#[tokio::test(start_paused = true)]
+async fn a_flush_of_another_device_does_not_count() {
+    let place = Place::new();
+    let file = place.checkpoint("a unit");
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    let copy = copy(&from, &to, options(&file));
+    let control = copy.control();
+    let running = tokio::spawn(copy.run());
+    while control.progress().flushed == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    to.lock().is_other = true;
+    let before = control.progress().flushed;
+    let failure = running.await.unwrap().unwrap_err();
+    assert_eq!(failure.error.to_string(), "destination: another device, at a flush");
+    assert_eq!(failure.progress.flushed, before);
+    assert_eq!(file.load().unwrap().unwrap_or_default().bytes(), before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_that_cannot_be_written_is_told_and_the_copy_goes_on() {
     let place = Place::new();

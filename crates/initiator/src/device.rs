@@ -137,6 +137,15 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// When the device fails, or may have lost such a write.
     fn flush(&self) -> IoFuture<'_, ()>;
 
+    /// Makes sure that this is still the device that was opened, where another one may take its place
+    /// without a word. What a request did before may be of the other one, if it is not.
+    ///
+    /// # Errors
+    /// When it is another one, or does not tell.
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Tells the device that the bytes of a range are not needed any more. What they read as
     /// afterwards is not said; parts of the range that the device cannot give back stay as they are.
     ///

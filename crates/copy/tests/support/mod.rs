@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) zeroed: Vec<(u64, u64)>,
     pub(crate) reads: Vec<(u64, u64)>,
     pub(crate) flushes: usize,
+    /// Another device has taken its place.
+    pub(crate) is_other: bool,
     /// Requests under way now, and at most.
     pub(crate) under_way: (usize, usize),
     /// The request that touches this byte fails.
@@ -69,6 +71,7 @@ impl Memory {
             zeroed: Vec::new(),
             reads: Vec::new(),
             flushes: 0,
+            is_other: false,
             under_way: (0, 0),
             fails_at: None,
             fails_flush: false,
@@ -186,6 +189,13 @@ impl Device for Memory {
             }
             state.medium = before;
             Ok(())
+        })
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.dawdle().await;
+            if self.lock().is_other { Err(io::Error::other("another device")) } else { Ok(()) }
         })
     }
 

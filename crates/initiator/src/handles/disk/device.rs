@@ -53,6 +53,10 @@ impl Device for Disk {
         boxed(self.flush())
     }
 
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        boxed(self.confirm_unit())
+    }
+
     fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
         boxed(self.discard(offset, len))
     }
