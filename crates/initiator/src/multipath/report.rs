@@ -106,7 +106,7 @@ impl Report {
     /// The target gives its sessions no handle.
     pub(crate) fn no_tsih(&self) {
         let note = "the target gives its sessions no TSIH: what a lost one was writing may go on when \
-                    it is opened anew, so other data for those blocks waits a minute";
+                    it is opened anew, and nothing tells when it has ended, so other data for those blocks is not written";
         self.note(note.to_owned());
     }
 
