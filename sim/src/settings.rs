@@ -80,6 +80,19 @@ impl Class {
         Self::AfterClose,
     ];
 
+    /// Whether it happens now and then, and is not how all of an episode goes.
+    pub(crate) const fn is_event(self) -> bool {
+        !matches!(
+            self,
+            Self::Death | Self::Dropped | Self::Late | Self::EachHandle | Self::AfterClose
+        )
+    }
+
+    /// Whether an episode may have it in which only links fail, and what was sent over them comes late.
+    pub(crate) const fn is_about_links(self) -> bool {
+        !self.is_event() || matches!(self, Self::Cut | Self::Stall | Self::Refuse | Self::Zombie)
+    }
+
     /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -25,10 +25,14 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Draws which classes an episode has, and how often they come.
+    /// Draws which classes an episode has, and how often they come. In some only links fail: what follows
+    /// from that drowns in all the rest.
     pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
-        let classes =
-            settings.classes.iter().copied().filter(|class| rng.percent(class.chance())).collect();
+        let is_about_links = rng.percent(30);
+        let mut has = |class: &Class| {
+            (!is_about_links || class.is_about_links()) && rng.percent(class.chance())
+        };
+        let classes = settings.classes.iter().copied().filter(|class| has(class)).collect();
         let max_pause = 1 << rng.within(9..16);
         Self { shared, rng, classes, max_pause }
     }
@@ -51,9 +55,11 @@ impl Faults {
     /// Makes faults until it is dropped.
     pub(crate) async fn run(mut self) {
         self.shared.lock().max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
+        let mut events = self.classes.clone();
+        events.retain(|class| class.is_event());
         loop {
             sleep(self.rng.any_scale(self.max_pause)).await;
-            let Some(class) = self.rng.pick(&self.classes).copied() else { return };
+            let Some(class) = self.rng.pick(&events).copied() else { return };
             let mut world = self.shared.lock();
             self.rng = one(&mut world, class, self.has(Class::Refuse), self.rng.clone());
             drop(world);
