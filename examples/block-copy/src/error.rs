@@ -197,6 +197,9 @@ impl Error {
     #[must_use]
     pub fn after(self, progress: &Progress, is_written: bool) -> Self {
         let (written, flushed) = (Size(progress.done), Size(progress.flushed));
+        if is_written && self.is_changed_unit() {
+            return Self::Unconfirmed(Box::new(self));
+        }
         if is_written {
             return Self::Unflushed { cause: Box::new(self), written };
         }
