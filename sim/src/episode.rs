@@ -158,8 +158,11 @@ impl Episode<'_> {
         let faults = tokio::spawn(self.faults.again().run());
         self.run(&mut hosts).await;
         faults.abort();
-        self.requests += operations - left.load(Ordering::Relaxed);
-        if self.rng.percent(50) && timeout(IMPATIENCE, idle(&mut hosts)).await.is_ok() {
+        let is_impatient = self.rng.percent(50);
+        let is_idle = is_impatient && timeout(IMPATIENCE, idle(&mut hosts)).await.is_ok();
+        // Those that begin later have their patience from then on.
+        self.requests += operations - left.swap(0, Ordering::Relaxed);
+        if is_idle {
             return self.end(hosts, MAX_CLOSING).await;
         }
         self.heal();

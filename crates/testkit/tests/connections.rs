@@ -5,7 +5,7 @@
 mod rig;
 
 use iscsi_testkit::opcode::Opcode;
-use iscsi_testkit::pdu::{FINAL, Pdu};
+use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
 use iscsi_testkit::target::ConnId;
 use rig::{NAMES, Rig, config};
 
@@ -112,4 +112,39 @@ fn aborts_over_the_wrong_connection_are_seen() {
         two.rig.put(abort);
         assert_eq!(two.rules(), if wrong { vec!["TMF-04"] } else { vec![] });
     }
+}
+
+/// LGO-01: connections overtake each other, so what was sent before the logout of the session may come after
+/// it over another one; a CmdSN from after the logout may not.
+#[test]
+fn nothing_is_numbered_behind_the_logout_of_a_session() {
+    let behind = |act: &dyn Fn(&mut Two)| {
+        let mut two = Two::new();
+        two.rig.target.hold();
+        let before = two.rig.read(0, 1);
+        two.switch();
+        let mut logout = two.rig.request(Opcode::LogoutRequest);
+        (logout.header[0], logout.header[1]) = (logout.header[0] | 0x40, FINAL);
+        two.rig.cmd_sn -= 1;
+        two.rig.put(logout);
+        two.switch();
+        two.rig.put(before);
+        act(&mut two);
+        two.rules()
+    };
+    let ping = |two: &mut Two, ahead: u32| {
+        let mut ping = two.rig.request(Opcode::NopOut);
+        ping.header[0] |= 0x40;
+        ping.set_u32(20, NO_TAG);
+        two.rig.cmd_sn -= 1;
+        ping.set_u32(24, two.rig.cmd_sn + ahead);
+        two.rig.put(ping);
+    };
+    assert_eq!(behind(&|two| ping(two, 0)), [""; 0]);
+    assert_eq!(behind(&|two| ping(two, 1)), ["LGO-01"]);
+    let read = |two: &mut Two| {
+        let late = two.rig.read(1, 1);
+        two.rig.put(late);
+    };
+    assert_eq!(behind(&read), ["LGO-01"]);
 }

@@ -82,14 +82,22 @@ impl SessionWatch {
         });
     }
 
-    pub(super) fn logout(&mut self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
+    pub(super) fn logout(
+        &mut self,
+        id: ConnId,
+        watch: &mut Watch,
+        breaches: &mut Breaches,
+        pdu: &Pdu,
+    ) {
         let (reason, cid) = (pdu.function(), pdu.cid());
         demand(breaches, reason <= 2, "LGO-02", || format!("reason {reason}: {pdu:?}"));
         demand(breaches, reason != 0 || cid == 0, "LGO-02", || format!("CID is set: {pdu:?}"));
         demand(breaches, !self.discovery || reason == 0, "LGO-09", || format!("{pdu:?}"));
         let own = reason != 1 || cid == watch.cid || self.joined;
         demand(breaches, own, "LGO-02", || format!("not the CID of the connection: {pdu:?}"));
-        self.closing |= reason == 0;
+        if reason == 0 {
+            self.closing = Some((id, pdu.cmd_sn()));
+        }
         if reason == 1 {
             self.asks_to_close(pdu.itt(), cid);
         }

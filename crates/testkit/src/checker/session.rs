@@ -23,7 +23,8 @@ pub(super) struct SessionWatch {
     /// Whether there was ever more than one connection: then PDUs may overtake each other.
     pub(super) joined: bool,
     pub(super) tags: Tags,
-    pub(super) closing: bool,
+    /// The logout that closes the session: over which connection it came, and its CmdSN.
+    pub(super) closing: Option<(ConnId, u32)>,
     next_cmd_sn: u32,
     exp_cmd_sn: u32,
     max_cmd_sn: u32,
@@ -46,7 +47,7 @@ impl SessionWatch {
             discovery: outcome.discovery,
             joined: false,
             tags: Tags::default(),
-            closing: false,
+            closing: None,
             next_cmd_sn: outcome.cmd_sn,
             exp_cmd_sn: response.exp_cmd_sn(),
             max_cmd_sn: response.max_cmd_sn(),
@@ -100,25 +101,38 @@ impl SessionWatch {
             }
             _ => {}
         }
-        self.check_logged_out(watch, breaches, pdu);
+        self.check_logged_out(id, watch, breaches, pdu);
         self.check_number(watch, breaches, pdu);
         match pdu.opcode() {
             Some(Opcode::ScsiCommand) => self.command(watch, breaches, pdu),
             Some(Opcode::TaskManagementRequest) => self.management(id, watch, breaches, pdu),
             Some(Opcode::TextRequest) => self.text(watch, breaches, pdu),
-            Some(Opcode::LogoutRequest) => self.logout(watch, breaches, pdu),
+            Some(Opcode::LogoutRequest) => self.logout(id, watch, breaches, pdu),
             Some(Opcode::NopOut) => self.nop_out(watch, breaches, pdu),
             _ => {}
         }
         self.begin_tag(id, watch, breaches, pdu);
     }
 
-    fn check_logged_out(&self, watch: &Watch, breaches: &mut Breaches, pdu: &Pdu) {
+    fn check_logged_out(&self, id: ConnId, watch: &Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let reply = pdu.is(Opcode::NopOut) && pdu.itt() == NO_TAG;
-        let late = watch.logged_out || self.closing;
+        let late = watch.logged_out || self.is_behind_closing(id, pdu);
         demand(breaches, !late || reply, "LGO-01", || format!("after the logout: {pdu:?}"));
         let fits = !self.discovery || pdu.is(Opcode::TextRequest) || pdu.is(Opcode::LogoutRequest);
         demand(breaches, fits || reply, "DSC-01", || format!("in a discovery session: {pdu:?}"));
+    }
+
+    /// Whether a request was sent after the logout that closes the session. Connections overtake each
+    /// other: of what comes over another one, only its `CmdSN` tells.
+    fn is_behind_closing(&self, id: ConnId, pdu: &Pdu) -> bool {
+        self.closing.is_some_and(|(over, cmd_sn)| {
+            let is_numbered_behind = if pdu.immediate() {
+                before(cmd_sn, pdu.cmd_sn())
+            } else {
+                !before(pdu.cmd_sn(), cmd_sn)
+            };
+            over == id || is_numbered_behind
+        })
     }
 
     /// `CmdSN`: in order, without gaps, within the window; immediate requests do not count.
