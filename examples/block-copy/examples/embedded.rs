@@ -56,9 +56,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("iscsi://{}/{TARGET}/0", server.address());
 
     let mut there = Args::new(&image, &url);
-    (there.verify, there.progress) = (true, options.progress);
+    (there.content.verify, there.output.progress) = (true, options.progress);
     let mut back = Args::new(&url, &copy);
-    (back.verify, back.progress) = (true, options.progress);
+    (back.content.verify, back.output.progress) = (true, options.progress);
     for args in [there, back] {
         eprintln!();
         let report = run(&args, &Stop::never()).await?;

@@ -12,6 +12,7 @@
 
 pub mod args;
 pub mod end;
+mod ends;
 pub mod error;
 mod failure;
 mod job;

@@ -27,7 +27,7 @@ fn start(args: Args) -> Result<(), Error> {
     let status = Error::Interrupted.status();
     // Before anything is said: whoever does not read it must not keep the program.
     let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
-    let usually = match args.progress {
+    let usually = match args.output.progress {
         ProgressMode::None => Usually::Silence,
         ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
     };
@@ -51,7 +51,7 @@ async fn copy(args: Args, stop: Stop) -> Result<(), Error> {
         Ok(report) => tell(&args, &report, &stop).await,
         Err(failure) => {
             // Who asks for both the object and the data there gets neither.
-            if args.json && args.destination != "-" {
+            if args.output.json && args.destination != "-" {
                 // That it failed is told all the same.
                 drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
             }
@@ -61,11 +61,11 @@ async fn copy(args: Args, stop: Stop) -> Result<(), Error> {
 }
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
-    if args.progress != ProgressMode::None {
+    if args.output.progress != ProgressMode::None {
         let told = report.clone();
         say(&format!("{}\n", if log::has_warnings() { told.without_notes() } else { told }));
     }
-    if args.json {
+    if args.output.json {
         let text = format!("{}\n", report.to_json());
         output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
     }

@@ -4,7 +4,8 @@ use iscsi_initiator::tuning::Plan;
 use serde_json::{Value, json};
 
 use crate::args::{IoSize, QueueDepth};
-use crate::end::{End, UnitEnd};
+use crate::end::UnitEnd;
+use crate::ends::Ends;
 
 /// Where no link lies between: long enough to be worth a system call.
 const LOCAL_IO: usize = 1 << 20;
@@ -55,11 +56,11 @@ pub struct CopyPlan {
 impl CopyPlan {
     /// Decides from what was asked for, and from what the tuner says of the units' links: the one
     /// with the longer way decides.
-    pub fn new(io_size: IoSize, depth: QueueDepth, source: &End, destination: &End) -> Self {
-        let units = || [destination, source].into_iter().filter_map(End::unit);
+    pub(crate) fn new(io_size: IoSize, depth: QueueDepth, ends: &Ends) -> Self {
+        let units = || ends.units();
         let block = units().map(UnitEnd::block_size).max();
         let tuned = units().filter_map(UnitEnd::plan).max_by_key(|plan| plan.in_flight);
-        let work = if destination.unit().is_some() { Work::Writes } else { Work::Reads };
+        let work = if ends.destination.unit().is_some() { Work::Writes } else { Work::Reads };
         let io_size = choose_io_size(io_size, tuned.as_ref(), work, block);
         let mut queue_depth = choose_queue_depth(depth, tuned.as_ref(), work, io_size.value);
         if depth == QueueDepth::Auto
@@ -72,10 +73,10 @@ impl CopyPlan {
     }
 
     /// The plan for programs, with the ends it was made for.
-    pub fn to_json(&self, source: &End, destination: &End) -> Value {
+    pub(crate) fn to_json(&self, ends: &Ends) -> Value {
         json!({
-            "source": source.to_json(),
-            "destination": destination.to_json(),
+            "source": ends.source.to_json(),
+            "destination": ends.destination.to_json(),
             "io_size": self.io_size.to_json(),
             "queue_depth": self.queue_depth.to_json(),
         })

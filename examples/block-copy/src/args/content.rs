@@ -1,0 +1,62 @@
+//! What is copied, and how much of it has to be sent.
+
+use std::str::FromStr;
+
+use clap::Args;
+use iscsi_initiator::tuning::Size;
+
+use super::link::parse_io_size;
+
+/// What is copied.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "What is copied")]
+pub struct ContentArgs {
+    /// Zeros in data, in runs of SIZE and longer, are not sent; 512 to 64M, off sends them. What the
+    /// source says to be a hole is not read in either case.
+    #[arg(long, value_name = "SIZE|off", default_value = "64K")]
+    pub zero_granularity: ZeroGranularity,
+    /// The destination reads as zeros everywhere, so zeros need not be made there. Where that is not so,
+    /// what stood in the place of a zero stays.
+    #[arg(long)]
+    pub destination_is_zero: bool,
+    /// Reads the destination back and compares it with what was read from the source.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+impl Default for ContentArgs {
+    fn default() -> Self {
+        Self {
+            zero_granularity: ZeroGranularity::Runs(Size(64 << 10)),
+            destination_is_zero: false,
+            verify: false,
+        }
+    }
+}
+
+/// Which zeros in data are not sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ZeroGranularity {
+    /// None.
+    Off,
+    /// Runs of this length, 512 bytes to 64 MiB, and longer ones.
+    Runs(Size),
+}
+
+impl ZeroGranularity {
+    /// The length, if there is one.
+    pub(crate) fn bytes(self) -> Option<usize> {
+        match self {
+            Self::Off => None,
+            Self::Runs(size) => Some(size.as_usize()),
+        }
+    }
+}
+
+impl FromStr for ZeroGranularity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self::Off) } else { parse_io_size(text).map(Self::Runs) }
+    }
+}

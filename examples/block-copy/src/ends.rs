@@ -1,0 +1,173 @@
+//! Both ends of a copy.
+
+use std::io;
+use std::time::Duration;
+
+use iscsi_copy::Error as CopyError;
+use iscsi_initiator::Initiator;
+use iscsi_initiator::tuning::{Diagnosis, Size};
+use tokio::time::timeout;
+
+use crate::args::Args;
+use crate::end::{End, UnitEnd};
+use crate::error::Error;
+use crate::location::Location;
+use crate::observation::Observation;
+use crate::side::Side;
+use crate::stop::Stop;
+
+/// How long an error waits for the answer whether the unit is another one.
+const QUESTION: Duration = Duration::from_secs(10);
+
+pub(crate) const NO_WAY_BACK: Error =
+    Error::Usage("a stream cannot be read back; leave --verify out, or write to a file or a unit");
+
+/// Both ends of a copy. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    pub(crate) source: End,
+    pub(crate) destination: End,
+}
+
+impl Ends {
+    /// Opens both ends: two units side by side, otherwise nothing is made of a destination whose source
+    /// cannot be had.
+    pub(crate) async fn open(
+        args: &Args,
+        from: &Location,
+        to: &Location,
+        initiator: &Initiator,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let source = unless(stop, End::source(from, initiator));
+        let destination = unless(stop, End::destination(to, initiator, args.content.verify));
+        let (source, destination) = if let (Location::Unit(_), Location::Unit(_)) = (from, to) {
+            // The error of the source is the one to tell.
+            tokio::try_join!(source, async { Ok(destination.await) })?
+        } else {
+            (source.await?, destination.await)
+        };
+        match destination {
+            Ok(destination) => Ok(Self { source, destination }),
+            Err(error) => {
+                // Nothing was sent that it could still carry out.
+                drop(source.close(stop).await);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether all of the source can go to the destination.
+    pub(crate) fn check(&self, args: &Args) -> Result<(), Error> {
+        let Self { source, destination } = self;
+        if let Some(kind) = source.same_as(destination) {
+            return Err(Error::Same(kind));
+        }
+        if args.content.verify && destination.is_stream() {
+            return Err(NO_WAY_BACK);
+        }
+        match (source.to_source().length(), destination.to_destination().capacity()) {
+            (Some(needed), Some(capacity)) if needed > capacity => {
+                Err(Error::TooSmall { capacity: Size(capacity), needed: Size(needed) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same ends, for reads and writes of `io_size` bytes.
+    #[must_use]
+    pub(crate) fn with_io_size(self, io_size: usize) -> Self {
+        let Self { source, destination } = self;
+        Self {
+            source: source.with_io_size(io_size),
+            destination: destination.with_io_size(io_size),
+        }
+    }
+
+    /// Those of them that are units, the destination first.
+    pub(crate) fn units(&self) -> impl Iterator<Item = &UnitEnd> {
+        [&self.destination, &self.source].into_iter().filter_map(End::unit)
+    }
+
+    /// Looks at the sessions of both ends.
+    pub(crate) async fn observe(&self) -> Vec<Observation> {
+        let mut observations = Vec::new();
+        for unit in self.units() {
+            observations.push(Observation::begin(unit).await);
+        }
+        observations
+    }
+
+    /// What has held each end back since then.
+    pub(crate) async fn diagnose(&self, observations: Vec<Observation>) -> Vec<(Side, Diagnosis)> {
+        let mut diagnoses = Vec::new();
+        for (unit, observation) in self.units().zip(observations) {
+            diagnoses.extend(observation.end(unit).await);
+        }
+        // In the order of the way.
+        diagnoses.reverse();
+        diagnoses
+    }
+
+    /// What went wrong with the copy, at which end.
+    pub(crate) fn failed(&self, error: CopyError) -> Error {
+        match error {
+            CopyError::Source(cause) => self.source.failed(Side::Source, cause),
+            CopyError::Destination(cause) | CopyError::Flush(cause) => {
+                self.destination.failed(Side::Destination, cause)
+            }
+            CopyError::ReadOnly => {
+                let cause = io::ErrorKind::ReadOnlyFilesystem.into();
+                self.destination.failed(Side::Destination, cause)
+            }
+            CopyError::Shrunk => Error::Shrunk(self.source.name()),
+            CopyError::TooSmall { capacity, needed } => {
+                Error::TooSmall { capacity: Size(capacity), needed: Size(needed) }
+            }
+            CopyError::Overflow { capacity } => Error::Overflow { capacity: Size(capacity) },
+            CopyError::Abandoned { under_way } if under_way > 0 => {
+                Error::Abandoned { under_way: Size(under_way) }
+            }
+            CopyError::Cancelled | CopyError::Abandoned { .. } => Error::Interrupted,
+            other => self.destination.failed(Side::Destination, io::Error::other(other)),
+        }
+    }
+
+    /// Makes sure that the ends are still the units that were opened: not every target tells of it when
+    /// it puts another one in the place of one.
+    pub(crate) async fn confirm(&self, stop: &Stop) -> Result<(), Error> {
+        for unit in self.units() {
+            let confirmed = unless(stop, unit.confirm()).await;
+            confirmed.map_err(|error| Error::Unconfirmed(Box::new(error)))?;
+        }
+        Ok(())
+    }
+
+    /// An error of a request, or its reason: what takes the place of a unit may refuse the request in any
+    /// words.
+    pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
+        let Error::Unit { side, cause } = &error else { return error };
+        let unit = self.units().find(|unit| unit.side() == *side);
+        let (Some(unit), Some(_)) = (unit, cause.sense()) else { return error };
+        match timeout(QUESTION, unless(stop, unit.confirm())).await {
+            Ok(Err(reason)) if reason.is_changed_unit() => reason,
+            _ => error,
+        }
+    }
+
+    /// Ends the sessions with both.
+    ///
+    /// # Errors
+    /// If the destination's target may still carry out what was sent to it.
+    pub(crate) async fn close(&self, stop: &Stop) -> Result<(), Error> {
+        tokio::join!(self.source.close(stop), self.destination.close(stop)).1
+    }
+}
+
+/// Waits for some work, unless the copy shall stop before.
+pub(crate) async fn unless<T>(
+    stop: &Stop,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    stop.unless(work).await.unwrap_or(Err(Error::Interrupted))
+}

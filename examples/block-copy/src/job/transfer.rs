@@ -1,0 +1,73 @@
+//! The copy itself, as people see it.
+
+use std::pin::pin;
+
+use iscsi_copy::{Copied, Copy, Event, Events, Failure};
+use iscsi_initiator::Error as IscsiError;
+use iscsi_initiator::tuning::Size;
+
+use super::Job;
+use crate::args::{ContentArgs, QueueDepth};
+use crate::meter::Meter;
+use crate::progress::Progress;
+use crate::side::Side;
+use crate::stop::Stop;
+
+/// The least that a copy may hold of each, what is read and what is written.
+const MIN_QUEUE: u64 = 64 << 20;
+
+impl Job<'_> {
+    /// Copies and flushes, and says how fast each second went.
+    pub(super) async fn copy(&self, stop: &Stop) -> (Result<Copied, Failure>, Vec<f64>) {
+        let (source, destination) =
+            (self.ends.source.to_source(), self.ends.destination.to_destination());
+        let progress = Progress::new(self.args.output.progress, "copied", source.length());
+        let copy = Copy::new(source, destination).with_options(self.options());
+        let meter = Meter::new(copy.control());
+        let remarks = remark_losses(copy.events(), &progress);
+        let work = async { tokio::join!(obey(copy, stop), remarks).0 };
+        meter.follow(&progress, Box::pin(work)).await
+    }
+
+    fn options(&self) -> iscsi_copy::Options {
+        let ContentArgs { verify, zero_granularity, destination_is_zero, .. } = self.args.content;
+        let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
+        let options = iscsi_copy::Options::default()
+            .with_io_size(self.plan.io_size.value)
+            .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
+            .with_zero_granularity(zero_granularity.bytes())
+            .with_destination_is_zero(destination_is_zero)
+            .with_checksums(verify);
+        match self.args.link.queue_depth {
+            QueueDepth::Fixed(depth) => options.with_queue_depth(depth.get()),
+            QueueDepth::Auto => options,
+        }
+    }
+}
+
+/// Runs a copy. Once it shall stop, what is under way may end and be flushed, if that takes no more than
+/// a moment.
+async fn obey(copy: Copy, stop: &Stop) -> Result<Copied, Failure> {
+    let control = copy.control();
+    let mut running = pin!(copy.run());
+    if let Some(ended) = stop.unless(&mut running).await {
+        return ended;
+    }
+    control.cancel();
+    if let Some(ended) = stop.hurry(&mut running).await {
+        return ended;
+    }
+    control.abandon();
+    running.await
+}
+
+/// Tells people what is written again.
+async fn remark_losses(mut events: Events, progress: &Progress) {
+    while let Some(event) = events.next().await {
+        if let Event::Lost { bytes } = event {
+            let cause = IscsiError::UnflushedWritesLost;
+            let side = Side::Destination;
+            progress.remark(&format!("{side}: {cause}; {} are written again", Size(bytes)));
+        }
+    }
+}

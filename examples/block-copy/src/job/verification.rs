@@ -1,0 +1,45 @@
+//! Whether the destination holds what was read.
+
+use std::io;
+
+use iscsi_copy::{Checksums, Verify, VerifyError};
+
+use super::Job;
+use crate::args::QueueDepth;
+use crate::ends::NO_WAY_BACK;
+use crate::error::Error;
+use crate::meter::Meter;
+use crate::progress::Progress;
+use crate::side::Side;
+use crate::stop::Stop;
+
+impl Job<'_> {
+    /// Reads the destination back and compares.
+    pub(super) async fn verify(&self, sums: Checksums, stop: &Stop) -> Result<(), Error> {
+        let progress = Progress::new(self.args.output.progress, "verified", Some(sums.bytes()));
+        let (source, destination) =
+            (self.ends.source.to_source(), self.ends.destination.to_destination());
+        let verify = Verify::new(source, &destination, sums).map_err(|_| NO_WAY_BACK)?;
+        let verify = match self.args.link.queue_depth {
+            QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
+            QueueDepth::Auto => verify,
+        };
+        let meter = Meter::new(verify.control());
+        let work = Box::pin(stop.unless(verify.run()));
+        let unverified = |error| Err(Error::Unverified(Box::new(error)));
+        match meter.follow(&progress, work).await.0 {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(VerifyError::Mismatch(difference))) => Err(Error::Mismatch { difference }),
+            Some(Err(VerifyError::Destination(cause))) => {
+                let error = self.ends.destination.failed(Side::Destination, cause);
+                unverified(self.ends.explained(error, stop).await)
+            }
+            // What was under way was read back only.
+            Some(Err(VerifyError::Cancelled)) | None => unverified(Error::Interrupted),
+            Some(Err(VerifyError::Stream)) => Err(NO_WAY_BACK),
+            Some(Err(other)) => {
+                unverified(self.ends.destination.failed(Side::Destination, io::Error::other(other)))
+            }
+        }
+    }
+}
