@@ -73,6 +73,10 @@ pub(crate) struct Engine {
     /// A checkpoint is being written; there is something new for one.
     is_saving: bool,
     is_save_due: bool,
+    /// Bytes that a flush has covered and no checkpoint says yet; of them those in the one that is being
+    /// written.
+    unsaved: u64,
+    saving_bytes: u64,
     /// What is sent where the destination does not make zeros by itself.
     zeros: Bytes,
     tasks: JoinSet<Result<Ended, Error>>,
@@ -135,6 +139,8 @@ impl Engine {
             checksums: options.has_checksums.then(Checksums::default),
             is_saving: false,
             is_save_due: false,
+            unsaved: 0,
+            saving_bytes: 0,
             zeros: Bytes::from(vec![0; io_size]),
             tasks: JoinSet::new(),
             source,

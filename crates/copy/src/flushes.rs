@@ -34,6 +34,12 @@ impl Flushes {
         }
     }
 
+    /// How many bytes may be written, or under way, before a flush has covered them: so many as one flush
+    /// takes, and as many while it runs.
+    pub(crate) const fn max_exposed(&self) -> u64 {
+        self.max_bytes.saturating_mul(2)
+    }
+
     pub(crate) const fn is_under_way(&self) -> bool {
         self.is_under_way
     }

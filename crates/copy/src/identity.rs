@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::UNIX_EPOCH;
 
 use iscsi_initiator::Disk;
 
@@ -49,7 +50,8 @@ impl Identity {
         Ok(Self::new(&changed, metadata.len()))
     }
 
-    /// A file that is written to, by its number in its file system; a block device by its number.
+    /// A file that is written to, by its number in its file system and by when it was made: the number of a
+    /// file that is removed goes to the next one. A block device by its number.
     ///
     /// # Errors
     /// Those of the system.
@@ -59,8 +61,14 @@ impl Identity {
             let capacity = iscsi_initiator::device::Device::capacity(file);
             return Ok(Self::new(&format!("block device {:#x}", metadata.rdev()), capacity));
         }
+        let mut name = format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev());
+        // Not every file system knows.
+        let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        if let Some(made) = made {
+            name += &format!(" made {}.{:09}", made.as_secs(), made.subsec_nanos());
+        }
         // Its length changes while it is copied to.
-        Ok(Self::new(&format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev()), 0))
+        Ok(Self::new(&name, 0))
     }
 
     /// Bytes it holds; 0 where that says nothing.

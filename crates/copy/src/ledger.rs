@@ -109,6 +109,11 @@ impl Ledger {
     pub(crate) fn unflushed(&self) -> u64 {
         self.written.bytes()
     }
+
+    /// How many bytes no flush that has ended covers.
+    pub(crate) fn exposed(&self) -> u64 {
+        self.unflushed() + self.flushing.bytes()
+    }
 }
 
 #[cfg(test)]

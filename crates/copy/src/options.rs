@@ -115,8 +115,9 @@ impl Options {
         self
     }
 
-    /// How much may be written without a flush: so much, and what is under way, is the most that one loss
-    /// of a cache costs. A stream is flushed when half of the memory is full, too, because it cannot be
+    /// How much may be written before a flush begins, bytes. Twice that is written, or under way, and not
+    /// in a flush that has ended and in a checkpoint that says so, at most, and one request more: it is
+    /// the most that one loss of a cache, or of this process, costs. A stream is flushed when half of the memory is full, too, because it cannot be
     /// read again.
     #[must_use]
     pub fn with_flush_bytes(mut self, bytes: u64) -> Self {

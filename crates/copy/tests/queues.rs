@@ -56,6 +56,22 @@ async fn the_queue_follows_the_device_unless_it_is_fixed() {
     assert_eq!(most_reads(Options::default().with_queue_depth(3), 2, 7).await, (3, 3));
 }
 
+/// A flush that takes long stops the writes behind it: no more is at stake than two of them cover.
+#[tokio::test(start_paused = true)]
+async fn writes_wait_for_a_flush_that_does_not_end() {
+    const FLUSH: u64 = 64 << 10;
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    to.lock().holds_flushes = true;
+    let options = Options::default().with_io_size(IO).with_flush_bytes(FLUSH);
+    let (control, running) = start(copy(&from, &to).with_options(options));
+    sleep(Duration::from_secs(20)).await;
+    let written = control.progress().written;
+    assert!((FLUSH..=2 * FLUSH + IO as u64).contains(&written), "{written}");
+    to.lock().holds_flushes = false;
+    running.await.unwrap().unwrap();
+    assert!(to.lock().bytes == from.lock().bytes);
+}
+
 /// A copy of which no write ends, when nothing moves any more.
 async fn stuck() -> (Memory, Memory, Control, JoinHandle<Result<Copied, Failure>>) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));

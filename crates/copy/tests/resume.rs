@@ -172,3 +172,16 @@ fn a_file_that_was_written_to_is_another_source() {
     assert_ne!(Identity::of_source(&file).unwrap(), before);
     assert_eq!(Identity::of_destination(&file).unwrap(), number);
 }
+
+/// The number of a file that is removed goes to the next one, on most file systems.
+#[test]
+fn a_file_that_was_made_anew_is_another_destination() {
+    let place = Place::new();
+    let path = place.0.join("copy");
+    let made = || Identity::of_destination(&FileDevice::create(&path).unwrap()).unwrap();
+    let before = made();
+    assert_eq!(made(), before);
+    std::fs::remove_file(&path).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_ne!(made(), before);
+}

@@ -36,6 +36,9 @@ impl Engine {
                 let flushed = self.ledger.end_flush();
                 self.kept.retain(|_, part| !flushed.contains(&part.range));
                 self.teller.progress.flushed += flushed.bytes();
+                if self.options.checkpoint.is_some() {
+                    self.unsaved += flushed.bytes();
+                }
                 self.teller.tell(Event::Flushed(self.teller.progress));
                 Ok(())
             }

@@ -14,6 +14,7 @@ impl Engine {
             return;
         }
         (self.is_saving, self.is_save_due) = (true, false);
+        self.saving_bytes = self.unsaved;
         let (flushed, total) = (self.ledger.flushed().clone(), self.total_so_far());
         self.tasks.spawn(async move {
             let saved = tokio::task::spawn_blocking(move || file.store(flushed, total)).await;
@@ -24,6 +25,8 @@ impl Engine {
     /// A checkpoint that could not be written is no reason to give up the copy; the next flush tries again.
     pub(super) fn take_saved(&mut self, result: io::Result<()>) {
         self.is_saving = false;
+        // Where it fails, no more is at stake than without a checkpoint.
+        self.unsaved -= self.saving_bytes;
         if let Err(error) = result {
             self.teller.tell(Event::NotSaved(error.to_string()));
         }

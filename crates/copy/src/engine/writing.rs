@@ -10,7 +10,11 @@ use crate::part::{Content, Part};
 impl Engine {
     /// Begins as many writes as may be under way.
     pub(super) fn start_writes(&mut self) {
-        while let Some(part) = self.next_to_write() {
+        let mut room = self.room();
+        while room > 0
+            && let Some(part) = self.next_to_write()
+        {
+            room = room.saturating_sub(part.len());
             let task = self.ledger.begin(part.range.clone());
             self.blank.write(&part.range);
             self.next_write = part.range.end;
@@ -31,6 +35,16 @@ impl Engine {
                 Ok(Ended::Written(task, part, written))
             });
         }
+    }
+
+    /// How many bytes more may be at stake: what is not flushed, nor in a checkpoint, is lost with the
+    /// cache of the destination or with this process. A destination in order has one flush, at its end.
+    fn room(&self) -> u64 {
+        if self.destination.is_sequential() {
+            return u64::MAX;
+        }
+        let at_stake = self.ledger.exposed() + self.writing_bytes + self.unsaved;
+        self.flushes.max_exposed().saturating_sub(at_stake)
     }
 
     fn next_to_write(&mut self) -> Option<Part> {
