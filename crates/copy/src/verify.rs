@@ -16,11 +16,13 @@ use crate::control::{Control, Order};
 use crate::destination::Destination;
 use crate::pool::Pool;
 use crate::progress::{Events, Progress, Teller};
+use crate::range_set::RangeSet;
 use crate::source::Source;
+use crate::survey::{Segment, segments};
 use crate::zeros::is_zero;
 
-/// Zeros are read back in pieces of so many bytes.
-const ZEROS_AT_ONCE: u64 = 1 << 20;
+/// What has no checksum is read back in pieces of so many bytes.
+const PIECE: u64 = 1 << 20;
 
 /// Reads a destination back, and compares it with what was read from the source in the copy.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct Verify {
     source: Source,
     destination: Arc<dyn Device>,
     checksums: Checksums,
+    /// What another run has copied.
+    earlier: RangeSet,
     control: Control,
     teller: Teller,
     pool: Pool,
@@ -45,6 +49,9 @@ pub enum VerifyError {
     /// It could not be read.
     #[error("destination: {0}")]
     Destination(#[source] io::Error),
+    /// The source could not be read again, where another run had read it.
+    #[error("source: {0}")]
+    Source(#[source] io::Error),
     /// A stream cannot be read back.
     #[error("a stream cannot be read back")]
     Stream,
@@ -67,19 +74,38 @@ pub enum Difference {
     },
 }
 
-/// Bytes to be read back, and their checksum if they are not to be zero.
-type Piece = (Range<u64>, Option<u64>);
+/// What is to be read back.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Zeros,
+    /// Data with this checksum.
+    Sum(u64),
+    /// What the source holds: there is no checksum of what another run has read.
+    Source,
+}
+
+type Piece = (Range<u64>, Expected);
 
 /// Reads a piece back; where it begins, and what it is if it is not what it should be.
 async fn look(
     device: Arc<dyn Device>,
+    source: Source,
     pool: Pool,
     piece: Piece,
-) -> io::Result<(u64, Option<Bytes>)> {
+) -> Result<(u64, Option<Bytes>), VerifyError> {
     let (range, expected) = piece;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    let data = pool.lend(device.read_into(range.start, pool.take(len)).await?);
-    let is_equal = expected.map_or_else(|| is_zero(&data), |expected| sum(&data) == expected);
+    let read = device.read_into(range.start, pool.take(len)).await;
+    let data = pool.lend(read.map_err(VerifyError::Destination)?);
+    let is_equal = match (expected, source.device_ref()) {
+        (Expected::Zeros, _) => is_zero(&data),
+        (Expected::Sum(expected), _) => sum(&data) == expected,
+        (Expected::Source, Some(source)) => {
+            let read = source.read_into(range.start, pool.take(len)).await;
+            pool.lend(read.map_err(VerifyError::Source)?) == data
+        }
+        (Expected::Source, None) => return Err(VerifyError::Stream),
+    };
     Ok((range.start, (!is_equal).then_some(data)))
 }
 
@@ -96,8 +122,16 @@ impl Verify {
         let destination = destination.shared().ok_or(VerifyError::Stream)?;
         let teller = Teller::new();
         let control = Control::new(teller.shown());
-        let (pool, queue_depth) = (Pool::default(), None);
-        Ok(Self { source, destination, checksums, control, teller, pool, queue_depth })
+        let (pool, queue_depth, earlier) = (Pool::default(), None, RangeSet::new());
+        Ok(Self { source, destination, checksums, earlier, control, teller, pool, queue_depth })
+    }
+
+    /// The same look also at what [another run](crate::Options::with_done) has copied: there the source is
+    /// read again.
+    #[must_use]
+    pub fn with_earlier(mut self, done: RangeSet) -> Self {
+        self.earlier = done;
+        self
     }
 
     /// The same look with so many reads under way at once, at least 1; otherwise it follows what the
@@ -123,7 +157,7 @@ impl Verify {
     /// # Errors
     /// The first difference that there is, or the first error before it.
     pub async fn run(mut self) -> Result<Progress, VerifyError> {
-        self.teller.progress.total = Some(self.checksums.bytes());
+        self.teller.progress.total = Some(self.checksums.bytes() + self.earlier.bytes());
         let pieces = self.pieces().await;
         let longest = pieces.iter().map(|(range, _)| range.end - range.start).max();
         let longest = longest.map_or(1, |len| usize::try_from(len).unwrap_or(usize::MAX));
@@ -136,7 +170,8 @@ impl Verify {
             let order = self.control.order();
             while order == Order::Run && begun.len() < self.depth(longest) {
                 let Some(piece) = pieces.next() else { break };
-                reads.spawn(look(Arc::clone(&self.destination), self.pool.clone(), piece.clone()));
+                let (destination, source) = (Arc::clone(&self.destination), self.source.clone());
+                reads.spawn(look(destination, source, self.pool.clone(), piece.clone()));
                 begun.push_back(piece);
             }
             if begun.is_empty() && order == Order::Run {
@@ -147,16 +182,16 @@ impl Verify {
                 biased;
                 () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),
                 Some(ended) = reads.join_next() => {
-                    let ended = ended.map_err(io::Error::from).flatten();
-                    let (at, found) = ended.map_err(VerifyError::Destination)?;
+                    let broken = |error| VerifyError::Destination(io::Error::from(error));
+                    let (at, found) = ended.map_err(broken).flatten()?;
                     read.insert(at, found);
                 }
                 () = self.control.other_than(order) => {}
             }
-            while let Some((range, sum)) = begun.front() {
+            while let Some((range, expected)) = begun.front() {
                 let Some(found) = read.remove(&range.start) else { break };
                 if let Some(found) = found {
-                    let difference = self.locate(range.clone(), *sum, &found).await;
+                    let difference = self.locate(range.clone(), *expected, &found).await;
                     return Err(VerifyError::Mismatch(difference));
                 }
                 self.teller.progress.done += range.end - range.start;
@@ -174,8 +209,18 @@ impl Verify {
     /// What has to be read back, in order.
     async fn pieces(&mut self) -> Vec<Piece> {
         let mut pieces: Vec<Piece> =
-            self.checksums.parts().map(|(range, sum)| (range, Some(sum))).collect();
-        for zeros in self.checksums.zeros().clone().iter() {
+            self.checksums.parts().map(|(range, sum)| (range, Expected::Sum(sum))).collect();
+        let mut all_zeros = self.checksums.zeros().clone();
+        for range in self.earlier.iter() {
+            for segment in self.survey(range).await {
+                if segment.is_zero {
+                    all_zeros.insert(segment.range);
+                } else {
+                    pieces.extend(cut(segment.range, Expected::Source));
+                }
+            }
+        }
+        for zeros in all_zeros.iter() {
             let mut at = zeros.start;
             while at < zeros.end {
                 let extents = self.destination.extents(at, zeros.end - at).await;
@@ -186,8 +231,7 @@ impl Verify {
                 if known.is_some_and(|extent| extent.state.reads_zeros()) {
                     self.teller.progress.done += end - at;
                 } else {
-                    let starts = (at..end).step_by(usize::try_from(ZEROS_AT_ONCE).unwrap_or(1));
-                    pieces.extend(starts.map(|at| (at..end.min(at + ZEROS_AT_ONCE), None)));
+                    pieces.extend(cut(at..end, Expected::Zeros));
                 }
                 at = end;
             }
@@ -196,21 +240,47 @@ impl Verify {
         pieces
     }
 
+    /// Which parts of a range hold data at the source, as far as it tells.
+    async fn survey(&self, range: Range<u64>) -> Vec<Segment> {
+        let mut found = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let extents = match self.source.device_ref() {
+                Some(device) => device.extents(at, range.end - at).await.unwrap_or_default(),
+                None => Vec::new(),
+            };
+            found.extend(segments(&extents, at..range.end));
+            at = found.last().map_or(range.end, |last: &Segment| last.range.end);
+        }
+        found
+    }
+
     /// Finds the byte, if the source still says what it said.
-    async fn locate(&self, range: Range<u64>, expected: Option<u64>, found: &[u8]) -> Difference {
+    async fn locate(&self, range: Range<u64>, expected: Expected, found: &[u8]) -> Difference {
         let somewhere = Difference::Within { offset: range.start, len: range.end - range.start };
         let position = |wanted: &[u8]| {
             let at = wanted.iter().zip(found).position(|(wanted, found)| wanted != found);
             at.map_or(somewhere, |at| Difference::At(range.start + at as u64))
         };
-        let Some(expected) = expected else { return position(&vec![0; found.len()]) };
+        if let Expected::Zeros = expected {
+            return position(&vec![0; found.len()]);
+        }
         let Some(device) = self.source.device_ref() else { return somewhere };
         let read = device.read_into(range.start, BytesMut::zeroed(found.len())).await;
         match read {
-            Ok(wanted) if sum(&wanted) == expected => position(&wanted),
-            Ok(_) | Err(_) => somewhere,
+            Ok(wanted) => match expected {
+                Expected::Sum(expected) if sum(&wanted) != expected => somewhere,
+                Expected::Zeros | Expected::Sum(_) | Expected::Source => position(&wanted),
+            },
+            Err(_) => somewhere,
         }
     }
+}
+
+/// A range in pieces that are read back at once.
+fn cut(range: Range<u64>, expected: Expected) -> impl Iterator<Item = Piece> {
+    let starts = range.clone().step_by(usize::try_from(PIECE).unwrap_or(1));
+    starts.map(move |at| (at..range.end.min(at + PIECE), expected))
 }
 
 impl fmt::Display for Difference {

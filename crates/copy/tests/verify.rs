@@ -10,7 +10,9 @@
 
 mod support;
 
-use iscsi_copy::{Checksums, Copy, Destination, Difference, Options, Source, Verify, VerifyError};
+use iscsi_copy::{
+    Checksums, Copy, Destination, Difference, Options, RangeSet, Source, Verify, VerifyError,
+};
 use support::{Memory, pattern};
 
 const LEN: usize = 100_000;
@@ -106,4 +108,29 @@ async fn it_ends_with_an_error_an_order_or_before_it_begins() {
     assert!(matches!(verify.run().await, Err(VerifyError::Destination(_))));
     let stream = Destination::stream(tokio::io::sink());
     assert!(matches!(Verify::new(from, &stream, checksums), Err(VerifyError::Stream)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_run_has_copied_is_compared_with_the_source() {
+    let (from, to) = (Memory::new(content()), Memory::blank(LEN).without_extents());
+    let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
+    to.lock().bytes[..50_000].copy_from_slice(&content()[..50_000]);
+    let done = RangeSet::from(0..50_000);
+    let options = Options::default().with_done(done.clone()).with_checksums(true);
+    let copy = Copy::new(source.clone(), destination.clone()).with_options(options);
+    let checksums = copy.run().await.unwrap().checksums.unwrap();
+    assert_eq!(checksums.bytes(), LEN as u64 - 50_000);
+    let verify = || {
+        let verify = Verify::new(source.clone(), &destination, checksums.clone()).unwrap();
+        verify.with_earlier(done.clone())
+    };
+    let progress = verify().run().await.unwrap();
+    assert_eq!((progress.total, progress.done), (Some(LEN as u64), LEN as u64));
+    for at in [1234, 45_678, 98_765] {
+        to.lock().bytes[at] ^= 1;
+        assert_eq!(difference(verify()).await, Difference::At(at as u64));
+        to.lock().bytes[at] ^= 1;
+    }
+    from.lock().fails_at = Some(2);
+    assert!(matches!(verify().run().await, Err(VerifyError::Source(_))));
 }
