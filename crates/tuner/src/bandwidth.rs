@@ -15,7 +15,9 @@ pub struct Bandwidth(u64);
 #[non_exhaustive]
 pub enum BandwidthError {
     /// The text is not a number with a unit.
-    #[error("{0:?} is no rate; write a number of bits a second with a unit, such as 100mbit")]
+    #[error(
+        "{0:?} is no rate; write a number with a unit: bits such as 100mbit, or bytes such as 5MB/s"
+    )]
     Syntax(String),
     /// No link is like that.
     #[error("a link has a rate from 1kbit to 1000gbit")]
@@ -81,21 +83,17 @@ impl Bandwidth {
 impl FromStr for Bandwidth {
     type Err = BandwidthError;
 
-    /// A number, and `bit`, `kbit`, `mbit`, `gbit` or `tbit`, in any case; a fraction may be given, a
-    /// `/s` may follow.
+    /// A number, which may have a fraction, and a unit: `bit`, `kbit`, `mbit`, `gbit` or `tbit`, in any case,
+    /// where `/s` may follow; or `B/s`, `kB/s`, `MB/s`, `GB/s` (powers of 1000), `KiB/s`, `MiB/s`, `GiB/s`
+    /// (powers of 1024), each with a capital B. `Mb/s` and `mbps` are refused: some mean bits by them, `tc`
+    /// and others bytes.
     fn from_str(text: &str) -> Result<Self, BandwidthError> {
         let syntax = || BandwidthError::Syntax(text.to_owned());
-        let lower = text.trim().to_ascii_lowercase();
-        let plain = lower.strip_suffix("/s").unwrap_or(&lower);
-        let digits = plain.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let factor = match plain.get(digits.len()..).unwrap_or_default() {
-            "bit" => 1e0,
-            "kbit" => 1e3,
-            "mbit" => 1e6,
-            "gbit" => 1e9,
-            "tbit" => 1e12,
-            _ => return Err(syntax()),
-        };
+        let plain = text.trim();
+        let digits =
+            plain.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == '/');
+        let unit = plain.get(digits.len()..).unwrap_or_default();
+        let factor = bits_of(unit).ok_or_else(syntax)?;
         let number: f64 = digits.trim_end().parse().map_err(|_| syntax())?;
         let bits = number * factor;
         if !bits.is_finite() {
@@ -105,6 +103,31 @@ impl FromStr for Bandwidth {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
         Self::from_bits_per_second(bits.round() as u64)
     }
+}
+
+/// Bits of a unit, as text: of those of bytes the case tells.
+fn bits_of(unit: &str) -> Option<f64> {
+    let bits = match unit {
+        "B/s" => 8e0,
+        "kB/s" | "KB/s" => 8e3,
+        "MB/s" => 8e6,
+        "GB/s" => 8e9,
+        "KiB/s" => 8.0 * 1024.0,
+        "MiB/s" => 8.0 * 1_048_576.0,
+        "GiB/s" => 8.0 * 1_073_741_824.0,
+        _ => {
+            let lower = unit.to_ascii_lowercase();
+            match lower.strip_suffix("/s").unwrap_or(&lower) {
+                "bit" => 1e0,
+                "kbit" => 1e3,
+                "mbit" => 1e6,
+                "gbit" => 1e9,
+                "tbit" => 1e12,
+                _ => return None,
+            }
+        }
+    };
+    Some(bits)
 }
 
 impl fmt::Display for Bandwidth {
@@ -136,6 +159,11 @@ mod tests {
             ("1000gbit", 1_000_000_000_000),
             ("1tbit", 1_000_000_000_000),
             ("8000bit", 8000),
+            ("5MB/s", 40_000_000),
+            ("1.5 kB/s", 12_000),
+            ("125B/s", 1_000),
+            ("1 MiB/s", 8_388_608),
+            ("0.5GiB/s", 4_294_967_296),
         ] {
             assert_eq!(text.parse::<Bandwidth>().map(Bandwidth::bits_per_second), Ok(bits));
         }
@@ -143,7 +171,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_a_word() {
-        for text in ["", "mbit", "100", "fast", "100mb", "1e", "--3mbit"] {
+        for text in [
+            "", "mbit", "100", "fast", "100mb", "1e", "--3mbit", "5MB", "5Mb/s", "5mbps", "5mb/s",
+            "5//s",
+        ] {
             assert_eq!(text.parse::<Bandwidth>(), Err(BandwidthError::Syntax(text.to_owned())));
         }
         for text in ["0mbit", "999bit", "-5mbit", "1001gbit", "NaNmbit", "1e300gbit", "infbit"] {
