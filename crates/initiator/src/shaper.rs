@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use iscsi_shaper::{Class, ClassId, Grant, Statistics, Ticket, Tree, TreeError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 
 /// How long after its time a request looks for itself, if whoever keeps the time does not: a future may
 /// not be polled for long.
 const GRACE: Duration = Duration::from_millis(100);
+/// So many [`Class::TIME_SLICE`]s are a second.
+const SLICES: u64 = 20;
 
 /// Classes of requests that share what there is: hierarchical token buckets. Clones are the same.
 ///
@@ -37,11 +39,13 @@ const GRACE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Shaper(Arc<Mutex<State>>);
 
-/// A class of a [`Shaper`]. If it is removed there, its requests go on in the default class.
+/// A class of a [`Shaper`], for those who use it by this handle or a clone of it. If the class is removed
+/// there, its requests go on in the default class.
 #[derive(Clone, Debug)]
 pub struct TrafficClass {
     shaper: Shaper,
     id: ClassId,
+    is_paused: Arc<watch::Sender<bool>>,
 }
 
 #[derive(Debug)]
@@ -103,10 +107,11 @@ impl Shaper {
         self.lock().tree.default_class()
     }
 
-    /// The class as [`Options::class`](crate::Options::class) takes it.
+    /// The class as [`Options::class`](crate::Options::class) takes it. Each handle is
+    /// [paused](TrafficClass::pause) by itself.
     #[must_use]
     pub fn traffic_class(&self, id: ClassId) -> TrafficClass {
-        TrafficClass { shaper: self.clone(), id }
+        TrafficClass { shaper: self.clone(), id, is_paused: Arc::default() }
     }
 
     /// Adds a class below another.
@@ -170,13 +175,43 @@ impl TrafficClass {
         &self.shaper
     }
 
+    /// Lets no further request of this handle pass, whatever the rates. Others of the class have what it
+    /// leaves; what was sent goes on to its end.
+    pub fn pause(&self) {
+        self.is_paused.send_replace(true);
+    }
+
+    /// Lets requests pass again after a [pause](Self::pause).
+    pub fn resume(&self) {
+        self.is_paused.send_replace(false);
+    }
+
     /// The longest that a request should be, bytes; `None` without a limit.
     pub(crate) fn max_request_len(&self) -> Option<u64> {
         self.shaper.lock().tree.max_request_len(self.id)
     }
 
+    /// What may pass in a second at most, bytes; `None` without a limit.
+    pub(crate) fn bytes_in_second(&self) -> Option<u64> {
+        self.max_request_len().map(|bytes| bytes.saturating_mul(SLICES))
+    }
+
     /// Waits until a request of so many bytes may be sent.
     pub(crate) async fn pass(&self, bytes: u64) -> Charge {
+        let mut is_paused = self.is_paused.subscribe();
+        loop {
+            // The sender lives as long as this.
+            _ = is_paused.wait_for(|is_paused| !is_paused).await;
+            tokio::select! {
+                biased;
+                // It leaves the class, which may have others to serve.
+                _ = is_paused.wait_for(|is_paused| *is_paused) => {}
+                charge = self.granted(bytes) => return charge,
+            }
+        }
+    }
+
+    async fn granted(&self, bytes: u64) -> Charge {
         let waiting = Waiting::new(&self.shaper, self.id, bytes);
         loop {
             let next = match waiting.look() {
@@ -378,6 +413,26 @@ mod tests {
             std::task::Poll::Ready(future.as_mut().poll(context).is_pending())
         })
         .await
+    }
+
+    /// What waits in the class as well: another handle of it has all that there is.
+    #[tokio::test(start_paused = true)]
+    async fn a_handle_that_is_paused_leaves_the_class_to_others() {
+        let (shaper, class) = shaper();
+        let other = shaper.traffic_class(class.id());
+        pass(class.clone()).await;
+        let mut held = JoinSet::new();
+        (0..5).for_each(|_| drop(held.spawn(pass(class.clone()))));
+        tokio::time::sleep(millis(50)).await;
+        class.pause();
+        assert_eq!(pass(other.clone()).await, millis(50));
+        assert_eq!(pass(other).await, millis(100));
+        tokio::time::sleep(millis(800)).await;
+        assert!(held.try_join_next().is_none());
+        class.resume();
+        let mut times = held.join_all().await;
+        times.sort_unstable();
+        assert_eq!(times, [1000, 1100, 1200, 1300, 1400].map(millis));
     }
 
     #[tokio::test(start_paused = true)]

@@ -248,12 +248,14 @@ impl Disk {
     }
 
     /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within
-    /// what the options allow to be under way.
+    /// what the options allow to be under way, and what its [class](crate::Options::class) lets pass in
+    /// a second.
     pub fn queue_depth(&self, io_size: usize) -> usize {
         let open = self.paths.open();
         let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth_for(io_size));
         let depth: u32 = depths.sum();
-        self.unit.session().max_of(io_size).min(depth as usize).max(1)
+        let depth = self.unit.session().max_of(io_size).min(depth as usize);
+        depth.min(self.paths.shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)
     }
 
     /// Ends all sessions of the disk in order (RFC 7143 §11.14): no request is taken any more,

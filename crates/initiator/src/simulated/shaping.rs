@@ -51,6 +51,7 @@ async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
     let shaper = shaper();
     let class = shaper.traffic_class(shaper.default_class());
     let disk = open_in(&network(), &class).await;
+    assert_eq!(disk.queue_depth(1 << 20), 2, "what would wait is not asked for");
     let data = Bytes::from(vec![0x5a; 2_000_000]);
     // Two seconds, less the burst, and an answer.
     let expected = Duration::from_millis(1900)..Duration::from_millis(2300);
@@ -74,6 +75,7 @@ async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
     });
     written.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
+    assert!(disk.queue_depth(1 << 20) > 2);
     disk.logout().await.unwrap();
 }
 
