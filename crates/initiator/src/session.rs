@@ -250,6 +250,11 @@ impl Session {
         self.shared.basis().map(|basis| basis.plan.clone())
     }
 
+    /// Whether answers may come over several connections, which nothing orders.
+    pub(crate) fn may_have_several_connections(&self) -> bool {
+        self.shared.with_connections(|connections| connections.wanted > 1)
+    }
+
     /// How many requests of so many bytes the plan wants under way on all connections.
     pub(crate) fn depth_for(&self, io_size: usize) -> Option<u32> {
         let basis = self.shared.basis()?;

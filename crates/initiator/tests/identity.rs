@@ -14,7 +14,7 @@ use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Disk, Error, Initiator, Options, Sessions};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{Sense, Unit};
-use iscsi_testkit::target::{ConnId, Outcome};
+use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, initiator, pattern, soon, until};
 use tokio::task::JoinSet;
 
@@ -254,6 +254,55 @@ async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     assert!(bytes == pattern(4 * PART, 1)[..2 * PART], "another unit has been read");
     assert!(rig.disk.holds(2 * PART as u64, &pattern(PART, 2)), "another unit has been written");
     assert!(rig.disk.holds(3 * PART as u64, &pattern(PART, 3)), "another unit has been written");
+    rig.assert_clean();
+}
+
+/// Reading a part of a block over one connection, from another unit whose unit attention is late over another
+/// one: that does not come back to the unit of before.
+#[tokio::test]
+async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.max_connections = 2).await;
+    let disk = open_with(&initiator(fixed(1).with_connections(2)), &rig).await;
+    let session = disk.sessions().remove(0);
+    until(|| session.connections().open == 2).await;
+    rig.disk.write(0, &pattern(PART, 1));
+    let original = rig.server.with(|target| target.config_mut().units[&0].clone());
+    let reads = |rig: &Rig| {
+        let is_read = |cdb: &[u8]| matches!(cdb[0], 0x28 | 0x88);
+        let commands = |target: &mut Target| {
+            target.commands().iter().filter(|command| is_read(&command.cdb)).count()
+        };
+        rig.server.with(commands)
+    };
+    rig.server.with(|target| {
+        target.hold();
+        target.replace_unit(0, another());
+    });
+    let told = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(2 * PART as u64, PART).await }
+    });
+    until(|| reads(&rig) == 1).await;
+    rig.server.with(|target| target.resume());
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(256, pattern(1024, 2)).await }
+    });
+    until(|| reads(&rig) == 3).await;
+    // Once these are answered, the initiator has the edges as well.
+    for connection in rig.server.with(|target| target.live_connections()) {
+        rig.server.with(|target| target.ping(connection, 0));
+        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
+    }
+    rig.server.with(|target| {
+        target.replace_unit(0, original);
+        target.release();
+    });
+    soon(write).await.unwrap().unwrap();
+    soon(told).await.unwrap().unwrap();
+    let mut expected = pattern(PART, 1);
+    expected[256..1280].copy_from_slice(&pattern(1024, 2));
+    assert!(rig.disk.holds(0, &expected), "what another unit holds was written back");
     rig.assert_clean();
 }
 

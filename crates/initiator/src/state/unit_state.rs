@@ -120,14 +120,15 @@ impl Listener {
     pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) -> bool {
         let may_be_another = match result {
             Ok(completion) => self.unit.hear(completion),
-            // It had a status, was never sent, or the session is over.
+            // Over a session that is over, nothing can be asked any more.
+            Err(TaskError::Session { sent, .. }) => *sent,
+            // It had a status, or was never sent.
             Err(
                 TaskError::DataMissing { .. }
                 | TaskError::Rejected { .. }
                 | TaskError::ConnectionLost { sent: false, .. }
                 | TaskError::Withdrawn
-                | TaskError::Closed
-                | TaskError::Session { .. },
+                | TaskError::Closed,
             ) => false,
             Err(why) => {
                 self.unit.unflushed.reset();

@@ -48,7 +48,7 @@ impl LogicalUnit {
             let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
             let mut next = command.clone();
             next.read = buffer.take().or_else(fresh);
-            match self.send(next, Arc::clone(&permit), None, None).await {
+            match self.send(next, Arc::clone(&permit), None, None, false).await {
                 Err(error) if is_withdrawn(&error) => {}
                 result => break result?,
             }
@@ -94,7 +94,9 @@ impl LogicalUnit {
             }
             let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
             let (extent, cancellation) = (transfer.extent(), transfer.cancellation());
-            let sent = match self.send(command, permit, extent, cancellation).await {
+            let is_written_back = transfer.is_written_back();
+            let sent = self.send(command, permit, extent, cancellation, is_written_back);
+            let sent = match sent.await {
                 Err(error) if is_withdrawn(&error) => continue,
                 result => result?,
             };
@@ -141,6 +143,7 @@ impl LogicalUnit {
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         cancellation: Option<&Cancellation>,
+        is_written_back: bool,
     ) -> Result<Sent, Error> {
         let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
         if heeds_doubts {
@@ -154,6 +157,9 @@ impl LogicalUnit {
         let mut is_of_this_unit = true;
         if heeds_doubts && completion.status == Status::GOOD {
             self.recognized().await?;
+            if is_written_back {
+                self.recognized_by_all().await?;
+            }
             is_of_this_unit = !state.is_known() || state.doubts.count() - resolved < 2;
         }
         Ok(Sent { number, begun, completion, is_of_this_unit })

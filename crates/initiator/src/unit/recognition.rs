@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -30,6 +30,26 @@ impl LogicalUnit {
         if self.state().is_in_doubt() { self.recognize().await } else { Ok(()) }
     }
 
+    /// The same, and waits for whatever the unit may have told by now. Nothing orders the connections of a
+    /// session: the answer of another unit may come over one before the unit attention over another.
+    ///
+    /// # Errors
+    /// As [`confirm`](Self::confirm).
+    pub(super) async fn recognized_by_all(&self) -> Result<(), Error> {
+        if !self.session().may_have_several_connections() {
+            return Ok(());
+        }
+        let (outstanding, patience) = (&self.state().outstanding, self.session().policy().patience);
+        loop {
+            let heard = timeout(patience, outstanding.ended_before(outstanding.next())).await;
+            heard.map_err(|_| self.unproven())?;
+            if !self.state().is_in_doubt() {
+                return Ok(());
+            }
+            self.recognized().await?;
+        }
+    }
+
     /// Asks the unit whether it is the one of before, whatever it has told.
     ///
     /// # Errors
@@ -47,7 +67,7 @@ impl LogicalUnit {
         Error::UnprovenUnit {
             portal: self.session().portal().map(portal_name).unwrap_or_default(),
             expected: identity.map(|identity| identity.to_string()).unwrap_or_default(),
-            why: "it has told of several changes while it executed a command".to_owned(),
+            why: "it may have been another one while it executed a command".to_owned(),
         }
     }
 

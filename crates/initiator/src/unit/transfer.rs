@@ -32,6 +32,8 @@ pub(crate) struct Transfer {
     permit: Option<Arc<Permit>>,
     /// By what it is given up, if somebody may do so.
     cancellation: Option<Cancellation>,
+    /// Whether a write brings what it reads back to the unit.
+    is_written_back: bool,
     /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
     /// parameter list it tells nothing that the status does not.
     moves_blocks: bool,
@@ -50,6 +52,7 @@ impl Transfer {
             extent: None,
             permit: None,
             cancellation: None,
+            is_written_back: false,
             moves_blocks: true,
         }
     }
@@ -106,6 +109,7 @@ impl Transfer {
             extent: None,
             permit: None,
             cancellation: None,
+            is_written_back: false,
             moves_blocks: true,
         }
     }
@@ -138,6 +142,16 @@ impl Transfer {
 
     pub(crate) fn permit(&self) -> Option<Arc<Permit>> {
         self.permit.clone()
+    }
+
+    /// What it reads comes back to the unit with a write, so it must be the unit's own.
+    pub(crate) const fn written_back(mut self) -> Self {
+        self.is_written_back = true;
+        self
+    }
+
+    pub(crate) const fn is_written_back(&self) -> bool {
+        self.is_written_back
     }
 
     /// From now on it can be given up thus.
@@ -204,6 +218,7 @@ impl Transfer {
             extent: self.extent.clone(),
             permit: self.permit.clone(),
             cancellation: None,
+            is_written_back: self.is_written_back,
             moves_blocks: self.moves_blocks,
         }
     }
