@@ -198,12 +198,13 @@ impl Oracle {
         }
     }
 
-    /// The same for one that a flush of the same caller has vouched for.
-    pub(crate) fn end_flushed_write(&mut self, write: Write) {
+    /// The same for one that a flush of the same handle has vouched for, if it was not told that it may be lost.
+    pub(crate) fn end_flushed_write(&mut self, write: Write, handle: u32) {
         let (number, grains) = (write.number, write.grains.clone());
         self.end_write(write, true);
         for version in self.grains[grains].iter_mut().flatten() {
-            version.is_durable |= version.write == number;
+            let is_told = version.told & (1 << handle) != 0;
+            version.is_durable |= version.write == number && !is_told;
         }
     }
 
@@ -583,6 +584,22 @@ mod tests {
         let new = written(&mut oracle, 8..9);
         assert!(read(&mut oracle, 8, &[0; GRAIN]).is_err());
         assert!(read(&mut oracle, 8, &new).is_ok());
+    }
+
+    #[test]
+    fn a_flush_of_a_stream_vouches_for_what_it_wrote_unless_nobody_was_told_of_the_loss() {
+        let after_a_loss = |is_told: bool| {
+            let mut oracle = oracle();
+            let write = oracle.begin_write(1, 0..1, false);
+            oracle.crashed();
+            if !is_told {
+                oracle.nobody_was_told();
+            }
+            oracle.end_flushed_write(write, 0);
+            read(&mut oracle, 0, &[0; GRAIN])
+        };
+        assert!(after_a_loss(true).is_err());
+        assert!(after_a_loss(false).is_ok());
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Worker {
                 let counts = !self.may_be_of_another(&world, streaming.begun);
                 for write in streaming.pending.drain(..) {
                     if counts {
-                        world.oracle.end_flushed_write(write);
+                        world.oracle.end_flushed_write(write, handle);
                     } else {
                         world.oracle.end_write(write, false);
                     }
