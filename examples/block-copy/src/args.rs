@@ -3,6 +3,7 @@
 mod content;
 mod link;
 mod output;
+mod resumption;
 
 use std::ffi::OsString;
 
@@ -11,6 +12,7 @@ use clap::Parser;
 pub use content::{ContentArgs, ZeroGranularity};
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
 pub use output::OutputArgs;
+pub use resumption::{FlushBytes, ResumptionArgs};
 
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
 ///
@@ -35,6 +37,9 @@ pub struct Args {
     /// How it is sent.
     #[command(flatten)]
     pub link: LinkArgs,
+    /// How it goes on after an end before its time.
+    #[command(flatten)]
+    pub resumption: ResumptionArgs,
     /// How it is told.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -48,6 +53,7 @@ impl Args {
             destination: destination.into(),
             content: ContentArgs::default(),
             link: LinkArgs::default(),
+            resumption: ResumptionArgs::default(),
             output: OutputArgs::default(),
         }
     }
@@ -93,6 +99,8 @@ mod tests {
             ("--bandwidth", "0mbit"),
             ("--bandwidth", "fast"),
             ("--nodelay", "yes"),
+            ("--flush-bytes", "63K"),
+            ("--flush-bytes", "2T"),
         ] {
             let parsed = Args::try_parse_from(["block-copy", "a", "b", option, value]);
             assert!(parsed.is_err(), "{option} {value}");

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Source};
+use iscsi_copy::{Destination, Identity, Source};
 use iscsi_initiator::{Error as IscsiError, Initiator};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::side::Side;
 use crate::stop::Stop;
 use file::Opened;
 
-pub use file::FileEnd;
+pub use file::{Access, FileEnd};
 pub use stream::StreamEnd;
 pub use unit::UnitEnd;
 
@@ -49,18 +49,18 @@ impl End {
         }
     }
 
-    /// Opens a location to write to, and to read back from if it shall be verified.
+    /// Opens a location to write to.
     ///
     /// # Errors
     /// What is wrong with the location, or the way to it.
     pub async fn destination(
         location: &Location,
         initiator: &Initiator,
-        verify: bool,
+        access: Access,
     ) -> Result<Self, Error> {
         let side = Side::Destination;
         match location {
-            Location::Path(path) => Ok(file::open_destination(path.clone(), verify).await?.into()),
+            Location::Path(path) => Ok(file::open_destination(path.clone(), access).await?.into()),
             Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
@@ -78,6 +78,11 @@ impl End {
         matches!(self, Self::Stream(_))
     }
 
+    /// Whether it is a file that has its full length from the beginning of a copy.
+    pub(crate) fn is_regular_file(&self) -> bool {
+        matches!(self, Self::File(file) if file.is_regular())
+    }
+
     /// The end as something to copy from.
     pub fn to_source(&self) -> Source {
         match self {
@@ -93,6 +98,34 @@ impl End {
             Self::File(file) => file.to_destination(),
             Self::Stream(stream) => stream.to_destination(),
             Self::Unit(unit) => Destination::device(unit.disk().clone()),
+        }
+    }
+
+    /// What makes it the same source the next day.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; what the system says.
+    pub(crate) fn source_identity(&self) -> Result<Identity, Error> {
+        match self {
+            Self::File(file) => file.source_identity(),
+            Self::Unit(unit) => unit.identity(),
+            Self::Stream(_) => Err(Error::Usage(
+                "a stream cannot be read again; leave --checkpoint out, or copy from a file or a unit",
+            )),
+        }
+    }
+
+    /// What makes it the same destination the next day.
+    ///
+    /// # Errors
+    /// As [`source_identity`](Self::source_identity).
+    pub(crate) fn destination_identity(&self) -> Result<Identity, Error> {
+        match self {
+            Self::File(file) => file.destination_identity(),
+            Self::Unit(unit) => unit.identity(),
+            Self::Stream(_) => Err(Error::Usage(
+                "what a stream got is gone; leave --checkpoint out, or copy to a file or a unit",
+            )),
         }
     }
 

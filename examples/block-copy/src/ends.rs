@@ -9,7 +9,7 @@ use iscsi_initiator::tuning::{Diagnosis, Size};
 use tokio::time::timeout;
 
 use crate::args::Args;
-use crate::end::{End, UnitEnd};
+use crate::end::{Access, End, UnitEnd};
 use crate::error::Error;
 use crate::location::Location;
 use crate::observation::Observation;
@@ -33,14 +33,14 @@ impl Ends {
     /// Opens both ends: two units side by side, otherwise nothing is made of a destination whose source
     /// cannot be had.
     pub(crate) async fn open(
-        args: &Args,
+        access: Access,
         from: &Location,
         to: &Location,
         initiator: &Initiator,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let source = unless(stop, End::source(from, initiator));
-        let destination = unless(stop, End::destination(to, initiator, args.content.verify));
+        let destination = unless(stop, End::destination(to, initiator, access));
         let (source, destination) = if let (Location::Unit(_), Location::Unit(_)) = (from, to) {
             // The error of the source is the one to tell.
             tokio::try_join!(source, async { Ok(destination.await) })?

@@ -85,6 +85,33 @@ pub enum Error {
     /// Everything was copied, but an end that is a unit is another one now, or does not say which.
     #[error("{0}; everything was copied, but what was copied may be of another unit")]
     Unconfirmed(Box<Self>),
+    /// A checkpoint cannot be used, or not be written.
+    #[error("checkpoint {name}: {cause}{}", advice(cause.kind()))]
+    Checkpoint {
+        /// Its name.
+        name: Arc<str>,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A checkpoint would be lost.
+    #[error(
+        "checkpoint {0}: it exists; add --resume to go on from what it says, or name another file"
+    )]
+    CheckpointExists(Arc<str>),
+    /// A unit that has no name cannot be known again.
+    #[error("{0}: the unit does not say which one it is; leave --checkpoint out")]
+    Nameless(Side),
+    /// The copy ended before its time, and there is a checkpoint of it.
+    #[error(
+        "{cause}{}; the same command with --resume goes on from what is flushed",
+        if *.has_holes { " and has holes where it is not written" } else { "" }
+    )]
+    Resumable {
+        /// Why it ended.
+        cause: Box<Self>,
+        /// The destination is a file, which is as long as the source by now.
+        has_holes: bool,
+    },
     /// The copy was told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -146,6 +173,7 @@ impl Error {
             Self::Interrupted | Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
+            | Self::Resumable { cause, .. }
             | Self::Unflushed { cause, .. }
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.status(),
@@ -156,6 +184,9 @@ impl Error {
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
+            | Self::Checkpoint { .. }
+            | Self::CheckpointExists(_)
+            | Self::Nameless(_)
             | Self::Mismatch { .. }
             | Self::Unsettled(_)
             | Self::Output { .. }
@@ -168,7 +199,13 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
-            Self::Usage(_) | Self::TooSmall { .. } | Self::Overflow { .. } | Self::Same(_) => {
+            Self::Usage(_)
+            | Self::TooSmall { .. }
+            | Self::Overflow { .. }
+            | Self::Same(_)
+            | Self::CheckpointExists(_)
+            | Self::Nameless(_) => Kind::Caller,
+            Self::Checkpoint { cause, .. } if cause.kind() == io::ErrorKind::InvalidData => {
                 Kind::Caller
             }
             Self::Mismatch { .. } => Kind::Data,
@@ -176,9 +213,11 @@ impl Error {
             Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }
             | Self::Incomplete { cause, .. }
+            | Self::Resumable { cause, .. }
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.kind(),
             Self::File { .. }
+            | Self::Checkpoint { .. }
             | Self::Shrunk(_)
             | Self::Output { .. }
             | Self::Runtime(_)
@@ -190,6 +229,19 @@ impl Error {
     pub fn is_changed_unit(&self) -> bool {
         let Self::Unit { cause, .. } = self else { return false };
         matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
+    }
+
+    /// The same error of a copy that has a checkpoint, with how to go on; `has_holes` says that the
+    /// destination is as long as the source already. What only another command line mends, and what
+    /// casts doubt on the unit, stays as it is.
+    #[must_use]
+    pub fn resumable(self, has_holes: bool) -> Self {
+        let is_in_doubt = matches!(self, Self::Unconfirmed(_)) || self.is_changed_unit();
+        if is_in_doubt || self.kind() == Kind::Caller {
+            return self;
+        }
+        let has_holes = has_holes && matches!(self, Self::Incomplete { .. });
+        Self::Resumable { cause: Box::new(self), has_holes }
     }
 
     /// The same error, with how far the copy had come by then; `is_written` says that nothing was missing

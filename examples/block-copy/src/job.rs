@@ -1,5 +1,6 @@
 //! One copy from beginning to end: open, decide, copy, flush, verify, close.
 
+mod resumption;
 mod transfer;
 mod verification;
 
@@ -8,7 +9,7 @@ use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
 
 use crate::args::Args;
-use crate::end::UnitEnd;
+use crate::end::{Access, UnitEnd};
 use crate::ends::{Ends, NO_WAY_BACK, unless};
 use crate::error::Error;
 use crate::failure::Failure;
@@ -19,6 +20,7 @@ use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::side::Side;
 use crate::stop::Stop;
+use resumption::Resumption;
 
 /// The most memory that may be asked for, in one queue.
 const MAX_QUEUE: u64 = 1 << 30;
@@ -31,10 +33,15 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
     let from = Location::parse(&args.source, Side::Source)?;
     let to = Location::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;
+    resumption::check(&args.resumption)?;
     let initiator = args.link.initiator()?;
-    let ends = Ends::open(args, &from, &to, &initiator, stop).await?;
-    let result = match ends.check(args) {
-        Ok(()) => Job::new(args, ends.clone()).run(stop).await,
+    let access = Access {
+        reads_back: args.content.verify,
+        creates: !resumption::is_continued(&args.resumption),
+    };
+    let ends = Ends::open(access, &from, &to, &initiator, stop).await?;
+    let result = match Job::begin(args, ends.clone()).await {
+        Ok(job) => job.run(stop).await,
         Err(error) => Err(error.into()),
     };
     let closed = ends.close(stop).await;
@@ -70,13 +77,17 @@ struct Job<'a> {
     args: &'a Args,
     ends: Ends,
     plan: CopyPlan,
+    resumption: Option<Resumption>,
 }
 
 impl<'a> Job<'a> {
-    fn new(args: &'a Args, ends: Ends) -> Self {
+    /// Makes sure that all fits.
+    async fn begin(args: &'a Args, ends: Ends) -> Result<Self, Error> {
+        ends.check(args)?;
+        let resumption = Resumption::begin(&args.resumption, &ends).await?;
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
-        Self { args, ends, plan }
+        Ok(Self { args, ends, plan, resumption })
     }
 
     async fn run(&self, stop: &Stop) -> Result<Report, Failure> {
@@ -102,7 +113,11 @@ impl<'a> Job<'a> {
             Ok(_) => Ok(false),
             Err(failure) => {
                 let error = self.ends.explained(self.ends.failed(failure.error), stop).await;
-                Err(error.after(&failure.progress, failure.is_written))
+                let error = error.after(&failure.progress, failure.is_written);
+                Err(match self.resumption {
+                    Some(_) => error.resumable(self.ends.destination.is_regular_file()),
+                    None => error,
+                })
             }
         };
         let verified = match verified {
@@ -160,5 +175,9 @@ impl<'a> Job<'a> {
         let CopyPlan { io_size, queue_depth, .. } = &self.plan;
         say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
         say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
+        if let Some(Resumption { file, done, .. }) = &self.resumption {
+            let (path, done) = (file.path().display(), Size(done.bytes()));
+            say(&format!("checkpoint {path}: {done} are done already\n"));
+        }
     }
 }

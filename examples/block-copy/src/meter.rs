@@ -37,7 +37,7 @@ impl Meter {
         work: impl Future<Output = T>,
     ) -> (T, Vec<f64>) {
         let mut work = pin!(work);
-        let mut samples = Samples::new();
+        let mut samples = Samples::new(self.bytes());
         let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         for tick in 0.. {
@@ -67,8 +67,8 @@ struct Samples {
 }
 
 impl Samples {
-    fn new() -> Self {
-        Self { since: Instant::now(), bytes: 0, rates: Vec::new() }
+    fn new(bytes: u64) -> Self {
+        Self { since: Instant::now(), bytes, rates: Vec::new() }
     }
 
     /// Ends a second.

@@ -46,9 +46,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The mean rate of the copy with its flush, Mbit/s (10^6 bits).
+    /// The mean rate of the copy with its flush, Mbit/s (10^6 bits); what an earlier run has done does not
+    /// count.
     pub fn goodput(&self) -> f64 {
-        mbit_per_s(self.progress.done, self.time)
+        mbit_per_s(self.progress.done.saturating_sub(self.progress.resumed), self.time)
     }
 
     /// Bytes that went to the destination as data.
@@ -84,6 +85,7 @@ impl Report {
             "bytes_zeroed": self.zeroed(),
             "bytes_skipped": self.progress.skipped,
             "bytes_again": self.progress.lost,
+            "bytes_resumed": self.progress.resumed,
             "seconds": self.time.as_secs_f64(),
             "goodput_mbit_per_s": self.goodput(),
             "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
@@ -109,12 +111,15 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Progress { done, skipped, lost, .. } = self.progress;
+        let Progress { done, skipped, lost, resumed, .. } = self.progress;
         write!(f, "copied {}", Size(done))?;
         let zeros = skipped + self.zeroed();
         if zeros > 0 {
             let (sent, zeros) = (Size(self.sent()), Size(zeros));
             write!(f, " ({sent} of data, {zeros} of zeros that needed no transfer)")?;
+        }
+        if resumed > 0 {
+            write!(f, ", {} of it by an earlier run,", Size(resumed))?;
         }
         let seconds = self.time.as_secs_f64();
         write!(f, " in {seconds:.2} s, {:.1} Mbit/s, flushed", self.goodput())?;

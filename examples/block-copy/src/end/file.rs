@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Device, FileDevice, Source};
+use iscsi_copy::{Destination, Device, FileDevice, Identity as CopyIdentity, Source};
 use tokio::task::spawn_blocking;
 
 use super::StreamEnd;
@@ -22,6 +22,15 @@ pub struct FileEnd {
     side: Side,
     name: Arc<str>,
     identity: Identity,
+}
+
+/// How a destination is opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Access {
+    /// It shall be verified.
+    pub reads_back: bool,
+    /// A file that is missing is created.
+    pub creates: bool,
 }
 
 /// What makes a file the same under another name.
@@ -47,11 +56,11 @@ pub(super) async fn open_source(path: PathBuf) -> Result<Opened, Error> {
     open(path, Side::Source, |path| File::open(path)).await
 }
 
-/// Opens a path to write to; a file that is missing is created. Nothing is changed in one that
-/// exists.
-pub(super) async fn open_destination(path: PathBuf, verify: bool) -> Result<Opened, Error> {
+/// Opens a path to write to. Nothing is changed in a file that exists.
+pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Opened, Error> {
+    let Access { reads_back, creates } = access;
     open(path, Side::Destination, move |path| {
-        OpenOptions::new().read(verify).write(true).create(true).truncate(false).open(path)
+        OpenOptions::new().read(reads_back).write(true).create(creates).truncate(false).open(path)
     })
     .await
 }
@@ -101,6 +110,28 @@ impl FileEnd {
 
     pub(super) fn is(&self, other: &Self) -> bool {
         self.identity == other.identity
+    }
+
+    /// Bytes it has.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.device.capacity()
+    }
+
+    pub(super) const fn is_regular(&self) -> bool {
+        !self.device.is_block_device()
+    }
+
+    pub(super) fn source_identity(&self) -> Result<CopyIdentity, Error> {
+        self.identified(CopyIdentity::of_source(&self.device))
+    }
+
+    pub(super) fn destination_identity(&self) -> Result<CopyIdentity, Error> {
+        self.identified(CopyIdentity::of_destination(&self.device))
+    }
+
+    fn identified(&self, identity: io::Result<CopyIdentity>) -> Result<CopyIdentity, Error> {
+        let name = Arc::clone(&self.name);
+        identity.map_err(|cause| Error::File { side: self.side, name, cause })
     }
 
     pub(super) fn to_source(&self) -> Source {

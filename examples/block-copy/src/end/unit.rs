@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
+use iscsi_copy::Identity;
 use iscsi_initiator::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
@@ -170,6 +171,11 @@ impl UnitEnd {
                 terms.initiator_max_recv_data_segment_length.into(),
             ),
         ]
+    }
+
+    /// What makes it the same unit later, over whatever portals.
+    pub(super) fn identity(&self) -> Result<Identity, Error> {
+        Identity::of_disk(&self.disk).ok_or(Error::Nameless(self.side))
     }
 
     /// Asks whether it is still the unit that was opened.

@@ -7,6 +7,7 @@ use iscsi_initiator::Error as IscsiError;
 use iscsi_initiator::tuning::Size;
 
 use super::Job;
+use super::resumption::Resumption;
 use crate::args::{ContentArgs, QueueDepth};
 use crate::meter::Meter;
 use crate::progress::Progress;
@@ -24,7 +25,7 @@ impl Job<'_> {
         let progress = Progress::new(self.args.output.progress, "copied", source.length());
         let copy = Copy::new(source, destination).with_options(self.options());
         let meter = Meter::new(copy.control());
-        let remarks = remark_losses(copy.events(), &progress);
+        let remarks = remark(copy.events(), &progress);
         let work = async { tokio::join!(obey(copy, stop), remarks).0 };
         meter.follow(&progress, Box::pin(work)).await
     }
@@ -37,7 +38,14 @@ impl Job<'_> {
             .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
             .with_zero_granularity(zero_granularity.bytes())
             .with_destination_is_zero(destination_is_zero)
+            .with_flush_bytes(self.args.resumption.flush_bytes.0.0)
             .with_checksums(verify);
+        let options = match &self.resumption {
+            Some(Resumption { file, done, .. }) => {
+                options.with_checkpoint(file.clone()).with_done(done.clone())
+            }
+            None => options,
+        };
         match self.args.link.queue_depth {
             QueueDepth::Fixed(depth) => options.with_queue_depth(depth.get()),
             QueueDepth::Auto => options,
@@ -61,13 +69,15 @@ async fn obey(copy: Copy, stop: &Stop) -> Result<Copied, Failure> {
     running.await
 }
 
-/// Tells people what is written again.
-async fn remark_losses(mut events: Events, progress: &Progress) {
+/// Tells people what is written again, and what is not kept.
+async fn remark(mut events: Events, progress: &Progress) {
     while let Some(event) = events.next().await {
         if let Event::Lost { bytes } = event {
             let cause = IscsiError::UnflushedWritesLost;
             let side = Side::Destination;
             progress.remark(&format!("{side}: {cause}; {} are written again", Size(bytes)));
+        } else if let Event::NotSaved(why) = event {
+            progress.remark(&format!("checkpoint: {why}; the next flush tries again"));
         }
     }
 }

@@ -16,10 +16,13 @@ use crate::stop::Stop;
 impl Job<'_> {
     /// Reads the destination back and compares.
     pub(super) async fn verify(&self, sums: Checksums, stop: &Stop) -> Result<(), Error> {
-        let progress = Progress::new(self.args.output.progress, "verified", Some(sums.bytes()));
+        let done = self.resumption.as_ref().map(|earlier| earlier.done.clone()).unwrap_or_default();
+        let total = sums.bytes() + done.bytes();
+        let progress = Progress::new(self.args.output.progress, "verified", Some(total));
         let (source, destination) =
             (self.ends.source.to_source(), self.ends.destination.to_destination());
         let verify = Verify::new(source, &destination, sums).map_err(|_| NO_WAY_BACK)?;
+        let verify = verify.with_earlier(done);
         let verify = match self.args.link.queue_depth {
             QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
             QueueDepth::Auto => verify,
@@ -29,7 +32,16 @@ impl Job<'_> {
         let unverified = |error| Err(Error::Unverified(Box::new(error)));
         match meter.follow(&progress, work).await.0 {
             Some(Ok(_)) => Ok(()),
-            Some(Err(VerifyError::Mismatch(difference))) => Err(Error::Mismatch { difference }),
+            Some(Err(VerifyError::Mismatch(difference))) => {
+                if let Some(resumption) = &self.resumption {
+                    resumption.forget().await;
+                }
+                Err(Error::Mismatch { difference })
+            }
+            Some(Err(VerifyError::Source(cause))) => {
+                let error = self.ends.source.failed(Side::Source, cause);
+                unverified(self.ends.explained(error, stop).await)
+            }
             Some(Err(VerifyError::Destination(cause))) => {
                 let error = self.ends.destination.failed(Side::Destination, cause);
                 unverified(self.ends.explained(error, stop).await)

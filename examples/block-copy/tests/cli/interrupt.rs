@@ -3,14 +3,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Output, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::target::Outcome;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program};
+use crate::support::{
+    Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program, signal, until,
+};
 
 const CHUNK: usize = 4096;
 const BUSY: u8 = 0x08;
@@ -22,20 +24,6 @@ const READS: [u8; 2] = [0x28, 0x88];
 fn start(arguments: &[&str]) -> Child {
     let mut command = program(&[arguments, &["--progress", "none"]].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Sends a signal to a program of this test's own.
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
-/// Waits until something holds that the program brings about.
-async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
-        sleep(Duration::from_millis(1)).await;
-    }
 }
 
 /// The program was interrupted, and told so in two lines; the second says all of `parts`.

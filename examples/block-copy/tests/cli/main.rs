@@ -15,6 +15,7 @@ mod exchange;
 mod interrupt;
 mod json;
 mod log;
+mod resume;
 mod sessions;
 mod sparse;
 mod support;

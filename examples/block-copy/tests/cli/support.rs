@@ -14,7 +14,7 @@ use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
 use tokio::net::unix::pipe;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 
@@ -40,6 +40,26 @@ impl Rig {
         let mut config = TargetConfig::new(TARGET, disk.clone());
         change(&mut config);
         Self { server: Server::start(Target::new(config)).await.unwrap(), disk }
+    }
+
+    /// The same target a long way off: each of its answers is so much later.
+    pub(crate) async fn start_far(block_size: u32, bytes: u64, delay: Duration) -> Self {
+        let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
+        let target = Target::new(TargetConfig::new(TARGET, disk.clone()));
+        Self { server: Server::start_at(("127.0.0.1", 0), target, delay).await.unwrap(), disk }
+    }
+
+    /// The bytes of all WRITE (10) and (16) that the target has seen.
+    pub(crate) fn written(&self) -> u64 {
+        let blocks = |cdb: &[u8]| match cdb[0] {
+            0x2a => u64::from(u16::from_be_bytes([cdb[7], cdb[8]])),
+            0x8a => u64::from(u32::from_be_bytes([cdb[10], cdb[11], cdb[12], cdb[13]])),
+            _ => 0,
+        };
+        let blocks: u64 = self
+            .server
+            .with(|target| target.commands().iter().map(|command| blocks(&command.cdb)).sum());
+        blocks * u64::from(self.disk.block_size())
     }
 
     /// The URL of the unit.
@@ -122,6 +142,20 @@ pub(crate) fn block_copy_with_input(arguments: &[&str], input: &[u8]) -> Output 
         scope.spawn(move || drop(pipe.write_all(input)));
         child.wait_with_output().unwrap()
     })
+}
+
+/// Sends a signal to a program of this test's own.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Waits until something holds that the program brings about.
+pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Waits for the end of a program that has no reason to go on.

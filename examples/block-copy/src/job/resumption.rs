@@ -1,0 +1,80 @@
+//! What an earlier run has done, and where this one keeps what is done.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+
+use iscsi_copy::{CheckpointFile, RangeSet};
+use tokio::task::spawn_blocking;
+
+use crate::args::ResumptionArgs;
+use crate::end::End;
+use crate::ends::Ends;
+use crate::error::Error;
+
+const SHORTENED: &str =
+    "the destination is shorter than what it says to be there; remove it to begin anew";
+
+/// What an earlier run has done, and where this one keeps what is done.
+#[derive(Clone, Debug)]
+pub(super) struct Resumption {
+    pub(super) file: CheckpointFile,
+    pub(super) done: RangeSet,
+    total: u64,
+}
+
+/// Makes sure, before anything is opened, that no checkpoint is lost.
+pub(super) fn check(args: &ResumptionArgs) -> Result<(), Error> {
+    match &args.checkpoint {
+        Some(path) if !args.resume && is_there(path) => Err(Error::CheckpointExists(name(path))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether there is a checkpoint to go on from, so that a destination must be there as well.
+pub(super) fn is_continued(args: &ResumptionArgs) -> bool {
+    args.resume && args.checkpoint.as_deref().is_some_and(is_there)
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+impl Resumption {
+    /// Reads what an earlier run has left, and writes it once more, to find out whether that can be
+    /// done. `None` where nothing is to be kept.
+    pub(super) async fn begin(args: &ResumptionArgs, ends: &Ends) -> Result<Option<Self>, Error> {
+        let Some(path) = &args.checkpoint else { return Ok(None) };
+        let source = ends.source.source_identity()?;
+        let destination = ends.destination.destination_identity()?;
+        let file = CheckpointFile::new(path, source, destination);
+        let total = ends.source.to_source().length().unwrap_or_default();
+        // What a file of the host holds by now.
+        let held =
+            if let End::File(file) = &ends.destination { Some(file.capacity()) } else { None };
+        let resumption = spawn_blocking(move || {
+            let done = file.load()?.unwrap_or_default();
+            let end = done.iter().next_back().map_or(0, |range| range.end);
+            if held.is_some_and(|held| held < end) {
+                return Err(io::Error::new(ErrorKind::InvalidData, SHORTENED));
+            }
+            file.store(done.clone(), total)?;
+            Ok(Self { file, done, total })
+        });
+        let resumption = resumption.await.map_err(io::Error::from).flatten();
+        let failed = |cause| Error::Checkpoint { name: name(path), cause };
+        resumption.map(Some).map_err(failed)
+    }
+
+    /// Forgets what was done, where it has turned out that it is not.
+    pub(super) async fn forget(&self) {
+        let (file, total) = (self.file.clone(), self.total);
+        // Whoever goes on from a checkpoint that says too much is told the same difference again.
+        _ = spawn_blocking(move || file.store(RangeSet::new(), total)).await;
+    }
+}
+
+/// What people call a checkpoint.
+fn name(path: &Path) -> Arc<str> {
+    path.to_string_lossy().into()
+}

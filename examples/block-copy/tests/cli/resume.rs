@@ -1,0 +1,219 @@
+//! Copies that end before their time, and are gone on with.
+
+use std::fs;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::Cache;
+
+use crate::support::{
+    Folder, Rig, block_copy, ends, fails, object, pattern, program, signal, succeeds, until,
+};
+
+const LEN: usize = 48 << 20;
+const FLUSH: u64 = 1 << 20;
+const IO: u64 = 64 << 10;
+/// Little under way, and a flush each MiB.
+const OPTIONS: [&str; 10] = [
+    "--io-size",
+    "64k",
+    "--queue-depth",
+    "4",
+    "--sessions",
+    "1",
+    "--flush-bytes",
+    "1M",
+    "--progress",
+    "none",
+];
+/// So far that a copy lasts long enough to be met in its middle.
+const FAR: Duration = Duration::from_millis(3);
+
+/// A copy of a file to a unit that keeps a checkpoint; `more` options.
+fn arguments<'a>(source: &'a str, url: &'a str, map: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&[source, url, "--checkpoint", map], &OPTIONS[..], more].concat()
+}
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = program(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Stops a copy with a signal once the target has seen so many bytes of it.
+async fn stopped(rig: &Rig, arguments: &[&str], bytes: u64, name: &str) -> Output {
+    let mut child = start(arguments);
+    let before = rig.written();
+    until(&mut child, || rig.written() >= before + bytes).await;
+    signal(&child, name);
+    ends(child).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_ten_moments_little_is_sent_twice() {
+    let rig = Rig::start_far(512, LEN as u64, FAR).await;
+    rig.disk.set_cache(Cache::Volatile);
+    let folder = Folder::new();
+    let (image, map) = (pattern(LEN), folder.path("map"));
+    let (source, url) = (folder.file("image", &image), rig.url());
+    let mut random = 1_u64;
+    for kill in 0..10 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // 1 to 3 MiB.
+        let bytes = FLUSH + (random >> 43);
+        let more: &[&str] = if kill == 0 { &[] } else { &["--resume"] };
+        let output = stopped(&rig, &arguments(&source, &url, &map, more), bytes, "-KILL").await;
+        assert_eq!(output.status.code(), None);
+        if kill % 2 == 1 {
+            rig.disk.lose_power();
+        }
+    }
+    let output = block_copy(&arguments(&source, &url, &map, &["--resume", "--json", "--verify"]));
+    succeeds(&output);
+    let report = object(&output);
+    assert!(rig.disk.holds(0, &image));
+    assert_eq!((&report["bytes"], &report["verified"]), (&LEN.into(), &true.into()));
+    let (sent, resumed) =
+        (report["bytes_sent"].as_u64().unwrap(), report["bytes_resumed"].as_u64());
+    assert_eq!(resumed, Some(LEN as u64 - sent));
+    let twice = rig.written() - LEN as u64;
+    println!("{:.1} % sent twice by ten kills", twice as f64 * 100.0 / LEN as f64);
+    assert!(twice <= 10 * (2 * FLUSH + IO), "{twice} bytes are sent twice");
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_copy_says_how_to_go_on() {
+    let rig = Rig::start_far(512, LEN as u64, FAR).await;
+    let folder = Folder::new();
+    let (image, map) = (pattern(LEN), folder.path("map"));
+    let (source, url) = (folder.file("image", &image), rig.url());
+    let first = arguments(&source, &url, &map, &[]);
+    let output = stopped(&rig, &first, 2 * FLUSH, "-INT").await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("block-copy: interrupted; "), "{said}");
+    assert!(
+        last.ends_with("the same command with --resume goes on from what is flushed"),
+        "{said}"
+    );
+    let sent = rig.written();
+    let output = block_copy(&arguments(&source, &url, &map, &["--resume"]));
+    succeeds(&output);
+    assert!(rig.disk.holds(0, &image));
+    // What was under way has ended, and was flushed: nothing goes twice.
+    assert!(sent < LEN as u64 && rig.written() == LEN as u64, "{sent}, {}", rig.written());
+    // All is done: the same once more sends nothing.
+    succeeds(&block_copy(&arguments(&source, &url, &map, &["--resume"])));
+    assert_eq!(rig.written(), LEN as u64);
+}
+
+/// A unit with a checkpoint of a copy that has ended, and its source.
+async fn done(folder: &Folder) -> (Rig, String, String) {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (source, map) = (folder.file("image", &pattern(1 << 20)), folder.path("map"));
+    succeeds(&block_copy(&arguments(&source, &rig.url(), &map, &[])));
+    (rig, source, map)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_is_not_lost_by_mistake() {
+    let folder = Folder::new();
+    let (rig, source, map) = done(&folder).await;
+    let before = fs::read(&map).unwrap();
+    let output = block_copy(&arguments(&source, &rig.url(), &map, &[]));
+    fails(&output, 1, &["checkpoint ", &map, "it exists; add --resume"]);
+    assert_eq!(fs::read(&map).unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_of_another_copy_or_a_damaged_one_is_refused() {
+    let folder = Folder::new();
+    let (rig, source, map) = done(&folder).await;
+    let resumed = |source: &str, url: &str, parts: &[&str]| {
+        let parts = [&["checkpoint ", &map], parts].concat();
+        fails(&block_copy(&arguments(source, url, &map, &["--resume"])), 1, &parts);
+    };
+    let name = |config: &mut TargetConfig| {
+        for unit in config.units.values_mut() {
+            unit.naa += 1;
+        }
+    };
+    let other = Rig::start_with(512, 1 << 20, name).await;
+    resumed(&source, &other.url(), &["it is of the destination logical unit ", "and this is "]);
+    assert_eq!(other.written(), 0);
+
+    let longer = folder.file("longer", &pattern((1 << 20) - 512));
+    resumed(&longer, &rig.url(), &["it is of the source file ", "1048064 bytes"]);
+    let file = fs::File::options().write(true).open(&source).unwrap();
+    let before = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    resumed(&source, &rig.url(), &["it is of the source file changed "]);
+    file.set_modified(before).unwrap();
+
+    let text = fs::read_to_string(&map).unwrap();
+    for (damaged, part) in [
+        (text[..text.len() - 2].to_owned(), "it is damaged in line 8; remove it to begin anew"),
+        (text.replace("checkpoint 1", "checkpoint 2"), "of a newer version"),
+        ("something else".to_owned(), "it is no checkpoint"),
+    ] {
+        fs::write(&map, &damaged).unwrap();
+        resumed(&source, &rig.url(), &[part]);
+        assert_eq!(fs::read_to_string(&map).unwrap(), damaged, "it is as it was");
+    }
+    fs::write(&map, text).unwrap();
+    succeeds(&block_copy(&arguments(&source, &rig.url(), &map, &["--resume"])));
+}
+
+#[test]
+fn a_file_in_the_place_of_the_destination_is_another_one() {
+    let folder = Folder::new();
+    let (source, copy, map) =
+        (folder.file("image", &pattern(9999)), folder.path("copy"), folder.path("map"));
+    succeeds(&block_copy(&arguments(&source, &copy, &map, &[])));
+    let resumed = |part: &str| {
+        fails(&block_copy(&arguments(&source, &copy, &map, &["--resume"])), 1, &[part]);
+    };
+    fs::File::options().write(true).open(&copy).unwrap().set_len(100).unwrap();
+    resumed("the destination is shorter than what it says to be there");
+    fs::remove_file(&copy).unwrap();
+    resumed("check the path");
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(&copy, pattern(9999)).unwrap();
+    resumed("it is of the destination file ");
+}
+
+/// What an earlier run has copied is compared as well; where it differs the checkpoint says so no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_is_verified_and_what_differs_is_not_done() {
+    let folder = Folder::new();
+    let (rig, source, map) = done(&folder).await;
+    rig.disk.write(5000, b"wrong");
+    let url = rig.url();
+    let verified = arguments(&source, &url, &map, &["--resume", "--verify"]);
+    fails(&block_copy(&verified), 1, &["verification failed", "at byte 5000"]);
+    succeeds(&block_copy(&verified));
+    assert!(rig.disk.holds(0, &pattern(1 << 20)));
+}
+
+#[test]
+fn a_checkpoint_needs_both_ends_and_a_place() {
+    let folder = Folder::new();
+    let (source, copy) = (folder.file("image", b"x"), folder.path("copy"));
+    let (map, none) = (folder.path("map"), ["--progress", "none"]);
+    for (from, to, part) in
+        [("-", &*copy, "cannot be read again"), (&source, "/dev/null", "what a stream got is gone")]
+    {
+        let output = block_copy(&[&[from, to, "--checkpoint", &map], &none[..]].concat());
+        fails(&output, 2, &[part, "leave --checkpoint out"]);
+    }
+    let nowhere = folder.path("missing/map");
+    let output = block_copy(&[&[&*source, &copy, "--checkpoint", &nowhere], &none[..]].concat());
+    fails(&output, 1, &["checkpoint ", "check the path"]);
+    let output = block_copy(&[&source, &copy, "--resume"]);
+    assert_eq!(output.status.code(), Some(2));
+    // There is nothing to go on from yet.
+    succeeds(&block_copy(&arguments(&source, &copy, &map, &["--resume"])));
+    assert_eq!(fs::read(&copy).unwrap(), b"x");
+}
