@@ -76,7 +76,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Charge(Option<Box<Payment>>);
 
-/// What a request has paid that is sent: it counts, unless it turns out to have moved nothing.
+/// What a request has paid that is sent: it counts for what it turns out to have moved.
 #[derive(Debug)]
 pub(crate) struct Payment {
     shaper: Shaper,
@@ -303,16 +303,18 @@ impl Charge {
 }
 
 impl Payment {
-    /// The request has moved nothing.
-    pub(crate) fn give_back(self) {
-        self.shaper.change_tree(|tree, now| tree.correct(&self.grant, 0, now));
+    /// The request has moved so many bytes.
+    pub(crate) fn correct(self, moved: u64) {
+        if moved != self.grant.bytes {
+            self.shaper.change_tree(|tree, now| tree.correct(&self.grant, moved, now));
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
         if let Some(payment) = self.0.take() {
-            payment.give_back();
+            payment.correct(0);
         }
     }
 }

@@ -27,6 +27,11 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
     /// What is counted of what it carries.
     fn counters(&self) -> &Arc<Counters>;
 
+    /// Bytes that an answer has brought, of those that there was room for.
+    fn brought(_answer: &Self::Answer, room: u64) -> u64 {
+        room
+    }
+
     /// Carries a transfer out, once or, where the unit asks for it, again.
     fn carry(
         self,

@@ -165,8 +165,9 @@ impl<C: Carrier> Grant<C> {
             }
             result.map(|answer| (answer, now))
         };
-        if let Some(payment) = payment.filter(|_| result.is_err() && !writes) {
-            payment.give_back();
+        // What is written is on its way whatever comes of it.
+        if let Some(payment) = payment.filter(|_| !writes) {
+            payment.correct(result.as_ref().map_or(0, |(answer, _)| C::brought(answer, len)));
         }
         match result {
             Ok((answer, now)) => {

@@ -69,6 +69,10 @@ impl Carrier for Path {
         &self.counters
     }
 
+    fn brought(answer: &Completion, _room: u64) -> u64 {
+        answer.data.len() as u64
+    }
+
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
         let patience = Patience::of_a_path(&self.unit.session().policy().retry);
         self.unit.execute_with(transfer, patience).await

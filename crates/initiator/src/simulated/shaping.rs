@@ -46,6 +46,20 @@ async fn write_for(disk: &Disk, offset: u64, time: Duration) -> u64 {
     writers.join_all().await.iter().sum()
 }
 
+/// There is room for thousands of runs in the answer, and it has one.
+#[tokio::test(start_paused = true)]
+async fn a_question_pays_for_what_its_answer_brings() {
+    let shaper = shaper();
+    let class = shaper.traffic_class(shaper.default_class());
+    let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 16384));
+    config.units.get_mut(&0).unwrap().thin = true;
+    let target = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], Properties::default());
+    let disk = open_in(&target, &class).await;
+    disk.extents(0, 16384 * 512).await.unwrap();
+    let sent = shaper.statistics(class.id()).unwrap().sent;
+    assert_eq!((sent.requests, sent.bytes), (1, 8 + 16));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
     let shaper = shaper();
