@@ -3,6 +3,7 @@
 mod content;
 mod link;
 mod output;
+mod rate;
 mod resumption;
 
 use std::ffi::OsString;
@@ -12,6 +13,8 @@ use clap::Parser;
 pub use content::{ContentArgs, ZeroGranularity};
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
 pub use output::OutputArgs;
+pub use rate::RateArgs;
+pub(crate) use rate::parse_limit;
 pub use resumption::{FlushBytes, ResumptionArgs};
 
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
@@ -40,6 +43,9 @@ pub struct Args {
     /// How it goes on after an end before its time.
     #[command(flatten)]
     pub resumption: ResumptionArgs,
+    /// How fast it may go.
+    #[command(flatten)]
+    pub rate: RateArgs,
     /// How it is told.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -54,6 +60,7 @@ impl Args {
             content: ContentArgs::default(),
             link: LinkArgs::default(),
             resumption: ResumptionArgs::default(),
+            rate: RateArgs::default(),
             output: OutputArgs::default(),
         }
     }
@@ -101,6 +108,8 @@ mod tests {
             ("--nodelay", "yes"),
             ("--flush-bytes", "63K"),
             ("--flush-bytes", "2T"),
+            ("--rate-limit", "0"),
+            ("--rate-limit", "5Mb/s"),
         ] {
             let parsed = Args::try_parse_from(["block-copy", "a", "b", option, value]);
             assert!(parsed.is_err(), "{option} {value}");

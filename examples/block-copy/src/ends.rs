@@ -30,17 +30,17 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Opens both ends: two units side by side, otherwise nothing is made of a destination whose source
-    /// cannot be had.
+    /// Opens both ends, each by its initiator: two units side by side, otherwise nothing is made of a
+    /// destination whose source cannot be had.
     pub(crate) async fn open(
         access: Access,
         from: &Location,
         to: &Location,
-        initiator: &Initiator,
+        [reader, writer]: [&Initiator; 2],
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let source = unless(stop, End::source(from, initiator));
-        let destination = unless(stop, End::destination(to, initiator, access));
+        let source = unless(stop, End::source(from, reader));
+        let destination = unless(stop, End::destination(to, writer, access));
         let (source, destination) = if let (Location::Unit(_), Location::Unit(_)) = (from, to) {
             // The error of the source is the one to tell.
             tokio::try_join!(source, async { Ok(destination.await) })?

@@ -1,6 +1,7 @@
 //! What can go wrong with a copy.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_copy::{Difference, Progress};
@@ -8,6 +9,7 @@ use iscsi_examples_common::failure::Kind;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
+use crate::classes::ClassesError;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
@@ -112,6 +114,20 @@ pub enum Error {
         /// The destination is a file, which is as long as the source by now.
         has_holes: bool,
     },
+    /// There is no socket for orders.
+    #[error("control socket {}: {cause}{}", path.display(), advice(cause.kind()))]
+    Control {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The socket for orders is another process's.
+    #[error("control socket {}: another process takes its orders there; name another path", .0.display())]
+    ControlTaken(PathBuf),
+    /// A rate or a class cannot be as it was asked to be.
+    #[error(transparent)]
+    Classes(#[from] ClassesError),
     /// The copy was told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -169,7 +185,7 @@ impl Error {
     /// else 1.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Classes(_) => 2,
             Self::Interrupted | Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
@@ -189,6 +205,8 @@ impl Error {
             | Self::Nameless(_)
             | Self::Mismatch { .. }
             | Self::Unsettled(_)
+            | Self::Control { .. }
+            | Self::ControlTaken(_)
             | Self::Output { .. }
             | Self::Runtime(_)
             | Self::Cancelled => 1,
@@ -203,6 +221,8 @@ impl Error {
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
+            | Self::Classes(_)
+            | Self::ControlTaken(_)
             | Self::CheckpointExists(_)
             | Self::Nameless(_) => Kind::Caller,
             Self::Checkpoint { cause, .. } if cause.kind() == io::ErrorKind::InvalidData => {
@@ -219,6 +239,7 @@ impl Error {
             Self::File { .. }
             | Self::Checkpoint { .. }
             | Self::Shrunk(_)
+            | Self::Control { .. }
             | Self::Output { .. }
             | Self::Runtime(_)
             | Self::Cancelled => Kind::System,

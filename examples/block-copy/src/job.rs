@@ -4,16 +4,23 @@ mod resumption;
 mod transfer;
 mod verification;
 
+use std::path::Path;
+
 use iscsi_copy::Copied;
+use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
 
-use crate::args::Args;
+use crate::args::{Args, RateArgs};
+use crate::classes::Classes;
+use crate::control::ControlSocket;
 use crate::end::{Access, UnitEnd};
 use crate::ends::{Ends, NO_WAY_BACK, unless};
 use crate::error::Error;
 use crate::failure::Failure;
+use crate::hand::Hand;
 use crate::location::Location;
+use crate::orders::Orders;
 use crate::plan::CopyPlan;
 use crate::progress::{ProgressMode, say};
 use crate::reach::Reach;
@@ -22,6 +29,8 @@ use crate::side::Side;
 use crate::stop::Stop;
 use resumption::Resumption;
 
+/// What a copy is called where there is only one.
+const NAME: &str = "copy";
 /// The most memory that may be asked for, in one queue.
 const MAX_QUEUE: u64 = 1 << 30;
 
@@ -30,20 +39,54 @@ const MAX_QUEUE: u64 = 1 << 30;
 /// # Errors
 /// The first thing that went wrong, with what was written by then.
 pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
+    let RateArgs { rate_limit, control } = &args.rate;
+    if rate_limit.is_none() && control.is_none() {
+        return copy(args, &Hand::new(NAME, None, None), stop).await;
+    }
+    let classes = Classes::new(rate_limit.unwrap_or(Rate::Unlimited)).map_err(Error::from)?;
+    let hand = Hand::new(NAME, Some(classes.clone()), None);
+    let orders = Orders::new(classes, vec![hand.clone()]);
+    let copy = Box::pin(copy(args, &hand, stop));
+    obeying(control.as_deref(), &orders, copy).await?
+}
+
+/// Waits for some work, and meanwhile takes orders at a path, if there is one.
+async fn obeying<T>(
+    path: Option<&Path>,
+    orders: &Orders,
+    work: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let Some(path) = path else { return Ok(work.await) };
+    let socket = ControlSocket::bind(path)?;
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        never = socket.serve(orders) => match never {},
+    }
+}
+
+/// One copy, with a hand on it.
+async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> {
     let from = Location::parse(&args.source, Side::Source)?;
     let to = Location::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;
     resumption::check(&args.resumption)?;
-    let initiator = args.link.initiator()?;
+    let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
+    let [reader, writer] = hand.classes(is_unit).map_err(Error::from)?;
+    if args.rate.rate_limit.is_some() && is_unit == [false; 2] {
+        return Err(NOTHING_TO_LIMIT.into());
+    }
+    let (reader, writer) = (args.link.initiator(reader)?, args.link.initiator(writer)?);
     let access = Access {
         reads_back: args.content.verify,
         creates: !resumption::is_continued(&args.resumption),
     };
-    let ends = Ends::open(access, &from, &to, &initiator, stop).await?;
-    let result = match Job::begin(args, ends.clone()).await {
+    let ends = Ends::open(access, &from, &to, [&reader, &writer], stop).await?;
+    let result = match Job::begin(args, hand, ends.clone()).await {
         Ok(job) => job.run(stop).await,
         Err(error) => Err(error.into()),
     };
+    hand.end();
     let closed = ends.close(stop).await;
     let report = result?;
     match closed {
@@ -51,6 +94,10 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
         Err(error) => Err(Failure { error, report: Some(Box::new(report)) }),
     }
 }
+
+const NOTHING_TO_LIMIT: Error = Error::Usage(
+    "--rate-limit holds for what is read from units and written to them, and neither end is one; leave it out",
+);
 
 fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     if let Location::Standard = to {
@@ -75,6 +122,7 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
 #[derive(Debug)]
 struct Job<'a> {
     args: &'a Args,
+    hand: &'a Hand,
     ends: Ends,
     plan: CopyPlan,
     resumption: Option<Resumption>,
@@ -82,12 +130,12 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Makes sure that all fits.
-    async fn begin(args: &'a Args, ends: Ends) -> Result<Self, Error> {
+    async fn begin(args: &'a Args, hand: &'a Hand, ends: Ends) -> Result<Self, Error> {
         ends.check(args)?;
         let resumption = Resumption::begin(&args.resumption, &ends).await?;
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
-        Ok(Self { args, ends, plan, resumption })
+        Ok(Self { args, hand, ends, plan, resumption })
     }
 
     async fn run(&self, stop: &Stop) -> Result<Report, Failure> {

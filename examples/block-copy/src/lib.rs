@@ -6,19 +6,24 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
+//! | `classes`, `hand`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | [`plan`] | the numbers chosen, and why |
 //! | [`meter`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod classes;
+mod control;
 pub mod end;
 mod ends;
 pub mod error;
 mod failure;
+mod hand;
 mod job;
 pub mod location;
 pub mod meter;
 mod observation;
+mod orders;
 pub mod plan;
 pub mod progress;
 mod rate;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use iscsi_initiator::tuning::{Bandwidth, Policy, Size, SizeError, UnknownPolicy};
-use iscsi_initiator::{Initiator, Options, Sessions};
+use iscsi_initiator::{Initiator, Options, Sessions, TrafficClass};
 
 use crate::error::Error;
 
@@ -102,17 +102,18 @@ impl LinkArgs {
         depth.saturating_mul(io_size)
     }
 
-    /// The initiator that opens units this way.
+    /// The initiator that opens units this way, in a class.
     ///
     /// # Errors
     /// [`Error::Initiator`] for a name that is none.
-    pub(crate) fn initiator(&self) -> Result<Initiator, Error> {
+    pub(crate) fn initiator(&self, class: Option<TrafficClass>) -> Result<Initiator, Error> {
         let mut options = Options::default();
         options.timeouts.command = Some(COMMAND);
         let queue = usize::try_from(self.queue_bytes()).unwrap_or(usize::MAX);
         options.max_bytes_in_flight = options.max_bytes_in_flight.max(queue);
         options.sessions = self.sessions();
         options.connections = self.connections;
+        options.class = class;
         options.tuning.policy = self.tune;
         options.tuning.bandwidth = self.bandwidth;
         options.tuning.no_delay = self.nodelay.wish();

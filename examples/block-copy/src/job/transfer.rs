@@ -9,6 +9,7 @@ use iscsi_initiator::tuning::Size;
 use super::Job;
 use super::resumption::Resumption;
 use crate::args::{ContentArgs, QueueDepth};
+use crate::hand::Phase;
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::side::Side;
@@ -24,6 +25,7 @@ impl Job<'_> {
             (self.ends.source.to_source(), self.ends.destination.to_destination());
         let progress = Progress::new(self.args.output.progress, "copied", source.length());
         let copy = Copy::new(source, destination).with_options(self.options());
+        self.hand.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control());
         let remarks = remark(copy.events(), &progress);
         let work = async { tokio::join!(obey(copy, stop), remarks).0 };

@@ -8,6 +8,7 @@ use super::Job;
 use crate::args::QueueDepth;
 use crate::ends::NO_WAY_BACK;
 use crate::error::Error;
+use crate::hand::Phase;
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::side::Side;
@@ -27,6 +28,7 @@ impl Job<'_> {
             QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
             QueueDepth::Auto => verify,
         };
+        self.hand.follow(Phase::Verifying, verify.control());
         let meter = Meter::new(verify.control());
         let work = Box::pin(stop.unless(verify.run()));
         let unverified = |error| Err(Error::Unverified(Box::new(error)));

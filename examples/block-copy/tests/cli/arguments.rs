@@ -38,6 +38,9 @@ fn values_out_of_range() {
     refused(&["a", "b", "--bandwidth", "100"], "such as 100mbit");
     refused(&["a", "b", "--bandwidth", "1e30gbit"], "from 1kbit to 1000gbit");
     refused(&["a", "b", "--nodelay", "maybe"], "on, off, auto");
+    refused(&["a", "b", "--rate-limit", "5Mb/s"], "bits such as 100mbit, or bytes such as 5MB/s");
+    refused(&["a", "b", "--rate-limit", "0"], "nothing would ever pass");
+    refused(&["a", "b", "--rate-limit", "1bit"], "from 1kbit to 1000gbit");
 }
 
 #[test]
@@ -48,6 +51,7 @@ fn combinations() {
         (&["a", "-", "--verify"], "cannot be read back"),
         (&["a", "b", "--io-size", "64M", "--queue-depth", "17"], "more than 1 GiB"),
         (&["", "b"], "name a path"),
+        (&["a", "b", "--rate-limit", "5MB/s"], "neither end is one"),
     ] {
         fails(&block_copy(&[arguments, &none].concat()), 2, &[part]);
     }
@@ -81,6 +85,8 @@ fn help_is_no_error() {
         "--checkpoint",
         "--resume",
         "--flush-bytes",
+        "--rate-limit",
+        "--control",
         "--progress",
         "--json",
         "--initiator-name",

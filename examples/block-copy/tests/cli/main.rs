@@ -10,6 +10,7 @@
 
 mod arguments;
 mod bad_input;
+mod control;
 mod copy;
 mod exchange;
 mod interrupt;

@@ -1,0 +1,243 @@
+//! The classes that the copies of a process share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_initiator::shaping::{Class, ClassId, Rate, Statistics, TreeError};
+use iscsi_initiator::{Shaper, TrafficClass};
+use serde_json::{Value, json};
+
+/// A tree of classes with names, for all copies of a process. Clones are the same.
+///
+/// A copy pays for each byte once: at its destination, or where that is no unit at its source. Between
+/// units both have to keep to the limit, but the source is not to take from the others what they have
+/// already given up to the destination; so it has a limit of its own, as high as the ceil of the class.
+#[derive(Clone, Debug)]
+pub struct Classes {
+    shaper: Shaper,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    named: BTreeMap<String, Named>,
+    /// The limits of sources whose bytes are paid for at a destination, by the class of the copy.
+    sources: Vec<(Option<String>, Shaper)>,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    id: ClassId,
+    parent: Option<String>,
+}
+
+/// Why a class is not as it was asked to be.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassesError {
+    /// There is none of that name.
+    #[error("there is no class {0:?}")]
+    Unknown(String),
+    /// There is one of that name.
+    #[error("there are two classes {0:?}")]
+    Twice(String),
+    /// It contradicts itself, or the others.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+impl Classes {
+    /// All copies together go no faster than this.
+    ///
+    /// # Errors
+    /// [`ClassesError::Tree`] for a rate of 0.
+    pub fn new(rate: Rate) -> Result<Self, ClassesError> {
+        Ok(Self { shaper: Shaper::new(Class::new(rate))?, state: Arc::default() })
+    }
+
+    /// Adds a class below another one, or below the root.
+    ///
+    /// # Errors
+    /// [`ClassesError`].
+    pub fn add(&self, name: &str, parent: Option<&str>, class: Class) -> Result<(), ClassesError> {
+        let above = self.id(parent)?;
+        let mut state = self.lock();
+        if state.named.contains_key(name) {
+            return Err(ClassesError::Twice(name.to_owned()));
+        }
+        let id = self.shaper.add(above, class)?;
+        state.named.insert(name.to_owned(), Named { id, parent: parent.map(str::to_owned) });
+        Ok(())
+    }
+
+    /// The class of the end of a copy that pays; without a name the one of those that have none.
+    ///
+    /// # Errors
+    /// [`ClassesError::Unknown`].
+    pub(crate) fn paying(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
+        let id = match name {
+            Some(_) => self.id(name)?,
+            None => self.shaper.default_class(),
+        };
+        Ok(self.shaper.traffic_class(id))
+    }
+
+    /// The class of a source whose bytes are paid for at the destination.
+    ///
+    /// # Errors
+    /// [`ClassesError::Unknown`].
+    pub(crate) fn source(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
+        let shaper = Shaper::new(Class::new(self.ceil(name)?))?;
+        let class = shaper.traffic_class(shaper.default_class());
+        self.lock().sources.push((name.map(str::to_owned), shaper));
+        Ok(class)
+    }
+
+    /// Gives a class another rate, or all of them together. The ceil of a class that borrows nothing goes
+    /// with its rate.
+    ///
+    /// # Errors
+    /// [`ClassesError`].
+    pub(crate) fn set_rate(&self, name: Option<&str>, rate: Rate) -> Result<(), ClassesError> {
+        self.change(name, |class| {
+            let ceil = if class.ceil == class.rate { rate } else { class.ceil };
+            let mut class = class.with_ceil(ceil);
+            class.rate = rate;
+            class
+        })
+    }
+
+    /// Gives a class another ceil.
+    ///
+    /// # Errors
+    /// [`ClassesError`].
+    pub(crate) fn set_ceil(&self, name: &str, ceil: Rate) -> Result<(), ClassesError> {
+        self.change(Some(name), |class| class.with_ceil(ceil))
+    }
+
+    fn change(
+        &self,
+        name: Option<&str>,
+        change: impl FnOnce(Class) -> Class,
+    ) -> Result<(), ClassesError> {
+        let id = self.id(name)?;
+        let class = self.shaper.class(id).ok_or(TreeError::Unknown)?;
+        self.shaper.change(id, change(class))?;
+        let sources = self.lock().sources.clone();
+        for (name, shaper) in sources {
+            shaper.change(shaper.root(), Class::new(self.ceil(name.as_deref())?))?;
+        }
+        Ok(())
+    }
+
+    /// The narrowest ceil of a class and of all above it.
+    fn ceil(&self, name: Option<&str>) -> Result<Rate, ClassesError> {
+        let mut narrowest = self.class(self.shaper.root())?.rate;
+        let mut next = name.map(str::to_owned);
+        while let Some(name) = next {
+            narrowest = narrowest.min(self.class(self.id(Some(&name))?)?.ceil);
+            next = self.lock().named.get(&name).and_then(|named| named.parent.clone());
+        }
+        Ok(narrowest)
+    }
+
+    fn class(&self, id: ClassId) -> Result<Class, TreeError> {
+        self.shaper.class(id).ok_or(TreeError::Unknown)
+    }
+
+    /// The root, or the class of a name.
+    fn id(&self, name: Option<&str>) -> Result<ClassId, ClassesError> {
+        let Some(name) = name else { return Ok(self.shaper.root()) };
+        let named = self.lock().named.get(name).map(|named| named.id);
+        named.ok_or_else(|| ClassesError::Unknown(name.to_owned()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all together have, for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        self.described(self.shaper.root())
+    }
+
+    /// What each class has, for programs, by its name.
+    pub(crate) fn each_to_json(&self) -> Value {
+        let named: Vec<_> =
+            self.lock().named.iter().map(|(name, named)| (name.clone(), named.id)).collect();
+        named
+            .into_iter()
+            .map(|(name, id)| (name, self.described(id)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    fn described(&self, id: ClassId) -> Value {
+        let statistics = self.shaper.statistics(id).unwrap_or_default();
+        let Some(class) = self.shaper.class(id) else { return Value::Null };
+        let Statistics { sent, borrowed, waited, waiting_time, waiting, .. } = statistics;
+        json!({
+            "rate_bit_per_s": class.rate.bits_per_second(),
+            "ceil_bit_per_s": class.ceil.bits_per_second(),
+            "sent_bytes": sent.bytes,
+            "sent_requests": sent.requests,
+            "borrowed_bytes": borrowed.bytes,
+            "waited_requests": waited.requests,
+            "waited_seconds": waiting_time.as_secs_f64(),
+            "waiting_requests": waiting,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(text: &str) -> Rate {
+        text.parse().unwrap()
+    }
+
+    fn classes() -> Classes {
+        let classes = Classes::new(rate("10mbit")).unwrap();
+        let backup = Class::new(rate("1mbit")).with_ceil(rate("8mbit"));
+        classes.add("backup", None, backup).unwrap();
+        classes.add("nightly", Some("backup"), Class::new(rate("1mbit"))).unwrap();
+        classes
+    }
+
+    #[tokio::test]
+    async fn names_are_known_and_stand_once() {
+        let classes = classes();
+        let class = Class::new(rate("1mbit"));
+        let twice = classes.add("backup", None, class).unwrap_err().to_string();
+        assert_eq!(twice, "there are two classes \"backup\"");
+        let unknown = classes.add("x", Some("y"), class).unwrap_err().to_string();
+        assert_eq!(unknown, "there is no class \"y\"");
+        assert!(classes.paying(Some("x")).is_err());
+        assert!(classes.set_rate(Some("backup"), rate("11mbit")).is_err());
+    }
+
+    /// That of the class, or of one above it, also after a change.
+    #[tokio::test]
+    async fn a_source_between_units_has_the_narrowest_ceil() {
+        let classes = classes();
+        let limit =
+            |class: &TrafficClass| class.shaper().class(class.shaper().root()).unwrap().rate;
+        let (all, nightly) =
+            (classes.source(None).unwrap(), classes.source(Some("nightly")).unwrap());
+        assert_eq!((limit(&all), limit(&nightly)), (rate("10mbit"), rate("1mbit")));
+        classes.set_ceil("nightly", rate("9mbit")).unwrap();
+        assert_eq!((limit(&all), limit(&nightly)), (rate("10mbit"), rate("8mbit")));
+        classes.set_rate(None, rate("4mbit")).unwrap();
+        assert_eq!((limit(&all), limit(&nightly)), (rate("4mbit"), rate("4mbit")));
+    }
+
+    #[tokio::test]
+    async fn the_ceil_of_a_class_that_borrows_nothing_goes_with_its_rate() {
+        let classes = classes();
+        classes.set_rate(None, Rate::Unlimited).unwrap();
+        assert_eq!(classes.to_json()["ceil_bit_per_s"], Value::Null);
+        classes.set_rate(Some("backup"), rate("2mbit")).unwrap();
+        assert_eq!(classes.each_to_json()["backup"]["ceil_bit_per_s"], 8_000_000);
+        assert_eq!(classes.each_to_json()["backup"]["rate_bit_per_s"], 2_000_000);
+    }
+}

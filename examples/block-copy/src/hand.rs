@@ -1,0 +1,140 @@
+//! A hand on a copy: what it does, and orders to it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_copy::{Control, Progress};
+use iscsi_initiator::TrafficClass;
+use serde_json::{Value, json};
+
+use crate::classes::{Classes, ClassesError};
+
+/// A hand on a copy, from before it begins to its end. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Hand {
+    name: Arc<str>,
+    classes: Option<Classes>,
+    class: Option<Arc<str>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    phase: Phase,
+    is_paused: bool,
+    /// What is paused and resumed, once it runs.
+    control: Option<Control>,
+    /// What its ends pass by.
+    passes: Vec<TrafficClass>,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Its ends are opened.
+    #[default]
+    Opening,
+    Copying,
+    Verifying,
+    Ended,
+}
+
+impl Phase {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Copying => "copying",
+            Self::Verifying => "verifying",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl Hand {
+    /// A hand on a copy of this name. With `classes` its units are ruled by the one of the name `class`,
+    /// or the one of those that have none.
+    pub(crate) fn new(name: &str, classes: Option<Classes>, class: Option<&str>) -> Self {
+        let class = class.map(Arc::from);
+        Self { name: name.into(), classes, class, state: Arc::default() }
+    }
+
+    /// What the copy is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The classes of the source and of the destination, by which of them are units.
+    ///
+    /// # Errors
+    /// [`ClassesError::Unknown`].
+    pub(crate) fn classes(
+        &self,
+        is_unit: [bool; 2],
+    ) -> Result<[Option<TrafficClass>; 2], ClassesError> {
+        let Some(classes) = &self.classes else { return Ok([None, None]) };
+        let name = self.class.as_deref();
+        let (source, destination) = match is_unit {
+            [true, true] => (Some(classes.source(name)?), Some(classes.paying(name)?)),
+            [true, false] => (Some(classes.paying(name)?), None),
+            [false, true] => (None, Some(classes.paying(name)?)),
+            [false, false] => (None, None),
+        };
+        let mut state = self.lock();
+        state.passes = [&source, &destination].into_iter().flatten().cloned().collect();
+        state.obey();
+        Ok([source, destination])
+    }
+
+    /// A part of the copy begins, which is ordered by `control`.
+    pub(crate) fn follow(&self, phase: Phase, control: Control) {
+        let mut state = self.lock();
+        (state.phase, state.control) = (phase, Some(control));
+        state.obey();
+    }
+
+    /// Nothing follows.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.phase = Phase::Ended;
+    }
+
+    /// Begins nothing new, until it is resumed.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        let mut state = self.lock();
+        state.is_paused = is_paused;
+        state.obey();
+    }
+
+    /// What it does, for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let state = self.lock();
+        let Progress { done, total, flushed, .. } =
+            state.control.as_ref().map(Control::progress).unwrap_or_default();
+        json!({
+            "name": &*self.name,
+            "class": self.class.as_deref(),
+            "phase": state.phase.name(),
+            "paused": state.is_paused,
+            "bytes": done,
+            "bytes_flushed": flushed,
+            "bytes_total": total,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What waits in a class would pass at its rate, however long that takes.
+    fn obey(&self) {
+        let passes = self.passes.iter();
+        if self.is_paused {
+            self.control.iter().for_each(Control::pause);
+            passes.for_each(TrafficClass::pause);
+        } else {
+            self.control.iter().for_each(Control::resume);
+            passes.for_each(TrafficClass::resume);
+        }
+    }
+}

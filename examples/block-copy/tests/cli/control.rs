@@ -1,0 +1,175 @@
+//! Copies that keep to a rate, and take orders while they run.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::support::{Folder, Rig, block_copy, ends, fails, object, pattern, program, succeeds};
+
+/// At 1 kbit/s it takes hours.
+const LEN: usize = 4 << 20;
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = program(&[arguments, &["--progress", "none", "--json"]].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A connection to the socket of a program, once that takes orders.
+async fn connect(path: &str) -> Orders {
+    loop {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Orders(BufReader::new(stream)),
+            Err(error) => {
+                assert!(
+                    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused),
+                    "{error}"
+                );
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+}
+
+struct Orders(BufReader<UnixStream>);
+
+impl Orders {
+    /// Gives an order, and says what is answered.
+    fn give(&mut self, order: &str) -> Value {
+        self.0.get_mut().write_all(format!("{order}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.0.read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// Asks until the copy has come so far.
+    async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let status = self.give("status");
+            if holds(&status["jobs"][0]) {
+                return status;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// A copy that would take hours ends once the limit is lifted.
+async fn is_limited_until_it_is_lifted(source: &str, destination: &str) {
+    let folder = Folder::new();
+    let socket = folder.path("control");
+    let slow = ["--rate-limit", "1kbit", "--io-size", "4k", "--control", &socket];
+    let child = start(&[&[source, destination], &slow[..]].concat());
+    let mut orders = connect(&socket).await;
+    let status = orders.until(|job| job["bytes"].as_u64() > Some(0)).await;
+    assert!(status["jobs"][0]["bytes"].as_u64().unwrap() < LEN as u64, "{status}");
+    assert_eq!(status["jobs"][0]["bytes_total"], LEN);
+    assert_eq!(status["all"]["rate_bit_per_s"], 1000);
+    assert_eq!(orders.give("rate off")["all"]["rate_bit_per_s"], Value::Null);
+    let output = ends(child).await;
+    succeeds(&output);
+    assert_eq!(object(&output)["bytes"], LEN);
+    assert!(!fs::exists(&socket).unwrap(), "the socket goes with the program");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_keep_to_the_limit_until_it_is_lifted() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let image = folder.file("image", &pattern(LEN));
+    is_limited_until_it_is_lifted(&image, &rig.url()).await;
+    assert!(rig.disk.holds(0, &pattern(LEN)));
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_do_reads() {
+    let rig = Rig::start(512, LEN as u64).await;
+    rig.disk.write(0, &pattern(LEN));
+    let folder = Folder::new();
+    let copy = folder.path("copy");
+    is_limited_until_it_is_lifted(&rig.url(), &copy).await;
+    assert!(fs::read(&copy).unwrap() == pattern(LEN));
+}
+
+/// What is read of one and written to the other counts once.
+#[tokio::test(flavor = "multi_thread")]
+async fn between_units_each_byte_pays_once() {
+    let from = Rig::start(512, LEN as u64).await;
+    let to = Rig::start(512, LEN as u64).await;
+    to.server.with(|target| {
+        target.config_mut().units.get_mut(&0).unwrap().serial = "0002".into();
+    });
+    from.disk.write(0, &pattern(LEN));
+    let folder = Folder::new();
+    let socket = folder.path("control");
+    let slow = ["--rate-limit", "1kbit", "--io-size", "4k", "--control", &socket];
+    let child = start(&[&[&*from.url(), &*to.url()], &slow[..]].concat());
+    let mut orders = connect(&socket).await;
+    let status = orders.until(|job| job["bytes"].as_u64() > Some(0)).await;
+    // With an answer to a question about holes, but not as much again for what was read.
+    let sent = status["all"]["sent_bytes"].as_u64().unwrap();
+    assert!((4096..2 * 4096).contains(&sent), "{status}");
+    assert_eq!(orders.give("pause")["jobs"][0]["paused"], true);
+    orders.give("rate off");
+    assert_eq!(orders.give("resume")["jobs"][0]["paused"], false);
+    succeeds(&ends(child).await);
+    assert!(to.disk.holds(0, &pattern(LEN)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_that_make_no_sense_change_nothing() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let socket = folder.path("control");
+    let child = start(&["-", &rig.url(), "--control", &socket]);
+    let mut orders = connect(&socket).await;
+    let error = orders.give("rate fast")["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("\"fast\" is no rate; write"), "{error}");
+    let status = orders.give("status");
+    assert_eq!((&status["error"], &status["all"]["rate_bit_per_s"]), (&Value::Null, &Value::Null));
+    // A line that never ends is answered, and the connection with it.
+    let error = orders.give(&"x".repeat(5000))["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("is no order"), "{error}");
+    let mut rest = String::new();
+    assert!(matches!(orders.0.read_line(&mut rest), Ok(0) | Err(_)), "{rest}");
+    assert_eq!(connect(&socket).await.give("status")["error"], Value::Null);
+    succeeds(&ends(child).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_is_the_users_own_and_one_in_use_is_left_alone() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let socket = folder.path("control");
+    // Its listener is gone at once; the file stays.
+    drop(UnixListener::bind(&socket).unwrap());
+    let child = start(&["-", &rig.url(), "--control", &socket]);
+    connect(&socket).await;
+    let mode = fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let other = Rig::start(512, LEN as u64).await;
+    let image = folder.file("image", b"x");
+    let arguments = [&image, &other.url(), "--progress", "none", "--control", &socket];
+    fails(&block_copy(&arguments), 1, &["control: another process takes its orders there"]);
+    assert_eq!(connect(&socket).await.give("status")["error"], Value::Null);
+    succeeds(&ends(child).await);
+    assert!(!fs::exists(&socket).unwrap());
+}
+
+#[test]
+fn what_is_no_socket_is_left_alone() {
+    let folder = Folder::new();
+    let image = folder.file("image", b"x");
+    for path in [image.as_str(), "/nowhere/control"] {
+        let arguments = [&image, "/dev/null", "--progress", "none", "--control", path];
+        fails(&block_copy(&arguments), 1, &["control socket ", path]);
+    }
+    assert_eq!(fs::read(&image).unwrap(), b"x");
+}
