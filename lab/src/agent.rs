@@ -112,9 +112,12 @@ async fn measure_all(testbed: &mut Testbed, job: RunJob, points: &[Point]) -> Re
     Ok(())
 }
 
-/// A store for the units that meet faults, if there are any.
+/// A store for the units that meet faults, or are written holes, if there are any.
 async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
-    match scenario.faults.first().and_then(|fault| scenario.file_of(fault.lun)) {
+    let thin = scenario.measures.iter().find(|measure| measure.is_thin());
+    let faulty = scenario.faults.first().map(|fault| fault.lun);
+    let lun = faulty.or_else(|| thin.map(|measure| measure.lun));
+    match lun.and_then(|lun| scenario.file_of(lun)) {
         Some(file) => Store::mount(file).await.map(Some),
         None => Ok(None),
     }
@@ -152,17 +155,45 @@ impl Lab<'_> {
             };
             return Figure::of_fault(point, outcome, copied);
         }
-        let reading = match self.prepare(point).await {
+        let prepared = self.prepare(point).await;
+        let before = testbed::carried();
+        let reading = match prepared {
             Ok(bench) => measure(point, &bench, self.testbed).await,
             Err(error) => Err(Outcome::Failed(error.to_string())),
         };
+        let after = testbed::carried();
+        let reading = reading.and_then(|reading| self.check_bytes(point).map(|()| reading));
         if reading.is_err() {
             self.recover().await;
         }
-        Figure::new(point, reading)
+        let is_complete = reading.is_ok();
+        let mut figure = Figure::new(point, reading);
+        if is_complete {
+            figure.carried = before.zip(after).map(|(before, after)| after.since(before));
+            figure.allocated_bytes = self.thin_store(point).and_then(Store::allocated);
+        }
+        figure
+    }
+
+    /// The store of a unit that is written holes.
+    fn thin_store(&self, point: &Point) -> Option<&Store> {
+        self.store.as_ref().filter(|_| point.measure.is_thin())
+    }
+
+    /// Whether a unit that was written holes holds what the image does.
+    fn check_bytes(&self, point: &Point) -> Result<(), Outcome> {
+        let Some(store) = self.thin_store(point) else { return Ok(()) };
+        match store.held_by_unit(&self.images.image()) {
+            Ok(held) if held.equal => Ok(()),
+            Ok(_) => Err(Outcome::Failed("it ended well, but the bytes differ".to_owned())),
+            Err(error) => Err(Outcome::Failed(error.to_string())),
+        }
     }
 
     async fn prepare(&mut self, point: &Point) -> Result<Bench, Error> {
+        if point.measure.is_thin() {
+            self.renew_unit(point).await?;
+        }
         self.testbed.set_target(&self.scenario.target.words(&point.measure.keys)).await?;
         self.testbed.set_link(&link_words(&point.link)).await?;
         match point.measure.direction {
@@ -173,6 +204,15 @@ impl Lab<'_> {
             self.images.make(point.measure.source, point.bytes)?;
         }
         Ok(self.bench())
+    }
+
+    /// Gives a unit a file without bytes or memory.
+    async fn renew_unit(&mut self, point: &Point) -> Result<(), Error> {
+        self.testbed.drop_target().await?;
+        match (&mut self.store, self.scenario.file_of(point.measure.lun)) {
+            (Some(store), Some(file)) => store.renew(file, point.bytes, None).await,
+            _ => Ok(()),
+        }
     }
 
     /// A copy through a fault: how it is judged, and what came of it.

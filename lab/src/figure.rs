@@ -22,6 +22,8 @@ impl Figure {
             steady_mbit_per_s: None,
             start_seconds: None,
             samples_mbit_per_s: Vec::new(),
+            carried: None,
+            allocated_bytes: None,
             detail: Value::Null,
         };
         match reading {

@@ -1,7 +1,7 @@
 //! The files that are written to the target, or read from it.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,11 @@ pub struct Images {
     folder: PathBuf,
     made: Option<(Source, u64)>,
 }
+
+/// How many extents of data a scattered image has.
+pub const EXTENTS: u64 = 32;
+/// The share of a scattered image that is data: one byte in so many.
+const SCATTERED: u64 = 8;
 
 /// Every machine has this folder, and the lab has a mount of its own over it.
 const FOLDER: &str = "/mnt";
@@ -88,5 +93,37 @@ fn make(path: &Path, source: Source, bytes: u64) -> io::Result<()> {
         Source::Random => {
             io::copy(&mut File::open("/dev/urandom")?.take(bytes), &mut file).map(drop)
         }
+        Source::Scattered => {
+            file.set_len(bytes)?;
+            let distance = bytes / EXTENTS;
+            for extent in 0..EXTENTS {
+                file.seek(SeekFrom::Start(extent * distance))?;
+                let data = File::open("/dev/urandom")?.take(distance / SCATTERED);
+                io::copy(&mut { data }, &mut file)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eighth_of_a_scattered_image_is_data() {
+        let path = std::env::temp_dir().join(format!("lab-image-{}", std::process::id()));
+        let bytes = 32 << 20;
+        make(&path, Source::Scattered, bytes).unwrap();
+        let image = fs::read(&path).unwrap();
+        let blocks = fs::metadata(&path).unwrap().blocks();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(image.len() as u64, bytes);
+        for extent in image.chunks((bytes / EXTENTS) as usize) {
+            let (data, hole) = extent.split_at(extent.len() / usize::try_from(SCATTERED).unwrap());
+            assert!(data.chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
+            assert!(hole.iter().all(|byte| *byte == 0));
+        }
+        assert!(blocks * 512 <= bytes / SCATTERED + (1 << 20), "{blocks} blocks are taken");
     }
 }

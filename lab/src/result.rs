@@ -72,10 +72,37 @@ pub struct Figure {
     /// The rate of each full second at which bytes arrived, 10^6 bits a second; empty for a program
     /// that does not tell it.
     pub samples_mbit_per_s: Vec<f64>,
+    /// What crossed the link meanwhile; `None` where nobody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
+    /// The memory that the unit's file takes afterwards, bytes; `None` where it is not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_bytes: Option<u64>,
     /// What the program itself told: `told_mbit_per_s` is its own word for its rate. Of one that
     /// the time limit ended, `limit_seconds`.
     #[serde(default)]
     pub detail: Value,
+}
+
+/// What crossed a link, in bytes with the headers of Ethernet, IP, TCP and iSCSI.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Carried {
+    /// From the initiator's host.
+    pub sent: u64,
+    /// To it.
+    pub received: u64,
+}
+
+impl Carried {
+    /// What crossed it since it had carried `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+        }
+    }
 }
 
 /// What a link was like.

@@ -151,9 +151,9 @@ fn memory(scenario: &Scenario, points: &[Point]) -> Size {
         points.iter().filter(|point| holds(point)).map(|point| point.bytes).max().unwrap_or(0)
     };
     let image =
-        most(&|point| point.measure.writes_image() && point.measure.source == Source::Random);
+        most(&|point| point.measure.writes_image() && point.measure.source != Source::Sparse);
     let copy = most(&|point| point.measure.direction == Direction::Read);
-    let store = most(&|point| point.ordeal.is_some());
+    let store = most(&|point| point.ordeal.is_some() || point.measure.is_thin());
     Size(BASE + scenario.target.memory() + image + copy + store)
 }
 

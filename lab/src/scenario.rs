@@ -112,6 +112,10 @@ pub enum Source {
     Random,
     /// One hole; it takes no memory, but a program that looks for zeros would have an easy time.
     Sparse,
+    /// Bytes of chance in an eighth of it, in [`EXTENTS`](crate::images::EXTENTS) extents of one length at even
+    /// distances; the rest is holes. It is written to a unit whose file has neither a byte nor memory
+    /// before.
+    Scattered,
 }
 
 /// One kind of measurement.
@@ -166,6 +170,11 @@ impl Measure {
     /// The name in the result.
     pub fn name(&self) -> &str {
         self.label.as_deref().unwrap_or_else(|| self.who.name())
+    }
+
+    /// Whether it writes holes to a unit that is made anew for it.
+    pub fn is_thin(&self) -> bool {
+        self.source == Source::Scattered && self.direction == Direction::Write
     }
 }
 

@@ -16,6 +16,9 @@ pub struct Target {
     pub luns: Vec<Unit>,
     /// Commands that one session may have in flight; LIO's own choice if not given.
     pub depth: Option<u32>,
+    /// Attributes of the units, such as `emulate_tpu`; LIO's own where nothing is given.
+    #[serde(default)]
+    pub unit: BTreeMap<String, String>,
     /// Operational keys (RFC 7143 §13); LIO's own where nothing is given.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
@@ -28,8 +31,9 @@ impl Target {
         all.extend(keys.clone());
         let luns = self.luns.iter().map(|unit| format!("lun={}", unit.words));
         let depth = self.depth.map(|depth| format!("depth={depth}"));
+        let unit = self.unit.iter().map(|(name, value)| format!("unit.{name}={value}"));
         let keys = all.iter().map(|(key, value)| format!("{key}={value}"));
-        luns.chain(depth).chain(keys).collect()
+        luns.chain(unit).chain(depth).chain(keys).collect()
     }
 
     /// How much of the memory the units take.
@@ -108,9 +112,10 @@ mod tests {
         let target = Target {
             luns: vec!["0:64M".parse().unwrap()],
             depth: Some(32),
+            unit: [("emulate_tpu".to_owned(), "1".to_owned())].into(),
             keys: [("InitialR2T".to_owned(), "Yes".to_owned())].into(),
         };
         let words = target.words(&[("InitialR2T".to_owned(), "No".to_owned())].into());
-        assert_eq!(words, ["lun=0:64M", "depth=32", "InitialR2T=No"]);
+        assert_eq!(words, ["lun=0:64M", "unit.emulate_tpu=1", "depth=32", "InitialR2T=No"]);
     }
 }

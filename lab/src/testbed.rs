@@ -7,10 +7,12 @@ use tokio::process::Command;
 
 use crate::error::Error;
 use crate::process::tool;
-use crate::result::LinkConditions;
+use crate::result::{Carried, LinkConditions};
 
 /// The second host's address.
 pub const FAR: &str = "10.99.0.2";
+/// This host's end of the link, as `lab/link` names it.
+const NEAR_DEVICE: &str = "near0";
 /// The second host's network namespace.
 pub const FAR_NAMESPACE: &str = "far";
 /// The target's name.
@@ -172,6 +174,15 @@ pub fn far(program: impl AsRef<OsStr>) -> Command {
 /// The portal group's folder in the kernel's configuration.
 pub fn group() -> PathBuf {
     Path::new("/sys/kernel/config/target/iscsi").join(TARGET).join("tpgt_1")
+}
+
+/// What has crossed the link so far; `None` if the system does not tell.
+pub fn carried() -> Option<Carried> {
+    let counters = Path::new("/sys/class/net").join(NEAR_DEVICE).join("statistics");
+    let count = |name: &str| {
+        std::fs::read_to_string(counters.join(name)).ok().and_then(|text| text.trim().parse().ok())
+    };
+    Some(Carried { sent: count("tx_bytes")?, received: count("rx_bytes")? })
 }
 
 /// How much a unit was written and read so far, MiB, in whole.

@@ -42,6 +42,8 @@ fn figure(who: &str, (rtt_ms, loss_percent): (f64, f64), goodput: Option<f64>) -
         goodput_mbit_per_s: goodput,
         steady_mbit_per_s: None,
         start_seconds: None,
+        carried: None,
+        allocated_bytes: None,
         samples_mbit_per_s: Vec::new(),
         detail: if goodput.is_some() { json!(null) } else { json!({ "limit_seconds": 120 }) },
     }

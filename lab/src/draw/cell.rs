@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::group::direction;
 use super::text;
 use crate::result::{Figure, Outcome};
 
@@ -14,6 +15,12 @@ pub(super) struct Cell {
     pub(super) steady: Option<f64>,
     /// Seconds beyond the bytes at the link's rate.
     pub(super) start: Option<f64>,
+    /// Seconds from the program's start to its end.
+    pub(super) whole: Option<f64>,
+    /// MiB that crossed the link the way the data goes.
+    pub(super) carried: Option<f64>,
+    /// MiB that the unit takes afterwards.
+    pub(super) allocated: Option<f64>,
     /// Sessions that were lost and opened anew, of the repetition that has lost most.
     pub(super) reconnects: Option<f64>,
     /// How many repetitions there were.
@@ -44,6 +51,12 @@ pub(super) enum Quantity {
     Steady,
     /// The time beyond the bytes at the link's rate.
     Start,
+    /// From the program's start to its end.
+    Whole,
+    /// What crossed the link the way the data goes, headers and all.
+    Carried,
+    /// What the unit takes afterwards.
+    Allocated,
     /// Sessions that were lost and opened anew.
     Reconnects,
 }
@@ -60,6 +73,9 @@ impl Cell {
             goodput: over(|figure| figure.goodput_mbit_per_s),
             steady: over(|figure| figure.steady_mbit_per_s),
             start: over(|figure| figure.start_seconds),
+            whole: over(|figure| figure.seconds),
+            carried: over(carried_mib),
+            allocated: over(|figure| figure.allocated_bytes.map(mib)),
             reconnects: whole.iter().filter_map(|figure| reconnects(figure)).max_by(f64::total_cmp),
             runs: repetitions.len(),
             complete: whole.len(),
@@ -73,6 +89,9 @@ impl Cell {
             Quantity::Goodput => self.goodput,
             Quantity::Steady => self.steady,
             Quantity::Start => self.start,
+            Quantity::Whole => self.whole,
+            Quantity::Carried => self.carried,
+            Quantity::Allocated => self.allocated,
             Quantity::Reconnects => self.reconnects,
         }
     }
@@ -91,9 +110,11 @@ impl Cell {
     pub(super) fn text(&self, quantity: Quantity) -> String {
         match (&self.trouble, self.median(quantity)) {
             (_, Some(value)) => match quantity {
-                Quantity::Start => text::seconds(value),
+                Quantity::Start | Quantity::Whole => text::seconds(value),
                 Quantity::Reconnects => text::plain(value),
-                Quantity::Goodput | Quantity::Steady => text::rate(value),
+                Quantity::Goodput | Quantity::Steady | Quantity::Carried | Quantity::Allocated => {
+                    text::rate(value)
+                }
             },
             (Some(trouble), None) if self.complete == 0 => trouble.text(),
             (_, None) => "-".into(),
@@ -142,6 +163,16 @@ impl Trouble {
     }
 }
 
+/// What crossed the link the way the data goes, MiB.
+fn carried_mib(figure: &Figure) -> Option<f64> {
+    let carried = figure.carried?;
+    Some(mib(if direction(figure) == "read" { carried.received } else { carried.sent }))
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 /// How many sessions a program says that it has lost and opened anew.
 fn reconnects(figure: &Figure) -> Option<f64> {
     figure.detail.get("reconnects").and_then(Value::as_f64)
@@ -165,6 +196,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::super::sample::{figure, outcome};
     use super::*;
+    use crate::result::Carried;
 
     fn cell(figures: &[Figure]) -> Cell {
         Cell::of(&figures.iter().collect::<Vec<_>>()).unwrap()
@@ -213,5 +245,20 @@ mod tests {
         assert_eq!(cell.text(Quantity::Goodput), "95.0");
         assert!(!cell.timed_out());
         assert!(cell.note().unwrap().starts_with("1 of 2 repetitions"));
+    }
+
+    #[test]
+    fn what_crossed_the_link_is_told_the_way_the_data_goes() {
+        let carried = Some(Carried { sent: 3 << 20, received: 1 << 20 });
+        let mut read = Figure { carried, ..figure("qemu-img", 4.0, 10.0) };
+        read.allocated_bytes = Some(2 << 20);
+        let write = cell(std::slice::from_ref(&read));
+        read.parameters.insert("direction".into(), "read".into());
+        let read = cell(&[read]);
+        assert_eq!(
+            [&write, &read].map(|cell| cell.median(Quantity::Carried)),
+            [Some(3.0), Some(1.0)]
+        );
+        assert_eq!(write.median(Quantity::Allocated), Some(2.0));
     }
 }

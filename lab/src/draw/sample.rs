@@ -25,6 +25,8 @@ pub(super) fn outcome(who: &str, rtt_ms: f64, outcome: Outcome) -> Figure {
         steady_mbit_per_s: None,
         start_seconds: None,
         samples_mbit_per_s: Vec::new(),
+        carried: None,
+        allocated_bytes: None,
         detail: Value::Null,
     }
 }

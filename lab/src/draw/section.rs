@@ -14,6 +14,8 @@ use crate::result::{Figure, LinkConditions};
 /// Our own program, which stands out among the others.
 const OURS: &str = "block-copy";
 
+const CARRIED: &str = "Over the link the way the data goes, MiB with all headers:";
+
 /// Some series of cells along one property of the link.
 #[derive(Clone, Debug)]
 struct Section {
@@ -151,6 +153,10 @@ impl Section {
         if let Some(chart) = self.chart(source) {
             part.chart(source, &self.slug, &chart);
         }
+        if self.has(Quantity::Allocated) {
+            self.of_holes(&mut part);
+            return part;
+        }
         part.paragraph(&format!("Goodput, Mbit/s{}:", names::repetitions(self.runs())));
         part.table(&self.table(Quantity::Goodput));
         if self.has(Quantity::Steady) {
@@ -161,7 +167,21 @@ impl Section {
             part.paragraph("Start, s: what the whole took beyond its bytes at the link's rate.");
             part.table(&self.table(Quantity::Start));
         }
+        if self.has(Quantity::Carried) {
+            part.paragraph(CARRIED);
+            part.table(&self.table(Quantity::Carried));
+        }
         part
+    }
+
+    /// What holes may be skipped of has a time, and no rate that a link could have.
+    fn of_holes(&self, part: &mut Part) {
+        part.paragraph(&format!("The whole, s{}:", names::repetitions(self.runs())));
+        part.table(&self.table(Quantity::Whole));
+        part.paragraph(CARRIED);
+        part.table(&self.table(Quantity::Carried));
+        part.paragraph("What the unit takes afterwards, MiB:");
+        part.table(&self.table(Quantity::Allocated));
     }
 
     fn table(&self, quantity: Quantity) -> Table {
@@ -190,7 +210,7 @@ impl Section {
         let by = self.along.words();
         let of = self.program.as_ref().map(|who| format!(" of {who}")).unwrap_or_default();
         let repetitions = names::repetitions(self.runs());
-        let drawn = self.values.len() > 1 && !lines.is_empty();
+        let drawn = !self.has(Quantity::Allocated) && self.values.len() > 1 && !lines.is_empty();
         drawn.then(|| Chart {
             title: self.heading.clone(),
             subtitle: format!("Goodput{of} by {by}{repetitions}{cross}"),

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
@@ -94,6 +95,11 @@ impl Store {
     pub fn held_by_file(&self, copy: &Path, image: &Path) -> io::Result<Held> {
         let equal = same(&mut File::open(copy)?, &mut File::open(image)?)?;
         Ok(Held { equal, other_untouched: self.other_is_untouched()? })
+    }
+
+    /// The memory that the unit's file takes, bytes; `None` if the system does not tell.
+    pub fn allocated(&self) -> Option<u64> {
+        fs::metadata(&self.unit).ok().map(|found| found.blocks() * 512)
     }
 
     /// Whether the other unit holds nothing but zeros; `None` if there is none.

@@ -64,6 +64,12 @@ impl Scenario {
         {
             return Err("a unit is read as a whole: `bytes` must be its size".to_owned());
         }
+        if measure.is_thin() && unit.file.is_none() {
+            return Err("`source = \"scattered\"`: the unit keeps its bytes in a file".to_owned());
+        }
+        if measure.is_thin() && bytes != unit.size {
+            return Err("`source = \"scattered\"`: `bytes` must be the unit's size".to_owned());
+        }
         measure.check()
     }
 }

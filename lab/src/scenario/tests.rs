@@ -149,6 +149,7 @@ fn what_makes_no_sense_is_refused() {
         ("who = \"program\"\nlabel = \"cat\"", "`program`"),
         ("who = \"program\"\nprogram = [\"cat\"]", "`label`"),
         ("who = \"iperf3\"\nvary = { flows = [] }", "`vary`"),
+        ("who = \"qemu-img\"\nsource = \"scattered\"", "in a file"),
     ] {
         let error = with_measure(measure).unwrap_err();
         assert!(error.contains(reason) && error.contains("[[measure]] number 1"), "{error}");
