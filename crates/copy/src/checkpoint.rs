@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use iscsi_initiator::device::IoFuture;
 use thiserror::Error as ThisError;
 
 use crate::identity::Identity;
@@ -20,6 +21,17 @@ const SOURCE: &str = "# source: ";
 const DESTINATION: &str = "# destination: ";
 /// The line of ddrescue that says where it was and what it did; everything counts as tried once.
 const STATUS: &str = "0x0 ? 1";
+
+/// Where the checkpoints of a copy are kept, one in the place of the other: a
+/// [file](crate::CheckpointFile), or whatever outlives the copy.
+pub trait CheckpointStore: fmt::Debug + Send + Sync {
+    /// Keeps what is flushed by now, of so many bytes in all. Whatever happens meanwhile, this one or the
+    /// one before is kept.
+    ///
+    /// # Errors
+    /// When it is not kept; then the one before is.
+    fn keep(&self, flushed: RangeSet, total: u64) -> IoFuture<'_, ()>;
+}
 
 /// What of a copy is at the destination and flushed.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -4,7 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::Checkpoint;
+use iscsi_initiator::device::IoFuture;
+
+use crate::blocking::blocking;
+use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::identity::Identity;
 use crate::range_set::RangeSet;
 
@@ -63,5 +66,13 @@ impl CheckpointFile {
         // The name is durable when its folder is.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+    }
+}
+
+/// On a thread that may block.
+impl CheckpointStore for CheckpointFile {
+    fn keep(&self, flushed: RangeSet, total: u64) -> IoFuture<'_, ()> {
+        let file = self.clone();
+        Box::pin(blocking(move || file.store(flushed, total)))
     }
 }

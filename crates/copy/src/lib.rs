@@ -48,7 +48,7 @@ mod survey;
 mod verify;
 mod zeros;
 
-pub use checkpoint::{Checkpoint, CheckpointError};
+pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use checkpoint_file::CheckpointFile;
 pub use checksums::Checksums;
 pub use control::Control;

@@ -1,8 +1,9 @@
 //! How a copy is made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::checkpoint_file::CheckpointFile;
+use crate::checkpoint::CheckpointStore;
 use crate::range_set::RangeSet;
 
 /// How a copy is made. Made from the [default](Self::default) by the setters.
@@ -25,7 +26,7 @@ pub struct Options {
     /// What is at the destination already, and flushed: it is left alone.
     pub done: RangeSet,
     /// Where it is kept what is flushed, after each flush.
-    pub checkpoint: Option<CheckpointFile>,
+    pub checkpoint: Option<Arc<dyn CheckpointStore>>,
     /// A flush begins at the latest when so many bytes are written and not flushed.
     pub flush_bytes: u64,
     /// A flush begins at the latest when the last one ended so long ago.
@@ -100,7 +101,7 @@ impl Options {
         self
     }
 
-    /// What an earlier run has [left](CheckpointFile::load) at the destination and flushed; of a stream
+    /// What an earlier run has [left](crate::CheckpointFile::load) at the destination and flushed; of a stream
     /// nothing is left out.
     #[must_use]
     pub fn with_done(mut self, done: RangeSet) -> Self {
@@ -110,8 +111,8 @@ impl Options {
 
     /// Where to keep what is flushed, so that another run can go on from there.
     #[must_use]
-    pub fn with_checkpoint(mut self, file: CheckpointFile) -> Self {
-        self.checkpoint = Some(file);
+    pub fn with_checkpoint(mut self, store: impl CheckpointStore + 'static) -> Self {
+        self.checkpoint = Some(Arc::new(store));
         self
     }
 

@@ -9,17 +9,14 @@ impl Engine {
     /// Writes a checkpoint if a flush has covered more than the last one says. It may be late: what it
     /// does not say yet is only done again.
     pub(super) fn start_save(&mut self) {
-        let Some(file) = self.options.checkpoint.clone() else { return };
+        let Some(store) = self.options.checkpoint.clone() else { return };
         if self.is_saving || !self.is_save_due {
             return;
         }
         (self.is_saving, self.is_save_due) = (true, false);
         self.saving_bytes = self.unsaved;
         let (flushed, total) = (self.ledger.flushed().clone(), self.total_so_far());
-        self.tasks.spawn(async move {
-            let saved = tokio::task::spawn_blocking(move || file.store(flushed, total)).await;
-            Ok(Ended::Saved(saved.map_err(io::Error::from).flatten()))
-        });
+        self.tasks.spawn(async move { Ok(Ended::Saved(store.keep(flushed, total).await)) });
     }
 
     /// A checkpoint that could not be written is no reason to give up the copy; the next flush tries again.
