@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iscsi_testkit::disk::{Cache, RamDisk};
-use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -13,7 +12,6 @@ use crate::faults::{Faults, heal};
 use crate::host::Host;
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
-use crate::panics;
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
@@ -22,15 +20,15 @@ use crate::wire::Shape;
 use crate::workload::MAX_WAIT;
 use crate::world::{Shared, World};
 
-const HOST: &str = "iqn.2026-01.org.example:host";
+pub(crate) const HOST: &str = "iqn.2026-01.org.example:host";
 const OTHER_HOST: &str = "iqn.2026-01.org.example:other-host";
 /// Longer than anything that is late may take to arrive.
-const QUIET: Duration = Duration::from_secs(300);
+pub(crate) const QUIET: Duration = Duration::from_secs(300);
 /// Disks may be closed while things are still wrong, if their requests have ended after so long.
 const IMPATIENCE: Duration = Duration::from_secs(30);
 /// While things are wrong, a disk closes within its patience for lost sessions, which is 300 s, and the
 /// time that a last try of each may take.
-const MAX_CLOSING: Duration = Duration::from_secs(400);
+pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400);
 
 /// What came of an episode.
 #[derive(Clone, Debug)]
@@ -49,28 +47,16 @@ pub struct Report {
     pub trace: Vec<String>,
 }
 
-/// Runs the episode of a seed, in virtual time. A panic is a violation, in whichever task.
-///
-/// # Errors
-/// When the system has no room for a runtime.
-pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let (report, panicked) =
-        panics::watched(|| runtime.block_on(Box::pin(episode(seed, settings))));
-    let mut report = report.unwrap_or_else(|| Report::empty(seed));
-    report.violation = panicked.or(report.violation);
-    Ok(report)
-}
-
 impl Report {
     /// That of an episode which did not come to its end.
-    const fn empty(seed: u64) -> Self {
+    pub(crate) const fn empty(seed: u64) -> Self {
         let elapsed = Duration::ZERO;
         Self { seed, violation: None, hash: 0, requests: 0, elapsed, trace: Vec::new() }
     }
 }
 
-async fn episode(seed: u64, settings: &Settings) -> Report {
+/// An episode of requests of many kinds.
+pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
     let mut rng = Rng::new(seed);
     let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
@@ -109,7 +95,7 @@ async fn episode(seed: u64, settings: &Settings) -> Report {
 }
 
 /// The unit of an episode.
-fn drawn_disk(rng: &mut Rng) -> RamDisk {
+pub(crate) fn drawn_disk(rng: &mut Rng) -> RamDisk {
     let (size, blocks) = if rng.percent(50) { (512, 512) } else { (4096, 64) };
     let disk = RamDisk::new(size, blocks);
     let caches = [Cache::Volatile, Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
@@ -118,7 +104,12 @@ fn drawn_disk(rng: &mut Rng) -> RamDisk {
 }
 
 /// The targets and their portals.
-fn world(disk: &RamDisk, topology: &Topology, rng: &mut Rng, settings: &Settings) -> World {
+pub(crate) fn world(
+    disk: &RamDisk,
+    topology: &Topology,
+    rng: &mut Rng,
+    settings: &Settings,
+) -> World {
     let mut targets = topology.serve(disk, rng);
     let is_volatile = disk.cache() == Cache::Volatile;
     let bytes = usize::try_from(disk.capacity()).unwrap_or(0);

@@ -16,6 +16,8 @@ use crate::topology::Topology;
 use crate::workload::{MAX_WAIT, Work, Worker};
 use crate::world::Shared;
 
+/// The number of the unit that disks are opened by.
+const UNIT: u16 = 0;
 /// The number of the handle that reads all at the end; no worker has it.
 const LAST_HANDLE: u32 = 63;
 /// Handles that the workers of a disk begin with; streams make more.
@@ -127,7 +129,7 @@ impl Host {
 
     async fn open_one(&mut self) -> Result<(), String> {
         let target = self.rng.index(0..self.topology.targets());
-        let url = self.topology.url(target, &mut self.rng);
+        let url = self.topology.url(target, UNIT, &mut self.rng);
         let Some(process) = &mut self.process else { return Ok(()) };
         let opening = timeout(MAX_WAIT, process.initiator.disk(url.as_str())).await;
         let opened = opening.map_err(|_| "the disk does not open".to_owned())?;
@@ -141,6 +143,25 @@ impl Host {
         let handles = Arc::new(AtomicU32::new(MAX_WORKERS));
         process.disks.push(Open { disk, number, handles, workers: JoinSet::new() });
         Ok(())
+    }
+
+    /// A handle of the first disk that is open, and whether its sessions have several connections.
+    pub(crate) fn disk(&self) -> Option<(Disk, bool)> {
+        let process = self.process.as_ref()?;
+        Some((process.disks.first()?.disk.clone(), process.has_connections))
+    }
+
+    /// Opens another unit of one of the targets, in a process that is there.
+    ///
+    /// # Errors
+    /// Why it does not open.
+    pub(crate) async fn open_other(&mut self, lun: u16) -> Result<Disk, String> {
+        let target = self.rng.index(0..self.topology.targets());
+        let url = self.topology.url(target, lun, &mut self.rng);
+        let process = self.process.as_ref().ok_or("there is no process")?;
+        let opening = timeout(MAX_WAIT, process.initiator.disk(url.as_str())).await;
+        let opened = opening.map_err(|_| "the other unit does not open".to_owned())?;
+        opened.map_err(|error| format!("the other unit does not open: {error}"))
     }
 
     fn worker(&mut self, which: usize, handle: u32) -> Option<Worker> {

@@ -25,8 +25,9 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Lun {
     original: Unit,
-    /// Of the original.
+    /// Of the original: by rights, and the fewest that it had.
     blocks: u64,
+    min_blocks: u64,
     strangers: Vec<Stranger>,
     /// Whether the last of the strangers is there instead of the original.
     is_exchanged: bool,
@@ -46,7 +47,8 @@ struct Stranger {
 impl Lun {
     pub(crate) fn new(original: Unit) -> Self {
         let blocks = original.disk.blocks();
-        Self { original, blocks, strangers: Vec::new(), is_exchanged: false, restored: None }
+        let (strangers, is_exchanged, restored) = (Vec::new(), false, None);
+        Self { original, blocks, min_blocks: blocks, strangers, is_exchanged, restored }
     }
 
     /// The bytes of the original.
@@ -57,6 +59,21 @@ impl Lun {
     /// The blocks that the original has by rights.
     pub(crate) const fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// The blocks that were there all the time: what was behind them is lost.
+    pub(crate) const fn min_blocks(&self) -> u64 {
+        self.min_blocks
+    }
+
+    /// The original has another size.
+    pub(crate) fn resized(&mut self) {
+        self.min_blocks = self.min_blocks.min(self.original.disk.blocks());
+    }
+
+    /// What is there now counts as there all the time.
+    pub(crate) fn forget_resizes(&mut self) {
+        self.min_blocks = self.original.disk.blocks();
     }
 
     pub(crate) const fn is_exchanged(&self) -> bool {

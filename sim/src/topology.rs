@@ -68,8 +68,8 @@ impl Topology {
         self.groups.last().map_or(0, |group| group.target + 1)
     }
 
-    /// The URL of the unit by one of the targets, with all or some of its portals in any order.
-    pub(crate) fn url(&self, target: usize, rng: &mut Rng) -> String {
+    /// The URL of a unit by one of the targets, with all or some of its portals in any order.
+    pub(crate) fn url(&self, target: usize, lun: u16, rng: &mut Rng) -> String {
         let is_of_target = |portal: &usize| self.groups[self.portals[*portal]].target == target;
         let mut portals: Vec<usize> = (0..self.portals.len()).filter(is_of_target).collect();
         if rng.percent(50) {
@@ -79,7 +79,7 @@ impl Topology {
         if rng.percent(20) {
             portals.truncate(rng.index(1..portals.len() + 1));
         }
-        let mut url = format!("iscsi://{}/{}/0", address(portals[0]), name(target));
+        let mut url = format!("iscsi://{}/{}/{lun}", address(portals[0]), name(target));
         for (at, portal) in portals.into_iter().enumerate().skip(1) {
             let separator = if at == 1 { '?' } else { '&' };
             url.push_str(&format!("{separator}portal={}", address(portal)));

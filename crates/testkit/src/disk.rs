@@ -258,7 +258,22 @@ impl RamDisk {
         Bytes::copy_from_slice(&content.bytes[start..end])
     }
 
-    /// The same for a command that was under way when the disk has become smaller: zeros are there.
+    /// What a [`read`](Self::read) would give after a loss of power.
+    #[must_use]
+    pub fn read_durable(&self, offset: u64, length: usize) -> Bytes {
+        let content = self.content();
+        let start = index(offset).min(content.bytes.len());
+        let end = start.saturating_add(length).min(content.bytes.len());
+        let (size, mut data) = (self.0.block_size as usize, content.bytes[start..end].to_vec());
+        for (lba, block) in content.durable.range(start / size..end.div_ceil(size)) {
+            let (from, to) = ((lba * size).max(start), ((lba + 1) * size).min(end));
+            data[from - start..to - start]
+                .copy_from_slice(&block.bytes[from - lba * size..to - lba * size]);
+        }
+        data.into()
+    }
+
+    /// [`read`](Self::read) for a command that was under way when the disk has become smaller: zeros are there.
     pub(crate) fn read_padded(&self, offset: u64, length: usize) -> Bytes {
         let data = self.read(offset, length);
         if data.len() == length {
@@ -422,7 +437,9 @@ mod tests {
         disk.write_cached(256, &[3; 512]);
         disk.unmap(7, 1);
         assert_eq!(disk.unflushed_blocks(), 3);
+        assert_eq!(disk.read_durable(200, 900), [&[1; 824][..], &[0; 76]].concat());
         disk.flush(1..7);
+        assert_eq!(disk.read_durable(500, 24), [[1; 12], [3; 12]].concat());
         assert_eq!(disk.unflushed_blocks(), 2);
         disk.lose_power();
         assert!(

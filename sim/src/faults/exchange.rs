@@ -45,6 +45,7 @@ fn resize(world: &mut World, blocks: u64) {
     let bytes = usize::try_from(disk.capacity()).unwrap_or(usize::MAX);
     world.trace.note("resize", &[blocks]);
     world.oracle.shrunk(bytes / GRAIN);
+    world.lun.resized();
 }
 
 /// Another unit takes the place of this one, or this one comes back.

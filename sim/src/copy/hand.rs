@@ -1,0 +1,48 @@
+//! What a user does to a copy that runs.
+
+use std::future::pending;
+use std::time::Duration;
+
+use iscsi_copy::Control;
+use tokio::time::sleep;
+
+use crate::rng::Rng;
+
+/// How a copy is stopped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stop {
+    Cancel,
+    Abandon,
+    /// Its future is dropped, and the process goes on.
+    Drop,
+    /// Its process is killed.
+    Kill,
+}
+
+/// Pauses a copy now and then, and stops it, after a while. Ends when the copy is to be dropped.
+pub(crate) async fn lay(control: Control, mut rng: Rng, stop: Option<(Duration, Stop)>) {
+    let stopping = async {
+        let Some((after, stop)) = stop else { return pending().await };
+        sleep(after).await;
+        match stop {
+            Stop::Cancel => control.cancel(),
+            Stop::Abandon => control.abandon(),
+            Stop::Drop | Stop::Kill => return,
+        }
+        pending().await
+    };
+    let pausing = async {
+        for _ in 0..if rng.percent(30) { rng.index(1..4) } else { 0 } {
+            sleep(rng.any_scale(5000)).await;
+            control.pause();
+            sleep(rng.any_scale(20_000)).await;
+            control.resume();
+        }
+        pending().await
+    };
+    tokio::select! {
+        biased;
+        () = stopping => {}
+        () = pausing => {}
+    }
+}

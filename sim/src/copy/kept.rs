@@ -1,0 +1,102 @@
+//! Checkpoints in the memory of a host, which outlives its processes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_copy::{Checkpoint, CheckpointError, CheckpointStore, Identity, RangeSet};
+use iscsi_initiator::device::IoFuture;
+use tokio::time::sleep;
+
+use super::watch::Watch;
+use crate::rng::Rng;
+
+/// Checkpoints of a hundred that cannot be kept.
+const FAILURES: u64 = 5;
+/// How long it takes to keep one, milliseconds at most.
+const MAX_SAVING: u64 = 2000;
+
+/// The place of one checkpoint. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept(Arc<Mutex<Texts>>);
+
+#[derive(Debug, Default)]
+struct Texts {
+    kept: Option<String>,
+    /// What is to take its place, while that is written.
+    new: Option<String>,
+}
+
+impl Kept {
+    /// What is kept, of these two ends; `None` if nothing is.
+    ///
+    /// # Errors
+    /// When it is damaged, or of others.
+    pub(crate) fn load(
+        &self,
+        source: &Identity,
+        destination: &Identity,
+    ) -> Result<Option<RangeSet>, CheckpointError> {
+        let Some(text) = self.texts().kept.clone() else { return Ok(None) };
+        let checkpoint: Checkpoint = text.parse()?;
+        checkpoint.check(source, destination)?;
+        Ok(Some(checkpoint.flushed))
+    }
+
+    /// Nothing is kept any more.
+    pub(crate) fn remove(&self) {
+        *self.texts() = Texts::default();
+    }
+
+    /// The process is killed. What it was writing is there, or what was there before, or half of it.
+    pub(crate) fn crash(&self, rng: &mut Rng) {
+        let mut texts = self.texts();
+        let Some(new) = texts.new.take() else { return };
+        match rng.within(0..4) {
+            0 | 1 => {}
+            2 => texts.kept = Some(new),
+            _ => texts.kept = Some(new[..rng.index(0..new.len())].to_owned()),
+        }
+    }
+
+    fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the checkpoints of one run, each of which is judged.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) kept: Kept,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) source: Identity,
+    pub(crate) destination: Identity,
+    pub(crate) rng: Mutex<Rng>,
+}
+
+impl CheckpointStore for Store {
+    fn keep(&self, flushed: RangeSet, total: u64) -> IoFuture<'_, ()> {
+        let (fails, lasts) = {
+            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            (rng.percent(FAILURES), rng.any_scale(MAX_SAVING))
+        };
+        Box::pin(async move {
+            {
+                let mut world = self.watch.shared.lock();
+                world.trace.note("checkpoint", &[flushed.bytes(), total]);
+                if let Err(why) = self.watch.claims(&world, &flushed) {
+                    world.accuse(format!("a checkpoint: {why}"));
+                }
+            }
+            let (source, destination) = (self.source.clone(), self.destination.clone());
+            let text = Checkpoint { source, destination, total, flushed }.to_string();
+            self.kept.texts().new = Some(text);
+            sleep(lasts).await;
+            let mut texts = self.kept.texts();
+            let new = texts.new.take();
+            if fails {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            texts.kept = new;
+            Ok(())
+        })
+    }
+}

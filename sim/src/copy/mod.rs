@@ -1,0 +1,379 @@
+//! Episodes of copies: the engine of copies writes to a disk of the simulation while things go wrong, and is
+//! paused, stopped, killed, and run again from its checkpoint.
+//!
+//! ```text
+//!  image, unit or stream ──► iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
+//!                                │                                                              │
+//!                                └──► Kept: checkpoints ──► Judge: what does a loss of power leave?
+//! ```
+
+mod hand;
+mod judge;
+mod kept;
+mod run;
+mod source;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_copy::{CheckpointError, Identity, RangeSet};
+use iscsi_initiator::Disk;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::Unit;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::judge::Judge;
+use self::kept::Kept;
+use self::source::{Image, fill};
+use crate::episode::{HOST, MAX_CLOSING, QUIET, Report, drawn_disk, world};
+use crate::faults::{Faults, heal};
+use crate::host::Host;
+use crate::lun::{Lun, Told};
+use crate::rng::{Rng, mix};
+use crate::settings::{Class, Settings};
+use crate::topology::Topology;
+use crate::world::Shared;
+
+/// Episodes of a hundred that are copies.
+const SHARE: u64 = 20;
+/// So many runs of a copy may fail; in a further one nothing goes wrong.
+const MAX_RUNS: usize = 8;
+/// The number of the unit that is copied from.
+const SOURCE: u16 = 1;
+/// So often a disk is tried to be opened while things are wrong.
+const MAX_OPENINGS: usize = 8;
+
+/// Whether the episode of a seed is one of copies.
+pub(crate) fn is_copy(seed: u64) -> bool {
+    mix(!seed) % 100 < SHARE
+}
+
+/// An episode of copies, one after the other, until there were enough requests.
+pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
+    let begun = Instant::now();
+    let mut rng = Rng::new(mix(seed));
+    let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
+    let shared = Shared::new(world(&disk, &topology, &mut rng, settings));
+    prepare(&shared, &disk, &mut rng);
+    let mover = tokio::spawn(Arc::clone(&shared).run());
+    let faults = Faults::drawn(Arc::clone(&shared), settings, rng.fork());
+    let mut host = Host::new(&shared, &topology, settings, HOST, rng.fork());
+    host.classes = faults.classes().to_vec();
+    let mut copies = Copies {
+        shared,
+        rng,
+        settings,
+        host,
+        faults,
+        going_wrong: None,
+        unit: None,
+        kept: Kept::default(),
+        images: 0,
+        requests: 0,
+    };
+    while copies.requests < settings.operations && copies.is_well() {
+        match Box::pin(copies.copy()).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(why) => copies.shared.lock().accuse(why),
+        }
+    }
+    copies.stop_going_wrong();
+    mover.abort();
+    let mut world = copies.shared.lock();
+    Report {
+        seed,
+        violation: world.violation.take(),
+        hash: world.trace.hash(),
+        requests: copies.requests,
+        elapsed: begun.elapsed(),
+        trace: world.trace.take_lines(),
+    }
+}
+
+/// What the destination holds at first, and how it makes zeros.
+fn prepare(shared: &Shared, disk: &RamDisk, rng: &mut Rng) {
+    let is_thin = rng.percent(70);
+    let mut world = shared.lock();
+    for target in &mut world.targets {
+        for unit in target.config_mut().units.values_mut() {
+            unit.thin = is_thin;
+        }
+    }
+    let unit = world.targets[0].config_mut().units[&0].clone();
+    world.lun = Lun::new(unit);
+    drop(world);
+    if rng.percent(50) {
+        return;
+    }
+    let capacity = usize::try_from(disk.capacity()).unwrap_or(0);
+    for _ in 0..rng.index(1..9) {
+        let start = rng.index(0..capacity);
+        let mut data = vec![0; rng.index(1..capacity).min(capacity - start)];
+        fill(&mut data, rng);
+        disk.write(start as u64, &data);
+    }
+}
+
+struct Copies<'a> {
+    shared: Arc<Shared>,
+    rng: Rng,
+    settings: &'a Settings,
+    host: Host,
+    faults: Faults,
+    going_wrong: Option<JoinHandle<()>>,
+    /// The unit that is copied from, if it is open.
+    unit: Option<Disk>,
+    kept: Kept,
+    /// How many images were copied so far.
+    images: u64,
+    /// How many requests were made so far.
+    requests: usize,
+}
+
+/// What is copied, over all runs.
+struct Job {
+    image: Image,
+    judge: Arc<Judge>,
+    kind: Kind,
+    identity: Identity,
+    /// The destination is known to be zero: nothing was written to it since.
+    is_blank: bool,
+}
+
+/// What the source is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Device,
+    Unit,
+    Stream,
+}
+
+/// How a run has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ended {
+    /// All is copied.
+    Well,
+    /// Something is left to be copied.
+    Badly,
+    /// The same, and the disk is of no use any more.
+    Unusable,
+    /// The same, and the process is to be killed.
+    Killed,
+}
+
+impl Copies<'_> {
+    fn is_well(&self) -> bool {
+        self.shared.lock().violation.is_none()
+    }
+
+    /// Copies something, in as many runs as it takes; whether another copy may follow.
+    async fn copy(&mut self) -> Result<bool, String> {
+        self.open(0).await?;
+        let mut job = self.job();
+        for number in 0.. {
+            let is_last = number >= MAX_RUNS;
+            if is_last {
+                self.mend();
+                self.leave(true).await?;
+            } else if self.going_wrong.is_none() {
+                self.go_wrong();
+            }
+            let done = self.done(&job).await?;
+            let ended = Box::pin(self.run(&job, done, is_last)).await?;
+            if !self.is_well() {
+                return Ok(false);
+            }
+            job.is_blank = false;
+            match ended {
+                Ended::Well => break,
+                Ended::Badly => {}
+                Ended::Unusable => self.leave(false).await?,
+                Ended::Killed => {
+                    self.kept.crash(&mut self.rng);
+                    self.die();
+                }
+            }
+            if ended == Ended::Badly && self.rng.percent(40) {
+                self.leave(false).await?;
+            }
+            if self.settings.has(Class::Exchange) && self.rng.percent(10) {
+                self.resume_with_another_unit(&job).await?;
+            }
+        }
+        self.settle(&job).await
+    }
+
+    /// Something to be copied to the disk as it is now.
+    fn job(&mut self) -> Job {
+        let kinds = [Kind::Device, Kind::Device, Kind::Unit, Kind::Stream];
+        let kind = self.rng.pick(&kinds).copied().unwrap_or(Kind::Device);
+        self.images += 1;
+        let mut world = self.shared.lock();
+        world.lun.forget_resizes();
+        let capacity = usize::try_from(world.lun.disk().capacity()).unwrap_or(0);
+        let mut len = if self.rng.percent(30) { capacity } else { self.rng.index(1..capacity) };
+        if kind == Kind::Unit {
+            len = len.next_multiple_of(512);
+        }
+        world.trace.note(&format!("an image, as {kind:?}"), &[self.images, len as u64]);
+        let image = Image::drawn(len, &mut self.rng);
+        if kind == Kind::Unit {
+            let unit = Unit::new(image.disk()).with_identity("source", 0x3000_0000_0000_0000);
+            for target in &mut world.targets {
+                target.config_mut().units.insert(SOURCE, unit.clone());
+            }
+        }
+        let judge = Arc::new(Judge::new(image.bytes.clone(), &world));
+        let is_blank = judge.was_blank();
+        let identity = Identity::new(&format!("image {}", self.images), len as u64);
+        Job { image, judge, kind, identity, is_blank }
+    }
+
+    /// Opens all that the next run needs; what earlier runs have done, by their checkpoint.
+    async fn done(&mut self, job: &Job) -> Result<RangeSet, String> {
+        for tries in 0.. {
+            self.open(tries).await?;
+            if job.kind != Kind::Unit || self.unit.is_some() {
+                break;
+            }
+            match self.host.open_other(SOURCE).await {
+                Ok(unit) => self.unit = Some(unit),
+                Err(why) => self.has_not_opened(tries, why).await?,
+            }
+        }
+        let destination = self.destination()?;
+        match self.kept.load(&job.identity, &destination) {
+            Ok(done) => Ok(done.unwrap_or_default()),
+            Err(error) => {
+                self.shared.lock().trace.note(&format!("no checkpoint: {error}"), &[]);
+                let is_of_others = matches!(error, CheckpointError::OtherDestination { .. });
+                if is_of_others {
+                    return Err(format!("the checkpoint is of the same unit, but: {error}"));
+                }
+                self.kept.remove();
+                Ok(RangeSet::new())
+            }
+        }
+    }
+
+    /// What the disk that is open is.
+    fn destination(&self) -> Result<Identity, String> {
+        let (disk, _) = self.host.disk().ok_or("no disk is open")?;
+        Identity::of_disk(&disk).ok_or_else(|| "the unit has no name".to_owned())
+    }
+
+    /// Opens the disk if it is not open. Where another unit may be there, only while nothing is wrong.
+    async fn open(&mut self, mut tries: usize) -> Result<(), String> {
+        if self.host.disk().is_some() {
+            return Ok(());
+        }
+        let changes = [Class::Capacity, Class::BlockSize, Class::Exchange];
+        if changes.into_iter().any(|class| self.faults.has(class)) {
+            self.mend();
+        }
+        while let Err(why) = self.host.open(1).await {
+            self.has_not_opened(tries, why).await?;
+            tries += 1;
+        }
+        Ok(())
+    }
+
+    /// A disk has not opened. While nothing is wrong, that must not be.
+    async fn has_not_opened(&mut self, tries: usize, why: String) -> Result<(), String> {
+        if self.going_wrong.is_none() {
+            return Err(format!("{why}, although nothing is wrong"));
+        }
+        self.shared.lock().trace.note(&why, &[]);
+        if tries >= MAX_OPENINGS {
+            self.mend();
+        }
+        sleep(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    fn go_wrong(&mut self) {
+        self.going_wrong = Some(tokio::spawn(self.faults.again().run()));
+    }
+
+    fn stop_going_wrong(&mut self) {
+        if let Some(going_wrong) = self.going_wrong.take() {
+            going_wrong.abort();
+        }
+    }
+
+    /// From now on nothing goes wrong.
+    fn mend(&mut self) {
+        self.stop_going_wrong();
+        heal(&mut self.shared.lock());
+        self.shared.moved.notify_one();
+    }
+
+    /// Closes what is open; of a process that cannot do that in order nothing is left.
+    async fn leave(&mut self, dies: bool) -> Result<(), String> {
+        if let Some(unit) = self.unit.take() {
+            // Nothing was written to it.
+            _ = timeout(MAX_CLOSING, unit.logout()).await;
+        }
+        let is_well = self.host.close(MAX_CLOSING).await?;
+        if dies || !is_well || self.rng.percent(50) {
+            self.die();
+        }
+        Ok(())
+    }
+
+    /// The process is killed.
+    fn die(&mut self) {
+        self.unit = None;
+        self.host.die();
+    }
+
+    /// The unit is another one by now: a checkpoint of the one before is refused.
+    async fn resume_with_another_unit(&mut self, job: &Job) -> Result<(), String> {
+        self.mend();
+        self.leave(true).await?;
+        {
+            let mut world = self.shared.lock();
+            let world = &mut *world;
+            let block_size = world.lun.disk().block_size();
+            world.trace.note("another unit", &[]);
+            world.lun.exchange(&mut world.targets, block_size, true, Told::Restart);
+        }
+        let opened = self.host.open(1).await;
+        opened.map_err(|why| format!("{why}, although nothing is wrong"))?;
+        let loaded = self.kept.load(&job.identity, &self.destination()?);
+        if let Ok(Some(done)) = &loaded {
+            return Err(format!("another unit is there, and {} bytes are done", done.bytes()));
+        }
+        self.leave(true).await?;
+        self.mend();
+        Ok(())
+    }
+
+    /// A copy has ended well: after whatever comes late, and a loss of power, all of it is there. Whether
+    /// another one may follow: nothing of this one is on its way.
+    async fn settle(&mut self, job: &Job) -> Result<bool, String> {
+        if self.rng.percent(50) {
+            self.mend();
+        }
+        self.leave(false).await?;
+        self.mend();
+        if self.rng.percent(50) || self.shared.lock().has_orphans() {
+            sleep(QUIET).await;
+        }
+        let mut world = self.shared.lock();
+        let world = &mut *world;
+        if self.rng.percent(50) {
+            world.trace.note("power loss", &[]);
+            world.lun.disk().lose_power();
+        }
+        job.judge.image(world)?;
+        job.judge.claims(world, &job.judge.all()).map_err(|why| format!("after a copy: {why}"))?;
+        match world.broken_rule() {
+            Some(rule) => Err(format!("the initiator has broken a rule: {rule}")),
+            None => Ok(!world.has_orphans()),
+        }
+    }
+}

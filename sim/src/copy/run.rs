@@ -1,0 +1,256 @@
+//! One run of a copy, and what is said of it.
+
+use std::sync::{Arc, Mutex};
+
+use iscsi_copy::{
+    Checksums, Copied, Copy, Destination, Error, Failure, Options, RangeSet, Source, Verify,
+    VerifyError,
+};
+use iscsi_initiator::device::Device;
+use iscsi_initiator::{Disk, ErrorKind};
+use tokio::time::timeout;
+
+use super::hand::{Stop, lay};
+use super::kept::Store;
+use super::source::ImageDevice;
+use super::watch::{Watch, Watched};
+use super::{Copies, Ended, Job, Kind};
+use crate::rng::Rng;
+use crate::settings::Class;
+use crate::workload::MAX_WAIT;
+
+/// What a run is made of.
+struct Run {
+    watch: Arc<Watch>,
+    source: Source,
+    destination: Destination,
+    stop: Option<Stop>,
+    /// Whether the image cannot be read at some place.
+    fails: bool,
+    /// Whether nothing is wrong from its beginning on.
+    is_strict: bool,
+}
+
+impl Copies<'_> {
+    /// Runs the copy once; one that is the last has to end well.
+    pub(super) async fn run(
+        &mut self,
+        job: &Job,
+        done: RangeSet,
+        is_last: bool,
+    ) -> Result<Ended, String> {
+        let (disk, has_connections) = self.host.disk().ok_or("no disk is open")?;
+        let options = self.options(job, done);
+        let watch = Arc::new(Watch {
+            shared: Arc::clone(&self.shared),
+            judge: Arc::clone(&job.judge),
+            begun: self.shared.lock().oracle.now(),
+            has_connections,
+            // A stream cannot leave anything out.
+            done: if job.kind == Kind::Stream { RangeSet::new() } else { options.done.clone() },
+            max_memory: options.max_memory.max(one_read(&options, &disk)),
+            counts: Mutex::default(),
+        });
+        let options = self.with_checkpoint(options, job, &watch)?;
+        let stop = if is_last { None } else { self.stop() };
+        let fails = !is_last && job.kind == Kind::Device && self.rng.percent(10);
+        let source = self.source(job, &watch, fails);
+        let destination = Watched { disk, watch: Arc::clone(&watch), is_source: false };
+        let destination = Destination::device(destination);
+        let is_strict = is_last || self.host.is_strict;
+        let run = Run { watch, source, destination, stop, fails, is_strict };
+        self.note_run(&run, &options);
+        let copy = Copy::new(run.source.clone(), run.destination.clone()).with_options(options);
+        let (control, after) = (copy.control(), self.rng.any_scale(20_000));
+        let hand = lay(control.clone(), self.rng.fork(), stop.map(|stop| (after, stop)));
+        let copying = async {
+            tokio::select! {
+                biased;
+                ended = copy.run() => Some(ended),
+                () = hand => None,
+            }
+        };
+        let ended = self.in_time("a copy", copying).await?;
+        self.requests += run.watch.requests();
+        match ended {
+            Some(Ok(copied)) => {
+                self.has_copied(job, &run, &copied)?;
+                if let Some(checksums) = copied.checksums {
+                    self.verify(&run, checksums).await?;
+                }
+                Ok(Ended::Well)
+            }
+            Some(Err(failure)) => self.has_failed(job, &run, &failure),
+            None => {
+                self.check(job, &run)?;
+                Ok(if stop == Some(Stop::Kill) { Ended::Killed } else { Ended::Badly })
+            }
+        }
+    }
+
+    /// Waits for something while things go wrong, and then while nothing does.
+    async fn in_time<T>(
+        &mut self,
+        what: &str,
+        running: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        let mut running = Box::pin(running);
+        let limit = self.rng.millis(10_000..600_000);
+        if let Ok(ended) = timeout(limit, &mut running).await {
+            return Ok(ended);
+        }
+        self.mend();
+        let ended = timeout(MAX_WAIT, running).await;
+        ended.map_err(|_| format!("{what} goes on {MAX_WAIT:?} after the last fault"))
+    }
+
+    fn options(&mut self, job: &Job, done: RangeSet) -> Options {
+        let rng = &mut self.rng;
+        let mut options = Options::default()
+            .with_max_memory(1 << rng.within(13..21))
+            .with_checksums(rng.percent(60))
+            .with_destination_is_zero(job.is_blank && rng.percent(50))
+            .with_flush_bytes(1 << rng.within(12..19))
+            .with_flush_interval(rng.any_scale(30_000))
+            .with_done(done);
+        if rng.percent(85) {
+            options = options.with_io_size(1 << rng.within(12..16));
+        }
+        if rng.percent(60) {
+            options = options.with_queue_depth(rng.index(1..17));
+        }
+        let granularity = (!rng.percent(20)).then(|| 512 << rng.within(0..7));
+        options.with_zero_granularity(granularity)
+    }
+
+    fn with_checkpoint(
+        &mut self,
+        options: Options,
+        job: &Job,
+        watch: &Arc<Watch>,
+    ) -> Result<Options, String> {
+        if self.rng.percent(20) {
+            // What was kept before would still be true.
+            return Ok(options);
+        }
+        let (source, destination) = (job.identity.clone(), self.destination()?);
+        let (kept, watch) = (self.kept.clone(), Arc::clone(watch));
+        let rng = Mutex::new(self.rng.fork());
+        Ok(options.with_checkpoint(Store { kept, watch, source, destination, rng }))
+    }
+
+    fn stop(&mut self) -> Option<Stop> {
+        match self.rng.within(0..10) {
+            0..2 => Some(Stop::Cancel),
+            2 => Some(Stop::Abandon),
+            3..5 if self.faults.has(Class::Dropped) => Some(Stop::Drop),
+            5..7 if self.faults.has(Class::Death) => Some(Stop::Kill),
+            _ => None,
+        }
+    }
+
+    fn source(&mut self, job: &Job, watch: &Arc<Watch>, fails: bool) -> Source {
+        let rng: Rng = self.rng.fork();
+        match (job.kind, &self.unit) {
+            (Kind::Unit, Some(unit)) => {
+                let (disk, watch) = (unit.clone(), Arc::clone(watch));
+                Source::device(Watched { disk, watch, is_source: true })
+            }
+            (Kind::Stream, _) => {
+                let len = job.image.bytes.len() as u64;
+                Source::stream(job.image.stream(rng), self.rng.percent(50).then_some(len))
+            }
+            (Kind::Device | Kind::Unit, _) => {
+                let (image, watch) = (job.image.clone(), Arc::clone(watch));
+                Source::device(ImageDevice::drawn(image, watch, fails, rng))
+            }
+        }
+    }
+
+    fn note_run(&self, run: &Run, options: &Options) {
+        let io_size = options.io_size.unwrap_or(0) as u64;
+        let depth = options.queue_depth.unwrap_or(0) as u64;
+        let what = format!("a run, to be stopped by {:?}", run.stop);
+        self.shared.lock().trace.note(&what, &[options.done.bytes(), io_size, depth]);
+    }
+
+    /// What is there, and what is kept, after a run.
+    fn check(&self, job: &Job, run: &Run) -> Result<(), String> {
+        let world = self.shared.lock();
+        job.judge.image(&world)?;
+        drop(world);
+        let kept = self.kept.load(&job.identity, &self.destination()?).ok().flatten();
+        let world = self.shared.lock();
+        let claims = run.watch.claims(&world, &kept.unwrap_or_default());
+        claims.map_err(|why| format!("a checkpoint that is kept: {why}"))
+    }
+
+    fn has_copied(&self, job: &Job, run: &Run, copied: &Copied) -> Result<(), String> {
+        self.check(job, run)?;
+        let mut world = self.shared.lock();
+        world.trace.note("copied", &[]);
+        let all = run.watch.claims(&world, &job.judge.all());
+        all.map_err(|why| format!("a copy has ended well: {why}"))?;
+        let (len, progress) = (job.image.bytes.len() as u64, copied.progress);
+        if (progress.done, progress.flushed) != (len, len) {
+            return Err(format!("a copy of {len} bytes has ended well with {progress:?}"));
+        }
+        Ok(())
+    }
+
+    /// A copy has failed, which it may.
+    fn has_failed(&self, job: &Job, run: &Run, failure: &Failure) -> Result<Ended, String> {
+        let error = &failure.error;
+        self.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
+        self.check(job, run)?;
+        let of_disk = error.iscsi();
+        let may_fail = match error {
+            Error::Cancelled => matches!(run.stop, Some(Stop::Cancel | Stop::Abandon)),
+            Error::Abandoned { .. } => run.stop == Some(Stop::Abandon),
+            Error::Source(_) => run.fails || job.kind == Kind::Unit && !run.is_strict,
+            Error::Destination(_) | Error::Flush(_) => !run.is_strict && of_disk.is_some(),
+            Error::Shrunk
+            | Error::ReadOnly
+            | Error::TooSmall { .. }
+            | Error::Overflow { .. }
+            | _ => false,
+        };
+        if !may_fail {
+            return Err(format!("a copy has failed without a reason: {error}"));
+        }
+        let is_of_no_use =
+            of_disk.is_some_and(|error| error.kind() == ErrorKind::UnitChanged || is_over(error));
+        Ok(if is_of_no_use { Ended::Unusable } else { Ended::Badly })
+    }
+
+    /// Reads back what was copied.
+    async fn verify(&mut self, run: &Run, checksums: Checksums) -> Result<(), String> {
+        let bytes = checksums.bytes();
+        let verify = Verify::new(run.source.clone(), &run.destination, checksums);
+        let verify = verify.map_err(|error| error.to_string())?;
+        let verified = self.in_time("a verification", verify.run()).await?;
+        let world = self.shared.lock();
+        let is_there = world.lun.min_blocks() == world.lun.blocks();
+        let may_differ = run.watch.is_blind(&world) || !is_there;
+        drop(world);
+        match verified {
+            Ok(progress) if progress.done == bytes => Ok(()),
+            Err(VerifyError::Mismatch(_)) if may_differ => Ok(()),
+            Err(VerifyError::Destination(_)) if !run.is_strict => Ok(()),
+            Ok(progress) => Err(format!("{bytes} bytes were verified with {progress:?}")),
+            Err(error) => Err(format!("a copy has ended well, but: {error}")),
+        }
+    }
+}
+
+/// The length of one read of a stream, which is made in any case.
+fn one_read(options: &Options, disk: &Disk) -> usize {
+    let wanted = options.io_size.unwrap_or_else(|| disk.limits().preferred_transfer);
+    wanted.next_multiple_of(usize::try_from(disk.block_size()).unwrap_or(1))
+}
+
+/// Whether a disk cannot be used any more after this.
+fn is_over(error: &iscsi_initiator::Error) -> bool {
+    use iscsi_initiator::Error;
+    matches!(error, Error::Closed | Error::NotReopened { .. } | Error::Session(_))
+}

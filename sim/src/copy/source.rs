@@ -1,0 +1,195 @@
+//! What is copied: bytes with holes, as a device in memory, as a unit, or as a stream.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_copy::{Device, RangeSet};
+use iscsi_initiator::device::{DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_testkit::disk::RamDisk;
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::sleep;
+
+use super::watch::Watch;
+use crate::rng::Rng;
+
+/// Holes are whole blocks of any unit: part of a block that a process was writing when it died may put back
+/// what the rest of it was.
+const HOLE: usize = 4096;
+
+/// What is copied.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    pub(crate) bytes: Bytes,
+    /// What has no storage, and is zero.
+    pub(crate) holes: RangeSet,
+}
+
+impl Image {
+    /// Runs of data, of zeros and of holes, of any length.
+    pub(crate) fn drawn(len: usize, rng: &mut Rng) -> Self {
+        let (mut bytes, mut holes) = (BytesMut::zeroed(len), RangeSet::new());
+        let mut at = 0;
+        while at < len {
+            let run = 1 << rng.within(6..17);
+            let kind = rng.within(0..8);
+            let end = (at + run).next_multiple_of(if kind == 0 { HOLE } else { 1 }).min(len);
+            match kind {
+                0 => holes.insert(at.next_multiple_of(HOLE).min(end) as u64..end as u64),
+                1 => {}
+                // One byte in many zeros.
+                2 => bytes[at] = 1,
+                _ => fill(&mut bytes[at..end], rng),
+            }
+            at = end;
+        }
+        Self { bytes: bytes.freeze(), holes }
+    }
+
+    /// A unit that holds it.
+    pub(crate) fn disk(&self) -> RamDisk {
+        let disk = RamDisk::new(512, self.bytes.len() as u64 / 512);
+        let mut data = RangeSet::from(0..self.bytes.len() as u64);
+        self.holes.iter().for_each(|hole| data.remove(&hole));
+        data.iter().for_each(|range| disk.write(range.start, &self.bytes[index(&range)]));
+        disk
+    }
+
+    /// A stream of it, which comes in pieces with pauses between them.
+    pub(crate) fn stream(&self, mut rng: Rng) -> DuplexStream {
+        let (reader, mut writer) = duplex(1 << rng.within(8..18));
+        let (bytes, max_piece) = (self.bytes.clone(), 1 << rng.within(8..18));
+        tokio::spawn(async move {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let piece = rng.index(1..max_piece).min(rest.len());
+                // Nobody may read any more.
+                if writer.write_all(&rest[..piece]).await.is_err() {
+                    return;
+                }
+                rest = &rest[piece..];
+                if rng.percent(20) {
+                    sleep(rng.any_scale(500)).await;
+                }
+            }
+        });
+        reader
+    }
+}
+
+/// Fills a part with any bytes.
+pub(crate) fn fill(bytes: &mut [u8], rng: &mut Rng) {
+    for word in bytes.chunks_mut(8) {
+        word.copy_from_slice(&rng.next().to_le_bytes()[..word.len()]);
+    }
+}
+
+fn index(range: &Range<u64>) -> Range<usize> {
+    let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+    start..end
+}
+
+/// An image as a device in memory, which takes its time.
+#[derive(Debug)]
+pub(crate) struct ImageDevice {
+    image: Image,
+    watch: Arc<Watch>,
+    limits: DeviceLimits,
+    depth: usize,
+    /// How many extents are told at once.
+    max_extents: usize,
+    /// How long a request takes, milliseconds at most.
+    max_delay: u64,
+    /// The read that cannot be done, counted from the next one.
+    fails: Mutex<Option<u64>>,
+    rng: Mutex<Rng>,
+}
+
+impl ImageDevice {
+    pub(crate) fn drawn(image: Image, watch: Arc<Watch>, fails: bool, mut rng: Rng) -> Self {
+        let mut limits = DeviceLimits::default();
+        limits.block_size = 1 << rng.within(0..13);
+        limits.preferred_transfer = 1 << rng.within(12..18);
+        Self {
+            image,
+            watch,
+            limits,
+            depth: rng.index(1..9),
+            max_extents: if rng.percent(30) { rng.index(1..4) } else { usize::MAX },
+            max_delay: 1 << rng.within(1..8),
+            fails: Mutex::new(fails.then(|| rng.within(0..32))),
+            rng: Mutex::new(rng),
+        }
+    }
+
+    fn delay(&self) -> Duration {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).any_scale(self.max_delay)
+    }
+
+    /// Whether this is the read that cannot be done.
+    fn fails_now(&self) -> bool {
+        let mut fails = self.fails.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_now = *fails == Some(0);
+        *fails = fails.and_then(|left| left.checked_sub(1));
+        is_now
+    }
+}
+
+impl Device for ImageDevice {
+    fn capacity(&self) -> u64 {
+        self.image.bytes.len() as u64
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.limits
+    }
+
+    fn queue_depth(&self, _: usize) -> usize {
+        self.depth
+    }
+
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        let held = self.watch.request(buffer.len());
+        let (fails, delay) = (self.fails_now(), self.delay());
+        Box::pin(async move {
+            sleep(delay).await;
+            drop(held);
+            if fails {
+                return Err(io::Error::other("the image cannot be read"));
+            }
+            let range = index(&(offset..offset + buffer.len() as u64));
+            let bytes = self.image.bytes.get(range).ok_or(io::ErrorKind::InvalidInput)?;
+            buffer.copy_from_slice(bytes);
+            Ok(buffer)
+        })
+    }
+
+    fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+        self.watch.shared.lock().accuse("a copy writes to its source".to_owned());
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        let delay = self.delay();
+        Box::pin(async move {
+            sleep(delay).await;
+            let (mut at, mut extents) = (offset, Vec::new());
+            for hole in self.image.holes.overlap(&(offset..offset + len)).iter() {
+                extents.push(Extent::new(at, hole.start - at, ExtentState::Data));
+                let len = hole.end - hole.start;
+                extents.push(Extent::new(hole.start, len, ExtentState::Deallocated));
+                at = hole.end;
+            }
+            extents.push(Extent::new(at, offset + len - at, ExtentState::Data));
+            extents.retain(|extent| extent.len > 0);
+            extents.truncate(self.max_extents);
+            Ok(extents)
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! The destination of a copy, watched: what is written to it, and what checkpoints say of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_copy::{Device, RangeSet};
+use iscsi_initiator::Disk;
+use iscsi_initiator::device::{DeviceLimits, Extent, IoFuture};
+
+use super::judge::Judge;
+use crate::oracle::Moment;
+use crate::world::{Shared, World};
+
+/// One run of a copy, seen by both of its ends.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) judge: Arc<Judge>,
+    /// When it began.
+    pub(crate) begun: Moment,
+    /// Whether the sessions have several connections.
+    pub(crate) has_connections: bool,
+    /// What an earlier run has done.
+    pub(crate) done: RangeSet,
+    /// Bytes that it may hold.
+    pub(crate) max_memory: usize,
+    pub(crate) counts: Mutex<Counts>,
+}
+
+/// What a run has under way.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Requests that were made.
+    requests: usize,
+    /// Bytes that are read, and data that are written, at this time.
+    held: usize,
+    /// The longest of them: one is made in any case.
+    max_request: usize,
+}
+
+/// Bytes that are held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    watch: &'a Watch,
+    bytes: usize,
+}
+
+impl Watch {
+    pub(crate) fn requests(&self) -> usize {
+        self.counts().requests
+    }
+
+    /// A request begins, for which the copy holds so many bytes.
+    pub(crate) fn request(&self, bytes: usize) -> Held<'_> {
+        let mut counts = self.counts();
+        counts.requests += 1;
+        counts.held += bytes;
+        counts.max_request = counts.max_request.max(bytes);
+        if counts.held > self.max_memory.max(counts.max_request) {
+            let why = format!("a copy holds {} bytes of {}", counts.held, self.max_memory);
+            self.shared.lock().accuse(why);
+        }
+        Held { watch: self, bytes }
+    }
+
+    /// Whether another unit may have answered before anything could tell: the connections of a session have
+    /// no order.
+    pub(crate) fn is_blind(&self, world: &World) -> bool {
+        self.has_connections && world.lun.was_another_since(self.begun)
+    }
+
+    /// Whether no loss of power undoes what is said to be done.
+    ///
+    /// # Errors
+    /// Where one would.
+    pub(crate) fn claims(&self, world: &World, flushed: &RangeSet) -> Result<(), String> {
+        if self.is_blind(world) { Ok(()) } else { self.judge.claims(world, flushed) }
+    }
+
+    /// A write begins. What is done already, or is no part of the source, is not written.
+    fn write(&self, what: &str, offset: u64, len: u64) {
+        let mut world = self.shared.lock();
+        world.trace.note(what, &[offset, len]);
+        let range = offset..offset + len;
+        if range.end > self.judge.source().len() as u64 {
+            world.accuse(format!("a copy writes {range:x?}, behind the end of the source"));
+        }
+        if !self.done.overlap(&range).is_empty() {
+            world.accuse(format!("a copy writes {range:x?} again, which was done"));
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.watch.counts().held -= self.bytes;
+    }
+}
+
+/// A disk that is copied to, or from.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) disk: Disk,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) is_source: bool,
+}
+
+impl Device for Watched {
+    fn capacity(&self) -> u64 {
+        self.disk.capacity()
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        Device::limits(&self.disk)
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        self.disk.queue_depth(io_size)
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        let held = self.watch.request(if self.is_source { buffer.len() } else { 0 });
+        Box::pin(async move {
+            let read = Device::read_into(&self.disk, offset, buffer).await;
+            drop(held);
+            read
+        })
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        if self.is_source {
+            self.watch.shared.lock().accuse("a copy writes to its source".to_owned());
+        }
+        let len = pages.iter().map(Bytes::len).sum::<usize>();
+        self.watch.write("copy writes", offset, len as u64);
+        // Zeros that are sent are always the same ones.
+        let is_zero = pages.iter().flatten().all(|byte| *byte == 0);
+        let held = self.watch.request(if is_zero { 0 } else { len });
+        Box::pin(async move {
+            let written = Device::write_at(&self.disk, offset, pages).await;
+            drop(held);
+            written
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        drop(self.watch.request(0));
+        Box::pin(async move {
+            self.watch.shared.lock().trace.note("copy flushes", &[]);
+            let flushed = Device::flush(&self.disk).await;
+            let is_well = u64::from(flushed.is_ok());
+            self.watch.shared.lock().trace.note("copy has flushed", &[is_well]);
+            flushed
+        })
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        Device::confirm(&self.disk)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        drop(self.watch.request(0));
+        self.watch.write("copy makes zeros", offset, len);
+        Device::write_zeroes(&self.disk, offset, len)
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Device::extents(&self.disk, offset, len)
+    }
+}
