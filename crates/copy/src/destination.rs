@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::file::{FileDevice, local_depth};
 use crate::pipe::Pipe;
+use crate::window::Window;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -25,6 +26,8 @@ enum Kind {
     Device(Arc<dyn Device>),
     /// A regular file, which ends up as long as what was copied.
     File(FileDevice),
+    /// The bytes of a regular file from one on; the others stay.
+    FilePart(FileDevice, u64),
     /// What comes next, and nothing else.
     Stream(Arc<Mutex<Writer>>),
     /// The same, by threads that may block.
@@ -54,11 +57,23 @@ impl Destination {
         Self(Kind::Pipe(Pipe::new(file.into())))
     }
 
+    /// What it has from this byte on: the others are left alone, also those behind what is copied. A
+    /// stream has no places, and stays as it is.
+    #[must_use]
+    pub fn from_byte(self, start: u64) -> Self {
+        Self(match self.0 {
+            Kind::Device(device) => Kind::Device(Arc::new(Window::new(device, start..u64::MAX))),
+            Kind::File(file) => Kind::FilePart(file, start),
+            Kind::FilePart(file, before) => Kind::FilePart(file, before.saturating_add(start)),
+            Kind::Stream(_) | Kind::Pipe(_) => self.0,
+        })
+    }
+
     /// How many bytes fit; `None` if nothing limits them.
     pub fn capacity(&self) -> Option<u64> {
         match &self.0 {
             Kind::Device(device) => Some(device.capacity()),
-            Kind::File(_) | Kind::Stream(_) | Kind::Pipe(_) => None,
+            Kind::File(_) | Kind::FilePart(..) | Kind::Stream(_) | Kind::Pipe(_) => None,
         }
     }
 
@@ -71,7 +86,7 @@ impl Destination {
     pub(crate) fn device_ref(&self) -> Option<&dyn Device> {
         match &self.0 {
             Kind::Device(device) => Some(device.as_ref()),
-            Kind::File(file) => Some(file),
+            Kind::File(file) | Kind::FilePart(file, _) => Some(file),
             Kind::Stream(_) | Kind::Pipe(_) => None,
         }
     }
@@ -81,6 +96,9 @@ impl Destination {
         match &self.0 {
             Kind::Device(device) => Some(Arc::clone(device)),
             Kind::File(file) => Some(Arc::new(file.clone())),
+            Kind::FilePart(file, start) => {
+                Some(Arc::new(Window::new(Arc::new(file.clone()), *start..u64::MAX)))
+            }
             Kind::Stream(_) | Kind::Pipe(_) => None,
         }
     }
@@ -105,7 +123,17 @@ impl Destination {
     pub(crate) async fn set_len(&self, len: Option<u64>) -> io::Result<()> {
         match (&self.0, len) {
             (Kind::File(file), Some(len)) => file.clone().set_len(len).await,
-            (Kind::File(_) | Kind::Device(_) | Kind::Stream(_) | Kind::Pipe(_), _) => Ok(()),
+            (Kind::FilePart(file, start), Some(len)) => {
+                file.lengthen(start.saturating_add(len)).await
+            }
+            (
+                Kind::File(_)
+                | Kind::FilePart(..)
+                | Kind::Device(_)
+                | Kind::Stream(_)
+                | Kind::Pipe(_),
+                _,
+            ) => Ok(()),
         }
     }
 
@@ -113,6 +141,7 @@ impl Destination {
         match &self.0 {
             Kind::Device(device) => device.write_at(offset, vec![data]).await,
             Kind::File(file) => file.write_at(offset, vec![data]).await,
+            Kind::FilePart(file, start) => file.write_at(start + offset, vec![data]).await,
             Kind::Stream(writer) => writer.lock().await.write_all(&data).await,
             Kind::Pipe(pipe) => pipe.write(data).await,
         }
@@ -120,9 +149,11 @@ impl Destination {
 
     /// Only a device makes zeros by itself.
     pub(crate) async fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        match self.device_ref() {
-            Some(device) => device.write_zeroes(offset, len).await,
-            None => Err(io::ErrorKind::Unsupported.into()),
+        match &self.0 {
+            Kind::Device(device) => device.write_zeroes(offset, len).await,
+            Kind::File(file) => file.write_zeroes(offset, len).await,
+            Kind::FilePart(file, start) => file.write_zeroes(start + offset, len).await,
+            Kind::Stream(_) | Kind::Pipe(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -136,7 +167,7 @@ impl Destination {
                 // Whatever has taken the place of a device may well answer its flush.
                 device.confirm().await
             }
-            Kind::File(file) => file.flush().await,
+            Kind::File(file) | Kind::FilePart(file, _) => file.flush().await,
             Kind::Stream(writer) => writer.lock().await.flush().await,
             Kind::Pipe(pipe) => pipe.flush().await,
         }
@@ -147,7 +178,7 @@ impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Device(device) => device.fmt(f),
-            Kind::File(file) => file.fmt(f),
+            Kind::File(file) | Kind::FilePart(file, _) => file.fmt(f),
             Kind::Stream(_) => f.write_str("Stream"),
             Kind::Pipe(pipe) => pipe.fmt(f),
         }

@@ -103,6 +103,13 @@ impl FileDevice {
         Ok(())
     }
 
+    /// Makes a regular file at least as long as this; what it has beyond that stays.
+    pub(crate) async fn lengthen(&self, len: u64) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        blocking(move || if file.metadata()?.len() < len { file.set_len(len) } else { Ok(()) })
+            .await
+    }
+
     /// The same file for writes of any place, which make it longer.
     pub(crate) const fn growing(mut self) -> Self {
         self.capacity = u64::MAX;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
@@ -69,6 +70,16 @@ impl Identity {
         }
         // Its length changes while it is copied to.
         Ok(Self::new(&name, 0))
+    }
+
+    /// These bytes of it and no others; an end of `u64::MAX` stands for all there are.
+    #[must_use]
+    pub fn part(&self, range: Range<u64>) -> Self {
+        let mut name = format!("{} from byte {}", self.name, range.start);
+        if range.end < u64::MAX {
+            name += &format!(" to {}", range.end);
+        }
+        Self { name, bytes: self.bytes }
     }
 
     /// Bytes it holds; 0 where that says nothing.

@@ -46,6 +46,7 @@ mod range_set;
 mod source;
 mod survey;
 mod verify;
+mod window;
 mod zeros;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -12,6 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::file::local_depth;
 use crate::pipe::Pipe;
+use crate::window::Window;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -45,6 +47,15 @@ impl Source {
     /// It is read in whole requests, on the threads of tokio that may block.
     pub fn pipe(file: impl Into<Arc<File>>) -> Self {
         Self(Kind::Pipe(Pipe::new(file.into())))
+    }
+
+    /// These bytes of it and no others, as far as it has them; a stream has no places, and stays as it is.
+    #[must_use]
+    pub fn part(self, range: Range<u64>) -> Self {
+        match self.0 {
+            Kind::Device(device) => Self(Kind::Device(Arc::new(Window::new(device, range)))),
+            Kind::Stream(..) | Kind::Pipe(_) => self,
+        }
     }
 
     /// How many bytes there are, if that is known; of a [pipe](Self::pipe) what is left, if it is a regular

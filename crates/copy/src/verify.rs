@@ -283,6 +283,17 @@ fn cut(range: Range<u64>, expected: Expected) -> impl Iterator<Item = Piece> {
     starts.map(move |at| (at..range.end.min(at + PIECE), expected))
 }
 
+impl Difference {
+    /// The same difference, where the copy went to a later place by so many bytes.
+    #[must_use]
+    pub const fn moved(self, by: u64) -> Self {
+        match self {
+            Self::At(offset) => Self::At(offset.saturating_add(by)),
+            Self::Within { offset, len } => Self::Within { offset: offset.saturating_add(by), len },
+        }
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

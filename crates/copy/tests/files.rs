@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iscsi_copy::{Copy, Destination, Device, Error, FileDevice, Options, Source};
-use support::Folder;
+use support::{Folder, Memory, pattern};
 
 const MIB: u64 = 1 << 20;
 
@@ -83,6 +83,44 @@ async fn a_file_that_becomes_shorter_is_told() {
     // What is missing looks like a hole to the file system, and like an end to a read.
     let failure = copy.run().await.unwrap_err();
     assert!(matches!(failure.error, Error::Shrunk), "{failure:?}");
+}
+
+/// A part, here with a hole, goes to another place, and what is around that stays.
+#[tokio::test]
+async fn a_part_goes_to_another_place() {
+    let folder = Folder::new();
+    let (from, to) = (sparse(&folder, "from"), folder.path("to"));
+    let part = 20 * MIB - 4096..20 * MIB + 10_000;
+    let len = part.end - part.start;
+    let source = || Source::device(FileDevice::open(&from).unwrap()).part(part.clone());
+    assert_eq!(source().length(), Some(len));
+    // In the middle of a file, at its end, and behind its end.
+    for place in [1000, 2 * MIB - len, 2 * MIB - 5000, 3 * MIB + 1] {
+        fs::write(&to, vec![9; 2 << 20]).unwrap();
+        let destination = Destination::file(FileDevice::create(&to).unwrap()).from_byte(place);
+        Copy::new(source(), destination).run().await.unwrap();
+        let mut expected = vec![9; 2 << 20];
+        expected.resize(expected.len().max((place + len) as usize), 0);
+        let image = &fs::read(&from).unwrap()[part.start as usize..part.end as usize];
+        expected[place as usize..(place + len) as usize].copy_from_slice(image);
+        assert!(fs::read(&to).unwrap() == expected, "{place}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_not_there_is_not_copied() {
+    let (from, to) = (Memory::new(pattern(10_000)), Memory::new(pattern(20_000)));
+    let copied = |range, place| {
+        let source = Source::device(from.clone()).part(range);
+        Copy::new(source, Destination::device(to.clone()).from_byte(place)).run()
+    };
+    let progress = copied(9_000..12_000, 19_000).await.unwrap().progress;
+    assert_eq!((progress.total, progress.flushed), (Some(1000), 1000));
+    assert_eq!(to.lock().bytes[19_000..], from.lock().bytes[9_000..]);
+    assert_eq!(copied(12_000..13_000, 0).await.unwrap().progress.total, Some(0));
+    let error = copied(0..2000, 19_000).await.unwrap_err().error;
+    assert!(matches!(error, Error::TooSmall { capacity: 1000, needed: 2000 }), "{error}");
+    assert!(to.lock().bytes[..19_000] == pattern(20_000)[..19_000]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use iscsi_copy::Error as CopyError;
+use iscsi_copy::{Destination, Error as CopyError, Identity, Source};
 use iscsi_initiator::Initiator;
 use iscsi_initiator::tuning::{Diagnosis, Size};
 use tokio::time::timeout;
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::location::Location;
 use crate::observation::Observation;
 use crate::side::Side;
+use crate::span::Span;
 use crate::stop::Stop;
 
 /// How long an error waits for the answer whether the unit is another one.
@@ -27,6 +28,7 @@ pub(crate) const NO_WAY_BACK: Error =
 pub(crate) struct Ends {
     pub(crate) source: End,
     pub(crate) destination: End,
+    span: Span,
 }
 
 impl Ends {
@@ -34,6 +36,7 @@ impl Ends {
     /// destination whose source cannot be had.
     pub(crate) async fn open(
         access: Access,
+        span: Span,
         from: &Location,
         to: &Location,
         [reader, writer]: [&Initiator; 2],
@@ -48,7 +51,7 @@ impl Ends {
             (source.await?, destination.await)
         };
         match destination {
-            Ok(destination) => Ok(Self { source, destination }),
+            Ok(destination) => Ok(Self { source, destination, span }),
             Err(error) => {
                 // Nothing was sent that it could still carry out.
                 drop(source.close(stop).await);
@@ -59,26 +62,48 @@ impl Ends {
 
     /// Whether all of the source can go to the destination.
     pub(crate) fn check(&self, args: &Args) -> Result<(), Error> {
-        let Self { source, destination } = self;
+        let Self { source, destination, span } = self;
         if let Some(kind) = source.same_as(destination) {
             return Err(Error::Same(kind));
         }
         if args.content.verify && destination.is_stream() {
             return Err(NO_WAY_BACK);
         }
-        match (source.to_source().length(), destination.to_destination().capacity()) {
-            (Some(needed), Some(capacity)) if needed > capacity => {
-                Err(Error::TooSmall { capacity: Size(capacity), needed: Size(needed) })
-            }
-            _ => Ok(()),
-        }
+        span.check_streams(source.is_stream(), destination.is_stream())?;
+        span.check(&source.to_source(), &destination.to_destination())
+    }
+
+    /// What is copied.
+    pub(crate) fn to_source(&self) -> Source {
+        self.span.of_source(self.source.to_source())
+    }
+
+    /// Where it goes.
+    pub(crate) fn to_destination(&self) -> Destination {
+        self.span.of_destination(self.destination.to_destination())
+    }
+
+    /// The first byte at the destination that is written.
+    pub(crate) fn place(&self) -> u64 {
+        self.span.place()
+    }
+
+    /// What makes both the same the next day.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; what the system says.
+    pub(crate) fn identities(&self) -> Result<(Identity, Identity), Error> {
+        let (source, destination) =
+            (self.source.source_identity()?, self.destination.destination_identity()?);
+        Ok(self.span.identities(source, destination))
     }
 
     /// The same ends, for reads and writes of `io_size` bytes.
     #[must_use]
     pub(crate) fn with_io_size(self, io_size: usize) -> Self {
-        let Self { source, destination } = self;
+        let Self { source, destination, span } = self;
         Self {
+            span,
             source: source.with_io_size(io_size),
             destination: destination.with_io_size(io_size),
         }

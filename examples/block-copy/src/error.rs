@@ -59,6 +59,33 @@ pub enum Error {
         /// What the source has.
         needed: Size,
     },
+    /// The part to copy does not lie in the source.
+    #[error(
+        "source too short: it has {has} ({} bytes), and --offset {}{} asks for more; ask for less",
+        has.0, offset.0, length.map_or_else(String::new, |len| format!(" with --length {}", len.0))
+    )]
+    OutOfSource {
+        /// Where it shall begin.
+        offset: Size,
+        /// How long it shall be.
+        length: Option<Size>,
+        /// What the source has.
+        has: Size,
+    },
+    /// More is to be copied than the destination holds from that place on.
+    #[error(
+        "destination too small: from byte {} on it holds {rest} ({} bytes), and {needed} ({} bytes) are to \
+         be copied; choose a larger one, or another --destination-offset",
+        place.0, rest.0, needed.0
+    )]
+    NoRoom {
+        /// Where the copy shall begin.
+        place: Size,
+        /// What the destination holds from there on.
+        rest: Size,
+        /// What is to be copied.
+        needed: Size,
+    },
     /// A stream turned out to be longer than the destination.
     #[error(
         "destination too small: it holds {capacity} ({} bytes) and the source has more; choose a \
@@ -199,6 +226,8 @@ impl Error {
             | Self::Shrunk(_)
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
+            | Self::OutOfSource { .. }
+            | Self::NoRoom { .. }
             | Self::Same(_)
             | Self::Checkpoint { .. }
             | Self::CheckpointExists(_)
@@ -218,6 +247,8 @@ impl Error {
         match self {
             Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
             Self::Usage(_)
+            | Self::OutOfSource { .. }
+            | Self::NoRoom { .. }
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)

@@ -26,6 +26,7 @@ use crate::progress::{ProgressMode, say};
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::side::Side;
+use crate::span::Span;
 use crate::stop::Stop;
 use resumption::Resumption;
 
@@ -77,11 +78,13 @@ async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> 
         return Err(NOTHING_TO_LIMIT.into());
     }
     let (reader, writer) = (args.link.initiator(reader)?, args.link.initiator(writer)?);
+    let span = Span::new(&args.content);
+    span.check_streams(matches!(from, Location::Standard), matches!(to, Location::Standard))?;
     let access = Access {
         reads_back: args.content.verify,
         creates: !resumption::is_continued(&args.resumption),
     };
-    let ends = Ends::open(access, &from, &to, [&reader, &writer], stop).await?;
+    let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
     let result = match Job::begin(args, hand, ends.clone()).await {
         Ok(job) => job.run(stop).await,
         Err(error) => Err(error.into()),

@@ -30,6 +30,7 @@ mod rate;
 pub mod reach;
 pub mod report;
 pub mod side;
+mod span;
 
 pub use args::Args;
 pub use error::Error;

@@ -11,6 +11,16 @@ use super::link::parse_io_size;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "What is copied")]
 pub struct ContentArgs {
+    /// The first byte of the source to copy; K, M, G and T are powers of 1024.
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub offset: Size,
+    /// How many bytes to copy; without it all to the end of the source.
+    #[arg(long, value_name = "SIZE")]
+    pub length: Option<Size>,
+    /// Where in the destination the first byte goes. What lies before it and behind the copy stays, also
+    /// in a file, which otherwise ends up as long as the copy.
+    #[arg(long, value_name = "SIZE")]
+    pub destination_offset: Option<Size>,
     /// Zeros in data, in runs of SIZE and longer, are not sent; 512 to 64M, off sends them. What the
     /// source says to be a hole is not read in either case.
     #[arg(long, value_name = "SIZE|off", default_value = "64K")]
@@ -27,6 +37,9 @@ pub struct ContentArgs {
 impl Default for ContentArgs {
     fn default() -> Self {
         Self {
+            offset: Size(0),
+            length: None,
+            destination_offset: None,
             zero_granularity: ZeroGranularity::Runs(Size(64 << 10)),
             destination_is_zero: false,
             verify: false,

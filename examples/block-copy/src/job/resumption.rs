@@ -45,16 +45,15 @@ impl Resumption {
     /// done. `None` where nothing is to be kept.
     pub(super) async fn begin(args: &ResumptionArgs, ends: &Ends) -> Result<Option<Self>, Error> {
         let Some(path) = &args.checkpoint else { return Ok(None) };
-        let source = ends.source.source_identity()?;
-        let destination = ends.destination.destination_identity()?;
+        let (source, destination) = ends.identities()?;
         let file = CheckpointFile::new(path, source, destination);
-        let total = ends.source.to_source().length().unwrap_or_default();
+        let (total, place) = (ends.to_source().length().unwrap_or_default(), ends.place());
         // What a file of the host holds by now.
         let held =
             if let End::File(file) = &ends.destination { Some(file.capacity()) } else { None };
         let resumption = spawn_blocking(move || {
             let done = file.load()?.unwrap_or_default();
-            let end = done.iter().next_back().map_or(0, |range| range.end);
+            let end = done.iter().next_back().map_or(0, |range| place.saturating_add(range.end));
             if held.is_some_and(|held| held < end) {
                 return Err(io::Error::new(ErrorKind::InvalidData, SHORTENED));
             }

@@ -21,8 +21,7 @@ const MIN_QUEUE: u64 = 64 << 20;
 impl Job<'_> {
     /// Copies and flushes, and says how fast each second went.
     pub(super) async fn copy(&self, stop: &Stop) -> (Result<Copied, Failure>, Vec<f64>) {
-        let (source, destination) =
-            (self.ends.source.to_source(), self.ends.destination.to_destination());
+        let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
         let progress = Progress::new(self.args.output.progress, "copied", source.length());
         let copy = Copy::new(source, destination).with_options(self.options());
         self.hand.follow(Phase::Copying, copy.control());

@@ -20,8 +20,7 @@ impl Job<'_> {
         let done = self.resumption.as_ref().map(|earlier| earlier.done.clone()).unwrap_or_default();
         let total = sums.bytes() + done.bytes();
         let progress = Progress::new(self.args.output.progress, "verified", Some(total));
-        let (source, destination) =
-            (self.ends.source.to_source(), self.ends.destination.to_destination());
+        let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
         let verify = Verify::new(source, &destination, sums).map_err(|_| NO_WAY_BACK)?;
         let verify = verify.with_earlier(done);
         let verify = match self.args.link.queue_depth {
@@ -38,6 +37,7 @@ impl Job<'_> {
                 if let Some(resumption) = &self.resumption {
                     resumption.forget().await;
                 }
+                let difference = difference.moved(self.ends.place());
                 Err(Error::Mismatch { difference })
             }
             Some(Err(VerifyError::Source(cause))) => {

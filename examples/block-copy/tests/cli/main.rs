@@ -16,6 +16,7 @@ mod exchange;
 mod interrupt;
 mod json;
 mod log;
+mod part;
 mod resume;
 mod sessions;
 mod sparse;

@@ -1,0 +1,88 @@
+//! A part of a device.
+
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
+
+/// Bytes of a device in a row, as a device of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    device: Arc<dyn Device>,
+    range: Range<u64>,
+}
+
+impl Window {
+    /// What of these bytes the device has.
+    pub(crate) fn new(device: Arc<dyn Device>, range: Range<u64>) -> Self {
+        let end = range.end.min(device.capacity());
+        Self { device, range: range.start.min(end)..end }
+    }
+
+    /// Where a range lies on the device.
+    fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
+        let start = self.range.start.checked_add(offset);
+        let end = start.and_then(|start| start.checked_add(len));
+        start.filter(|_| end.is_some_and(|end| end <= self.range.end)).ok_or_else(|| {
+            io::Error::new(
+                ErrorKind::InvalidInput,
+                "the range does not lie on the part of the device",
+            )
+        })
+    }
+}
+
+impl Device for Window {
+    fn capacity(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.device.limits()
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        self.device.queue_depth(io_size)
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(async move {
+            let place = self.place(offset, buffer.len() as u64)?;
+            self.device.read_into(place, buffer).await
+        })
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let len: usize = pages.iter().map(Bytes::len).sum();
+            self.device.write_at(self.place(offset, len as u64)?, pages).await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.device.flush()
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        self.device.confirm()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move { self.device.discard(self.place(offset, len)?, len).await })
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move { self.device.write_zeroes(self.place(offset, len)?, len).await })
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(async move {
+            let mut extents = self.device.extents(self.place(offset, len)?, len).await?;
+            extents.retain(|extent| extent.offset >= self.range.start);
+            extents.iter_mut().for_each(|extent| extent.offset -= self.range.start);
+            Ok(extents)
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Which bytes are copied, and to which place.
+
+use std::ops::Range;
+
+use iscsi_copy::{Destination, Identity, Source};
+use iscsi_initiator::tuning::Size;
+
+use crate::args::ContentArgs;
+use crate::error::Error;
+
+/// Which bytes of the source are copied, and to which place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Span {
+    offset: u64,
+    length: Option<u64>,
+    destination: Option<u64>,
+}
+
+impl Span {
+    pub(crate) fn new(args: &ContentArgs) -> Self {
+        Self {
+            offset: args.offset.0,
+            length: args.length.map(|length| length.0),
+            destination: args.destination_offset.map(|offset| offset.0),
+        }
+    }
+
+    /// Whether it asks for a place in the source, which a stream does not have.
+    const fn is_part(self) -> bool {
+        self.offset > 0 || self.length.is_some()
+    }
+
+    /// The first byte at the destination.
+    pub(crate) fn place(self) -> u64 {
+        self.destination.unwrap_or_default()
+    }
+
+    /// Makes sure that the ends have these bytes.
+    pub(crate) fn check(self, source: &Source, destination: &Destination) -> Result<(), Error> {
+        let Self { offset, length, .. } = self;
+        if let Some(has) = source.length()
+            && offset.checked_add(length.unwrap_or(0)).is_none_or(|end| end > has)
+        {
+            let (offset, length) = (Size(offset), length.map(Size));
+            return Err(Error::OutOfSource { offset, length, has: Size(has) });
+        }
+        let (needed, capacity) = (self.of_source(source.clone()).length(), destination.capacity());
+        match (needed, capacity) {
+            (Some(needed), Some(capacity)) if self.place() > 0 => {
+                let rest = capacity.saturating_sub(self.place());
+                let (place, rest, needed) = (Size(self.place()), Size(rest), Size(needed));
+                if needed > rest { Err(Error::NoRoom { place, rest, needed }) } else { Ok(()) }
+            }
+            (Some(needed), Some(capacity)) if needed > capacity => {
+                Err(Error::TooSmall { capacity: Size(capacity), needed: Size(needed) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that no stream is asked for what it does not have.
+    pub(crate) fn check_streams(self, is_source: bool, is_destination: bool) -> Result<(), Error> {
+        if is_source && self.is_part() {
+            return Err(Error::Usage(
+                "a stream has no --offset and no --length; leave them out, or copy from a file or a unit",
+            ));
+        }
+        if is_destination && self.destination.is_some() {
+            return Err(Error::Usage(
+                "a stream has no --destination-offset; leave it out, or copy to a file or a unit",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The bytes of the source that are copied.
+    pub(crate) fn of_source(self, source: Source) -> Source {
+        if self.is_part() { source.part(self.range(self.offset)) } else { source }
+    }
+
+    /// The place they go to.
+    pub(crate) fn of_destination(self, destination: Destination) -> Destination {
+        match self.destination {
+            Some(place) => destination.from_byte(place),
+            None => destination,
+        }
+    }
+
+    /// What makes the ends the same for another copy of the same bytes to the same place.
+    pub(crate) fn identities(
+        self,
+        source: Identity,
+        destination: Identity,
+    ) -> (Identity, Identity) {
+        let source = if self.is_part() { source.part(self.range(self.offset)) } else { source };
+        match self.destination {
+            Some(place) => (source, destination.part(self.range(place))),
+            None => (source, destination),
+        }
+    }
+
+    fn range(self, start: u64) -> Range<u64> {
+        start..self.length.map_or(u64::MAX, |length| start.saturating_add(length))
+    }
+}
