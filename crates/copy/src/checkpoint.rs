@@ -1,7 +1,7 @@
 //! What of a copy is flushed, as text, so that another run goes on from there.
 //!
 //! The format is that of a mapfile of GNU ddrescue: lines of position, length and state, in which `+` is
-//! done and `?` is not. Tools that show such files show these. What makes it a checkpoint stands in
+//! done, `-` cannot be read, and `?` is not tried yet. Tools that show such files show these. What makes it a checkpoint stands in
 //! comments at its head: the version of the format, both ends, and the length of all.
 
 use std::fmt;
@@ -25,12 +25,12 @@ const STATUS: &str = "0x0 ? 1";
 /// Where the checkpoints of a copy are kept, one in the place of the other: a
 /// [file](crate::CheckpointFile), or whatever outlives the copy.
 pub trait CheckpointStore: fmt::Debug + Send + Sync {
-    /// Keeps what is flushed by now, of so many bytes in all. Whatever happens meanwhile, this one or the
+    /// Keeps what is flushed by now, and what the source does not give, of so many bytes in all. Whatever happens meanwhile, this one or the
     /// one before is kept.
     ///
     /// # Errors
     /// When it is not kept; then the one before is.
-    fn keep(&self, flushed: RangeSet, total: u64) -> IoFuture<'_, ()>;
+    fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
 }
 
 /// What of a copy is at the destination and flushed.
@@ -44,6 +44,8 @@ pub struct Checkpoint {
     pub total: u64,
     /// What a flush has covered.
     pub flushed: RangeSet,
+    /// What the medium of the source did not give: another run tries it again.
+    pub unreadable: RangeSet,
 }
 
 /// Why text is no checkpoint, or not one of this copy.
@@ -97,7 +99,7 @@ impl Checkpoint {
 
 impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, destination, total, flushed } = self;
+        let Self { source, destination, total, flushed, unreadable } = self;
         writeln!(f, "{TITLE}{VERSION}\n{SOURCE}{source}\n{DESTINATION}{destination}")?;
         writeln!(f, "# current position, state, pass\n{STATUS}\n# position, length, state")?;
         let mut at = 0;
@@ -105,10 +107,16 @@ impl fmt::Display for Checkpoint {
             Some(len) if len > 0 => writeln!(f, "{:#x} {len:#x} {state}", range.start),
             Some(_) | None => Ok(()),
         };
-        for range in flushed.overlap(&(0..*total)).iter() {
+        let mut unreadable = unreadable.overlap(&(0..*total));
+        let flushed = flushed.overlap(&(0..*total));
+        flushed.iter().for_each(|range| unreadable.remove(&range));
+        let tried = flushed.iter().map(|range| (range, '+'));
+        let mut tried: Vec<_> = tried.chain(unreadable.iter().map(|range| (range, '-'))).collect();
+        tried.sort_unstable_by_key(|(range, _)| range.start);
+        for (range, state) in tried {
             line(at..range.start, '?')?;
             at = range.end;
-            line(range, '+')?;
+            line(range, state)?;
         }
         line(at..*total, '?')?;
         // A file that was cut off ends otherwise.
@@ -134,38 +142,48 @@ impl FromStr for Checkpoint {
             identity.ok_or(CheckpointError::Damaged(at))
         };
         let (source, destination) = (identity(SOURCE)?, identity(DESTINATION)?);
-        let (mut total, mut flushed) = (0, RangeSet::new());
+        let (mut total, mut flushed, mut unreadable) = (0, RangeSet::new(), RangeSet::new());
         for _ in 0..3 {
             next();
         }
         loop {
             let (number, line) = next();
             if line == "# end" {
-                return Ok(Self { source, destination, total, flushed });
+                return Ok(Self { source, destination, total, flushed, unreadable });
             }
-            let (range, is_done) = parse_line(line).ok_or(CheckpointError::Damaged(number))?;
+            let (range, state) = parse_line(line).ok_or(CheckpointError::Damaged(number))?;
             if range.start != total {
                 return Err(CheckpointError::Damaged(number));
             }
             total = range.end;
-            if is_done {
-                flushed.insert(range);
+            match state {
+                State::Flushed => flushed.insert(range),
+                State::Unreadable => unreadable.insert(range),
+                State::Untried => {}
             }
         }
     }
 }
 
-/// The bytes of a line, and whether they are done.
-fn parse_line(line: &str) -> Option<(Range<u64>, bool)> {
+/// What has become of some bytes.
+enum State {
+    Flushed,
+    Unreadable,
+    Untried,
+}
+
+/// The bytes of a line, and what has become of them.
+fn parse_line(line: &str) -> Option<(Range<u64>, State)> {
     let mut words = line.split_ascii_whitespace();
     let (start, len) = (number(words.next()?)?, number(words.next()?)?);
-    let is_done = match (words.next()?, words.next()) {
-        ("+", None) => true,
-        ("?", None) => false,
+    let state = match (words.next()?, words.next()) {
+        ("+", None) => State::Flushed,
+        ("-", None) => State::Unreadable,
+        ("?", None) => State::Untried,
         _ => return None,
     };
     let end = start.checked_add(len).filter(|_| len > 0)?;
-    Some((start..end, is_done))
+    Some((start..end, state))
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -180,16 +198,25 @@ mod tests {
 
     fn checkpoint(flushed: RangeSet, total: u64) -> Checkpoint {
         let (source, destination) = (Identity::new("file", total), Identity::new("naa.6001", 99));
-        Checkpoint { source, destination, total, flushed }
+        Checkpoint { source, destination, total, flushed, unreadable: RangeSet::new() }
     }
 
     #[test]
     fn it_reads_like_a_map_of_ddrescue() {
-        let text = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64).to_string();
+        let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
+        let text = known.to_string();
         let expected = "# iscsi-copy checkpoint 1\n# source: file, 64 bytes\n\
              # destination: naa.6001, 99 bytes\n# current position, state, pass\n0x0 ? 1\n\
              # position, length, state\n0x0 0x10 +\n0x10 0x10 ?\n0x20 0x10 +\n0x30 0x10 ?\n# end\n";
         assert_eq!(text, expected);
+        known.unreadable = RangeSet::from_iter([8..24, 60..70]);
+        let text = known.to_string();
+        let lines: Vec<_> = text.lines().skip(6).collect();
+        let expected = ["0x0 0x10 +", "0x10 0x8 -", "0x18 0x8 ?", "0x20 0x10 +", "0x30 0xc ?"];
+        assert_eq!(lines[..5], expected);
+        assert_eq!(lines[5..], ["0x3c 0x4 -", "# end"]);
+        known.unreadable = RangeSet::from_iter([16..24, 60..64]);
+        assert_eq!(text.parse(), Ok(known));
     }
 
     #[test]
@@ -204,7 +231,7 @@ mod tests {
         assert_eq!(parse("checkpoint 1", "checkpoint 0"), Err(CheckpointError::Damaged(1)));
         assert_eq!(parse("0x10 0x10 ?", "0x10 0x11 ?"), Err(CheckpointError::Damaged(9)));
         assert_eq!(parse("0x10 0x10 ?", "0x11 0x10 ?"), Err(CheckpointError::Damaged(8)));
-        assert_eq!(parse("0x10 0x10 ?", "0x10 0x10 -"), Err(CheckpointError::Damaged(8)));
+        assert_eq!(parse("0x10 0x10 ?", "0x10 0x10 *"), Err(CheckpointError::Damaged(8)));
         assert_eq!(parse("0x10 0x10 ?", "0x10 0x0 ?"), Err(CheckpointError::Damaged(8)));
         assert_eq!("".parse::<Checkpoint>(), Err(CheckpointError::Foreign));
     }

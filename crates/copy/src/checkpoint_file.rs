@@ -49,13 +49,13 @@ impl CheckpointFile {
         Ok(Some(checkpoint.flushed))
     }
 
-    /// Keeps what is flushed by now, of so many bytes in all.
+    /// Keeps what is flushed by now, and what the source does not give, of so many bytes in all.
     ///
     /// # Errors
     /// Those of the system; then the file is as it was.
-    pub fn store(&self, flushed: RangeSet, total: u64) -> io::Result<()> {
+    pub fn store(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> io::Result<()> {
         let (source, destination) = (self.source.clone(), self.destination.clone());
-        let text = Checkpoint { source, destination, total, flushed }.to_string();
+        let text = Checkpoint { source, destination, total, flushed, unreadable }.to_string();
         let mut name = self.path.clone().into_os_string();
         name.push(".new");
         let new = PathBuf::from(name);
@@ -71,8 +71,8 @@ impl CheckpointFile {
 
 /// On a thread that may block.
 impl CheckpointStore for CheckpointFile {
-    fn keep(&self, flushed: RangeSet, total: u64) -> IoFuture<'_, ()> {
+    fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()> {
         let file = self.clone();
-        Box::pin(blocking(move || file.store(flushed, total)))
+        Box::pin(blocking(move || file.store(flushed, unreadable, total)))
     }
 }

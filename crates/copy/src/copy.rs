@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::error::Failure;
 use crate::options::Options;
 use crate::progress::{Events, Progress, Teller};
+use crate::range_set::RangeSet;
 use crate::source::Source;
 
 /// What came of a copy.
@@ -15,6 +16,9 @@ use crate::source::Source;
 pub struct Copied {
     /// How far it came: all of it.
     pub progress: Progress,
+    /// What of it the medium of the source did not give, if that may be
+    /// [left out](Options::with_skipped_unreadable).
+    pub unreadable: RangeSet,
     /// What was read, if the options asked for it.
     pub checksums: Option<Checksums>,
 }
@@ -68,7 +72,6 @@ impl Copy {
     pub async fn run(self) -> Result<Copied, Failure> {
         let Self { source, destination, options, control, teller } = self;
         let engine = Engine::new(source, destination, options, control, teller);
-        let (progress, checksums) = Box::pin(engine.run()).await?;
-        Ok(Copied { progress, checksums })
+        Box::pin(engine.run()).await
     }
 }

@@ -25,6 +25,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use crate::blank::{self, Blank};
 use crate::checksums::Checksums;
 use crate::control::{Control, Order};
+use crate::copy::Copied;
 use crate::destination::Destination;
 use crate::error::{Error, Failure};
 use crate::flushes::Flushes;
@@ -33,7 +34,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::part::{Cut, Part};
 use crate::pool::Pool;
-use crate::progress::{Progress, Teller};
+use crate::progress::Teller;
 use crate::range_set::RangeSet;
 use crate::source::Source;
 use crate::survey::{Segment, Survey};
@@ -70,6 +71,8 @@ pub(crate) struct Engine {
     writing_bytes: u64,
     flushes: Flushes,
     checksums: Option<Checksums>,
+    /// What the source does not give.
+    unreadable: RangeSet,
     /// A checkpoint is being written; there is something new for one.
     is_saving: bool,
     is_save_due: bool,
@@ -94,6 +97,7 @@ enum Ended {
         asked: usize,
         bytes: u64,
         parts: Vec<(Part, u64)>,
+        unreadable: RangeSet,
         is_last: bool,
     },
     Written(Task, Part, io::Result<()>),
@@ -137,6 +141,7 @@ impl Engine {
             writing_bytes: 0,
             flushes,
             checksums: options.has_checksums.then(Checksums::default),
+            unreadable: RangeSet::new(),
             is_saving: false,
             is_save_due: false,
             unsaved: 0,
@@ -150,7 +155,7 @@ impl Engine {
     }
 
     /// Copies until the source ends, and flushes.
-    pub(crate) async fn run(mut self) -> Result<(Progress, Option<Checksums>), Failure> {
+    pub(crate) async fn run(mut self) -> Result<Copied, Failure> {
         let control = self.control.clone();
         let prepared = tokio::select! {
             biased;
@@ -170,9 +175,13 @@ impl Engine {
         self.teller.tell_progress();
         let progress = self.teller.progress;
         match result {
-            Ok(()) => Ok((progress, self.checksums)),
+            Ok(()) => {
+                let Self { unreadable, checksums, .. } = self;
+                Ok(Copied { progress, unreadable, checksums })
+            }
             Err(error) => {
-                Err(Failure { error, progress, is_written: is_prepared && self.is_copied() })
+                let is_written = is_prepared && self.is_copied();
+                Err(Failure { error, progress, unreadable: self.unreadable, is_written })
             }
         }
     }
@@ -259,9 +268,10 @@ impl Engine {
                 self.survey.put_back(&zeros);
             }
             Ended::Surveyed(segments) => self.take_survey(segments),
-            Ended::Read { asked, bytes, parts, is_last } => {
+            Ended::Read { asked, bytes, parts, unreadable, is_last } => {
                 self.reading -= asked;
                 self.teller.progress.read += bytes;
+                self.take_unreadable(&unreadable);
                 self.take_parts(parts, is_last)?;
             }
             Ended::Written(task, part, result) => self.take_written(task, part, result)?,
@@ -317,7 +327,7 @@ impl Engine {
             if is_wanted && !matches!(error, Error::Flush(_)) {
                 self.flushes.begin(is_last);
                 self.ledger.begin_flush();
-                let len = is_last.then_some(self.teller.progress.done);
+                let len = is_last.then(|| self.final_len());
                 let flushed = self.destination.flush(len).await;
                 _ = self.take_flushed(flushed);
             }

@@ -5,6 +5,7 @@ use std::io;
 use thiserror::Error as ThisError;
 
 use crate::progress::Progress;
+use crate::range_set::RangeSet;
 
 /// Why a copy failed.
 #[derive(Debug, ThisError)]
@@ -61,7 +62,7 @@ impl Error {
 }
 
 /// The initiator's error in one of the system.
-fn iscsi_error(error: &io::Error) -> Option<&iscsi_initiator::Error> {
+pub(crate) fn iscsi_error(error: &io::Error) -> Option<&iscsi_initiator::Error> {
     error.get_ref()?.downcast_ref()
 }
 
@@ -79,6 +80,8 @@ pub struct Failure {
     pub error: Error,
     /// How far it came.
     pub progress: Progress,
+    /// What the medium of the source did not give.
+    pub unreadable: RangeSet,
     /// All was written, and nothing was missing but the last flush.
     pub is_written: bool,
 }

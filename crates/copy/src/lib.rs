@@ -43,6 +43,7 @@ mod pipe;
 mod pool;
 mod progress;
 mod range_set;
+mod salvage;
 mod source;
 mod survey;
 mod verify;

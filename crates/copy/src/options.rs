@@ -23,6 +23,8 @@ pub struct Options {
     /// Whether checksums of what is read are kept, so that the destination can be
     /// [verified](crate::Verify).
     pub has_checksums: bool,
+    /// Whether what the medium of the source does not give is left out.
+    pub skips_unreadable: bool,
     /// What is at the destination already, and flushed: it is left alone.
     pub done: RangeSet,
     /// Where it is kept what is flushed, after each flush.
@@ -47,6 +49,7 @@ impl Default for Options {
             zero_granularity: Some(64 << 10),
             destination_is_zero: false,
             has_checksums: false,
+            skips_unreadable: false,
             done: RangeSet::new(),
             checkpoint: None,
             flush_bytes: 1 << 30,
@@ -98,6 +101,15 @@ impl Options {
     #[must_use]
     pub const fn with_checksums(mut self, keep: bool) -> Self {
         self.has_checksums = keep;
+        self
+    }
+
+    /// Whether what the medium of the source does not give is left out: then a read that fails is made
+    /// again in halves, and halves of these, down to blocks, and what stood in their place at the
+    /// destination stays there. Of a stream nothing is left out, nor on the way to one.
+    #[must_use]
+    pub const fn with_skipped_unreadable(mut self, skips: bool) -> Self {
+        self.skips_unreadable = skips;
         self
     }
 

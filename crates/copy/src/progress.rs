@@ -29,6 +29,8 @@ pub struct Progress {
     pub skipped: u64,
     /// What was done, and may be lost, and is done again.
     pub lost: u64,
+    /// What the medium of the source did not give, and is left out.
+    pub unreadable: u64,
 }
 
 /// What happens in a copy.
@@ -43,6 +45,13 @@ pub enum Event {
     Lost {
         /// Bytes.
         bytes: u64,
+    },
+    /// The medium of the source does not give these bytes; they are left out.
+    Unreadable {
+        /// The first of them.
+        offset: u64,
+        /// How many.
+        len: u64,
     },
     /// A checkpoint could not be written, and why; the next flush tries again.
     NotSaved(String),

@@ -144,7 +144,7 @@ async fn a_checkpoint_that_cannot_be_written_is_told_and_the_copy_goes_on() {
 #[test]
 fn what_is_of_another_copy_or_damaged_is_refused() {
     let place = Place::new();
-    place.checkpoint("a unit").store(RangeSet::from(0..10), LEN as u64).unwrap();
+    place.checkpoint("a unit").store(RangeSet::from(0..10), RangeSet::new(), LEN as u64).unwrap();
     let error = place.checkpoint("another unit").load().unwrap_err().to_string();
     assert!(error.contains("a unit") && error.contains("another unit"), "{error}");
     let text = std::fs::read_to_string(place.0.join("map")).unwrap();

@@ -15,7 +15,7 @@ pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
 pub use output::OutputArgs;
 pub use rate::RateArgs;
 pub(crate) use rate::parse_limit;
-pub use resumption::{FlushBytes, ResumptionArgs};
+pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 
 /// Copies a disk image to an iSCSI unit, back, or from unit to unit.
 ///
@@ -25,7 +25,8 @@ pub use resumption::{FlushBytes, ResumptionArgs};
 /// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
 ///
 /// The exit status is 0 only when every byte is written, flushed and, with --verify, read back
-/// equal; 1 after an error, 2 for a wrong command line, 130 after an interrupt.
+/// equal; 1 after an error, 2 for a wrong command line, 3 when all is copied but what could not be
+/// read, 130 after an interrupt.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "block-copy", version)]
 pub struct Args {
@@ -106,6 +107,7 @@ mod tests {
             ("--bandwidth", "0mbit"),
             ("--bandwidth", "fast"),
             ("--nodelay", "yes"),
+            ("--on-read-error", "retry"),
             ("--flush-bytes", "63K"),
             ("--flush-bytes", "2T"),
             ("--rate-limit", "0"),

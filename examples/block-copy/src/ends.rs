@@ -8,7 +8,7 @@ use iscsi_initiator::Initiator;
 use iscsi_initiator::tuning::{Diagnosis, Size};
 use tokio::time::timeout;
 
-use crate::args::Args;
+use crate::args::{Args, OnReadError};
 use crate::end::{Access, End, UnitEnd};
 use crate::error::Error;
 use crate::location::Location;
@@ -68,6 +68,12 @@ impl Ends {
         }
         if args.content.verify && destination.is_stream() {
             return Err(NO_WAY_BACK);
+        }
+        let skips = args.resumption.on_read_error == OnReadError::Skip;
+        if skips && (source.is_stream() || destination.is_stream()) {
+            return Err(Error::Usage(
+                "nothing can be left out of a stream; leave --on-read-error out, or copy between files and units",
+            ));
         }
         span.check_streams(source.is_stream(), destination.is_stream())?;
         span.check(&source.to_source(), &destination.to_destination())

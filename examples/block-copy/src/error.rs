@@ -1,5 +1,6 @@
 //! What can go wrong with a copy.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,6 +109,23 @@ pub enum Error {
         /// Where.
         difference: Difference,
     },
+    /// All is copied but what the medium of the source did not give.
+    #[error(
+        "source {source_name}: {unreadable} ({} bytes) in {places} could not be read and are left out; \
+         everything else was written and flushed{}",
+        unreadable.0,
+        if *.has_checkpoint { "; the checkpoint says where, and --resume tries again" } else { "" }
+    )]
+    Unreadable {
+        /// What it is of.
+        source_name: Arc<str>,
+        /// How much.
+        unreadable: Size,
+        /// In how many places.
+        places: Places,
+        /// Whether a checkpoint has them.
+        has_checkpoint: bool,
+    },
     /// The copy is complete, but whether the destination holds it could not be found out.
     #[error("{0}; everything was written and flushed, but not verified")]
     Unverified(Box<Self>),
@@ -208,11 +226,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt,
-    /// else 1.
+    /// The exit status that stands for the error: 2 for a wrong command line, 3 where all is copied but
+    /// what could not be read, 130 for an interrupt, else 1.
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Classes(_) => 2,
+            Self::Unreadable { .. } => 3,
             Self::Interrupted | Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
@@ -259,7 +278,7 @@ impl Error {
             Self::Checkpoint { cause, .. } if cause.kind() == io::ErrorKind::InvalidData => {
                 Kind::Caller
             }
-            Self::Mismatch { .. } => Kind::Data,
+            Self::Mismatch { .. } | Self::Unreadable { .. } => Kind::Data,
             Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
             Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }
@@ -316,6 +335,16 @@ impl Error {
             flushed,
             total: progress.total.map(Size),
         }
+    }
+}
+
+/// So many places.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Places(pub usize);
+
+impl fmt::Display for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, if self.0 == 1 { "place" } else { "places" })
     }
 }
 

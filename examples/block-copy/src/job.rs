@@ -6,7 +6,7 @@ mod verification;
 
 use std::path::Path;
 
-use iscsi_copy::Copied;
+use iscsi_copy::{Copied, RangeSet};
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::classes::Classes;
 use crate::control::ControlSocket;
 use crate::end::{Access, UnitEnd};
 use crate::ends::{Ends, NO_WAY_BACK, unless};
-use crate::error::Error;
+use crate::error::{Error, Places};
 use crate::failure::Failure;
 use crate::hand::Hand;
 use crate::location::Location;
@@ -150,12 +150,12 @@ impl<'a> Job<'a> {
         let start = Instant::now();
         let (copied, samples) = self.copy(stop).await;
         let time = start.elapsed();
-        let (progress, diagnoses) = match &copied {
+        let (progress, unreadable, diagnoses) = match &copied {
             Ok(copied) => {
                 let diagnoses = stop.hurry(self.ends.diagnose(observations)).await;
-                (copied.progress, diagnoses.unwrap_or_default())
+                (copied.progress, copied.unreadable.clone(), diagnoses.unwrap_or_default())
             }
-            Err(failure) => (failure.progress, Vec::new()),
+            Err(failure) => (failure.progress, failure.unreadable.clone(), Vec::new()),
         };
         let verified = match copied {
             Ok(Copied { checksums: Some(sums), .. }) => {
@@ -175,8 +175,11 @@ impl<'a> Job<'a> {
             Ok(verified) => self.ends.confirm(stop).await.map(|()| verified),
             Err(error) => Err(error),
         };
+        let is_verified = matches!(verified, Ok(true)) && unreadable.is_empty();
+        let complete = verified.and_then(|_| self.all_read(&unreadable));
         let report = Report {
             progress,
+            unreadable,
             time,
             round_trip,
             reaches: self.ends.units().map(|unit| self.reach(unit)).collect(),
@@ -185,14 +188,27 @@ impl<'a> Job<'a> {
             plan_json,
             diagnoses,
             retries: self.ends.units().map(UnitEnd::retries).sum(),
-            verified: matches!(verified, Ok(true)),
+            verified: is_verified,
             cpu: cpu_time().saturating_sub(cpu),
             samples,
         };
-        match verified {
-            Ok(_) => Ok(report),
+        match complete {
+            Ok(()) => Ok(report),
             Err(error) => Err(Failure { error, report: Some(Box::new(report)) }),
         }
+    }
+
+    /// Whether the source has given all bytes.
+    fn all_read(&self, unreadable: &RangeSet) -> Result<(), Error> {
+        if unreadable.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Unreadable {
+            source_name: self.ends.source.name(),
+            unreadable: Size(unreadable.bytes()),
+            places: Places(unreadable.iter().count()),
+            has_checkpoint: self.resumption.is_some(),
+        })
     }
 
     fn reach(&self, unit: &UnitEnd) -> Reach {

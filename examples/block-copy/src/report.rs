@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use iscsi_copy::Progress;
+use iscsi_copy::{Progress, RangeSet};
 use iscsi_initiator::tuning::Diagnosis;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -20,6 +20,8 @@ use iscsi_initiator::tuning::Size;
 pub struct Report {
     /// How far the copy came.
     pub progress: Progress,
+    /// What the medium of the source did not give, by its place in what was to be copied.
+    pub unreadable: RangeSet,
     /// From the first read to the end of the flush, or to the failure.
     pub time: Duration,
     /// The smallest round-trip time before the copy: to the destination, or else to the source;
@@ -86,6 +88,10 @@ impl Report {
             "bytes_skipped": self.progress.skipped,
             "bytes_again": self.progress.lost,
             "bytes_resumed": self.progress.resumed,
+            "bytes_flushed": self.progress.flushed,
+            "unreadable": self.unreadable.iter().map(|range| {
+                json!({ "offset": range.start, "length": range.end - range.start })
+            }).collect::<Vec<_>>(),
             "seconds": self.time.as_secs_f64(),
             "goodput_mbit_per_s": self.goodput(),
             "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),

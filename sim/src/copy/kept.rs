@@ -73,7 +73,7 @@ pub(crate) struct Store {
 }
 
 impl CheckpointStore for Store {
-    fn keep(&self, flushed: RangeSet, total: u64) -> IoFuture<'_, ()> {
+    fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()> {
         let (fails, lasts) = {
             let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
             (rng.percent(FAILURES), rng.any_scale(MAX_SAVING))
@@ -87,7 +87,7 @@ impl CheckpointStore for Store {
                 }
             }
             let (source, destination) = (self.source.clone(), self.destination.clone());
-            let text = Checkpoint { source, destination, total, flushed }.to_string();
+            let text = Checkpoint { source, destination, total, flushed, unreadable }.to_string();
             self.kept.texts().new = Some(text);
             sleep(lasts).await;
             let mut texts = self.kept.texts();

@@ -24,8 +24,15 @@ impl Engine {
         self.flushes.begin(is_last);
         self.ledger.begin_flush();
         let destination = self.destination.clone();
-        let len = is_last.then_some(self.teller.progress.done);
+        let len = is_last.then(|| self.final_len());
         self.tasks.spawn(async move { Ok(Ended::Flushed(destination.flush(len).await)) });
+    }
+
+    /// How long a file is in the end: as long as what it is copied from, whether all of that can be read
+    /// or not.
+    pub(super) fn final_len(&self) -> u64 {
+        let len = self.source.device_ref().map(|device| device.capacity());
+        len.unwrap_or(self.teller.progress.done)
     }
 
     pub(super) fn take_flushed(&mut self, result: io::Result<()>) -> Result<(), Error> {

@@ -8,11 +8,15 @@ use super::{Ended, Engine};
 use crate::checksums::sum;
 use crate::error::Error;
 use crate::part::{Content, Part};
+use crate::progress::Event;
 use crate::range_set::RangeSet;
+use crate::salvage::{self, Salvage};
 use crate::survey::{Segment, segments};
 
 /// One request that makes zeros has so many bytes at most.
 const MAX_ZEROS: u64 = 256 << 20;
+/// Less than this is not read by itself where a medium fails, bytes.
+const MIN_BLOCK: u64 = 512;
 /// So many parts may wait for their turn before more zeros are found.
 const MAX_WAITING: usize = 1024;
 
@@ -105,16 +109,19 @@ impl Engine {
         if let Some(device) = self.source.device_ref() {
             let Some(range) = self.survey.cut_data(len, cut.io_size) else { return false };
             let device = Arc::clone(device);
-            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let skips = self.options.skips_unreadable && !self.destination.is_sequential();
+            let block = skips.then(|| u64::from(device.limits().block_size).max(MIN_BLOCK));
             self.tasks.spawn(async move {
-                let data = device.read_into(range.start, pool.take(len)).await;
-                let data = data.map_err(|cause| {
+                let salvage = salvage::read(device.as_ref(), &pool, range, block).await;
+                let Salvage { data, unreadable } = salvage.map_err(|cause| {
                     let is_short = cause.kind() == ErrorKind::UnexpectedEof;
                     if is_short { Error::Shrunk } else { Error::Source(cause) }
                 })?;
-                let parts = cut.parts(range.start, &pool.lend(data), &hold);
-                let parts = summed(parts, wants_sums);
-                Ok(Ended::Read { asked: stride, bytes: len as u64, parts, is_last: false })
+                let bytes = data.iter().map(|(_, data)| data.len() as u64).sum();
+                let parts = data.into_iter();
+                let parts = parts.flat_map(|(at, data)| cut.parts(at, &pool.lend(data), &hold));
+                let parts = summed(parts.collect(), wants_sums);
+                Ok(Ended::Read { asked: stride, bytes, parts, unreadable, is_last: false })
             });
         } else {
             let Some(offset) = self.survey.stream() else { return false };
@@ -125,7 +132,8 @@ impl Engine {
                 let (bytes, is_last) = (data.len() as u64, data.len() < len);
                 let parts = cut.parts(offset, &pool.lend(data), &hold);
                 let parts = summed(parts, wants_sums);
-                Ok(Ended::Read { asked: stride, bytes, parts, is_last })
+                let unreadable = RangeSet::new();
+                Ok(Ended::Read { asked: stride, bytes, parts, unreadable, is_last })
             });
         }
         self.reading += stride;
@@ -136,6 +144,17 @@ impl Engine {
     fn stride(&self) -> usize {
         let preferred = self.source.device_ref().map_or(0, |d| d.limits().preferred_transfer);
         (preferred / self.cut.io_size).clamp(1, self.depths.0)
+    }
+
+    /// Leaves out what the source does not give; the next checkpoint says so.
+    pub(super) fn take_unreadable(&mut self, unreadable: &RangeSet) {
+        for range in unreadable.iter() {
+            let (offset, len) = (range.start, range.end - range.start);
+            self.teller.progress.unreadable += len;
+            self.teller.tell(Event::Unreadable { offset, len });
+            self.unreadable.insert(range);
+            self.is_save_due = true;
+        }
     }
 
     /// Takes what was read.

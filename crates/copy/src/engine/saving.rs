@@ -16,7 +16,9 @@ impl Engine {
         (self.is_saving, self.is_save_due) = (true, false);
         self.saving_bytes = self.unsaved;
         let (flushed, total) = (self.ledger.flushed().clone(), self.total_so_far());
-        self.tasks.spawn(async move { Ok(Ended::Saved(store.keep(flushed, total).await)) });
+        let unreadable = self.unreadable.clone();
+        self.tasks
+            .spawn(async move { Ok(Ended::Saved(store.keep(flushed, unreadable, total).await)) });
     }
 
     /// A checkpoint that could not be written is no reason to give up the copy; the next flush tries again.

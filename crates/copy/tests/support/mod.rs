@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::Error as IscsiError;
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use nix::errno::Errno;
 
 /// A device in memory. Clones are the same one.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) under_way: (usize, usize),
     /// The request that touches this byte fails.
     pub(crate) fails_at: Option<u64>,
+    /// Reads of these grains fail, because the medium does.
+    pub(crate) bad_grains: Vec<u64>,
     /// Every flush fails.
     pub(crate) fails_flush: bool,
     /// Questions, writes, and flushes that have begun do not end.
@@ -74,6 +77,7 @@ impl Memory {
             is_other: false,
             under_way: (0, 0),
             fails_at: None,
+            bad_grains: Vec::new(),
             fails_flush: false,
             holds_extents: false,
             holds_writes: false,
@@ -155,6 +159,11 @@ impl Device for Memory {
             let mut state = self.lock();
             let range = state.check(offset, buffer.len() as u64)?;
             state.reads.push((offset, buffer.len() as u64));
+            let grains =
+                offset / GRAIN as u64..(offset + buffer.len() as u64).div_ceil(GRAIN as u64);
+            if state.bad_grains.iter().any(|bad| grains.contains(bad)) {
+                return Err(Errno::EIO.into());
+            }
             buffer.copy_from_slice(&state.bytes[range]);
             Ok(buffer)
         })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use iscsi_initiator::tuning::{Size, SizeError};
 
 /// How it goes on after an end before its time.
@@ -18,6 +18,11 @@ pub struct ResumptionArgs {
     /// copied. It is refused where it is of another source or another destination.
     #[arg(long, requires = "checkpoint")]
     pub resume: bool,
+    /// What becomes of bytes that the medium of the source does not give: stop ends the copy, skip leaves
+    /// out the blocks that cannot be read. What stood in their place at the destination stays, the
+    /// checkpoint says where they are, --resume tries them again, and the exit status is 3.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnReadError::Stop)]
+    pub on_read_error: OnReadError,
     /// A flush begins at the latest when SIZE is written since the last one, 64K to 1T, or 30 seconds have
     /// passed; twice that is the most that is sent again after a kill.
     #[arg(long, value_name = "SIZE", default_value = "1G")]
@@ -26,8 +31,22 @@ pub struct ResumptionArgs {
 
 impl Default for ResumptionArgs {
     fn default() -> Self {
-        Self { checkpoint: None, resume: false, flush_bytes: FlushBytes(Size(1 << 30)) }
+        Self {
+            checkpoint: None,
+            resume: false,
+            on_read_error: OnReadError::Stop,
+            flush_bytes: FlushBytes(Size(1 << 30)),
+        }
     }
+}
+
+/// What becomes of bytes that the medium of the source does not give.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum OnReadError {
+    /// The copy ends.
+    Stop,
+    /// They are left out.
+    Skip,
 }
 
 /// How many bytes one flush covers at most, 64 KiB to 1 TiB.

@@ -57,7 +57,7 @@ impl Resumption {
             if held.is_some_and(|held| held < end) {
                 return Err(io::Error::new(ErrorKind::InvalidData, SHORTENED));
             }
-            file.store(done.clone(), total)?;
+            file.store(done.clone(), RangeSet::new(), total)?;
             Ok(Self { file, done, total })
         });
         let resumption = resumption.await.map_err(io::Error::from).flatten();
@@ -69,7 +69,7 @@ impl Resumption {
     pub(super) async fn forget(&self) {
         let (file, total) = (self.file.clone(), self.total);
         // Whoever goes on from a checkpoint that says too much is told the same difference again.
-        _ = spawn_blocking(move || file.store(RangeSet::new(), total)).await;
+        _ = spawn_blocking(move || file.store(RangeSet::new(), RangeSet::new(), total)).await;
     }
 }
 

@@ -8,7 +8,7 @@ use iscsi_initiator::tuning::Size;
 
 use super::Job;
 use super::resumption::Resumption;
-use crate::args::{ContentArgs, QueueDepth};
+use crate::args::{ContentArgs, OnReadError, QueueDepth};
 use crate::hand::Phase;
 use crate::meter::Meter;
 use crate::progress::Progress;
@@ -39,6 +39,7 @@ impl Job<'_> {
             .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
             .with_zero_granularity(zero_granularity.bytes())
             .with_destination_is_zero(destination_is_zero)
+            .with_skipped_unreadable(self.args.resumption.on_read_error == OnReadError::Skip)
             .with_flush_bytes(self.args.resumption.flush_bytes.0.0)
             .with_checksums(verify);
         let options = match &self.resumption {
@@ -77,6 +78,9 @@ async fn remark(mut events: Events, progress: &Progress) {
             let cause = IscsiError::UnflushedWritesLost;
             let side = Side::Destination;
             progress.remark(&format!("{side}: {cause}; {} are written again", Size(bytes)));
+        } else if let Event::Unreadable { offset, len } = event {
+            let side = Side::Source;
+            progress.remark(&format!("{side}: {len} bytes at byte {offset} cannot be read"));
         } else if let Event::NotSaved(why) = event {
             progress.remark(&format!("checkpoint: {why}; the next flush tries again"));
         }

@@ -87,6 +87,7 @@ fn help_is_no_error() {
         "--verify",
         "--checkpoint",
         "--resume",
+        "--on-read-error",
         "--flush-bytes",
         "--rate-limit",
         "--control",

@@ -21,4 +21,5 @@ mod resume;
 mod sessions;
 mod sparse;
 mod support;
+mod unreadable;
 mod verify;
