@@ -1,7 +1,7 @@
 //! The file that a checkpoint is kept in.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use iscsi_initiator::device::IoFuture;
@@ -10,6 +10,7 @@ use crate::blocking::blocking;
 use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::identity::Identity;
 use crate::range_set::RangeSet;
+use crate::replace::replace;
 
 /// The file that the checkpoints of a copy are kept in, one in the place of the other. Whatever happens
 /// while one is written, the file holds it or the one before.
@@ -56,16 +57,8 @@ impl CheckpointFile {
     pub fn store(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> io::Result<()> {
         let (source, destination) = (self.source.clone(), self.destination.clone());
         let text = Checkpoint { source, destination, total, flushed, unreadable }.to_string();
-        let mut name = self.path.clone().into_os_string();
-        name.push(".new");
-        let new = PathBuf::from(name);
-        let mut file = File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
-        // The name is durable when its folder is.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+        replace(&self.path, text.as_bytes())?;
+        Ok(())
     }
 }
 

@@ -107,6 +107,20 @@ impl Destination {
         matches!(self.0, Kind::Stream(_) | Kind::Pipe(_))
     }
 
+    /// Whether it ends where the copy ends.
+    pub(crate) const fn is_regular_file(&self) -> bool {
+        matches!(self.0, Kind::File(_))
+    }
+
+    /// How many bytes a regular file has now, from where it is written on.
+    pub(crate) fn file_len(&self) -> io::Result<Option<u64>> {
+        match &self.0 {
+            Kind::File(file) => Ok(Some(file.metadata()?.len())),
+            Kind::FilePart(file, start) => Ok(Some(file.metadata()?.len().saturating_sub(*start))),
+            Kind::Device(_) | Kind::Stream(_) | Kind::Pipe(_) => Ok(None),
+        }
+    }
+
     /// Whether a flush may say that what was written is to be written again.
     pub(crate) const fn may_lose(&self) -> bool {
         matches!(self.0, Kind::Device(_))

@@ -7,6 +7,7 @@
 //! Everything ends in any order; what waits is written from the lowest offset on. A source or a
 //! destination that is a stream has one read or write under way, in order.
 
+mod digesting;
 mod flushing;
 mod reading;
 mod saving;
@@ -23,10 +24,12 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::blank::{self, Blank};
+use crate::blocks::Block;
 use crate::checksums::Checksums;
 use crate::control::{Control, Order};
 use crate::copy::Copied;
 use crate::destination::Destination;
+use crate::digesting::Digesting;
 use crate::error::{Error, Failure};
 use crate::flushes::Flushes;
 use crate::ledger::{Ledger, Task};
@@ -73,6 +76,7 @@ pub(crate) struct Engine {
     checksums: Option<Checksums>,
     /// What the source does not give.
     unreadable: RangeSet,
+    digesting: Option<Digesting>,
     /// A checkpoint is being written; there is something new for one.
     is_saving: bool,
     is_save_due: bool,
@@ -97,6 +101,8 @@ enum Ended {
         asked: usize,
         bytes: u64,
         parts: Vec<(Part, u64)>,
+        /// The blocks that they are of, if digests are kept.
+        blocks: Vec<Block>,
         unreadable: RangeSet,
         is_last: bool,
     },
@@ -105,6 +111,8 @@ enum Ended {
     Flushed(io::Result<()>),
     /// A checkpoint was written, or not.
     Saved(io::Result<()>),
+    /// These lines were added to the file of digests, or not.
+    Kept(String, io::Result<()>),
 }
 
 impl Engine {
@@ -116,7 +124,10 @@ impl Engine {
         teller: Teller,
     ) -> Self {
         let limits = destination.limits();
+        let digesting = options.digests.clone().map(Digesting::new);
         let io_size = io_size(&options, &source, &destination);
+        // Each write is of one block.
+        let io_size = digesting.as_ref().map_or(io_size, |digesting| digesting.max_io(io_size));
         let block = usize::try_from(limits.block_size).unwrap_or(1).max(1);
         let granularity = options.zero_granularity.map(|bytes| bytes.next_multiple_of(block));
         let is_stream = source.device_ref().is_none();
@@ -142,6 +153,7 @@ impl Engine {
             flushes,
             checksums: options.has_checksums.then(Checksums::default),
             unreadable: RangeSet::new(),
+            digesting,
             is_saving: false,
             is_save_due: false,
             unsaved: 0,
@@ -171,6 +183,9 @@ impl Engine {
             Err(error) if is_prepared => self.wind_up(error).await,
             result => result,
         };
+        if is_prepared && !matches!(result, Err(Error::Abandoned { .. })) {
+            self.close_digests(result.is_ok()).await;
+        }
         self.teller.show();
         self.teller.tell_progress();
         let progress = self.teller.progress;
@@ -202,6 +217,7 @@ impl Engine {
         {
             return Err(Error::TooSmall { capacity, needed });
         }
+        self.prepare_digests().await?;
         self.destination.set_len(device).await.map_err(Error::Destination)?;
         self.blank = self.find_blank(device.unwrap_or(u64::MAX));
         self.refresh();
@@ -213,7 +229,9 @@ impl Engine {
     fn find_blank(&mut self, len: u64) -> Blank {
         // A destination in order gets zeros as well.
         let Some(device) = self.destination.shared() else { return Blank::default() };
-        if self.options.destination_is_zero {
+        // What earlier copies have put there is not zero.
+        let is_empty = self.digesting.as_ref().is_none_or(|digesting| digesting.known().is_empty());
+        if self.options.destination_is_zero && is_empty {
             return Blank::known((0..len).into());
         }
         let len = len.min(self.destination.capacity().unwrap_or(len));
@@ -238,6 +256,7 @@ impl Engine {
                 Order::Pause => {}
                 Order::Cancel | Order::Abandon => return Err(Error::Cancelled),
             }
+            self.start_keep();
             self.start_flush();
             self.start_save();
             if self.is_done() {
@@ -265,18 +284,19 @@ impl Engine {
         match ended {
             Ended::Asked(found) => {
                 let zeros = self.blank.answer(found);
-                self.survey.put_back(&zeros);
+                self.put_zeros_back(&zeros);
             }
             Ended::Surveyed(segments) => self.take_survey(segments),
-            Ended::Read { asked, bytes, parts, unreadable, is_last } => {
+            Ended::Read { asked, bytes, parts, blocks, unreadable, is_last } => {
                 self.reading -= asked;
                 self.teller.progress.read += bytes;
                 self.take_unreadable(&unreadable);
-                self.take_parts(parts, is_last)?;
+                self.take_parts(parts, &blocks, is_last)?;
             }
             Ended::Written(task, part, result) => self.take_written(task, part, result)?,
             Ended::Flushed(result) => self.take_flushed(result)?,
             Ended::Saved(result) => self.take_saved(result),
+            Ended::Kept(lines, result) => self.take_kept(lines, result)?,
         }
         Ok(())
     }
@@ -303,6 +323,7 @@ impl Engine {
             && (self.reading, self.writing) == (0, 0)
             && self.waiting.is_empty()
             && !self.blank.is_waited_for()
+            && self.digesting.as_ref().is_none_or(Digesting::is_idle)
     }
 
     /// After an error or an order: waits for the writes under way, and flushes what was written, so that
@@ -310,7 +331,7 @@ impl Engine {
     async fn wind_up(&mut self, error: Error) -> Result<(), Error> {
         let control = self.control.clone();
         let ending = async {
-            while self.writing > 0 || self.flushes.is_under_way() || self.is_saving {
+            while self.writing > 0 || self.flushes.is_under_way() || self.is_saving() {
                 let Some(ended) = self.tasks.join_next().await else { return };
                 match joined(ended) {
                     Ok(Ended::Written(task, part, result)) => {
@@ -318,6 +339,7 @@ impl Engine {
                     }
                     Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
                     Ok(Ended::Saved(result)) => self.take_saved(result),
+                    Ok(Ended::Kept(lines, result)) => _ = self.take_kept(lines, result),
                     // What was read is not needed any more, and one error is enough.
                     Ok(Ended::Read { .. } | Ended::Surveyed(_) | Ended::Asked(_)) | Err(_) => {}
                 }

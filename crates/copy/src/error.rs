@@ -23,6 +23,10 @@ pub enum Error {
     /// What was written could not be brought onto the medium.
     #[error("destination: {0}, at a flush")]
     Flush(#[source] io::Error),
+    /// The file of digests still tells of blocks that are to be overwritten, and cannot be written; or
+    /// the destination is a stream, which has none.
+    #[error("digests: {0}")]
+    Digests(#[source] io::Error),
     /// The destination refuses every write.
     #[error("destination: it is read-only")]
     ReadOnly,

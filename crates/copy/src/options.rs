@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checkpoint::CheckpointStore;
+use crate::digest_file::DigestFile;
 use crate::range_set::RangeSet;
 
 /// How a copy is made. Made from the [default](Self::default) by the setters.
@@ -29,6 +30,8 @@ pub struct Options {
     pub done: RangeSet,
     /// Where it is kept what is flushed, after each flush.
     pub checkpoint: Option<Arc<dyn CheckpointStore>>,
+    /// Where it is kept which blocks the destination has; those that it has are not sent.
+    pub digests: Option<DigestFile>,
     /// A flush begins at the latest when so many bytes are written and not flushed.
     pub flush_bytes: u64,
     /// A flush begins at the latest when the last one ended so long ago.
@@ -52,6 +55,7 @@ impl Default for Options {
             skips_unreadable: false,
             done: RangeSet::new(),
             checkpoint: None,
+            digests: None,
             flush_bytes: 1 << 30,
             flush_interval: Duration::from_secs(30),
         }
@@ -125,6 +129,14 @@ impl Options {
     #[must_use]
     pub fn with_checkpoint(mut self, store: impl CheckpointStore + 'static) -> Self {
         self.checkpoint = Some(Arc::new(store));
+        self
+    }
+
+    /// Where the digests of what is flushed are kept, so that the next copy sends only what differs. The
+    /// source is read as a whole; a request is no longer than a block.
+    #[must_use]
+    pub fn with_digests(mut self, file: DigestFile) -> Self {
+        self.digests = Some(file);
         self
     }
 

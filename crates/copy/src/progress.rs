@@ -25,7 +25,8 @@ pub struct Progress {
     pub zeroed: u64,
     /// The part of it that went to the destination as data, because it does not make zeros by itself.
     pub zeros_written: u64,
-    /// Zeros that were there already.
+    /// What was not sent because it was there already: zeros, and blocks by their
+    /// [digests](crate::Digests).
     pub skipped: u64,
     /// What was done, and may be lost, and is done again.
     pub lost: u64,
@@ -53,7 +54,7 @@ pub enum Event {
         /// How many.
         len: u64,
     },
-    /// A checkpoint could not be written, and why; the next flush tries again.
+    /// A checkpoint, or digests, could not be written, and why; the next flush tries again.
     NotSaved(String),
     /// So many events are not told any more, because nobody asked for them in time.
     Missed(u64),

@@ -42,6 +42,8 @@ impl Engine {
                 self.is_save_due = true;
                 let flushed = self.ledger.end_flush();
                 self.kept.retain(|_, part| !flushed.contains(&part.range));
+                self.settle(&flushed);
+                self.keep_soon();
                 self.teller.progress.flushed += flushed.bytes();
                 if self.options.checkpoint.is_some() {
                     self.unsaved += flushed.bytes();

@@ -4,10 +4,16 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{Ended, Engine};
+use crate::blocks::{Block, blocks, whole_blocks};
 use crate::checksums::sum;
+use crate::digesting::Digesting;
+use crate::digests::Digest;
 use crate::error::Error;
-use crate::part::{Content, Part};
+use crate::memory::Hold;
+use crate::part::{Content, Cut, Part};
 use crate::progress::Event;
 use crate::range_set::RangeSet;
 use crate::salvage::{self, Salvage};
@@ -31,7 +37,7 @@ impl Engine {
                 if let Some(checksums) = &mut self.checksums {
                     checksums.put(&Part::zeros(zeros.clone()), 0);
                 }
-                self.put_zeros(zeros);
+                self.put_told_zeros(zeros);
             } else if !self.start_read() {
                 return;
             }
@@ -43,12 +49,22 @@ impl Engine {
         let (Some(to_do), Some(device)) = (self.ledger.next(), self.source.device_ref()) else {
             return;
         };
-        let Some(range) = self.survey.ask(&to_do) else { return };
+        let Some(mut range) = self.survey.ask(&to_do) else { return };
+        let grid = self.block_grid();
+        if let Some((size, _)) = grid
+            && range.end < to_do.end
+        {
+            range.end -= range.end % size;
+        }
         let device = Arc::clone(device);
         self.tasks.spawn(async move {
             let extents = device.extents(range.start, range.end - range.start).await;
             // Whatever is the matter shows when it is read.
-            Ok(Ended::Surveyed(segments(&extents.unwrap_or_default(), range)))
+            let segments = segments(&extents.unwrap_or_default(), range.clone());
+            Ok(Ended::Surveyed(match grid {
+                Some((size, _)) => whole_blocks(segments, &range, size),
+                None => segments,
+            }))
         });
     }
 
@@ -66,7 +82,8 @@ impl Engine {
             self.teller.progress.skipped += part.end - part.start;
             self.teller.progress.done += part.end - part.start;
             self.teller.progress.flushed += part.end - part.start;
-            self.ledger.is_there(part);
+            self.ledger.is_there(part.clone());
+            self.settle(&part.into());
         }
         let step = self.zeros_at_once();
         for part in missing.iter() {
@@ -91,11 +108,12 @@ impl Engine {
 
     /// Begins a read, if one may begin.
     fn start_read(&mut self) -> bool {
-        let stride = self.stride();
-        let len = stride * self.cut.io_size;
+        let grid = self.block_grid();
+        let (stride, len) = self.stride(grid);
         let at_once = if self.survey.stream().is_some() { 1 } else { self.depths.0 };
-        let held = self.reading + self.waiting.len() + self.writing;
-        let is_full = held > 0 && held + stride > self.depths.0 + self.depths.1;
+        let held = self.digesting.as_ref().map_or(0, Digesting::waiting);
+        let held = held + self.reading + self.waiting.len() + self.writing;
+        let is_full = held > 0 && held + stride > (self.depths.0 + self.depths.1).max(2 * stride);
         let is_there = self.survey.has_data() || self.survey.stream().is_some();
         if !is_there || self.reading >= at_once || is_full {
             return false;
@@ -107,7 +125,8 @@ impl Engine {
             cut.granularity = None;
         }
         if let Some(device) = self.source.device_ref() {
-            let Some(range) = self.survey.cut_data(len, cut.io_size) else { return false };
+            let align = grid.map_or(cut.io_size, |(size, _)| usize::try_from(size).unwrap_or(len));
+            let Some(range) = self.survey.cut_data(len, align) else { return false };
             let device = Arc::clone(device);
             let skips = self.options.skips_unreadable && !self.destination.is_sequential();
             let block = skips.then(|| u64::from(device.limits().block_size).max(MIN_BLOCK));
@@ -118,10 +137,14 @@ impl Engine {
                     if is_short { Error::Shrunk } else { Error::Source(cause) }
                 })?;
                 let bytes = data.iter().map(|(_, data)| data.len() as u64).sum();
-                let parts = data.into_iter();
-                let parts = parts.flat_map(|(at, data)| cut.parts(at, &pool.lend(data), &hold));
-                let parts = summed(parts.collect(), wants_sums);
-                Ok(Ended::Read { asked: stride, bytes, parts, unreadable, is_last: false })
+                let (mut found, mut blocks) = (Vec::new(), Vec::new());
+                for (at, data) in data {
+                    let (own, cut_blocks) = parts(cut, at, &pool.lend(data), &hold, grid);
+                    found.extend(own);
+                    blocks.extend(cut_blocks);
+                }
+                let parts = summed(found, wants_sums);
+                Ok(Ended::Read { asked: stride, bytes, parts, blocks, unreadable, is_last: false })
             });
         } else {
             let Some(offset) = self.survey.stream() else { return false };
@@ -130,20 +153,27 @@ impl Engine {
             self.tasks.spawn(async move {
                 let data = source.fill(pool.take(len)).await.map_err(Error::Source)?;
                 let (bytes, is_last) = (data.len() as u64, data.len() < len);
-                let parts = cut.parts(offset, &pool.lend(data), &hold);
+                let end = if is_last { offset + bytes } else { u64::MAX };
+                let grid = grid.map(|(size, _)| (size, end));
+                let (parts, blocks) = parts(cut, offset, &pool.lend(data), &hold, grid);
                 let parts = summed(parts, wants_sums);
                 let unreadable = RangeSet::new();
-                Ok(Ended::Read { asked: stride, bytes, parts, unreadable, is_last })
+                Ok(Ended::Read { asked: stride, bytes, parts, blocks, unreadable, is_last })
             });
         }
         self.reading += stride;
         true
     }
 
-    /// How many requests one read fetches: no more than may be read at once.
-    fn stride(&self) -> usize {
+    /// How many requests one read fetches, and their bytes: no more than may be read at once, but whole
+    /// blocks.
+    fn stride(&self, grid: Option<(u64, u64)>) -> (usize, usize) {
+        let io_size = self.cut.io_size;
         let preferred = self.source.device_ref().map_or(0, |d| d.limits().preferred_transfer);
-        (preferred / self.cut.io_size).clamp(1, self.depths.0)
+        let len = (preferred / io_size).clamp(1, self.depths.0) * io_size;
+        let block = grid.map_or(io_size, |(size, _)| usize::try_from(size).unwrap_or(io_size));
+        let len = len.next_multiple_of(block);
+        (len.div_ceil(io_size), len)
     }
 
     /// Leaves out what the source does not give; the next checkpoint says so.
@@ -161,8 +191,10 @@ impl Engine {
     pub(super) fn take_parts(
         &mut self,
         parts: Vec<(Part, u64)>,
+        blocks: &[Block],
         is_last: bool,
     ) -> Result<(), Error> {
+        let judged = self.judge_blocks(blocks);
         for (part, sum) in parts {
             let capacity = self.destination.capacity().unwrap_or(u64::MAX);
             if part.range.end > capacity {
@@ -171,16 +203,34 @@ impl Engine {
             if let Some(checksums) = &mut self.checksums {
                 checksums.put(&part, sum);
             }
-            match part.content {
-                Content::Zeros => self.put_zeros(part.range),
-                Content::Data { .. } => _ = self.waiting.insert(part.range.start, part),
-            }
+            self.put_part(part, &judged);
         }
         if is_last {
+            self.end_blocks();
             self.survey.end_stream();
         }
         Ok(())
     }
+}
+
+/// Cuts what was read from `offset` on, where blocks end as well, if there are any.
+fn parts(
+    cut: Cut,
+    offset: u64,
+    data: &Bytes,
+    hold: &Arc<Hold>,
+    grid: Option<(u64, u64)>,
+) -> (Vec<Part>, Vec<Block>) {
+    let Some((size, end)) = grid else { return (cut.parts(offset, data, hold), Vec::new()) };
+    let (mut parts, mut found) = (Vec::new(), Vec::new());
+    let mut rest = data.clone();
+    for (range, is_whole) in blocks(offset..offset + data.len() as u64, size, end) {
+        let len = usize::try_from(range.end - range.start).unwrap_or(rest.len());
+        let block = rest.split_to(len.min(rest.len()));
+        parts.extend(cut.parts(range.start, &block, hold));
+        found.push((range, is_whole.then(|| Digest::of(&block))));
+    }
+    (parts, found)
 }
 
 /// The parts, each with the checksum of its data if that is wanted.

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{Ended, Engine};
+use crate::digesting::Digesting;
 use crate::progress::Event;
 
 impl Engine {
@@ -29,6 +30,11 @@ impl Engine {
         if let Err(error) = result {
             self.teller.tell(Event::NotSaved(error.to_string()));
         }
+    }
+
+    /// A file of what is flushed is being written.
+    pub(super) fn is_saving(&self) -> bool {
+        self.is_saving || self.digesting.as_ref().is_some_and(Digesting::is_saving)
     }
 
     /// Nothing of a checkpoint is still to be written.

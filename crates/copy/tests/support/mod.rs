@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -52,8 +52,13 @@ pub(crate) struct State {
     pub(crate) depth: usize,
     /// How many extents are told at once.
     pub(crate) extents_at_once: usize,
+    /// Looks at a file before anything is written.
+    pub(crate) watch: Option<(PathBuf, Watch)>,
     random: u64,
 }
+
+/// What looks at a file before these bytes are written: from where on, and how many.
+pub(crate) type Watch = fn(&Path, u64, u64);
 
 /// Holes are as long as this, or a multiple.
 pub(crate) const GRAIN: usize = 512;
@@ -84,6 +89,7 @@ impl Memory {
             holds_flushes: false,
             depth: 4,
             extents_at_once: usize::MAX,
+            watch: None,
             random: 1,
         })))
     }
@@ -102,11 +108,22 @@ impl Memory {
         self
     }
 
+    /// What is left if power fails now.
+    pub(crate) fn durable(&self) -> Vec<u8> {
+        self.lock().medium.clone()
+    }
+
     /// Power fails: what no flush has covered is gone.
     pub(crate) fn lose_unflushed(&self) {
         let mut state = self.lock();
         state.bytes = state.medium.clone();
         state.under_way.0 = 0;
+    }
+
+    fn look(&self, offset: u64, len: u64) {
+        if let Some((path, look)) = self.lock().watch.clone() {
+            look(&path, offset, len);
+        }
     }
 
     async fn dawdle(&self) {
@@ -172,6 +189,7 @@ impl Device for Memory {
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let data = pages.concat();
+            self.look(offset, data.len() as u64);
             self.dawdle_while(|state| state.holds_writes).await;
             let mut state = self.lock();
             let range = state.check(offset, data.len() as u64)?;
@@ -210,6 +228,7 @@ impl Device for Memory {
 
     fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
         Box::pin(async move {
+            self.look(offset, len);
             self.dawdle().await;
             let mut state = self.lock();
             assert!(state.limits.has_fast_zeroes);

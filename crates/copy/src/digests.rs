@@ -1,0 +1,349 @@
+//! What the destination holds, as a digest of each block, so that the next copy sends only what differs.
+//!
+//! The text has one line for each block: position, length, and the BLAKE3 of its bytes, as `b3sum` prints
+//! it; blocks of zeros in a row share a line. A line that ends in `?` takes back what earlier lines say of
+//! its bytes. Lines count when a line `# check` follows them, with the BLAKE3 of all that stands above.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::ops::Range;
+
+use thiserror::Error as ThisError;
+
+use crate::identity::Identity;
+use crate::range_set::RangeSet;
+use crate::zeros::is_zero;
+
+/// The version of the format that is written and read.
+const VERSION: u32 = 1;
+const TITLE: &str = "# iscsi-copy digests ";
+const ALGORITHM: &str = "# algorithm: blake3";
+const BLOCK_SIZE: &str = "# block size: ";
+const SOURCE: &str = "# source: ";
+const DESTINATION: &str = "# destination: ";
+const COLUMNS: &str = "# position, length, digest";
+const CHECK: &str = "# check ";
+/// What a copy writes that comes to its end: what stands above was saved as a whole.
+const END: &str = "# end";
+const ZEROS: &str = "zeros";
+const UNKNOWN: &str = "?";
+
+/// Blocks have so many bytes at least, and at most.
+const MIN_BLOCK: u64 = 4 << 10;
+const MAX_BLOCK: u64 = 64 << 20;
+
+/// What is known of the bytes of a block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Digest {
+    Zeros,
+    Blake3([u8; 32]),
+}
+
+impl Digest {
+    pub(crate) fn of(data: &[u8]) -> Self {
+        if is_zero(data) { Self::Zeros } else { Self::Blake3(blake3::hash(data).into()) }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zeros => f.write_str(ZEROS),
+            Self::Blake3(digest) => blake3::Hash::from_bytes(*digest).fmt(f),
+        }
+    }
+}
+
+/// What a destination holds, block by block, as far as a flush has covered it. Blocks begin at multiples
+/// of their size; the last one of a copy may be shorter.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Digests {
+    block_size: u64,
+    /// Blocks of data: by the first byte, the byte behind the last, and the BLAKE3.
+    blocks: BTreeMap<u64, (u64, [u8; 32])>,
+    /// Blocks of zeros.
+    zeros: RangeSet,
+}
+
+/// Why text is no list of digests, or not one of this destination.
+#[derive(Clone, Debug, Eq, PartialEq, ThisError)]
+#[non_exhaustive]
+pub enum DigestsError {
+    /// It does not begin like one.
+    #[error("it is no file of digests; name another file")]
+    Foreign,
+    /// It is of a later version of the format.
+    #[error("it has format {0}, of a newer version of this program, and {VERSION} is known")]
+    Newer(u32),
+    /// Its digests are made in another way.
+    #[error("its digests are not BLAKE3, and no other algorithm is known")]
+    Algorithm,
+    /// A line is not what it should be.
+    #[error("it is damaged in line {0}; remove it to send all")]
+    Damaged(usize),
+    /// It is of another destination.
+    #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
+    OtherDestination {
+        /// What it is of.
+        was: Box<Identity>,
+        /// What is to be written, or read.
+        is: Box<Identity>,
+    },
+}
+
+impl Digests {
+    /// No digests yet, of blocks of so many bytes: rounded up to a power of two, 4 KiB to 64 MiB.
+    pub fn new(block_size: u64) -> Self {
+        let block_size = block_size.clamp(MIN_BLOCK, MAX_BLOCK).next_power_of_two();
+        Self { block_size, blocks: BTreeMap::new(), zeros: RangeSet::new() }
+    }
+
+    /// Bytes of a block.
+    pub const fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// Of how many bytes something is known.
+    pub fn bytes(&self) -> u64 {
+        self.blocks().map(|(range, _)| range.end - range.start).sum::<u64>() + self.zeros.bytes()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.zeros.is_empty()
+    }
+
+    /// The blocks of data, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (Range<u64>, [u8; 32])> + '_ {
+        self.blocks.iter().map(|(start, (end, digest))| (*start..*end, *digest))
+    }
+
+    /// The blocks of zeros.
+    pub(crate) const fn zeros(&self) -> &RangeSet {
+        &self.zeros
+    }
+
+    /// All blocks that have a byte of a range.
+    pub(crate) fn widened(&self, range: &Range<u64>) -> Range<u64> {
+        let start = range.start - range.start % self.block_size;
+        start..range.end.checked_next_multiple_of(self.block_size).unwrap_or(u64::MAX)
+    }
+
+    /// The blocks that lie in a range, of a copy that ends at `end`: there the last block may be shorter.
+    pub(crate) fn whole(&self, range: &Range<u64>, end: u64) -> Range<u64> {
+        let start = range.start.checked_next_multiple_of(self.block_size).unwrap_or(u64::MAX);
+        let is_end = range.end == end;
+        let last = if is_end { end } else { range.end - range.end % self.block_size };
+        let last = last.max(range.start);
+        start.min(last)..last
+    }
+
+    /// Whether a block, or blocks of zeros, are known to be this.
+    pub(crate) fn has(&self, range: &Range<u64>, digest: Digest) -> bool {
+        match digest {
+            Digest::Zeros => self.zeros.contains(range),
+            Digest::Blake3(digest) => self.blocks.get(&range.start) == Some(&(range.end, digest)),
+        }
+    }
+
+    /// Whether anything is known of a block that has a byte of a range.
+    pub(crate) fn knows_of(&self, range: &Range<u64>) -> bool {
+        let wide = self.widened(range);
+        self.blocks.range(wide.clone()).next().is_some() || !self.zeros.overlap(&wide).is_empty()
+    }
+
+    /// The blocks of which all bytes lie in a range, and blocks of zeros in a row as one.
+    pub(crate) fn inside(&self, range: &Range<u64>) -> Vec<(Range<u64>, Digest)> {
+        let blocks = self.blocks.range(range.clone()).filter(|(_, (end, _))| *end <= range.end);
+        let blocks = blocks.map(|(start, (end, digest))| (*start..*end, Digest::Blake3(*digest)));
+        let zeros = self.zeros.overlap(range);
+        let zeros = zeros.iter().map(|zeros| {
+            let goes_on = self.zeros.contains(&(zeros.end..zeros.end.saturating_add(1)));
+            (self.whole(&zeros, if goes_on { u64::MAX } else { zeros.end }), Digest::Zeros)
+        });
+        blocks.chain(zeros.filter(|(range, _)| !range.is_empty())).collect()
+    }
+
+    /// Knows a block, or blocks of zeros.
+    pub(crate) fn insert(&mut self, range: Range<u64>, digest: Digest) {
+        self.forget(&range);
+        match digest {
+            Digest::Zeros => self.zeros.insert(range),
+            Digest::Blake3(digest) => _ = self.blocks.insert(range.start, (range.end, digest)),
+        }
+    }
+
+    /// Knows nothing more of any block that has a byte of a range.
+    pub(crate) fn forget(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let wide = self.widened(range);
+        let starts: Vec<u64> = self.blocks.range(wide.clone()).map(|(start, _)| *start).collect();
+        starts.iter().for_each(|start| _ = self.blocks.remove(start));
+        self.zeros.remove(&wide);
+    }
+
+    /// The head of a file of them.
+    pub(crate) fn head(&self, source: &Identity, destination: &Identity) -> String {
+        format!(
+            "{TITLE}{VERSION}\n{ALGORITHM}\n{BLOCK_SIZE}{}\n{SOURCE}{source}\n\
+             {DESTINATION}{destination}\n{COLUMNS}\n",
+            self.block_size,
+        )
+    }
+
+    /// Their lines.
+    pub(crate) fn lines(&self) -> String {
+        let mut lines = String::new();
+        self.blocks().for_each(|(range, digest)| known(&mut lines, &range, Digest::Blake3(digest)));
+        self.zeros.iter().for_each(|range| known(&mut lines, &range, Digest::Zeros));
+        lines
+    }
+
+    /// What a file of them says, and which destination it is of. Lines at its end that have no right
+    /// check were cut off while they were written, and do not count.
+    pub(crate) fn parse(text: &[u8]) -> Result<(Self, Identity), DigestsError> {
+        let mut reader = Reader { text, at: 0, number: 0, sum: blake3::Hasher::new(), summed: 0 };
+        let (mut digests, destination) = reader.head()?;
+        let mut is_first = true;
+        while is_first || reader.at < text.len() {
+            let first = reader.number + 1;
+            let (lines, is_sound) = reader.batch();
+            // What stands above the end was saved before it.
+            let is_cut_off =
+                reader.at == text.len() && lines.iter().skip(1).all(|(_, line)| *line != END);
+            if !is_sound && (is_first || !is_cut_off) {
+                return Err(DigestsError::Damaged(first));
+            }
+            if is_sound {
+                for (number, line) in lines {
+                    digests.apply(line).ok_or(DigestsError::Damaged(number))?;
+                }
+            }
+            is_first = false;
+        }
+        Ok((digests, destination))
+    }
+
+    /// Follows a line.
+    fn apply(&mut self, line: &str) -> Option<()> {
+        if line == END {
+            return Some(());
+        }
+        let mut words = line.split_ascii_whitespace();
+        let mut number = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let (start, len) = (number()?, number()?);
+        let range = start..start.checked_add(len).filter(|_| len > 0)?;
+        let (word, rest) = (words.next()?, words.next());
+        let is_aligned = start.is_multiple_of(self.block_size) && rest.is_none();
+        match word {
+            _ if !is_aligned => return None,
+            UNKNOWN => self.forget(&range),
+            ZEROS => self.insert(range, Digest::Zeros),
+            _ if len > self.block_size => return None,
+            hex => self.insert(range, Digest::Blake3(blake3::Hash::from_hex(hex).ok()?.into())),
+        }
+        Some(())
+    }
+}
+
+/// Lines of a file.
+struct Reader<'a> {
+    text: &'a [u8],
+    /// Where the next line begins.
+    at: usize,
+    /// Lines so far.
+    number: usize,
+    /// The BLAKE3 of so many bytes.
+    sum: blake3::Hasher,
+    summed: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// The next line, without its end; `None` behind the last whole one.
+    fn line(&mut self) -> Option<&'a str> {
+        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let len = rest.iter().position(|byte| *byte == b'\n');
+        self.at += len.map_or(rest.len(), |len| len + 1);
+        self.number += 1;
+        // What is no text is no line of ours either.
+        Some(len.map_or("", |len| str::from_utf8(&rest[..len]).unwrap_or_default()))
+    }
+
+    /// The first lines.
+    fn head(&mut self) -> Result<(Digests, Identity), DigestsError> {
+        let version = self.line().and_then(|line| line.strip_prefix(TITLE));
+        match version.ok_or(DigestsError::Foreign)?.parse() {
+            Ok(VERSION) => {}
+            Ok(newer @ VERSION..) => return Err(DigestsError::Newer(newer)),
+            Ok(_) | Err(_) => return Err(DigestsError::Damaged(1)),
+        }
+        if self.line() != Some(ALGORITHM) {
+            return Err(DigestsError::Algorithm);
+        }
+        let block_size = self.after(BLOCK_SIZE, |text| text.parse().ok())?;
+        let digests = Digests::new(block_size);
+        if digests.block_size != block_size {
+            return Err(DigestsError::Damaged(self.number));
+        }
+        self.after(SOURCE, Identity::parse)?;
+        let destination = self.after(DESTINATION, Identity::parse)?;
+        self.after(COLUMNS, |rest| rest.is_empty().then_some(()))?;
+        Ok((digests, destination))
+    }
+
+    fn after<T>(
+        &mut self,
+        prefix: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, DigestsError> {
+        let rest = self.line().and_then(|line| line.strip_prefix(prefix));
+        rest.and_then(parse).ok_or(DigestsError::Damaged(self.number))
+    }
+
+    /// The lines up to a check, each with its number, and whether the check is right.
+    fn batch(&mut self) -> (Vec<(usize, &'a str)>, bool) {
+        let mut lines = Vec::new();
+        loop {
+            let end = self.at;
+            let Some(line) = self.line() else { return (lines, false) };
+            if let Some(told) = line.strip_prefix(CHECK) {
+                self.sum.update(&self.text[self.summed..end]);
+                self.summed = end;
+                let is_sound = blake3::Hash::from_hex(told).is_ok_and(|t| t == self.sum.finalize());
+                return (lines, is_sound);
+            }
+            lines.push((self.number, line));
+        }
+    }
+}
+
+/// Adds the line that says what a block is.
+pub(crate) fn known(lines: &mut String, range: &Range<u64>, digest: Digest) {
+    // Text grows without errors.
+    _ = writeln!(lines, "{:#x} {:#x} {digest}", range.start, range.end - range.start);
+}
+
+/// Adds the line that says that nothing is known.
+pub(crate) fn unknown(lines: &mut String, range: &Range<u64>) {
+    _ = writeln!(lines, "{:#x} {:#x} {UNKNOWN}", range.start, range.end - range.start);
+}
+
+/// The line behind the last one.
+pub(crate) fn end() -> String {
+    format!("{END}\n")
+}
+
+/// The line that makes the lines above it count; `sum` is over all of them, from the first on.
+pub(crate) fn check(sum: &blake3::Hasher) -> String {
+    format!("{CHECK}{}\n", sum.finalize())
+}
+
+/// Makes sure that digests are of this destination.
+pub(crate) fn same(was: Identity, is: &Identity) -> Result<(), DigestsError> {
+    if was == *is {
+        return Ok(());
+    }
+    Err(DigestsError::OtherDestination { was: was.into(), is: is.clone().into() })
+}
