@@ -24,6 +24,8 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 /// port and options may be left out. A password need not stand in the URL, where other users may
 /// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
 ///
+/// `block-copy --jobs FILE` runs many copies side by side: see `block-copy --jobs --help`.
+///
 /// The exit status is 0 only when every byte is written, flushed and, with --verify, read back
 /// equal; 1 after an error, 2 for a wrong command line, 3 when all is copied but what could not be
 /// read, 130 after an interrupt.

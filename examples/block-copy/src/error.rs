@@ -170,6 +170,14 @@ pub enum Error {
     /// The socket for orders is another process's.
     #[error("control socket {}: another process takes its orders there; name another path", .0.display())]
     ControlTaken(PathBuf),
+    /// A job file makes no sense, or cannot be read.
+    #[error("job file {}: {reason}", path.display())]
+    JobFile {
+        /// Its name.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A rate or a class cannot be as it was asked to be.
     #[error(transparent)]
     Classes(#[from] ClassesError),
@@ -230,7 +238,7 @@ impl Error {
     /// what could not be read, 130 for an interrupt, else 1.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Classes(_) => 2,
+            Self::Usage(_) | Self::JobFile { .. } | Self::Classes(_) => 2,
             Self::Unreadable { .. } => 3,
             Self::Interrupted | Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
@@ -271,6 +279,7 @@ impl Error {
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
+            | Self::JobFile { .. }
             | Self::Classes(_)
             | Self::ControlTaken(_)
             | Self::CheckpointExists(_)

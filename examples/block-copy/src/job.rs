@@ -52,7 +52,7 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
 }
 
 /// Waits for some work, and meanwhile takes orders at a path, if there is one.
-async fn obeying<T>(
+pub(crate) async fn obeying<T>(
     path: Option<&Path>,
     orders: &Orders,
     work: impl Future<Output = T>,
@@ -67,7 +67,7 @@ async fn obeying<T>(
 }
 
 /// One copy, with a hand on it.
-async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> {
+pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> {
     let from = Location::parse(&args.source, Side::Source)?;
     let to = Location::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;

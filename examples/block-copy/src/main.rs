@@ -1,12 +1,17 @@
 //! The command line program.
 
+use std::env;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 
 use block_copy::log::{self, Usually};
 use block_copy::progress::{ProgressMode, say};
-use block_copy::{Args, Error, Report, Stop, command_line, output, run};
-use serde_json::json;
+use block_copy::{
+    Args, Error, Failure, JobResult, JobsArgs, Report, Stop, command_line, output, run, run_jobs,
+};
+use iscsi_examples_common::failure;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::task::JoinError;
 
@@ -14,8 +19,15 @@ const STOPPING: &str =
     "block-copy: stopping when what is under way has ended; once more stops at once\n";
 
 fn main() -> ExitCode {
-    match start(command_line::parse(json!({ "bytes": 0, "verified": false }))) {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = if has_jobs() {
+        let args: JobsArgs = command_line::parse(json!({ "jobs": [] }));
+        start(args.output.progress, |stop| jobs(args, stop))
+    } else {
+        let args: Args = command_line::parse(json!({ "bytes": 0, "verified": false }));
+        start(args.output.progress, |stop| copy(args, stop))
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
         Err(error) => {
             say(&format!("block-copy: {error}\n"));
             ExitCode::from(error.status())
@@ -23,19 +35,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(args: Args) -> Result<(), Error> {
+/// Whether there are many copies to be run, of a file.
+fn has_jobs() -> bool {
+    let words = env::args_os().skip(1).take_while(|word| word != "--");
+    words.into_iter().any(|word| word == "--jobs" || word.as_bytes().starts_with(b"--jobs="))
+}
+
+/// Does the work of the program, which may be told to stop, and returns the exit status.
+fn start<W>(progress: ProgressMode, work: impl FnOnce(Stop) -> W) -> Result<u8, Error>
+where
+    W: Future<Output = Result<u8, Error>> + Send + 'static,
+{
     let status = Error::Interrupted.status();
     // Before anything is said: whoever does not read it must not keep the program.
     let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
-    let usually = match args.output.progress {
+    let usually = match progress {
         ProgressMode::None => Usually::Silence,
         ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
     };
     let log = log::start(usually, say);
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
-    let copy = runtime.spawn(copy(args, stop));
-    let result = runtime.block_on(copy);
+    let work = runtime.spawn(work(stop));
+    let result = runtime.block_on(work);
     // A read of standard input may be stuck for ever; the process need not wait for it.
     runtime.shutdown_background();
     log.flush();
@@ -46,9 +68,9 @@ fn start(args: Args) -> Result<(), Error> {
     }
 }
 
-async fn copy(args: Args, stop: Stop) -> Result<(), Error> {
+async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
     match run(&args, &stop).await {
-        Ok(report) => tell(&args, &report, &stop).await,
+        Ok(report) => tell(&args, &report, &stop).await.map(|()| 0),
         Err(failure) => {
             // Who asks for both the object and the data there gets neither.
             if args.output.json && args.destination != "-" {
@@ -70,4 +92,50 @@ async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
         output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
     }
     Ok(())
+}
+
+async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
+    let results = run_jobs(&args, &stop, |job| tell_job(&args, job)).await;
+    let object = results.as_ref().map_or_else(
+        |error| failure::object(json!({ "jobs": [] }), &error.to_string(), error.kind()),
+        |results| jobs_object(results),
+    );
+    if args.output.json {
+        output::print(format!("{object}\n"), &stop)
+            .await
+            .map_err(|cause| Error::Output { cause })?;
+    }
+    Ok(results?.iter().map(status).max().unwrap_or_default())
+}
+
+fn status(job: &JobResult) -> u8 {
+    job.result.as_ref().map_or_else(|failure| failure.error.status(), |_| 0)
+}
+
+/// Tells of a copy that has ended, with its name before it.
+fn tell_job(args: &JobsArgs, JobResult { name, result }: &JobResult) {
+    match result {
+        Ok(report) if args.output.progress != ProgressMode::None => {
+            say(&format!("{name}: {report}\n"))
+        }
+        Ok(_) => {}
+        Err(failure) => say(&format!("block-copy: {name}: {failure}\n")),
+    }
+}
+
+/// All results for programs; with the error of the first that failed.
+fn jobs_object(results: &[JobResult]) -> Value {
+    let jobs = results.iter().map(|JobResult { name, result }| {
+        let mut object = result.as_ref().map_or_else(Failure::to_json, Report::to_json);
+        object["name"] = json!(name);
+        object
+    });
+    let object = json!({ "jobs": jobs.collect::<Vec<_>>(), "error": null, "kind": null });
+    let failed = results.iter().find_map(|job| Some((&job.name, job.result.as_ref().err()?)));
+    match failed {
+        Some((name, failure)) => {
+            failure::object(object, &format!("{name}: {failure}"), failure.error.kind())
+        }
+        None => object,
+    }
 }

@@ -14,6 +14,7 @@ mod control;
 mod copy;
 mod exchange;
 mod interrupt;
+mod jobs;
 mod json;
 mod log;
 mod part;

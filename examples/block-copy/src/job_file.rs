@@ -1,0 +1,268 @@
+//! Job files: classes and the copies that share them; TOML that people write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+use iscsi_initiator::shaping::{Class, Rate};
+use iscsi_initiator::tuning::{Size, SizeError};
+use serde::Deserialize;
+
+use crate::args::Args;
+use crate::classes::{Classes, ClassesError};
+use crate::error::Error;
+
+/// What a job file says.
+#[derive(Debug)]
+pub(crate) struct JobFile {
+    pub(crate) classes: Classes,
+    pub(crate) jobs: Vec<Entry>,
+}
+
+/// One copy.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) class: Option<String>,
+    pub(crate) args: Args,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    rate: Option<String>,
+    #[serde(default)]
+    class: BTreeMap<String, ClassText>,
+    #[serde(default)]
+    job: Vec<JobText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassText {
+    parent: Option<String>,
+    rate: Option<String>,
+    ceil: Option<String>,
+    burst: Option<String>,
+    cburst: Option<String>,
+    #[serde(default)]
+    priority: u8,
+    weight: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct JobText {
+    name: Option<String>,
+    source: String,
+    destination: String,
+    class: Option<String>,
+    /// Options of the command line, by their names.
+    #[serde(flatten)]
+    options: BTreeMap<String, toml::Value>,
+}
+
+/// Options of the program, not of a copy.
+const OF_PROGRAM: [&str; 6] = ["control", "help", "json", "progress", "rate-limit", "version"];
+
+impl JobFile {
+    /// Reads a job file.
+    ///
+    /// # Errors
+    /// [`Error::JobFile`] with what is wrong with it.
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let failed = |reason: String| Error::JobFile { path: path.into(), reason };
+        let text = fs::read_to_string(path).map_err(|cause| failed(cause.to_string()))?;
+        Self::parse(&text).map_err(failed)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: FileText = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| text.get(..span.start).unwrap_or(text));
+            let line = line.map_or(0, |before| before.matches('\n').count()) + 1;
+            let message = error.message().replace('\n', " ");
+            format!("line {line}: {message}")
+        })?;
+        if file.job.is_empty() {
+            return Err("there is no [[job]]".to_owned());
+        }
+        let classes = classes(file.rate.as_deref(), file.class)?;
+        let mut jobs = Vec::new();
+        let (mut names, mut destinations) = (BTreeSet::new(), BTreeSet::new());
+        for (index, text) in file.job.into_iter().enumerate() {
+            let name = text.name.clone().unwrap_or_else(|| format!("job {}", index + 1));
+            if !names.insert(name.clone()) {
+                return Err(format!("there are two jobs {name:?}"));
+            }
+            let entry = entry(name, text, &classes)?;
+            let destination = entry.args.destination.clone();
+            if destination != "/dev/null" && !destinations.insert(destination) {
+                return Err(format!("job {:?}: another one has the same destination", entry.name));
+            }
+            jobs.push(entry);
+        }
+        Ok(Self { classes, jobs })
+    }
+}
+
+fn rate(text: Option<&str>, default: Rate) -> Result<Rate, String> {
+    text.map_or(Ok(default), |text| text.parse().map_err(|error| format!("{error}")))
+}
+
+fn size(text: Option<&str>) -> Result<Option<u64>, String> {
+    let size = text.map(|text| text.parse().map_err(|error: SizeError| error.to_string()));
+    Ok(size.transpose()?.map(|Size(bytes)| bytes))
+}
+
+/// The tree; each class is made after the one above it.
+fn classes(root: Option<&str>, mut texts: BTreeMap<String, ClassText>) -> Result<Classes, String> {
+    let root = rate(root, Rate::Unlimited).map_err(|error| format!("rate: {error}"))?;
+    let classes = Classes::new(root).map_err(|error| error.to_string())?;
+    while !texts.is_empty() {
+        let is_ready = |text: &ClassText| !text.parent.iter().any(|name| texts.contains_key(name));
+        let Some(name) =
+            texts.iter().find(|(_, text)| is_ready(text)).map(|(name, _)| name.clone())
+        else {
+            let names: Vec<_> = texts.into_keys().collect();
+            return Err(format!("classes below each other: {}", names.join(", ")));
+        };
+        let Some(text) = texts.remove(&name) else { continue };
+        let added = class(&text).and_then(|class| {
+            let added = classes.add(&name, text.parent.as_deref(), class);
+            added.map_err(|error: ClassesError| error.to_string())
+        });
+        added.map_err(|error| format!("class {name:?}: {error}"))?;
+    }
+    Ok(classes)
+}
+
+/// Without a rate it lives on what it borrows; without a ceil it borrows nothing, unless it has no rate.
+fn class(text: &ClassText) -> Result<Class, String> {
+    let rate_text = text.rate.as_deref();
+    let guaranteed = rate(rate_text, Rate::Zero)?;
+    let default = if rate_text.is_some() { guaranteed } else { Rate::Unlimited };
+    Ok(Class::new(guaranteed)
+        .with_ceil(rate(text.ceil.as_deref(), default)?)
+        .with_burst(size(text.burst.as_deref())?)
+        .with_cburst(size(text.cburst.as_deref())?)
+        .with_priority(text.priority)
+        .with_weight(text.weight))
+}
+
+fn entry(name: String, text: JobText, classes: &Classes) -> Result<Entry, String> {
+    let told = |error: String| format!("job {name:?}: {error}");
+    classes.paying(text.class.as_deref()).map_err(|error| told(error.to_string()))?;
+    if [&text.source, &text.destination].contains(&&"-".to_owned()) {
+        return Err(told("there is one standard input and output, and there are many jobs".into()));
+    }
+    let mut words = vec!["block-copy".to_owned()];
+    for (option, value) in &text.options {
+        if OF_PROGRAM.contains(&option.as_str()) {
+            return Err(told(format!("{option} is of all jobs: it stands on the command line")));
+        }
+        match value {
+            toml::Value::Boolean(true) => words.push(format!("--{option}")),
+            toml::Value::Boolean(false) => {}
+            toml::Value::String(value) => words.push(format!("--{option}={value}")),
+            toml::Value::Integer(value) => words.push(format!("--{option}={value}")),
+            toml::Value::Float(_)
+            | toml::Value::Datetime(_)
+            | toml::Value::Array(_)
+            | toml::Value::Table(_) => {
+                return Err(told(format!("{option} is a word, a number, true or false")));
+            }
+        }
+    }
+    words.extend(["--".to_owned(), text.source, text.destination]);
+    let args = Args::try_parse_from(words).map_err(|error| told(sentence(&error.to_string())))?;
+    Ok(Entry { name, class: text.class, args })
+}
+
+/// The first paragraph of a complaint, which says all, as one line.
+fn sentence(complaint: &str) -> String {
+    let first = complaint.split("\n\n").next().unwrap_or_default();
+    let words: Vec<_> = first.trim_start_matches("error:").split_whitespace().collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        rate = "10mbit"
+        [class.backup]
+        rate = "4mbit"
+        ceil = "off"
+        burst = "64K"
+        priority = 3
+        weight = 2
+        [class.apart]
+        parent = "backup"
+        rate = "1MB/s"
+        [[job]]
+        source = "a"
+        destination = "iscsi://h/t/0"
+        class = "apart"
+        verify = true
+        sessions = 4
+        zero-granularity = "off"
+        destination-is-zero = false
+        [[job]]
+        name = "other"
+        source = "a"
+        destination = "c"
+    "#;
+
+    #[tokio::test]
+    async fn a_file_is_classes_and_copies_with_the_options_of_the_command_line() {
+        // More than its parent has.
+        let error = JobFile::parse(WHOLE).unwrap_err();
+        assert!(
+            error.starts_with("class \"apart\": the rates of the classes are 8000000"),
+            "{error}"
+        );
+        let file = JobFile::parse(&WHOLE.replace("1MB/s", "100kB/s")).unwrap();
+        let classes = file.classes.each_to_json();
+        assert_eq!(classes["apart"]["ceil_bit_per_s"], 800_000, "it borrows nothing");
+        assert_eq!(classes["backup"]["ceil_bit_per_s"], serde_json::Value::Null);
+        let [first, second] = &file.jobs[..] else { panic!("{file:?}") };
+        assert_eq!((first.name.as_str(), first.class.as_deref()), ("job 1", Some("apart")));
+        assert!(first.args.content.verify && !first.args.content.destination_is_zero);
+        assert!(first.args.link.sessions.is_some());
+        assert_eq!((second.name.as_str(), second.class.as_deref()), ("other", None));
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_is_told_in_a_line() {
+        let job = "[[job]]\nsource = \"a\"\ndestination = \"b\"\n";
+        let with = |text: &str| format!("{job}{text}");
+        for (text, told) in [
+            (String::new(), "there is no [[job]]"),
+            ("rate = 1".to_owned(), "line 1: invalid type"),
+            ("\nspeed = \"x\"".to_owned(), "line 2: unknown field `speed`"),
+            (format!("rate = \"fast\"\n{job}"), "rate: \"fast\" is no rate"),
+            (format!("rate = \"0\"\n{job}"), "nothing could ever pass"),
+            (with("class = \"x\""), "job \"job 1\": there is no class \"x\""),
+            (with("sessions = 65"), "job \"job 1\": invalid value '65'"),
+            (with("speed = 65"), "unexpected argument '--speed'"),
+            (with("json = true"), "json is of all jobs"),
+            (with("verify = []"), "verify is a word"),
+            (with(job), "job \"job 2\": another one has the same destination"),
+            (
+                with("name = \"n\"\n[[job]]\nname = \"n\"\nsource = \"a\"\ndestination = \"c\""),
+                "two jobs \"n\"",
+            ),
+            (job.replace("\"a\"", "\"-\""), "one standard input"),
+            (with("[class.a]\nparent = \"a\""), "classes below each other: a"),
+            (with("[class.a]\nparent = \"b\""), "class \"a\": there is no class \"b\""),
+            (with("[class.a]\nrate = \"2mbit\"\nceil = \"1mbit\""), "exceeds the ceil"),
+            (with("[class.a]\nburst = \"1MB\""), "class \"a\": "),
+            (with("[class.a]\npriority = 8"), "8 is no priority"),
+        ] {
+            let error = JobFile::parse(&text).unwrap_err();
+            assert!(error.contains(told), "{text}\n{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+}

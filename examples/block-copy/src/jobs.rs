@@ -1,0 +1,95 @@
+//! Many copies side by side, which share one tree of classes.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+
+use clap::Parser;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::args::OutputArgs;
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::hand::Hand;
+use crate::job::{copy, obeying};
+use crate::job_file::{Entry, JobFile};
+use crate::orders::Orders;
+use crate::progress::ProgressMode;
+use crate::report::Report;
+use crate::stop::Stop;
+
+/// Runs the copies of a job file side by side. One that fails does not stop the others.
+///
+/// The exit status is the highest of what each copy alone would have: 0, 1 after an error, 130 after an
+/// interrupt; 2 for a wrong command line or file, before anything is copied.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "block-copy", version)]
+pub struct JobsArgs {
+    /// A TOML file of copies, and of the classes of requests that they share.
+    #[arg(long, value_name = "FILE")]
+    pub jobs: PathBuf,
+    /// A Unix socket that takes orders while the copies run, a line each, and answers each with one JSON
+    /// object: `rate [CLASS] RATE|off`, `ceil CLASS RATE|off`, `pause [JOB]`, `resume [JOB]`, `status`.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// How it is told.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What came of one copy of many.
+#[derive(Debug)]
+pub struct JobResult {
+    /// What it is called.
+    pub name: String,
+    /// What came of it.
+    pub result: Result<Report, Failure>,
+}
+
+/// Runs all copies of a file, and tells of each as it ends; all of them in the order of the file.
+///
+/// # Errors
+/// What is wrong with the file, or the control socket; then nothing was copied.
+pub async fn run_jobs(
+    args: &JobsArgs,
+    stop: &Stop,
+    tell: impl Fn(&JobResult),
+) -> Result<Vec<JobResult>, Error> {
+    let JobFile { classes, jobs } = JobFile::read(&args.jobs)?;
+    let hands: Vec<_> = jobs
+        .iter()
+        .map(|job: &Entry| Hand::new(&job.name, Some(classes.clone()), job.class.as_deref()))
+        .collect();
+    let orders = Orders::new(classes, hands.clone());
+    let all = async {
+        let (mut running, mut results) = (JoinSet::new(), Vec::new());
+        for (index, (mut job, hand)) in jobs.into_iter().zip(hands).enumerate() {
+            // Of many bars and plans side by side nobody sees his own.
+            job.args.output.progress = ProgressMode::None;
+            let stop = stop.clone();
+            let work = async move { Box::pin(copy(&job.args, &hand, &stop)).await };
+            running.spawn(async move { (index, job.name, work.await) });
+        }
+        while let Some(ended) = running.join_next().await {
+            let (index, name, result) = ended.unwrap_or_else(fallen);
+            let result = JobResult { name, result };
+            tell(&result);
+            results.push((index, result));
+        }
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, result)| result).collect()
+    };
+    obeying(args.control.as_deref(), &orders, all).await
+}
+
+type Ended = (usize, String, Result<Report, Failure>);
+
+/// A task that panicked takes the program with it, which is what somebody has to look at.
+fn fallen(error: JoinError) -> Ended {
+    match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(error) => {
+            (usize::MAX, String::new(), Err(Error::Runtime(io::Error::other(error)).into()))
+        }
+    }
+}

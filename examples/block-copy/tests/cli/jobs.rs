@@ -1,0 +1,56 @@
+//! Many copies side by side.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Folder, Rig, block_copy, fails, object, pattern};
+
+const LEN: usize = 1 << 20;
+
+fn job(name: &str, source: &str, destination: &str) -> String {
+    format!("[[job]]\nname = {name:?}\nsource = {source:?}\ndestination = {destination:?}\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_fails_does_not_stop_the_others() {
+    let (there, back) = (Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await);
+    back.disk.write(0, &pattern(LEN));
+    let folder = Folder::new();
+    let (image, copy) = (folder.file("image", &pattern(LEN)), folder.path("copy"));
+    let text = [
+        "rate = \"1gbit\"\n[class.low]\nrate = \"1mbit\"\nceil = \"off\"\n".to_owned(),
+        job("lost", &folder.path("missing"), &folder.path("nothing")),
+        job("there", &image, &there.url()) + "class = \"low\"\nverify = true\nio-size = \"64K\"\n",
+        job("back", &back.url(), &copy),
+    ];
+    let file = folder.file("jobs.toml", text.concat().as_bytes());
+    let output = block_copy(&["--jobs", &file, "--json", "--progress", "none"]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("block-copy: lost: source ") && said.lines().count() == 1, "{said}");
+    let told = object(&output);
+    let jobs = told["jobs"].as_array().unwrap();
+    let names: Vec<_> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["lost", "there", "back"]);
+    assert!(told["error"].as_str().unwrap().starts_with("lost: source "), "{told}");
+    assert_eq!((&jobs[0]["bytes"], &jobs[0]["kind"]), (&0.into(), &"system".into()));
+    assert_eq!((&jobs[1]["bytes"], &jobs[1]["verified"]), (&LEN.into(), &true.into()));
+    assert_eq!(jobs[2]["error"], Value::Null);
+    assert!(there.disk.holds(0, &pattern(LEN)));
+    assert!(fs::read(&copy).unwrap() == pattern(LEN));
+    there.assert_clean();
+    back.assert_clean();
+}
+
+#[test]
+fn a_file_that_makes_no_sense_begins_nothing() {
+    let folder = Folder::new();
+    let (image, copy) = (folder.file("image", b"x"), folder.path("copy"));
+    let text = job("good", &image, &copy) + "[[job]]\nsource = \"a\"\n";
+    let file = folder.file("jobs.toml", text.as_bytes());
+    let none = ["--progress", "none"];
+    fails(&block_copy(&[&["--jobs", &*file], &none[..]].concat()), 2, &["line 5: missing field"]);
+    fails(&block_copy(&[&["--jobs", "/nowhere"], &none[..]].concat()), 2, &["/nowhere"]);
+    assert!(!fs::exists(&copy).unwrap());
+}
