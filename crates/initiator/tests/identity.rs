@@ -221,6 +221,33 @@ async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     }
 }
 
+/// A command that was given up may have been told.
+#[tokio::test]
+async fn an_exchange_told_to_an_aborted_command_is_not_forgotten() {
+    let rig = start(|_| {}).await;
+    let disk = open_with(&initiator(fixed(1)), &rig).await;
+    let active = || rig.server.with(|target| target.active_tasks());
+    let other = another();
+    let content = other.disk.clone();
+    rig.server.with(|target| {
+        target.hold();
+        target.replace_unit(0, other);
+    });
+    let read = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, PART).await }
+    });
+    until(|| active() == 1).await;
+    read.abort();
+    until(|| active() == 0).await;
+    rig.server.with(|target| target.release());
+    for result in write_parts(&disk, 16, 2).await {
+        assert!(matches!(result, Err(Error::DifferentUnits { .. })), "{result:?}");
+    }
+    assert!(is_untouched(&content));
+    rig.assert_clean();
+}
+
 /// Another unit may have come and gone: what it has answered is not believed, though the unit of before is there
 /// again when the question comes.
 #[tokio::test]

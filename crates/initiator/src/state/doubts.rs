@@ -14,14 +14,23 @@ use crate::error::Error;
 pub(crate) struct Doubts {
     /// Those that have come over this session.
     own: AtomicU64,
+    /// Commands of this session that were given up: their status may have been one.
+    given_up: AtomicU64,
     /// Those that hold for all sessions with the unit.
     shared: Arc<AtomicU64>,
-    /// How many of both there were when the unit was asked before it was recognized last.
+    /// How many of all there were when the unit was asked before it was recognized last.
     resolved: AtomicU64,
     /// One asks for all.
     turn: tokio::sync::Mutex<()>,
     /// What the session leads to is not the unit of before.
     verdict: Mutex<Option<Error>>,
+}
+
+/// What there were of them when a command began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    resolved: u64,
+    given_up: u64,
 }
 
 impl Doubts {
@@ -37,19 +46,34 @@ impl Doubts {
         self.own.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// A command of this session was given up: nobody knows what its status would have told.
+    pub(crate) fn give_up(&self) {
+        self.given_up.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// How many reasons there were so far.
     pub(crate) fn count(&self) -> u64 {
-        self.own.load(Ordering::SeqCst) + self.shared.load(Ordering::SeqCst)
+        let counts = [&self.own, &self.given_up, &*self.shared];
+        counts.into_iter().map(|count| count.load(Ordering::SeqCst)).sum()
+    }
+
+    /// A command begins.
+    pub(crate) fn begin(&self) -> Before {
+        let given_up = self.given_up.load(Ordering::SeqCst);
+        Before { resolved: self.resolved.load(Ordering::SeqCst), given_up }
+    }
+
+    /// Whether another unit may have come and gone since: there were two reasons. All commands that were given up
+    /// are one, and not two of them: else what takes long would never end where many are given up.
+    pub(crate) fn may_be_two_since(&self, before: Before) -> bool {
+        let given_up = self.given_up.load(Ordering::SeqCst) - before.given_up;
+        let told = (self.count() - before.resolved).saturating_sub(given_up);
+        told > 1 || told == 1 && given_up > 0
     }
 
     /// Whether the unit has to be asked, or is known to be another one.
     pub(crate) fn is_any(&self) -> bool {
         self.count() > self.resolved.load(Ordering::SeqCst)
-    }
-
-    /// How many of them the last recognition has settled.
-    pub(crate) fn resolved(&self) -> u64 {
-        self.resolved.load(Ordering::SeqCst)
     }
 
     /// The unit was asked when there had been so many reasons, and is the one of before.
@@ -94,6 +118,20 @@ mod tests {
         assert!(doubts.is_any());
         doubts.resolve(doubts.count());
         assert!(!doubts.is_any());
+    }
+
+    #[test]
+    fn what_was_given_up_counts_as_one_beside_what_was_told() {
+        let doubts = Doubts::default();
+        let before = doubts.begin();
+        (0..3).for_each(|_| doubts.give_up());
+        assert!(doubts.is_any() && !doubts.may_be_two_since(before));
+        doubts.resolve(doubts.count());
+        doubts.raise();
+        assert!(doubts.may_be_two_since(before));
+        assert!(!doubts.may_be_two_since(doubts.begin()));
+        doubts.raise();
+        assert!(doubts.may_be_two_since(doubts.begin()));
     }
 
     #[test]

@@ -118,27 +118,37 @@ impl Listener {
     /// The command has ended. A status that does not come may have told of a reset, which the unit does
     /// not tell again. Says whether the unit may be another one from now on.
     pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) -> bool {
-        let may_be_another = match result {
-            Ok(completion) => self.unit.hear(completion),
-            // Over a session that is over, nothing can be asked any more.
-            Err(TaskError::Session { sent, .. }) => *sent,
-            // It had a status, or was never sent.
-            Err(
+        let doubts = &self.unit.doubts;
+        match result {
+            Ok(completion) if self.unit.hear(completion) => doubts.raise(),
+            // It had a status that tells of nothing, or was never sent.
+            Ok(_)
+            | Err(
                 TaskError::DataMissing { .. }
                 | TaskError::Rejected { .. }
                 | TaskError::ConnectionLost { sent: false, .. }
+                | TaskError::Session { sent: false, .. }
                 | TaskError::Withdrawn
                 | TaskError::Closed,
-            ) => false,
+            ) => return false,
+            // Over a session that is over, nothing can be asked any more.
+            Err(TaskError::Session { .. }) => doubts.raise(),
             Err(why) => {
                 self.unit.unflushed.reset();
-                matches!(why, TaskError::ConnectionLost { .. } | TaskError::TargetFailure(_))
+                if matches!(why, TaskError::Aborted) {
+                    doubts.give_up();
+                } else if matches!(
+                    why,
+                    TaskError::ConnectionLost { .. } | TaskError::TargetFailure(_)
+                ) {
+                    doubts.raise();
+                } else {
+                    // It has moved data, or had no status for longer than a unit attention takes.
+                    return false;
+                }
             }
-        };
-        if may_be_another {
-            self.unit.doubts.raise();
         }
-        may_be_another
+        true
     }
 
     /// Whether the unit has to be asked first which one it is.

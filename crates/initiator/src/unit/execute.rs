@@ -150,7 +150,7 @@ impl LogicalUnit {
             self.recognized().await?;
         }
         let (session, state) = (&self.session, &self.state);
-        let resolved = state.doubts.resolved();
+        let before = state.doubts.begin();
         let begun = state.unflushed.begin();
         let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
         let (number, completion) = perform.await?;
@@ -160,7 +160,7 @@ impl LogicalUnit {
             if is_written_back {
                 self.recognized_by_all().await?;
             }
-            is_of_this_unit = !state.is_known() || state.doubts.count() - resolved < 2;
+            is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
         }
         Ok(Sent { number, begun, completion, is_of_this_unit })
     }
