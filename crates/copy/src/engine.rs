@@ -30,7 +30,7 @@ use crate::control::{Control, Order};
 use crate::copy::Copied;
 use crate::destination::Destination;
 use crate::digesting::Digesting;
-use crate::error::{Error, Failure};
+use crate::error::{Error, Failure, is_loss};
 use crate::flushes::Flushes;
 use crate::ledger::{Ledger, Task};
 use crate::memory::Memory;
@@ -219,14 +219,14 @@ impl Engine {
         }
         self.prepare_digests().await?;
         self.destination.set_len(device).await.map_err(Error::Destination)?;
-        self.blank = self.find_blank(device.unwrap_or(u64::MAX));
+        self.blank = self.find_blank(device.unwrap_or(u64::MAX)).await;
         self.refresh();
         Ok(())
     }
 
     /// What is known of zeros at the destination, which is asked, while the copy begins, unless somebody
     /// has told.
-    fn find_blank(&mut self, len: u64) -> Blank {
+    async fn find_blank(&mut self, len: u64) -> Blank {
         // A destination in order gets zeros as well.
         let Some(device) = self.destination.shared() else { return Blank::default() };
         // What earlier copies have put there is not zero.
@@ -237,6 +237,12 @@ impl Engine {
         let len = len.min(self.destination.capacity().unwrap_or(len));
         // A stream goes to a file that does not know its length yet.
         if len == u64::MAX {
+            return Blank::default();
+        }
+        // Zeros in a cache come and go with it. No write is under way yet whose loss this could be told of.
+        if device.limits().has_volatile_cache
+            && device.flush().await.is_err_and(|error| !is_loss(&error))
+        {
             return Blank::default();
         }
         self.tasks.spawn(async move { Ok(Ended::Asked(blank::ask(device, len).await)) });

@@ -20,6 +20,8 @@ pub(crate) struct Flushes {
     last: Instant,
     /// Losses since one went well.
     losses: u32,
+    /// One has failed: no later one vouches for what it should have covered.
+    has_failed: bool,
 }
 
 impl Flushes {
@@ -31,6 +33,7 @@ impl Flushes {
             is_last: false,
             last: Instant::now(),
             losses: 0,
+            has_failed: false,
         }
     }
 
@@ -44,8 +47,9 @@ impl Flushes {
         self.is_under_way
     }
 
+    /// The last one has ended, and all is covered.
     pub(crate) const fn has_ended(&self) -> bool {
-        self.is_last && !self.is_under_way
+        self.is_last && !self.is_under_way && !self.has_failed
     }
 
     pub(crate) const fn is_last(&self) -> bool {
@@ -61,6 +65,11 @@ impl Flushes {
     /// It has ended well.
     pub(crate) fn end(&mut self) {
         (self.is_under_way, self.last, self.losses) = (false, Instant::now(), 0);
+    }
+
+    /// It has failed.
+    pub(crate) const fn fail(&mut self) {
+        (self.is_under_way, self.has_failed) = (false, true);
     }
 
     /// It has said that writes are lost; whether it is worth while to make them again.

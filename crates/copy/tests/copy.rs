@@ -145,6 +145,21 @@ async fn a_destination_that_loses_all_again_and_again_is_given_up() {
     assert_eq!(failure.error.iscsi().unwrap().to_string(), lost);
 }
 
+/// A hole that another run has made, and no flush has covered, goes with the cache.
+#[tokio::test(start_paused = true)]
+async fn a_hole_that_is_left_alone_outlives_a_loss_of_the_cache() {
+    let from = Memory::new(sparse(&[8, 24]));
+    let to = Memory::emptied(pattern(32 * GRAIN));
+    to.lock().holds_writes = true;
+    let running = tokio::spawn(copy(&from, &to).run());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    to.lock().losses = 1;
+    to.lock().holds_writes = false;
+    let progress = running.await.unwrap().unwrap().progress;
+    assert!(to.lock().bytes == from.lock().bytes);
+    assert_eq!(progress.skipped, 24 * GRAIN as u64);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_written_again_from_memory() {
     let (bytes, to) = (pattern(1 << 20), Memory::blank(1 << 20));

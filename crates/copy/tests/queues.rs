@@ -198,6 +198,18 @@ async fn what_is_written_and_not_flushed_is_told() {
     assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
 }
 
+/// What the medium did not take may be gone from the cache as well.
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
+    let (to, control, running) = flushing().await;
+    control.cancel();
+    to.lock().failing_flushes = 1;
+    to.lock().holds_flushes = false;
+    let failure = running.await.unwrap().unwrap_err();
+    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert_eq!(failure.progress.flushed, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_is_missing_though_it_was_the_last() {
     let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));

@@ -52,10 +52,11 @@ impl Engine {
                 Ok(())
             }
             Err(cause) => {
-                let is_worth_while = self.flushes.lose();
                 if !is_loss(&cause) {
+                    self.flushes.fail();
                     return Err(Error::Flush(cause));
                 }
+                let is_worth_while = self.flushes.lose();
                 let lost = self.ledger.lose();
                 self.teller.progress.done -= lost.bytes();
                 self.teller.progress.lost += lost.bytes();

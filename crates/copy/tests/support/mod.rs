@@ -42,8 +42,9 @@ pub(crate) struct State {
     pub(crate) fails_at: Option<u64>,
     /// Reads of these grains fail, because the medium does.
     pub(crate) bad_grains: Vec<u64>,
-    /// Every flush fails.
+    /// Every flush fails; so many do.
     pub(crate) fails_flush: bool,
+    pub(crate) failing_flushes: usize,
     /// Questions, writes, and flushes that have begun do not end.
     pub(crate) holds_extents: bool,
     pub(crate) holds_writes: bool,
@@ -84,6 +85,7 @@ impl Memory {
             fails_at: None,
             bad_grains: Vec::new(),
             fails_flush: false,
+            failing_flushes: 0,
             holds_extents: false,
             holds_writes: false,
             holds_flushes: false,
@@ -96,6 +98,14 @@ impl Memory {
 
     pub(crate) fn blank(len: usize) -> Self {
         Self::new(vec![0; len])
+    }
+
+    /// Zeros that are in its cache only, over these bytes of the medium.
+    pub(crate) fn emptied(medium: Vec<u8>) -> Self {
+        let device = Self::blank(medium.len());
+        device.lock().limits.has_volatile_cache = true;
+        device.lock().medium = medium;
+        device
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -206,7 +216,8 @@ impl Device for Memory {
             self.dawdle_while(|state| state.holds_flushes).await;
             let mut state = self.lock();
             state.flushes += 1;
-            if state.fails_flush {
+            if state.fails_flush || state.failing_flushes > 0 {
+                state.failing_flushes = state.failing_flushes.saturating_sub(1);
                 return Err(io::Error::other("a bad medium"));
             }
             if state.losses > 0 {
