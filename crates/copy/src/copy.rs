@@ -1,27 +1,13 @@
 //! A copy.
 
-use crate::checksums::Checksums;
 use crate::control::Control;
+use crate::copied::Copied;
 use crate::destination::Destination;
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::options::Options;
-use crate::progress::{Events, Progress, Teller};
-use crate::range_set::RangeSet;
+use crate::progress::{Events, Teller};
 use crate::source::Source;
-
-/// What came of a copy.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Copied {
-    /// How far it came: all of it.
-    pub progress: Progress,
-    /// What of it the medium of the source did not give, if that may be
-    /// [left out](Options::with_skipped_unreadable).
-    pub unreadable: RangeSet,
-    /// What was read, if the options asked for it.
-    pub checksums: Option<Checksums>,
-}
 
 /// A copy from a source to a destination. Nothing happens before it [runs](Self::run).
 ///

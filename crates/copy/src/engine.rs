@@ -27,7 +27,7 @@ use crate::blank::{self, Blank};
 use crate::blocks::Block;
 use crate::checksums::Checksums;
 use crate::control::{Control, Order};
-use crate::copy::Copied;
+use crate::copied::Copied;
 use crate::destination::Destination;
 use crate::digesting::Digesting;
 use crate::error::{Error, Failure, is_loss};
@@ -196,6 +196,7 @@ impl Engine {
             }
             Err(error) => {
                 let is_written = is_prepared && self.is_copied();
+                let progress = Box::new(progress);
                 Err(Failure { error, progress, unreadable: self.unreadable, is_written })
             }
         }

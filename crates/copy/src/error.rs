@@ -83,7 +83,7 @@ pub struct Failure {
     /// Why.
     pub error: Error,
     /// How far it came.
-    pub progress: Progress,
+    pub progress: Box<Progress>,
     /// What the medium of the source did not give.
     pub unreadable: RangeSet,
     /// All was written, and nothing was missing but the last flush.

@@ -155,7 +155,7 @@ impl<'a> Job<'a> {
                 let diagnoses = stop.hurry(self.ends.diagnose(observations)).await;
                 (copied.progress, copied.unreadable.clone(), diagnoses.unwrap_or_default())
             }
-            Err(failure) => (failure.progress, failure.unreadable.clone(), Vec::new()),
+            Err(failure) => (*failure.progress, failure.unreadable.clone(), Vec::new()),
         };
         let verified = match copied {
             Ok(Copied { checksums: Some(sums), .. }) => {

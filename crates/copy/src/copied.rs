@@ -1,0 +1,18 @@
+//! What came of a copy.
+
+use crate::checksums::Checksums;
+use crate::progress::Progress;
+use crate::range_set::RangeSet;
+
+/// What came of a copy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Copied {
+    /// How far it came: all of it.
+    pub progress: Progress,
+    /// What of it the medium of the source did not give, if that may be
+    /// [left out](crate::Options::with_skipped_unreadable).
+    pub unreadable: RangeSet,
+    /// What was read, if the options asked for it.
+    pub checksums: Option<Checksums>,
+}
