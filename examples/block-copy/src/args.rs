@@ -22,7 +22,7 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 /// SOURCE and DESTINATION are each a path (regular file, block device, FIFO), `-` for standard
 /// input or output, or a URL: `iscsi://user:password@host:port/target/lun?option=value`, where user,
 /// port and options may be left out. A password need not stand in the URL, where other users may
-/// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
+/// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well, and --password-file.
 ///
 /// `block-copy --jobs FILE` runs many copies side by side: see `block-copy --jobs --help`.
 ///

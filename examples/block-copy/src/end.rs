@@ -115,6 +115,11 @@ impl End {
         }
     }
 
+    /// What tells whether a file has changed, as far as the system says.
+    pub(crate) fn file_identity(&self) -> Option<Identity> {
+        if let Self::File(file) = self { file.source_identity().ok() } else { None }
+    }
+
     /// What makes it the same destination the next day.
     ///
     /// # Errors

@@ -132,6 +132,14 @@ pub enum Error {
     /// Everything was copied, but an end that is a unit is another one now, or does not say which.
     #[error("{0}; everything was copied, but what was copied may be of another unit")]
     Unconfirmed(Box<Self>),
+    /// The file with the password cannot be read, or holds none.
+    #[error("password file {name}: {cause}{}", advice(cause.kind()))]
+    PasswordFile {
+        /// Its name.
+        name: Arc<str>,
+        /// Why.
+        cause: io::Error,
+    },
     /// A checkpoint cannot be used, or not be written.
     #[error("checkpoint {name}: {cause}{}", advice(cause.kind()))]
     Checkpoint {
@@ -256,6 +264,7 @@ impl Error {
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
             | Self::Same(_)
+            | Self::PasswordFile { .. }
             | Self::Checkpoint { .. }
             | Self::CheckpointExists(_)
             | Self::Nameless(_)
@@ -276,6 +285,7 @@ impl Error {
             Self::Usage(_)
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
+            | Self::PasswordFile { .. }
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)

@@ -5,8 +5,9 @@ mod transfer;
 mod verification;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use iscsi_copy::{Copied, RangeSet};
+use iscsi_copy::{Copied, Identity, RangeSet};
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
@@ -19,8 +20,10 @@ use crate::ends::{Ends, NO_WAY_BACK, unless};
 use crate::error::{Error, Places};
 use crate::failure::Failure;
 use crate::hand::Hand;
+use crate::json_lines::JsonLines;
 use crate::location::Location;
 use crate::orders::Orders;
+use crate::password_file;
 use crate::plan::CopyPlan;
 use crate::progress::{ProgressMode, say};
 use crate::reach::Reach;
@@ -68,10 +71,11 @@ pub(crate) async fn obeying<T>(
 
 /// One copy, with a hand on it.
 pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> {
-    let from = Location::parse(&args.source, Side::Source)?;
-    let to = Location::parse(&args.destination, Side::Destination)?;
+    let mut from = Location::parse(&args.source, Side::Source)?;
+    let mut to = Location::parse(&args.destination, Side::Destination)?;
     check_arguments(args, &to)?;
     resumption::check(&args.resumption)?;
+    password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
     let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
     let [reader, writer] = hand.classes(is_unit).map_err(Error::from)?;
     if args.rate.rate_limit.is_some() && is_unit == [false; 2] {
@@ -86,7 +90,7 @@ pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report
     };
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
     let result = match Job::begin(args, hand, ends.clone()).await {
-        Ok(job) => job.run(stop).await,
+        Ok(job) => job.run_and_tell(stop).await,
         Err(error) => Err(error.into()),
     };
     hand.end();
@@ -104,7 +108,7 @@ const NOTHING_TO_LIMIT: Error = Error::Usage(
 
 fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     if let Location::Standard = to {
-        if args.output.json {
+        if args.output.wants_json() {
             return Err(Error::Usage(
                 "--json and the destination - both need standard output; leave one of them out",
             ));
@@ -129,6 +133,9 @@ struct Job<'a> {
     ends: Ends,
     plan: CopyPlan,
     resumption: Option<Resumption>,
+    lines: Option<Arc<JsonLines>>,
+    /// What the source was at the beginning, if it is a file.
+    before: Option<Identity>,
 }
 
 impl<'a> Job<'a> {
@@ -138,7 +145,21 @@ impl<'a> Job<'a> {
         let resumption = Resumption::begin(&args.resumption, &ends).await?;
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
-        Ok(Self { args, hand, ends, plan, resumption })
+        let lines = args.output.json_lines.then(JsonLines::start).transpose();
+        let lines = lines.map_err(Error::Runtime)?;
+        let before = ends.source.file_identity();
+        Ok(Self { args, hand, ends, plan, resumption, lines, before })
+    }
+
+    /// Runs, and waits until it is told how it went.
+    async fn run_and_tell(mut self, stop: &Stop) -> Result<Report, Failure> {
+        let lines = self.lines.clone();
+        let result = self.run(stop).await;
+        self.lines = None;
+        if let Some(lines) = lines {
+            JsonLines::finish(lines, stop).await;
+        }
+        result
     }
 
     async fn run(&self, stop: &Stop) -> Result<Report, Failure> {
@@ -189,6 +210,7 @@ impl<'a> Job<'a> {
             diagnoses,
             retries: self.ends.units().map(UnitEnd::retries).sum(),
             verified: is_verified,
+            source_changed: self.before != self.ends.source.file_identity(),
             cpu: cpu_time().saturating_sub(cpu),
             samples,
         };

@@ -8,7 +8,7 @@
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
 //! | `classes`, `hand`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | [`plan`] | the numbers chosen, and why |
-//! | [`meter`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
+//! | [`meter`], [`standing`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -22,10 +22,12 @@ mod hand;
 mod job;
 mod job_file;
 mod jobs;
+mod json_lines;
 pub mod location;
 pub mod meter;
 mod observation;
 mod orders;
+mod password_file;
 pub mod plan;
 pub mod progress;
 mod rate;
@@ -33,6 +35,7 @@ pub mod reach;
 pub mod report;
 pub mod side;
 mod span;
+pub mod standing;
 
 pub use args::Args;
 pub use error::Error;

@@ -39,6 +39,11 @@ impl Location {
         }
     }
 
+    /// The URL, if it is one.
+    pub(crate) fn url_mut(&mut self) -> Option<&mut Url> {
+        if let Self::Unit(url) = self { Some(url) } else { None }
+    }
+
     fn parse_url(text: &str) -> Result<Self, IscsiError> {
         let url = Url::parse(text)?;
         if url.target.is_none() {

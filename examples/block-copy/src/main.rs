@@ -73,7 +73,7 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
         Ok(report) => tell(&args, &report, &stop).await.map(|()| 0),
         Err(failure) => {
             // Who asks for both the object and the data there gets neither.
-            if args.output.json && args.destination != "-" {
+            if args.output.wants_json() && args.destination != "-" {
                 // That it failed is told all the same.
                 drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
             }
@@ -87,7 +87,7 @@ async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
         let told = report.clone();
         say(&format!("{}\n", if log::has_warnings() { told.without_notes() } else { told }));
     }
-    if args.output.json {
+    if args.output.wants_json() {
         let text = format!("{}\n", report.to_json());
         output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
     }

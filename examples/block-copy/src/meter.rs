@@ -1,13 +1,18 @@
 //! How much is done, and how fast it went.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::Control;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::end::UnitEnd;
+use crate::ends::Ends;
+use crate::json_lines::JsonLines;
 use crate::progress::Progress;
 use crate::rate::mbit_per_s;
+use crate::standing::Standing;
 
 /// How often the display is refreshed.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -15,46 +20,66 @@ const REFRESH: Duration = Duration::from_millis(100);
 const REFRESHES: u32 = 10;
 
 /// Watches a copy, or a look at what was copied.
-#[derive(Clone, Debug)]
-pub struct Meter(Control);
+#[derive(Debug)]
+pub struct Meter<'a> {
+    control: Control,
+    ends: &'a Ends,
+    lines: Option<Arc<JsonLines>>,
+}
 
-impl Meter {
+impl<'a> Meter<'a> {
     /// Watches what this is the hand on.
-    pub const fn new(control: Control) -> Self {
-        Self(control)
-    }
-
-    /// How many bytes are done.
-    pub fn bytes(&self) -> u64 {
-        self.0.progress().done
+    pub(crate) const fn new(
+        control: Control,
+        ends: &'a Ends,
+        lines: Option<Arc<JsonLines>>,
+    ) -> Self {
+        Self { control, ends, lines }
     }
 
     /// Waits for `work`, shows how it goes, and returns with its result the rate of each full
-    /// second, Mbit/s.
-    pub async fn follow<T>(
+    /// second, Mbit/s. So many bytes were `done` before.
+    pub(crate) async fn follow<T>(
         &self,
         progress: &Progress,
+        done: u64,
         work: impl Future<Output = T>,
     ) -> (T, Vec<f64>) {
         let mut work = pin!(work);
-        let mut samples = Samples::new(self.bytes());
+        let mut samples = Samples::new(done);
+        let start = samples.since;
         let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         for tick in 0.. {
             tokio::select! {
                 biased;
                 result = &mut work => {
-                    progress.finish(self.bytes());
+                    progress.finish(self.control.progress().done);
                     return (result, samples.rates);
                 }
                 _ = ticks.tick() => {}
             }
-            progress.refresh(self.bytes());
+            let now = self.control.progress();
+            progress.refresh(now.done);
             if tick > 0 && tick % REFRESHES == 0 {
-                progress.line(self.bytes(), samples.take(self.bytes()));
+                let rate = samples.take(now.done);
+                self.tell(progress, &self.standing(now, start.elapsed(), rate));
             }
         }
         (work.await, samples.rates)
+    }
+
+    fn tell(&self, progress: &Progress, standing: &Standing) {
+        progress.tell(standing);
+        if let Some(lines) = &self.lines {
+            lines.put(&standing.to_json(progress.title()));
+        }
+    }
+
+    fn standing(&self, progress: iscsi_copy::Progress, elapsed: Duration, rate: f64) -> Standing {
+        let sessions = self.ends.units().map(|unit| unit.sessions().len()).sum();
+        let round_trip = self.ends.units().find_map(UnitEnd::round_trip);
+        Standing { progress, elapsed, rate, sessions, round_trip }
     }
 }
 

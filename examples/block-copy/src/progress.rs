@@ -3,14 +3,12 @@
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
-use tokio::time::Instant;
 
 use crate::output;
-use crate::rate::mbit_per_s;
+use crate::standing::{Standing, clock};
 use iscsi_initiator::tuning::Size;
 
 /// How progress is shown.
@@ -26,8 +24,8 @@ pub enum ProgressMode {
     None,
 }
 
-const WITH_TOTAL: &str = "{prefix} {wide_bar} {percent}% of {total} {rate} {eta} left";
-const WITHOUT_TOTAL: &str = "{prefix} {spinner} {done} {rate}";
+const WITH_TOTAL: &str = "{prefix} {wide_bar} {percent}% of {total} {rate} {eta} left{msg}";
+const WITHOUT_TOTAL: &str = "{prefix} {spinner} {done} {rate}{msg}";
 
 /// The bar of this process, if there is one just now.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
@@ -42,8 +40,6 @@ pub fn say(lines: &str) {
 #[derive(Debug)]
 pub struct Progress {
     title: &'static str,
-    total: Option<u64>,
-    start: Instant,
     display: Display,
 }
 
@@ -55,15 +51,25 @@ enum Display {
 }
 
 impl Progress {
-    /// Begins to show a pass over `total` bytes, if their number is known.
-    pub fn new(mode: ProgressMode, title: &'static str, total: Option<u64>) -> Self {
+    /// Begins to show a pass over `total` bytes, if their number is known, of which so many are `done`.
+    pub fn new(mode: ProgressMode, title: &'static str, total: Option<u64>, done: u64) -> Self {
         let display = match mode {
             ProgressMode::None => Display::Nothing,
             ProgressMode::Plain => Display::Lines,
             ProgressMode::Auto | ProgressMode::Bar if !stderr().is_terminal() => Display::Lines,
-            ProgressMode::Auto | ProgressMode::Bar => Display::Bar(bar(title, total)),
+            ProgressMode::Auto | ProgressMode::Bar => {
+                let bar = bar(title, total).with_position(done);
+                // The rate is that of what is done from now on.
+                bar.reset_eta();
+                Display::Bar(bar)
+            }
         };
-        Self { title, total, start: Instant::now(), display }
+        Self { title, display }
+    }
+
+    /// What is done to the bytes.
+    pub(crate) const fn title(&self) -> &'static str {
+        self.title
     }
 
     /// Moves the bar.
@@ -73,10 +79,12 @@ impl Progress {
         }
     }
 
-    /// Writes the line of a second, with its rate in Mbit/s.
-    pub(crate) fn line(&self, bytes: u64, rate: f64) {
-        if let Display::Lines = &self.display {
-            say(&format!("{}\n", self.describe(bytes, rate)));
+    /// Tells how a second went: as a line, or behind the bar.
+    pub(crate) fn tell(&self, standing: &Standing) {
+        match &self.display {
+            Display::Bar(bar) => output::aside(|| bar.set_message(standing.to_string())),
+            Display::Lines => say(&format!("{}\n", standing.line(self.title))),
+            Display::Nothing => {}
         }
     }
 
@@ -96,20 +104,6 @@ impl Progress {
                 bar.finish_and_clear();
             });
         }
-    }
-
-    fn describe(&self, bytes: u64, rate: f64) -> String {
-        let (title, done) = (self.title, Size(bytes));
-        let Some(total) = self.total else {
-            return format!("{title} {done}, {rate:.1} Mbit/s");
-        };
-        let percent = percent(bytes, total);
-        let left = match remaining(bytes, total, self.start.elapsed()) {
-            Some(left) => clock(left),
-            None => "unknown time".to_owned(),
-        };
-        let total = Size(total);
-        format!("{title} {done} of {total} ({percent}%), {rate:.1} Mbit/s, {left} left")
     }
 }
 
@@ -143,30 +137,6 @@ fn show(out: &mut dyn Write, value: impl std::fmt::Display) {
     let _ = write!(out, "{value}");
 }
 
-/// How much is done, in whole percent, rounded down.
-fn percent(bytes: u64, total: u64) -> u64 {
-    let percent = u128::from(bytes) * 100 / u128::from(total.max(1));
-    u64::try_from(percent).unwrap_or(u64::MAX)
-}
-
-/// How long the rest takes at the mean rate so far.
-fn remaining(bytes: u64, total: u64, elapsed: Duration) -> Option<Duration> {
-    let rate = mbit_per_s(bytes, elapsed);
-    let rest = mbit_per_s(total.saturating_sub(bytes), Duration::from_secs(1));
-    Duration::try_from_secs_f64(rest / rate).ok()
-}
-
-/// Minutes and seconds, or hours before them.
-fn clock(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{minutes}:{seconds:02}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,28 +146,5 @@ mod tests {
         for template in [WITH_TOTAL, WITHOUT_TOTAL] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
-    }
-
-    #[test]
-    fn the_rest_takes_as_long_as_the_rate_so_far_says() {
-        let second = Duration::from_secs(1);
-        assert_eq!(remaining(25, 100, second), Some(3 * second));
-        assert_eq!(remaining(0, 100, second), None);
-    }
-
-    #[test]
-    fn times_and_shares_are_shown() {
-        assert_eq!(clock(Duration::from_secs(59)), "0:59");
-        assert_eq!(clock(Duration::from_secs(3_661)), "1:01:01");
-        assert_eq!((percent(0, 0), percent(199, 200), percent(200, 200)), (0, 99, 100));
-    }
-
-    #[test]
-    fn a_line_tells_size_rate_and_rest() {
-        let progress = Progress::new(ProgressMode::None, "copied", Some(4 << 20));
-        let line = progress.describe(1 << 20, 93.75);
-        assert!(line.starts_with("copied 1 MiB of 4 MiB (25%), 93.8 Mbit/s, 0:0"), "{line}");
-        let stream = Progress::new(ProgressMode::None, "copied", None);
-        assert_eq!(stream.describe(1 << 20, 8.0), "copied 1 MiB, 8.0 Mbit/s");
     }
 }

@@ -41,6 +41,8 @@ pub struct Report {
     pub retries: u64,
     /// Whether all bytes were read back equal.
     pub verified: bool,
+    /// Whether the source, a file, has another length or time of last change than at the beginning.
+    pub source_changed: bool,
     /// Processor time of the whole process during the copy and its verification.
     pub cpu: Duration,
     /// The rate of each full second of the copy, Mbit/s.
@@ -107,6 +109,7 @@ impl Report {
             "retries": self.retries,
             "reconnects": self.reconnects(),
             "verified": self.verified,
+            "source_changed": self.source_changed,
             "cpu_seconds": self.cpu.as_secs_f64(),
             "samples_mbit_per_s": self.samples,
             "error": null,
@@ -114,6 +117,9 @@ impl Report {
         })
     }
 }
+
+const CHANGED: &str = "\nwarning: the source was changed while it was copied, so the copy may be neither what it was \
+    nor what it is; copy again when nothing changes it";
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,6 +142,9 @@ impl fmt::Display for Report {
             write!(f, ", {} commands sent again", self.retries)?;
         }
         f.write_str(if self.verified { ", read back equal" } else { "" })?;
+        if self.source_changed {
+            f.write_str(CHANGED)?;
+        }
         self.reaches.iter().try_for_each(|reach| write!(f, "\n{reach}"))?;
         self.diagnoses.iter().try_for_each(|(side, diagnosis)| {
             write!(f, "\nwhat held the {side} back:\n{diagnosis}")

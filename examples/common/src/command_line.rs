@@ -26,7 +26,8 @@ pub fn parse<A: Parser>(known: Value) -> A {
             error.exit();
         }
         let complaint = without_urls(error.to_string(), &arguments);
-        if is_given("--json") && !is_given("-") {
+        let wants_object = is_given("--json") || is_given("--json-lines");
+        if wants_object && !is_given("-") {
             let object = failure::object(known, &sentence(&complaint), Kind::Caller);
             // The status tells it as well.
             drop(writeln!(io::stdout(), "{object}"));

@@ -1,6 +1,7 @@
 //! How the bytes are sent: requests, sessions, sockets.
 
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -55,6 +56,10 @@ pub struct LinkArgs {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
+    /// Reads the CHAP password from the first line of FILE, for each unit whose URL has none: it is seen
+    /// neither in a list of processes nor in the environment.
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
 }
 
 impl Default for LinkArgs {
@@ -69,6 +74,7 @@ impl Default for LinkArgs {
             nodelay: NoDelay::Auto,
             congestion: None,
             initiator_name: None,
+            password_file: None,
         }
     }
 }

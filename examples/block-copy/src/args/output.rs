@@ -15,10 +15,20 @@ pub struct OutputArgs {
     /// Prints one JSON object with the result, or the failure, on standard output.
     #[arg(long)]
     pub json: bool,
+    /// Prints one JSON object a second on standard output, and the one of --json as the last.
+    #[arg(long)]
+    pub json_lines: bool,
+}
+
+impl OutputArgs {
+    /// Whether standard output gets the result as an object.
+    pub const fn wants_json(&self) -> bool {
+        self.json || self.json_lines
+    }
 }
 
 impl Default for OutputArgs {
     fn default() -> Self {
-        Self { progress: ProgressMode::Auto, json: false }
+        Self { progress: ProgressMode::Auto, json: false, json_lines: false }
     }
 }

@@ -22,13 +22,14 @@ impl Job<'_> {
     /// Copies and flushes, and says how fast each second went.
     pub(super) async fn copy(&self, stop: &Stop) -> (Result<Copied, Failure>, Vec<f64>) {
         let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
-        let progress = Progress::new(self.args.output.progress, "copied", source.length());
+        let done = self.resumption.as_ref().map_or(0, |earlier| earlier.done.bytes());
+        let progress = Progress::new(self.args.output.progress, "copied", source.length(), done);
         let copy = Copy::new(source, destination).with_options(self.options());
         self.hand.follow(Phase::Copying, copy.control());
-        let meter = Meter::new(copy.control());
+        let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
         let work = async { tokio::join!(obey(copy, stop), remarks).0 };
-        meter.follow(&progress, Box::pin(work)).await
+        meter.follow(&progress, done, Box::pin(work)).await
     }
 
     fn options(&self) -> iscsi_copy::Options {

@@ -19,7 +19,7 @@ impl Job<'_> {
     pub(super) async fn verify(&self, sums: Checksums, stop: &Stop) -> Result<(), Error> {
         let done = self.resumption.as_ref().map(|earlier| earlier.done.clone()).unwrap_or_default();
         let total = sums.bytes() + done.bytes();
-        let progress = Progress::new(self.args.output.progress, "verified", Some(total));
+        let progress = Progress::new(self.args.output.progress, "verified", Some(total), 0);
         let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
         let verify = Verify::new(source, &destination, sums).map_err(|_| NO_WAY_BACK)?;
         let verify = verify.with_earlier(done);
@@ -28,10 +28,10 @@ impl Job<'_> {
             QueueDepth::Auto => verify,
         };
         self.hand.follow(Phase::Verifying, verify.control());
-        let meter = Meter::new(verify.control());
+        let meter = Meter::new(verify.control(), &self.ends, self.lines.clone());
         let work = Box::pin(stop.unless(verify.run()));
         let unverified = |error| Err(Error::Unverified(Box::new(error)));
-        match meter.follow(&progress, work).await.0 {
+        match meter.follow(&progress, 0, work).await.0 {
             Some(Ok(_)) => Ok(()),
             Some(Err(VerifyError::Mismatch(difference))) => {
                 if let Some(resumption) = &self.resumption {

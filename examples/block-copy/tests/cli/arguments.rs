@@ -93,7 +93,9 @@ fn help_is_no_error() {
         "--control",
         "--progress",
         "--json",
+        "--json-lines",
         "--initiator-name",
+        "--password-file",
     ] {
         assert!(text.contains(option), "{option} is not in the help");
     }

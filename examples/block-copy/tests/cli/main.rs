@@ -18,6 +18,8 @@ mod jobs;
 mod json;
 mod log;
 mod part;
+mod password;
+mod progress;
 mod resume;
 mod sessions;
 mod sparse;

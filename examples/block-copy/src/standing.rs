@@ -1,0 +1,165 @@
+//! How a pass over the bytes stands.
+
+use std::fmt;
+use std::time::Duration;
+
+use iscsi_copy::Progress;
+use iscsi_initiator::tuning::Size;
+use serde_json::{Value, json};
+
+use crate::rate::mbit_per_s;
+
+/// How a pass over the bytes stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// How far it has come.
+    pub progress: Progress,
+    /// How long it has lasted.
+    pub elapsed: Duration,
+    /// The rate of the last second, Mbit/s (10^6 bits).
+    pub rate: f64,
+    /// Sessions that carry data, with all units.
+    pub sessions: usize,
+    /// The smallest round-trip time, to the destination or else to the source.
+    pub round_trip: Option<Duration>,
+}
+
+impl Standing {
+    /// Bytes that are done by this run.
+    const fn done(&self) -> u64 {
+        self.progress.done.saturating_sub(self.progress.resumed)
+    }
+
+    /// Bytes that went to the destination as data.
+    const fn sent(&self) -> u64 {
+        self.progress.written + self.progress.zeros_written
+    }
+
+    /// Zeros that needed no transfer.
+    const fn spared(&self) -> u64 {
+        self.progress.skipped + self.progress.zeroed - self.progress.zeros_written
+    }
+
+    /// The rate since the beginning, Mbit/s.
+    fn mean(&self) -> f64 {
+        mbit_per_s(self.done(), self.elapsed)
+    }
+
+    /// How long the rest takes at the mean rate so far.
+    fn left(&self) -> Option<Duration> {
+        let rest = self.progress.total?.saturating_sub(self.progress.done);
+        let rest = mbit_per_s(rest, Duration::from_secs(1));
+        Duration::try_from_secs_f64(rest / self.mean()).ok()
+    }
+
+    /// A line about it, for people.
+    pub(crate) fn line(&self, title: &str) -> String {
+        let (done, rate) = (Size(self.progress.done), self.rate);
+        let Some(total) = self.progress.total else {
+            return format!("{title} {done}, {rate:.1} Mbit/s{self}");
+        };
+        let percent = percent(self.progress.done, total);
+        let left = self.left().map_or_else(|| "unknown time".to_owned(), clock);
+        let total = Size(total);
+        format!("{title} {done} of {total} ({percent}%), {rate:.1} Mbit/s, {left} left{self}")
+    }
+
+    /// The same for programs, as one object.
+    pub(crate) fn to_json(self, pass: &str) -> Value {
+        json!({
+            "pass": pass,
+            "bytes": self.progress.done,
+            "bytes_total": self.progress.total,
+            "bytes_flushed": self.progress.flushed,
+            "bytes_sent": self.sent(),
+            "bytes_zeroed": self.progress.zeroed - self.progress.zeros_written,
+            "bytes_skipped": self.progress.skipped,
+            "bytes_resumed": self.progress.resumed,
+            "seconds": self.elapsed.as_secs_f64(),
+            "mbit_per_s": self.rate,
+            "mean_mbit_per_s": self.mean(),
+            "seconds_left": self.left().map(|left| left.as_secs_f64()),
+            "sessions": self.sessions,
+            "rtt_ms": self.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
+        })
+    }
+}
+
+/// What is behind a short line, or a bar.
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.elapsed.is_zero() {
+            write!(f, ", mean {:.1}", self.mean())?;
+        }
+        if self.spared() > 0 {
+            write!(f, ", sent {}, skipped {}", Size(self.sent()), Size(self.spared()))?;
+        }
+        if self.sessions > 0 {
+            let word = if self.sessions == 1 { "session" } else { "sessions" };
+            write!(f, ", {} {word}", self.sessions)?;
+        }
+        let Some(trip) = self.round_trip else { return Ok(()) };
+        write!(f, ", RTT {:.2} ms", trip.as_secs_f64() * 1e3)
+    }
+}
+
+/// How much is done, in whole percent, rounded down.
+fn percent(bytes: u64, total: u64) -> u64 {
+    let percent = u128::from(bytes) * 100 / u128::from(total.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
+/// Minutes and seconds, or hours before them.
+pub(crate) fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn standing(done: u64, total: Option<u64>, resumed: u64) -> Standing {
+        let mut progress = Progress::default();
+        (progress.done, progress.total, progress.resumed) = (done, total, resumed);
+        progress.written = done - resumed;
+        let elapsed = Duration::from_secs(1);
+        Standing { progress, elapsed, rate: 93.75, sessions: 0, round_trip: None }
+    }
+
+    #[test]
+    fn the_rest_takes_as_long_as_the_rate_so_far_says() {
+        let left = |done, resumed| standing(done, Some(100), resumed).left();
+        assert_eq!(left(25, 0), Some(Duration::from_secs(3)));
+        assert_eq!(left(0, 0), None);
+        assert_eq!(left(60, 50), Some(Duration::from_secs(4)), "of an earlier run it says nothing");
+    }
+
+    #[test]
+    fn times_and_shares_are_shown() {
+        assert_eq!(clock(Duration::from_secs(59)), "0:59");
+        assert_eq!(clock(Duration::from_secs(3_661)), "1:01:01");
+        assert_eq!((percent(0, 0), percent(199, 200), percent(200, 200)), (0, 99, 100));
+    }
+
+    #[test]
+    fn a_line_tells_size_rate_and_rest() {
+        let line = standing(MIB, Some(4 * MIB), 0).line("copied");
+        let expected = "copied 1 MiB of 4 MiB (25%), 93.8 Mbit/s, 0:03 left, mean 8.4";
+        assert_eq!(line, expected);
+        let stream = standing(MIB, None, 0).line("copied");
+        assert_eq!(stream, "copied 1 MiB, 93.8 Mbit/s, mean 8.4");
+        let mut unit = standing(4 * MIB, Some(4 * MIB), 0);
+        (unit.progress.written, unit.progress.skipped) = (MIB, 3 * MIB);
+        (unit.sessions, unit.round_trip) = (2, Some(Duration::from_micros(100_250)));
+        let expected = ", mean 33.6, sent 1 MiB, skipped 3 MiB, 2 sessions, RTT 100.25 ms";
+        assert_eq!(unit.to_string(), expected);
+    }
+}

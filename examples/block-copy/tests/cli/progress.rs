@@ -1,0 +1,95 @@
+//! What is told while a copy goes on, and what changes meanwhile.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Folder, Rig, block_copy, ends, fails, object, pattern, program, succeeds, until,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_a_second_tells_programs_how_it_stands() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let options = ["--json-lines", "--io-size", "4k", "--sessions", "1", "--progress", "plain"];
+    let mut command = program(&[&["-", &*rig.url()], &options[..]].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut data = pattern(8192);
+    data.resize(12_288, 0);
+    input.write_all(&data).unwrap();
+    until(&mut child, || rig.disk.holds(0, &data[..8192])).await;
+    let mut line = String::new();
+    let mut next = |output: &mut BufReader<_>| {
+        line.clear();
+        output.read_line(&mut line).unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    };
+    let mut standing = next(&mut output);
+    while standing["bytes"] != 12_288 {
+        standing = next(&mut output);
+    }
+    for (name, value) in [
+        ("pass", Value::from("copied")),
+        ("bytes_total", Value::Null),
+        ("bytes_sent", 8192.into()),
+        ("bytes_zeroed", 0.into()),
+        ("bytes_skipped", 4096.into()),
+        ("bytes_resumed", 0.into()),
+        ("seconds_left", Value::Null),
+        ("sessions", 1.into()),
+    ] {
+        assert_eq!(standing[name], value, "{name}");
+    }
+    for name in ["bytes_flushed", "seconds", "mbit_per_s", "mean_mbit_per_s", "rtt_ms"] {
+        assert!(standing[name].is_number(), "{name}: {standing}");
+    }
+    assert_eq!(standing.as_object().unwrap().len(), 14);
+    drop(input);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["bytes"], &last["error"]), (&12_288.into(), &Value::Null));
+    let said = succeeds(&ends(child).await);
+    assert!(said.contains("Mbit/s, mean "), "{said}");
+    assert!(said.contains(", sent 8 KiB, skipped 4 KiB, 1 session, RTT "), "{said}");
+}
+
+#[test]
+fn the_last_line_is_the_failure() {
+    let output = block_copy(&["/nowhere", "/dev/null", "--json-lines", "--progress", "none"]);
+    assert_eq!((output.status.code(), &object(&output)["kind"]), (Some(1), &"system".into()));
+    let output = block_copy(&["a", "b", "--json-lines", "--io-size", "1"]);
+    assert_eq!((output.status.code(), &object(&output)["kind"]), (Some(2), &"caller".into()));
+    let output = block_copy(&["a", "-", "--json-lines", "--progress", "none"]);
+    fails(&output, 2, &["standard output"]);
+}
+
+/// What was there at the beginning is copied, and that it is not all is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_grows_meanwhile_is_told() {
+    const LEN: usize = 16 << 20;
+    let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(3)).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(LEN));
+    let url = rig.url();
+    let copy =
+        [&*source, &url, "--json", "--io-size", "64k", "--queue-depth", "2", "--sessions", "1"];
+    let mut command = program(&copy);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until(&mut child, || rig.written() > 0).await;
+    fs::File::options().append(true).open(&source).unwrap().write_all(b"more").unwrap();
+    let output = ends(child).await;
+    let said = succeeds(&output);
+    assert!(said.contains("\nwarning: the source was changed while it was copied"), "{said}");
+    let report = object(&output);
+    assert_eq!((&report["source_changed"], &report["bytes"]), (&true.into(), &LEN.into()));
+    assert!(rig.disk.holds(0, &pattern(LEN)));
+    let output = block_copy(&[&[&source, "/dev/null"], &["--json"][..]].concat());
+    assert_eq!(object(&output)["source_changed"], false);
+}
