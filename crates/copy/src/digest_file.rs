@@ -87,6 +87,17 @@ impl DigestFile {
         &self.known
     }
 
+    /// Knows nothing more, durably: where the destination turns out not to be what it should be, the next
+    /// copy sends all.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn forget(&self) -> io::Result<()> {
+        let mut lines = String::new();
+        digests::unknown(&mut lines, &(0..u64::MAX));
+        self.append(&lines)
+    }
+
     /// Adds lines, durably.
     pub(crate) fn append(&self, lines: &str) -> io::Result<()> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(lines)

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::checksums::{Checksums, sum};
 use crate::control::{Control, Order};
 use crate::destination::Destination;
+use crate::digests::Digests;
 use crate::pool::Pool;
 use crate::progress::{Events, Progress, Teller};
 use crate::range_set::RangeSet;
@@ -32,6 +33,8 @@ pub struct Verify {
     checksums: Checksums,
     /// What another run has copied.
     earlier: RangeSet,
+    /// What copies have left, of which there is no source any more.
+    digests: Option<Digests>,
     control: Control,
     teller: Teller,
     pool: Pool,
@@ -80,6 +83,8 @@ enum Expected {
     Zeros,
     /// Data with this checksum.
     Sum(u64),
+    /// Data with this BLAKE3.
+    Blake3([u8; 32]),
     /// What the source holds: there is no checksum of what another run has read.
     Source,
 }
@@ -100,6 +105,7 @@ async fn look(
     let is_equal = match (expected, source.device_ref()) {
         (Expected::Zeros, _) => is_zero(&data),
         (Expected::Sum(expected), _) => sum(&data) == expected,
+        (Expected::Blake3(expected), _) => blake3::hash(&data) == expected,
         (Expected::Source, Some(source)) => {
             let read = source.read_into(range.start, pool.take(len)).await;
             pool.lend(read.map_err(VerifyError::Source)?) == data
@@ -121,9 +127,28 @@ impl Verify {
     ) -> Result<Self, VerifyError> {
         let destination = destination.shared().ok_or(VerifyError::Stream)?;
         let teller = Teller::new();
-        let control = Control::new(teller.shown());
-        let (pool, queue_depth, earlier) = (Pool::default(), None, RangeSet::new());
-        Ok(Self { source, destination, checksums, earlier, control, teller, pool, queue_depth })
+        Ok(Self {
+            source,
+            destination,
+            checksums,
+            earlier: RangeSet::new(),
+            digests: None,
+            control: Control::new(teller.shown()),
+            teller,
+            pool: Pool::default(),
+            queue_depth: None,
+        })
+    }
+
+    /// A look at a destination by what copies have [kept](crate::Options::with_digests), at any time and from
+    /// anywhere: the source is not needed. Only what the digests know is read.
+    ///
+    /// # Errors
+    /// [`VerifyError::Stream`].
+    pub fn by_digests(destination: &Destination, digests: Digests) -> Result<Self, VerifyError> {
+        let nothing = Source::stream(tokio::io::empty(), None);
+        let verify = Self::new(nothing, destination, Checksums::default())?;
+        Ok(Self { digests: Some(digests), ..verify })
     }
 
     /// The same look also at what [another run](crate::Options::with_done) has copied: there the source is
@@ -142,6 +167,12 @@ impl Verify {
         self
     }
 
+    /// How many bytes it looks at.
+    pub fn bytes(&self) -> u64 {
+        let known = self.digests.as_ref().map_or(0, Digests::bytes);
+        self.checksums.bytes() + self.earlier.bytes() + known
+    }
+
     /// A hand on it, also while it runs. What is equal counts as done.
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -157,7 +188,7 @@ impl Verify {
     /// # Errors
     /// The first difference that there is, or the first error before it.
     pub async fn run(mut self) -> Result<Progress, VerifyError> {
-        self.teller.progress.total = Some(self.checksums.bytes() + self.earlier.bytes());
+        self.teller.progress.total = Some(self.bytes());
         let pieces = self.pieces().await;
         let longest = pieces.iter().map(|(range, _)| range.end - range.start).max();
         let longest = longest.map_or(1, |len| usize::try_from(len).unwrap_or(usize::MAX));
@@ -211,6 +242,10 @@ impl Verify {
         let mut pieces: Vec<Piece> =
             self.checksums.parts().map(|(range, sum)| (range, Expected::Sum(sum))).collect();
         let mut all_zeros = self.checksums.zeros().clone();
+        if let Some(digests) = self.digests.take() {
+            pieces.extend(digests.blocks().map(|(range, sum)| (range, Expected::Blake3(sum))));
+            all_zeros.extend(digests.zeros().iter());
+        }
         for range in self.earlier.iter() {
             for segment in self.survey(range).await {
                 if segment.is_zero {
@@ -270,6 +305,7 @@ impl Verify {
         match read {
             Ok(wanted) => match expected {
                 Expected::Sum(expected) if sum(&wanted) != expected => somewhere,
+                Expected::Blake3(_) => somewhere,
                 Expected::Zeros | Expected::Sum(_) | Expected::Source => position(&wanted),
             },
             Err(_) => somewhere,

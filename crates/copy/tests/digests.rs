@@ -15,8 +15,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use iscsi_copy::{
-    Copied, Copy, Destination, DigestFile, Digests, Error, Event, Failure, FileDevice, Identity,
-    Options, Progress, Source,
+    Copied, Copy, Destination, Difference, DigestFile, Digests, Error, Event, Failure, FileDevice,
+    Identity, Options, Progress, Source, Verify, VerifyError,
 };
 use proptest::prelude::*;
 use support::{Folder, Memory, pattern};
@@ -142,6 +142,39 @@ async fn a_stream_is_compared_as_it_comes() {
         is_true(&path, &to.lock().bytes).unwrap();
     }
     assert_eq!(open(&path).known().bytes(), LEN as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_is_verified_without_its_source() {
+    let folder = Folder::new();
+    let path = folder.path("digests");
+    let (from, to) = (Memory::new(content()), Memory::blank(LEN).without_extents());
+    copy(&from, &to, &path).await;
+    let verify = async || {
+        let digests = Digests::load(&path, &unit()).unwrap().unwrap();
+        Verify::by_digests(&Destination::device(to.clone()), digests).unwrap().run().await
+    };
+    assert_eq!(verify().await.unwrap().done, LEN as u64);
+    for (at, offset, len) in
+        [(7, 0, BLOCK), (20 * BLOCK, 11 * BLOCK, 0), (LEN - 1, LEN / BLOCK * BLOCK, LEN % BLOCK)]
+    {
+        to.lock().bytes[at] ^= 1;
+        let expected = match len {
+            // What should be zero is known.
+            0 => Difference::At(at as u64),
+            len => Difference::Within { offset: offset as u64, len: len as u64 },
+        };
+        match verify().await {
+            Err(VerifyError::Mismatch(difference)) => assert_eq!(difference, expected),
+            other => panic!("{other:?}"),
+        }
+        to.lock().bytes[at] ^= 1;
+    }
+    open(&path).forget().unwrap();
+    assert!(open(&path).known().is_empty());
+    let stream = Destination::stream(tokio::io::sink());
+    let stream = Verify::by_digests(&stream, Digests::new(4096));
+    assert!(matches!(stream, Err(VerifyError::Stream)));
 }
 
 /// A block loses its digest, for good, before anything else is written there.

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use block_copy::args::VerifyMode;
 use block_copy::log::{self, Usually};
 use block_copy::progress::{ProgressMode, say};
 use block_copy::{Args, Stop, run};
@@ -56,9 +57,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("iscsi://{}/{TARGET}/0", server.address());
 
     let mut there = Args::new(&image, &url);
-    (there.content.verify, there.output.progress) = (true, options.progress);
+    (there.content.verify, there.output.progress) = (VerifyMode::Read, options.progress);
     let mut back = Args::new(&url, &copy);
-    (back.content.verify, back.output.progress) = (true, options.progress);
+    (back.content.verify, back.output.progress) = (VerifyMode::Read, options.progress);
     for args in [there, back] {
         eprintln!();
         let report = run(&args, &Stop::never()).await?;

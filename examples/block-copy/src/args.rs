@@ -1,6 +1,7 @@
 //! What the command line says.
 
 mod content;
+mod delta;
 mod link;
 mod output;
 mod rate;
@@ -10,7 +11,8 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
-pub use content::{ContentArgs, ZeroGranularity};
+pub use content::{ContentArgs, VerifyMode, ZeroGranularity};
+pub use delta::DeltaArgs;
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
 pub use output::OutputArgs;
 pub use rate::RateArgs;
@@ -30,16 +32,25 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 /// equal; 1 after an error, 2 for a wrong command line, 3 when all is copied but what could not be
 /// read, 130 after an interrupt.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "block-copy", version)]
+#[command(
+    name = "block-copy",
+    version,
+    override_usage = "block-copy [OPTIONS] <SOURCE> <DESTINATION>\n       \
+                      block-copy [OPTIONS] --verify=digests --digests <FILE> <DESTINATION>"
+)]
 pub struct Args {
     /// Where the bytes come from: a path, `-` or an iscsi:// URL.
     pub source: OsString,
     /// Where they go: a path, `-` or an iscsi:// URL. A regular file is created if it is missing,
-    /// and ends up as long as the source; a unit or a block device must be at least that long.
-    pub destination: OsString,
+    /// and ends up as long as the source; a unit or a block device must be at least that long. With
+    /// --verify=digests it may stand alone: nothing is copied then, it is only verified.
+    pub destination: Option<OsString>,
     /// What is copied.
     #[command(flatten)]
     pub content: ContentArgs,
+    /// What the destination has already.
+    #[command(flatten)]
+    pub delta: DeltaArgs,
     /// How it is sent.
     #[command(flatten)]
     pub link: LinkArgs,
@@ -59,8 +70,9 @@ impl Args {
     pub fn new(source: impl Into<OsString>, destination: impl Into<OsString>) -> Self {
         Self {
             source: source.into(),
-            destination: destination.into(),
+            destination: Some(destination.into()),
             content: ContentArgs::default(),
+            delta: DeltaArgs::default(),
             link: LinkArgs::default(),
             resumption: ResumptionArgs::default(),
             rate: RateArgs::default(),
@@ -111,6 +123,9 @@ mod tests {
             ("--nodelay", "yes"),
             ("--on-read-error", "retry"),
             ("--flush-bytes", "63K"),
+            ("--verify=all", "--json"),
+            // A word behind it is not its mode.
+            ("--verify", "digests"),
             ("--flush-bytes", "2T"),
             ("--rate-limit", "0"),
             ("--rate-limit", "5Mb/s"),

@@ -68,6 +68,24 @@ impl End {
         }
     }
 
+    /// Opens a location that was copied to, to read from.
+    ///
+    /// # Errors
+    /// What is wrong with the location, or the way to it.
+    pub(crate) async fn read_back(
+        location: &Location,
+        initiator: &Initiator,
+    ) -> Result<Self, Error> {
+        let side = Side::Destination;
+        match location {
+            Location::Path(path) => Ok(file::open_copy(path.clone()).await?.into()),
+            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
+            Location::Unit(url) => {
+                Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
+            }
+        }
+    }
+
     /// The unit, if this is one.
     pub fn unit(&self) -> Option<&UnitEnd> {
         if let Self::Unit(unit) = self { Some(unit) } else { None }

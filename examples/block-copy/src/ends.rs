@@ -60,13 +60,18 @@ impl Ends {
         }
     }
 
+    /// A destination that is only read, in both places.
+    pub(crate) fn of_one(end: End, span: Span) -> Self {
+        Self { source: end.clone(), destination: end, span }
+    }
+
     /// Whether all of the source can go to the destination.
     pub(crate) fn check(&self, args: &Args) -> Result<(), Error> {
         let Self { source, destination, span } = self;
         if let Some(kind) = source.same_as(destination) {
             return Err(Error::Same(kind));
         }
-        if args.content.verify && destination.is_stream() {
+        if args.content.verify.reads_back() && destination.is_stream() {
             return Err(NO_WAY_BACK);
         }
         let skips = args.resumption.on_read_error == OnReadError::Skip;
@@ -99,9 +104,23 @@ impl Ends {
     /// # Errors
     /// [`Error::Usage`] for a stream; [`Error::Nameless`]; what the system says.
     pub(crate) fn identities(&self) -> Result<(Identity, Identity), Error> {
-        let (source, destination) =
-            (self.source.source_identity()?, self.destination.destination_identity()?);
-        Ok(self.span.identities(source, destination))
+        Ok((self.source_identity()?, self.destination_identity()?))
+    }
+
+    /// What makes the source the same the next day.
+    ///
+    /// # Errors
+    /// As [`identities`](Self::identities).
+    pub(crate) fn source_identity(&self) -> Result<Identity, Error> {
+        Ok(self.span.of_source_identity(self.source.source_identity()?))
+    }
+
+    /// What makes the destination the same the next day.
+    ///
+    /// # Errors
+    /// As [`identities`](Self::identities).
+    pub(crate) fn destination_identity(&self) -> Result<Identity, Error> {
+        Ok(self.span.of_destination_identity(self.destination.destination_identity()?))
     }
 
     /// The same ends, for reads and writes of `io_size` bytes.
@@ -160,7 +179,9 @@ impl Ends {
                 Error::Abandoned { under_way: Size(under_way) }
             }
             CopyError::Cancelled | CopyError::Abandoned { .. } => Error::Interrupted,
-            other => self.destination.failed(Side::Destination, io::Error::other(other)),
+            other @ (CopyError::Digests(_) | _) => {
+                self.destination.failed(Side::Destination, io::Error::other(other))
+            }
         }
     }
 

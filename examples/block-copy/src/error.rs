@@ -126,6 +126,21 @@ pub enum Error {
         /// Whether a checkpoint has them.
         has_checkpoint: bool,
     },
+    /// The destination is not what copies have left there.
+    #[error(
+        "verification failed: {difference}; somebody else has written there, or the medium is bad; the \
+         digests are forgotten, so that the next copy sends all"
+    )]
+    Differs {
+        /// Where.
+        difference: Difference,
+    },
+    /// Of some blocks no digest was kept.
+    #[error(
+        "not all of the {0} could be verified: of some of it no digest is known, because it was lost and \
+         written again in parts; everything else was read back equal; copy again to send that part"
+    )]
+    PartlyKnown(Size),
     /// The copy is complete, but whether the destination holds it could not be found out.
     #[error("{0}; everything was written and flushed, but not verified")]
     Unverified(Box<Self>),
@@ -148,13 +163,21 @@ pub enum Error {
         /// Why.
         cause: io::Error,
     },
+    /// Digests cannot be used, or not be written.
+    #[error("digests {name}: {cause}{}", advice(cause.kind()))]
+    Digests {
+        /// Its name.
+        name: Arc<str>,
+        /// Why.
+        cause: io::Error,
+    },
     /// A checkpoint would be lost.
     #[error(
         "checkpoint {0}: it exists; add --resume to go on from what it says, or name another file"
     )]
     CheckpointExists(Arc<str>),
     /// A unit that has no name cannot be known again.
-    #[error("{0}: the unit does not say which one it is; leave --checkpoint out")]
+    #[error("{0}: the unit does not say which one it is; leave --checkpoint and --digests out")]
     Nameless(Side),
     /// The copy ended before its time, and there is a checkpoint of it.
     #[error(
@@ -266,6 +289,9 @@ impl Error {
             | Self::Same(_)
             | Self::PasswordFile { .. }
             | Self::Checkpoint { .. }
+            | Self::Digests { .. }
+            | Self::Differs { .. }
+            | Self::PartlyKnown(_)
             | Self::CheckpointExists(_)
             | Self::Nameless(_)
             | Self::Mismatch { .. }
@@ -294,10 +320,15 @@ impl Error {
             | Self::ControlTaken(_)
             | Self::CheckpointExists(_)
             | Self::Nameless(_) => Kind::Caller,
-            Self::Checkpoint { cause, .. } if cause.kind() == io::ErrorKind::InvalidData => {
+            Self::Checkpoint { cause, .. } | Self::Digests { cause, .. }
+                if cause.kind() == io::ErrorKind::InvalidData =>
+            {
                 Kind::Caller
             }
-            Self::Mismatch { .. } | Self::Unreadable { .. } => Kind::Data,
+            Self::Mismatch { .. }
+            | Self::Unreadable { .. }
+            | Self::Differs { .. }
+            | Self::PartlyKnown(_) => Kind::Data,
             Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
             Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }
@@ -306,6 +337,7 @@ impl Error {
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.kind(),
             Self::File { .. }
+            | Self::Digests { .. }
             | Self::Checkpoint { .. }
             | Self::Shrunk(_)
             | Self::Control { .. }

@@ -1,5 +1,7 @@
 //! One copy from beginning to end: open, decide, copy, flush, verify, close.
 
+mod delta;
+mod later;
 mod resumption;
 mod transfer;
 mod verification;
@@ -7,12 +9,12 @@ mod verification;
 use std::path::Path;
 use std::sync::Arc;
 
-use iscsi_copy::{Copied, Identity, RangeSet};
+use iscsi_copy::{Copied, DigestFile, Error as CopyError, Identity, RangeSet};
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
 
-use crate::args::{Args, RateArgs};
+use crate::args::{Args, RateArgs, VerifyMode};
 use crate::classes::Classes;
 use crate::control::ControlSocket;
 use crate::end::{Access, UnitEnd};
@@ -32,6 +34,8 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 use resumption::Resumption;
+
+pub use later::{Verified, verify};
 
 /// What a copy is called where there is only one.
 const NAME: &str = "copy";
@@ -72,7 +76,10 @@ pub(crate) async fn obeying<T>(
 /// One copy, with a hand on it.
 pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> {
     let mut from = Location::parse(&args.source, Side::Source)?;
-    let mut to = Location::parse(&args.destination, Side::Destination)?;
+    let to = args.destination.as_deref().ok_or(Error::Usage(
+        "DESTINATION is missing; only --verify=digests needs but one location",
+    ))?;
+    let mut to = Location::parse(to, Side::Destination)?;
     check_arguments(args, &to)?;
     resumption::check(&args.resumption)?;
     password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
@@ -85,7 +92,7 @@ pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report
     let span = Span::new(&args.content);
     span.check_streams(matches!(from, Location::Standard), matches!(to, Location::Standard))?;
     let access = Access {
-        reads_back: args.content.verify,
+        reads_back: args.content.verify.reads_back(),
         creates: !resumption::is_continued(&args.resumption),
     };
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
@@ -113,9 +120,14 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
                 "--json and the destination - both need standard output; leave one of them out",
             ));
         }
-        if args.content.verify {
+        if args.content.verify.reads_back() {
             return Err(NO_WAY_BACK);
         }
+    }
+    if args.content.verify == VerifyMode::Digests && args.delta.digests.is_none() {
+        return Err(Error::Usage(
+            "--verify=digests compares with what --digests FILE knows; add it",
+        ));
     }
     if args.link.queue_bytes() > MAX_QUEUE {
         return Err(Error::Usage(
@@ -136,6 +148,7 @@ struct Job<'a> {
     lines: Option<Arc<JsonLines>>,
     /// What the source was at the beginning, if it is a file.
     before: Option<Identity>,
+    digests: Option<DigestFile>,
 }
 
 impl<'a> Job<'a> {
@@ -143,12 +156,13 @@ impl<'a> Job<'a> {
     async fn begin(args: &'a Args, hand: &'a Hand, ends: Ends) -> Result<Self, Error> {
         ends.check(args)?;
         let resumption = Resumption::begin(&args.resumption, &ends).await?;
+        let digests = delta::open(args.delta.digests.as_deref(), &ends).await?;
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
         let lines = lines.map_err(Error::Runtime)?;
         let before = ends.source.file_identity();
-        Ok(Self { args, hand, ends, plan, resumption, lines, before })
+        Ok(Self { args, hand, ends, plan, resumption, digests, lines, before })
     }
 
     /// Runs, and waits until it is told how it went.
@@ -179,12 +193,9 @@ impl<'a> Job<'a> {
             Err(failure) => (*failure.progress, failure.unreadable.clone(), Vec::new()),
         };
         let verified = match copied {
-            Ok(Copied { checksums: Some(sums), .. }) => {
-                self.verify(sums, stop).await.map(|()| true)
-            }
-            Ok(_) => Ok(false),
+            Ok(Copied { checksums, .. }) => self.verify(checksums, progress.done, stop).await,
             Err(failure) => {
-                let error = self.ends.explained(self.ends.failed(failure.error), stop).await;
+                let error = self.ends.explained(self.failed(failure.error), stop).await;
                 let error = error.after(&failure.progress, failure.is_written);
                 Err(match self.resumption {
                     Some(_) => error.resumable(self.ends.destination.is_regular_file()),
@@ -209,6 +220,7 @@ impl<'a> Job<'a> {
             plan_json,
             diagnoses,
             retries: self.ends.units().map(UnitEnd::retries).sum(),
+            is_delta: self.digests.is_some(),
             verified: is_verified,
             source_changed: self.before != self.ends.source.file_identity(),
             cpu: cpu_time().saturating_sub(cpu),
@@ -231,6 +243,14 @@ impl<'a> Job<'a> {
             places: Places(unreadable.iter().count()),
             has_checkpoint: self.resumption.is_some(),
         })
+    }
+
+    /// What went wrong with the copy, and where.
+    fn failed(&self, error: CopyError) -> Error {
+        match (error, &self.digests) {
+            (CopyError::Digests(cause), Some(file)) => delta::failed(file.path(), cause),
+            (error, _) => self.ends.failed(error),
+        }
     }
 
     fn reach(&self, unit: &UnitEnd) -> Reach {
@@ -264,6 +284,10 @@ impl<'a> Job<'a> {
         let CopyPlan { io_size, queue_depth, .. } = &self.plan;
         say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
         say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
+        if let Some(file) = &self.digests {
+            let (path, known) = (file.path().display(), Size(file.known().bytes()));
+            say(&format!("digests {path}: {known} of the destination are known\n"));
+        }
         if let Some(Resumption { file, done, .. }) = &self.resumption {
             let (path, done) = (file.path().display(), Size(done.bytes()));
             say(&format!("checkpoint {path}: {done} are done already\n"));

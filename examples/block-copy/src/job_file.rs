@@ -63,7 +63,8 @@ struct JobText {
 }
 
 /// Options of the program, not of a copy.
-const OF_PROGRAM: [&str; 6] = ["control", "help", "json", "progress", "rate-limit", "version"];
+const OF_PROGRAM: [&str; 7] =
+    ["control", "help", "json", "json-lines", "progress", "rate-limit", "version"];
 
 impl JobFile {
     /// Reads a job file.
@@ -95,7 +96,7 @@ impl JobFile {
                 return Err(format!("there are two jobs {name:?}"));
             }
             let entry = entry(name, text, &classes)?;
-            let destination = entry.args.destination.clone();
+            let destination = entry.args.destination.clone().unwrap_or_default();
             if destination != "/dev/null" && !destinations.insert(destination) {
                 return Err(format!("job {:?}: another one has the same destination", entry.name));
             }
@@ -188,6 +189,7 @@ fn sentence(complaint: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::VerifyMode;
 
     const WHOLE: &str = r#"
         rate = "10mbit"
@@ -228,7 +230,8 @@ mod tests {
         assert_eq!(classes["backup"]["ceil_bit_per_s"], serde_json::Value::Null);
         let [first, second] = &file.jobs[..] else { panic!("{file:?}") };
         assert_eq!((first.name.as_str(), first.class.as_deref()), ("job 1", Some("apart")));
-        assert!(first.args.content.verify && !first.args.content.destination_is_zero);
+        let content = &first.args.content;
+        assert!(content.verify == VerifyMode::Read && !content.destination_is_zero);
         assert!(first.args.link.sessions.is_some());
         assert_eq!((second.name.as_str(), second.class.as_deref()), ("other", None));
     }

@@ -1,6 +1,7 @@
 //! The command line program.
 
 use std::env;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use block_copy::log::{self, Usually};
 use block_copy::progress::{ProgressMode, say};
 use block_copy::{
     Args, Error, Failure, JobResult, JobsArgs, Report, Stop, command_line, output, run, run_jobs,
+    verify,
 };
 use iscsi_examples_common::failure;
 use serde_json::{Value, json};
@@ -69,11 +71,20 @@ where
 }
 
 async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
-    match run(&args, &stop).await {
-        Ok(report) => tell(&args, &report, &stop).await.map(|()| 0),
+    let result = if args.destination.is_none() {
+        verify(&args, &stop).await.map(|verified| (verified.to_string(), verified.to_json()))
+    } else {
+        run(&args, &stop).await.map(|report| {
+            let json = report.to_json();
+            let told = if log::has_warnings() { report.without_notes() } else { report };
+            (told.to_string(), json)
+        })
+    };
+    match result {
+        Ok((text, json)) => tell(&args, &text, &json, &stop).await.map(|()| 0),
         Err(failure) => {
             // Who asks for both the object and the data there gets neither.
-            if args.output.wants_json() && args.destination != "-" {
+            if args.output.wants_json() && args.destination.as_deref() != Some(OsStr::new("-")) {
                 // That it failed is told all the same.
                 drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
             }
@@ -82,13 +93,12 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
     }
 }
 
-async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
+async fn tell(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), Error> {
     if args.output.progress != ProgressMode::None {
-        let told = report.clone();
-        say(&format!("{}\n", if log::has_warnings() { told.without_notes() } else { told }));
+        say(&format!("{text}\n"));
     }
     if args.output.wants_json() {
-        let text = format!("{}\n", report.to_json());
+        let text = format!("{json}\n");
         output::print(text, stop).await.map_err(|cause| Error::Output { cause })?;
     }
     Ok(())

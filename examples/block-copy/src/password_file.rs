@@ -21,7 +21,10 @@ const NO_USER: Error = Error::Usage(
 );
 
 /// Gives the password in a file to each unit whose URL has none.
-pub(crate) async fn apply(path: Option<&Path>, ends: [&mut Location; 2]) -> Result<(), Error> {
+pub(crate) async fn apply<'a>(
+    path: Option<&Path>,
+    ends: impl IntoIterator<Item = &'a mut Location>,
+) -> Result<(), Error> {
     let Some(path) = path else { return Ok(()) };
     let has_user = env::var_os("LIBISCSI_CHAP_USERNAME").is_some_and(|user| !user.is_empty());
     let wants = |url: &Url| url.password.is_none() && (url.user.is_some() || has_user);

@@ -39,6 +39,8 @@ pub struct Report {
     pub diagnoses: Vec<(Side, Diagnosis)>,
     /// Commands that were sent again.
     pub retries: u64,
+    /// Whether blocks that the destination had, by their digests, were left out.
+    pub is_delta: bool,
     /// Whether all bytes were read back equal.
     pub verified: bool,
     /// Whether the source, a file, has another length or time of last change than at the beginning.
@@ -125,10 +127,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Progress { done, skipped, lost, resumed, .. } = self.progress;
         write!(f, "copied {}", Size(done))?;
-        let zeros = skipped + self.zeroed();
-        if zeros > 0 {
-            let (sent, zeros) = (Size(self.sent()), Size(zeros));
-            write!(f, " ({sent} of data, {zeros} of zeros that needed no transfer)")?;
+        let rest = skipped + self.zeroed();
+        if rest > 0 {
+            let (sent, rest) = (Size(self.sent()), Size(rest));
+            let what = if self.is_delta { "zero, or there already," } else { "of zeros" };
+            write!(f, " ({sent} of data, {rest} {what} that needed no transfer)")?;
         }
         if resumed > 0 {
             write!(f, ", {} of it by an earlier run,", Size(resumed))?;

@@ -86,16 +86,16 @@ impl Span {
         }
     }
 
-    /// What makes the ends the same for another copy of the same bytes to the same place.
-    pub(crate) fn identities(
-        self,
-        source: Identity,
-        destination: Identity,
-    ) -> (Identity, Identity) {
-        let source = if self.is_part() { source.part(self.range(self.offset)) } else { source };
+    /// What makes the source the same for another copy of the same bytes.
+    pub(crate) fn of_source_identity(self, source: Identity) -> Identity {
+        if self.is_part() { source.part(self.range(self.offset)) } else { source }
+    }
+
+    /// What makes the destination the same for another copy to the same place.
+    pub(crate) fn of_destination_identity(self, destination: Identity) -> Identity {
         match self.destination {
-            Some(place) => (source, destination.part(self.range(place))),
-            None => (source, destination),
+            Some(place) => destination.part(self.range(place)),
+            None => destination,
         }
     }
 

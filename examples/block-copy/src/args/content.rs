@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use iscsi_initiator::tuning::Size;
 
 use super::link::parse_io_size;
@@ -29,9 +29,11 @@ pub struct ContentArgs {
     /// what stood in the place of a zero stays.
     #[arg(long)]
     pub destination_is_zero: bool,
-    /// Reads the destination back and compares it with what was read from the source.
-    #[arg(long)]
-    pub verify: bool,
+    /// Reads the destination back and compares it: with what was read from the source (read, also without
+    /// a MODE); or with all that --digests knows, also of earlier copies (digests).
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = VerifyMode::None,
+          default_missing_value = "read", num_args = 0..=1, require_equals = true)]
+    pub verify: VerifyMode,
 }
 
 impl Default for ContentArgs {
@@ -42,8 +44,26 @@ impl Default for ContentArgs {
             destination_offset: None,
             zero_granularity: ZeroGranularity::Runs(Size(64 << 10)),
             destination_is_zero: false,
-            verify: false,
+            verify: VerifyMode::None,
         }
+    }
+}
+
+/// What the destination is compared with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum VerifyMode {
+    /// Nothing: it is not read back.
+    None,
+    /// What was read from the source.
+    Read,
+    /// What copies have kept of it.
+    Digests,
+}
+
+impl VerifyMode {
+    /// Whether the destination is read back.
+    pub(crate) fn reads_back(self) -> bool {
+        self != Self::None
     }
 }
 

@@ -56,6 +56,11 @@ pub(super) async fn open_source(path: PathBuf) -> Result<Opened, Error> {
     open(path, Side::Source, |path| File::open(path)).await
 }
 
+/// Opens a path that was written to, to read from.
+pub(super) async fn open_copy(path: PathBuf) -> Result<Opened, Error> {
+    open(path, Side::Destination, |path| File::open(path)).await
+}
+
 /// Opens a path to write to. Nothing is changed in a file that exists.
 pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Opened, Error> {
     let Access { reads_back, creates } = access;

@@ -8,7 +8,7 @@ use iscsi_initiator::tuning::Size;
 
 use super::Job;
 use super::resumption::Resumption;
-use crate::args::{ContentArgs, OnReadError, QueueDepth};
+use crate::args::{ContentArgs, OnReadError, QueueDepth, VerifyMode};
 use crate::hand::Phase;
 use crate::meter::Meter;
 use crate::progress::Progress;
@@ -42,11 +42,15 @@ impl Job<'_> {
             .with_destination_is_zero(destination_is_zero)
             .with_skipped_unreadable(self.args.resumption.on_read_error == OnReadError::Skip)
             .with_flush_bytes(self.args.resumption.flush_bytes.0.0)
-            .with_checksums(verify);
+            .with_checksums(verify == VerifyMode::Read);
         let options = match &self.resumption {
             Some(Resumption { file, done, .. }) => {
                 options.with_checkpoint(file.clone()).with_done(done.clone())
             }
+            None => options,
+        };
+        let options = match &self.digests {
+            Some(file) => options.with_digests(file.clone()),
             None => options,
         };
         match self.args.link.queue_depth {
@@ -83,7 +87,9 @@ async fn remark(mut events: Events, progress: &Progress) {
             let side = Side::Source;
             progress.remark(&format!("{side}: {len} bytes at byte {offset} cannot be read"));
         } else if let Event::NotSaved(why) = event {
-            progress.remark(&format!("checkpoint: {why}; the next flush tries again"));
+            progress.remark(&format!(
+                "what is flushed cannot be kept: {why}; the next flush tries again"
+            ));
         }
     }
 }

@@ -145,7 +145,8 @@ fn a_wrong_command_line_does_not_tell_a_password() {
         (&["a", "b", url][..], "unexpected argument 'iscsi://...' found"),
         (&["a", "b", "--io-size", url], "invalid value 'iscsi://...' for '--io-size"),
         (&["a", "b", &format!("--io-size={url}")], "invalid value 'iscsi://...' for '--io-size"),
-        (&["a", "b", &format!("--verify={url}")], "unexpected value 'iscsi://...' for '--verify"),
+        (&["a", "b", &format!("--json={url}")], "unexpected value 'iscsi://...' for '--json"),
+        (&["a", "b", &format!("--verify={url}")], "invalid value 'iscsi://...' for '--verify"),
         (&["a", "b", &format!("--{url}")], "unexpected argument 'iscsi://...' found"),
     ] {
         let output = block_copy(&[arguments, &["--json"]].concat());

@@ -12,6 +12,7 @@ mod arguments;
 mod bad_input;
 mod control;
 mod copy;
+mod digests;
 mod exchange;
 mod interrupt;
 mod jobs;

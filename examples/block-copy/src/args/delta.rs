@@ -1,0 +1,16 @@
+//! What the destination has already, by what an earlier copy has kept.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What need not be sent again.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "What the destination has already")]
+pub struct DeltaArgs {
+    /// Keeps in FILE the BLAKE3 of each MiB that is at the destination and flushed; the next copy with the
+    /// same FILE reads the source, and sends only what differs. FILE knows nothing of what others write
+    /// to the destination.
+    #[arg(long, value_name = "FILE")]
+    pub digests: Option<PathBuf>,
+}

@@ -1,0 +1,123 @@
+//! A destination that is verified without a copy: later, or from another host.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_copy::Verify;
+use iscsi_initiator::TrafficClass;
+use iscsi_initiator::shaping::Rate;
+use iscsi_initiator::tuning::Size;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{delta, verification};
+use crate::args::{Args, VerifyMode};
+use crate::classes::{Classes, ClassesError};
+use crate::end::End;
+use crate::ends::{Ends, NO_WAY_BACK, unless};
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::json_lines::JsonLines;
+use crate::location::Location;
+use crate::password_file;
+use crate::rate::mbit_per_s;
+use crate::side::Side;
+use crate::span::Span;
+use crate::stop::Stop;
+
+/// What came of a look at a destination.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Verified {
+    /// How many bytes were equal.
+    pub bytes: u64,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Compares what stands at the only location of the arguments with what `--digests` knows of it. Nothing is
+/// written but, where it differs, that file, so that the next copy sends all.
+///
+/// # Errors
+/// The first thing that went wrong, or differs.
+pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
+    let (VerifyMode::Digests, Some(path)) = (args.content.verify, &args.delta.digests) else {
+        return Err(Error::Usage(
+            "name <SOURCE> and <DESTINATION>; only --verify=digests with --digests FILE needs nothing but a \
+             <DESTINATION>",
+        )
+        .into());
+    };
+    if args.rate.control.is_some() {
+        return Err(Error::Usage("--control is for copies; leave it out").into());
+    }
+    let mut at = Location::parse(&args.source, Side::Destination)?;
+    password_file::apply(args.link.password_file.as_deref(), [&mut at]).await?;
+    let initiator = args.link.initiator(class(args.rate.rate_limit).map_err(Error::from)?)?;
+    let end = unless(stop, End::read_back(&at, &initiator)).await?;
+    let ends = Ends::of_one(end, Span::new(&args.content));
+    let lines = args.output.json_lines.then(JsonLines::start).transpose();
+    let lines = lines.map_err(Error::Runtime)?;
+    let verified = look(args, path, &ends, lines.clone(), stop).await;
+    if let Some(lines) = lines {
+        JsonLines::finish(lines, stop).await;
+    }
+    // It is one end, and nothing was written to it.
+    drop(ends.destination.close(stop).await);
+    Ok(verified?)
+}
+
+/// The class of what is read, if it has a limit.
+fn class(limit: Option<Rate>) -> Result<Option<TrafficClass>, ClassesError> {
+    limit.map(|rate| Classes::new(rate)?.paying(None)).transpose()
+}
+
+async fn look(
+    args: &Args,
+    path: &Path,
+    ends: &Ends,
+    lines: Option<Arc<JsonLines>>,
+    stop: &Stop,
+) -> Result<Verified, Error> {
+    let known = delta::load(path, ends).await?;
+    let (bytes, start) = (known.bytes(), Instant::now());
+    let verify = Verify::by_digests(&ends.to_destination(), known).map_err(|_| NO_WAY_BACK)?;
+    let looked = verification::look(verify, args, ends, lines, stop).await;
+    if let Err(Error::Mismatch { difference }) = looked {
+        let file = delta::open(Some(path), ends).await?;
+        if let Some(file) = file {
+            delta::forget(&file).await?;
+        }
+        return Err(Error::Differs { difference });
+    }
+    match looked {
+        // Nothing was copied.
+        Err(Error::Unverified(cause)) => return Err(*cause),
+        looked => looked?,
+    }
+    ends.confirm(stop).await?;
+    Ok(Verified { bytes, time: start.elapsed() })
+}
+
+impl Verified {
+    /// The result for programs, with the names of a [`Report`](crate::Report).
+    pub fn to_json(&self) -> Value {
+        json!({
+            "bytes": 0,
+            "bytes_verified": self.bytes,
+            "seconds": self.time.as_secs_f64(),
+            "verified": true,
+            "error": null,
+            "kind": null,
+        })
+    }
+}
+
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, seconds) = (Size(self.bytes), self.time.as_secs_f64());
+        let rate = mbit_per_s(self.bytes, self.time);
+        write!(f, "{bytes} read back equal in {seconds:.2} s, {rate:.1} Mbit/s")
+    }
+}

@@ -1,0 +1,110 @@
+//! The next copy sends only what differs, and a destination is verified without its source.
+
+use crate::support::{
+    Folder, Rig, block_copy, block_copy_with_input, fails, object, pattern, succeeds,
+};
+
+const MIB: usize = 1 << 20;
+const LEN: usize = 6 * MIB + 4096;
+const QUIET: [&str; 3] = ["--progress", "none", "--digests"];
+
+/// The arguments of a copy with digests, and more.
+fn arguments<'a>(ends: &[&'a str], digests: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [ends, &QUIET[..], &[digests], more].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_differs_is_sent() {
+    let rig = Rig::start(512, 8 << 20).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let mut image = pattern(LEN);
+    let (source, digests) = (folder.file("image", &image), folder.path("digests"));
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
+    let first = rig.written();
+    assert_eq!(first, LEN as u64);
+    image[2 * MIB + 5] ^= 1;
+    image[LEN - 1] ^= 1;
+    folder.file("image", &image);
+    let output = block_copy(&arguments(&[&source, &url], &digests, &["--json"]));
+    let said = object(&output);
+    assert_eq!(said["bytes_sent"], MIB + 4096);
+    assert_eq!(said["bytes_skipped"], 5 * MIB);
+    assert_eq!((said["bytes"].as_u64(), &said["verified"]), (Some(LEN as u64), &false.into()));
+    assert_eq!(rig.written() - first, (MIB + 4096) as u64);
+    assert!(rig.disk.holds(0, &image));
+    // A stream is compared as it comes.
+    image[MIB] ^= 1;
+    let more = ["--json", "--verify=digests"];
+    let output = block_copy_with_input(&arguments(&["-", &url], &digests, &more), &image);
+    let said = object(&output);
+    assert_eq!((&said["bytes_sent"], &said["verified"]), (&MIB.into(), &true.into()));
+    assert!(rig.disk.holds(0, &image));
+    rig.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_else_has_written_is_found_and_sent_again() {
+    let rig = Rig::start(512, 8 << 20).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let image = pattern(LEN);
+    let (source, digests) = (folder.file("image", &image), folder.path("digests"));
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &["--verify=digests"])));
+    rig.disk.write(3 * MIB as u64, &[7; 512]);
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
+    assert!(!rig.disk.holds(0, &image), "nobody has looked");
+    let output = block_copy(&arguments(&[&source, &url], &digests, &["--verify=digests"]));
+    let at = format!("in the {MIB} bytes at byte {}", 3 * MIB);
+    fails(&output, 1, &["verification failed", &at, "copy again"]);
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &["--verify=digests"])));
+    assert!(rig.disk.holds(0, &image));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_of_this_destination_is_refused() {
+    let rig = Rig::start(512, 8 << 20).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let image = pattern(MIB);
+    let (source, digests) = (folder.file("image", &image), folder.path("digests"));
+    let copy = folder.path("copy");
+    succeeds(&block_copy(&arguments(&[&source, &copy], &digests, &[])));
+    let output = block_copy(&arguments(&[&source, &url], &digests, &[]));
+    fails(&output, 1, &["digests", "it is of the destination file", "and this is logical unit"]);
+    assert_eq!(rig.written(), 0);
+    folder.file("digests", b"something else");
+    let output = block_copy(&arguments(&[&source, &copy], &digests, &[]));
+    fails(&output, 1, &["no file of digests"]);
+    assert_eq!(std::fs::read(&digests).unwrap(), b"something else", "it is not ours");
+    let output = block_copy(&arguments(&[&source, "-"], &folder.path("new"), &[]));
+    fails(&output, 2, &["leave --digests out"]);
+    let output = block_copy(&[&source, &copy, "--verify=digests"]);
+    fails(&output, 2, &["--digests FILE"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_is_verified_alone() {
+    let rig = Rig::start(512, 8 << 20).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let image = pattern(LEN);
+    let (source, digests) = (folder.file("image", &image), folder.path("digests"));
+    let copied = folder.path("copy");
+    for (destination, digests) in [(&url, &digests), (&copied, &folder.path("others"))] {
+        succeeds(&block_copy(&arguments(&[&source, destination], digests, &[])));
+        let before = std::fs::read(digests).unwrap();
+        let more = ["--verify=digests", "--json"];
+        let output = block_copy(&arguments(&[destination], digests, &more));
+        let said = object(&output);
+        assert_eq!((&said["bytes_verified"], &said["verified"]), (&LEN.into(), &true.into()));
+        assert_eq!(std::fs::read(digests).unwrap(), before, "it is only read");
+    }
+    let written = rig.written();
+    rig.disk.write(MIB as u64, &[7; 512]);
+    let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
+    fails(&output, 1, &["verification failed", "the next copy sends all"]);
+    assert_eq!(rig.written(), written);
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
+    assert!(rig.disk.holds(0, &image), "its digest does not keep it from being mended");
+    let output = block_copy(&arguments(&[&url], &folder.path("missing"), &["--verify=digests"]));
+    fails(&output, 1, &["digests", "missing"]);
+    fails(&block_copy(&arguments(&[&url], &digests, &[])), 2, &["<SOURCE> and <DESTINATION>"]);
+    fails(&block_copy(&[&url]), 2, &["<SOURCE> and <DESTINATION>"]);
+}
