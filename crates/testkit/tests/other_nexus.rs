@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::opcode::Opcode;
-use iscsi_testkit::pdu::Pdu;
+use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
 use iscsi_testkit::scsi::{Sense, Unit, status};
-use rig::{Rig, config, pattern};
+use rig::{NAMES, Rig, config, pattern};
 
 /// A session with a unit that ends commands which another initiator aborts with TASK ABORTED, or without a
 /// status.
@@ -97,6 +97,39 @@ fn commands_end_with_task_aborted_where_tas_is_set() {
     let page = rig.command(0xc0, &[0x1a, 0, 0x0a, 0, 64], 64, &[]);
     rig.put(page);
     assert_eq!(rig.next().data[4 + 5] & 0x40, 0x40, "the control mode page says so");
+}
+
+/// SAM-5 §7.5, §7.7: a session that clears a task set or resets a unit ends the commands of all others.
+#[test]
+fn the_functions_of_one_session_end_the_commands_of_another() {
+    const CLEAR_TASK_SET: u8 = 4;
+    const LOGICAL_UNIT_RESET: u8 = 5;
+    for (function, tells) in
+        [CLEAR_TASK_SET, LOGICAL_UNIT_RESET].into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        let mut rig = rig(tells);
+        begin_two(&mut rig);
+        let first = (rig.id, rig.cmd_sn, rig.exp_stat_sn);
+        (rig.id, rig.isid[5], rig.tsih, rig.exp_stat_sn) = (rig.target.accept(), 6, 0, 0);
+        assert_eq!(rig.login_request(1, 3, FINAL, &NAMES).login_status(), 0);
+        let mut request = rig.request(Opcode::TaskManagementRequest);
+        request.header[0] |= 0x40;
+        request.header[1] = FINAL | function;
+        request.set_u32(20, NO_TAG);
+        rig.put(request);
+        assert_eq!(rig.next().response(), 0);
+        (rig.id, rig.cmd_sn, rig.exp_stat_sn) = first;
+        let answers = rig.drain();
+        assert_eq!(answers.len(), if tells { 2 } else { 0 });
+        assert!(answers.iter().all(|answer| answer.status() == status::TASK_ABORTED));
+        assert_eq!(rig.target.active_tasks(), 0);
+        let told = match (function, tells) {
+            (CLEAR_TASK_SET, true) => None,
+            (CLEAR_TASK_SET, false) => Some(Sense::COMMANDS_CLEARED),
+            _ => Some(Sense::UNIT_RESET),
+        };
+        assert_eq!((attention(&mut rig), attention(&mut rig)), (told, None));
+    }
 }
 
 /// What waits to be executed is not executed any more.

@@ -25,8 +25,8 @@ impl Target {
     pub(super) fn task_management(&mut self, id: ConnId, pdu: &Pdu) {
         let code = match pdu.function() {
             ABORT_TASK => self.abort_task(id, pdu),
-            ABORT_TASK_SET => self.abort_unit(id, pdu.lun(), false),
-            CLEAR_TASK_SET => self.abort_unit(id, pdu.lun(), true),
+            ABORT_TASK_SET => self.abort_unit(id, pdu.lun()),
+            CLEAR_TASK_SET => self.clear_unit(id, pdu.lun()),
             LOGICAL_UNIT_RESET => self.reset_unit(id, pdu.lun()),
             TARGET_WARM_RESET | TARGET_COLD_RESET => self.reset_all(id),
             TASK_REASSIGN => NO_REASSIGNMENT,
@@ -67,37 +67,46 @@ impl Target {
         COMPLETE
     }
 
-    /// Ends the tasks of a session with a unit; or those of all, as far as they are executed late.
-    fn abort_unit(&mut self, id: ConnId, lun: u64, clears: bool) -> u8 {
-        let known = self
-            .config
-            .lun_form
-            .decode(lun)
-            .is_some_and(|number| self.config.units.contains_key(&number));
-        if !known {
+    /// Ends the tasks of a session with a unit.
+    fn abort_unit(&mut self, id: ConnId, lun: u64) -> u8 {
+        if self.number_of(lun).is_none() {
             return NO_SUCH_LUN;
         }
         self.abort_where(id, |task_lun| task_lun == lun);
-        if clears {
-            self.late.retain(|late| late.lun != lun);
-        }
         COMPLETE
     }
 
+    /// Ends the tasks of all sessions with a unit.
+    fn clear_unit(&mut self, id: ConnId, lun: u64) -> u8 {
+        let Some(number) = self.number_of(lun) else { return NO_SUCH_LUN };
+        self.clear_for_others(number, self.own_session(id));
+        self.abort_unit(id, lun)
+    }
+
     fn reset_unit(&mut self, id: ConnId, lun: u64) -> u8 {
-        if let Some(number) = self.config.lun_form.decode(lun) {
-            self.reset_cache(number);
-        }
-        self.abort_unit(id, lun, true)
+        let Some(number) = self.number_of(lun) else { return NO_SUCH_LUN };
+        self.reset_for_others(number, self.own_session(id));
+        self.reset_cache(number);
+        self.abort_unit(id, lun)
     }
 
     fn reset_all(&mut self, id: ConnId) -> u8 {
         for number in self.config.units.keys().copied().collect::<Vec<_>>() {
+            self.reset_for_others(number, self.own_session(id));
             self.reset_cache(number);
         }
         self.abort_where(id, |_| true);
-        self.late.clear();
         COMPLETE
+    }
+
+    /// The number of a unit that is there.
+    fn number_of(&self, lun: u64) -> Option<u16> {
+        let number = self.config.lun_form.decode(lun);
+        number.filter(|number| self.config.units.contains_key(number))
+    }
+
+    fn own_session(&self, id: ConnId) -> Option<u16> {
+        self.connections.get(id.0).map(|connection| connection.session)
     }
 
     fn abort_where(&mut self, id: ConnId, affected: impl Fn(u64) -> bool) {

@@ -13,19 +13,28 @@ impl Target {
     /// (TAS) and else without a status. Each session then meets the unit attention BUS DEVICE RESET
     /// FUNCTION OCCURRED. Caches keep what they hold; see [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power).
     pub fn reset_by_another(&mut self, number: u16) {
-        for tsih in self.sessions_with_tasks() {
+        self.reset_for_others(number, None);
+    }
+
+    /// A session resets a unit: what becomes of the commands of all others.
+    pub(super) fn reset_for_others(&mut self, number: u16, own: Option<u16>) {
+        for tsih in self.sessions_with_tasks(own) {
             self.end_tasks_for_another(tsih, number);
         }
         self.late.retain(|late| self.config.lun_form.decode(late.lun) != Some(number));
-        for session in self.sessions.values_mut() {
-            session.add_attention(number, Sense::UNIT_RESET);
-        }
+        let others = self.sessions.iter_mut().filter(|(tsih, _)| Some(**tsih) != own);
+        others.for_each(|(_, session)| session.add_attention(number, Sense::UNIT_RESET));
     }
 
     /// Another initiator clears the task set of a unit (CLEAR TASK SET): commands end as by a reset. Without
     /// TAS, each session that had any meets the unit attention COMMANDS CLEARED BY ANOTHER INITIATOR.
     pub fn clear_by_another(&mut self, number: u16) {
-        for tsih in self.sessions_with_tasks() {
+        self.clear_for_others(number, None);
+    }
+
+    /// A session clears the task set of a unit: what becomes of the commands of all others.
+    pub(super) fn clear_for_others(&mut self, number: u16, own: Option<u16>) {
+        for tsih in self.sessions_with_tasks(own) {
             let had_tasks = self.end_tasks_for_another(tsih, number);
             let is_silent = had_tasks && !self.tells_of_aborts(number);
             if let Some(session) = self.sessions.get_mut(&tsih).filter(|_| is_silent) {
@@ -35,9 +44,10 @@ impl Target {
         self.late.retain(|late| self.config.lun_form.decode(late.lun) != Some(number));
     }
 
-    fn sessions_with_tasks(&self) -> Vec<u16> {
+    /// Those that have commands under way, but for the own one.
+    fn sessions_with_tasks(&self, own: Option<u16>) -> Vec<u16> {
         let busy = self.sessions.iter().filter(|(_, session)| !session.tasks.is_empty());
-        busy.map(|(tsih, _)| *tsih).collect()
+        busy.map(|(tsih, _)| *tsih).filter(|tsih| Some(*tsih) != own).collect()
     }
 
     fn tells_of_aborts(&self, number: u16) -> bool {

@@ -30,6 +30,7 @@ pub(crate) struct Rig {
     pub(crate) cmd_sn: u32,
     pub(crate) exp_stat_sn: u32,
     pub(crate) next_itt: u32,
+    pub(crate) isid: [u8; 6],
     pub(crate) tsih: u16,
     pub(crate) cid: u16,
     stream: BytesMut,
@@ -47,6 +48,7 @@ impl Rig {
             cmd_sn: 100,
             exp_stat_sn: 0,
             next_itt: 1,
+            isid: [0x80, 1, 2, 3, 4, 5],
             tsih: 0,
             cid: 1,
             stream: BytesMut::new(),
@@ -88,7 +90,7 @@ impl Rig {
         let mut pdu = Pdu::new(Opcode::LoginRequest);
         pdu.header[0] |= 0x40;
         pdu.header[1] = flags & (FINAL | CONTINUE) | csg << 2 | nsg;
-        pdu.set(8, &[0x80, 1, 2, 3, 4, 5]);
+        pdu.set(8, &self.isid);
         pdu.set(14, &self.tsih.to_be_bytes());
         pdu.set(20, &self.cid.to_be_bytes());
         pdu.set_u32(24, self.cmd_sn);
