@@ -1,11 +1,11 @@
 //! What a user does to a copy that runs.
 
 use std::future::pending;
-use std::time::Duration;
 
 use iscsi_copy::Control;
 use tokio::time::sleep;
 
+use super::watch::Watch;
 use crate::rng::Rng;
 
 /// How a copy is stopped.
@@ -19,10 +19,15 @@ pub(crate) enum Stop {
     Kill,
 }
 
-/// Pauses a copy now and then, and stops it, after a while. Ends when the copy is to be dropped.
-pub(crate) async fn lay(control: Control, mut rng: Rng, stop: Option<(Duration, Stop)>) {
+/// Pauses a copy now and then, and stops it, after a while or while it flushes. Ends when the copy is to be dropped.
+pub(crate) async fn lay(control: Control, watch: &Watch, mut rng: Rng, stop: Option<Stop>) {
+    let flushes = if rng.percent(40) { rng.index(1..8) } else { 0 };
+    let after = rng.any_scale(if flushes > 0 { 1000 } else { 20_000 });
     let stopping = async {
-        let Some((after, stop)) = stop else { return pending().await };
+        let Some(stop) = stop else { return pending().await };
+        for _ in 0..flushes {
+            watch.flushes.notified().await;
+        }
         sleep(after).await;
         match stop {
             Stop::Cancel => control.cancel(),

@@ -15,6 +15,7 @@ mod source;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iscsi_copy::{CheckpointError, Identity, RangeSet};
@@ -68,6 +69,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
         host,
         faults,
         going_wrong: None,
+        is_crashing: Arc::default(),
         unit: None,
         kept: Kept::default(),
         images: 0,
@@ -124,6 +126,8 @@ struct Copies<'a> {
     host: Host,
     faults: Faults,
     going_wrong: Option<JoinHandle<()>>,
+    /// Meanwhile power is lost when it matters most.
+    is_crashing: Arc<AtomicBool>,
     /// The unit that is copied from, if it is open.
     unit: Option<Disk>,
     kept: Kept,
@@ -296,9 +300,11 @@ impl Copies<'_> {
 
     fn go_wrong(&mut self) {
         self.going_wrong = Some(tokio::spawn(self.faults.again().run()));
+        self.is_crashing.store(self.faults.has(Class::Crash), Ordering::Relaxed);
     }
 
     fn stop_going_wrong(&mut self) {
+        self.is_crashing.store(false, Ordering::Relaxed);
         if let Some(going_wrong) = self.going_wrong.take() {
             going_wrong.abort();
         }

@@ -8,6 +8,7 @@ use iscsi_copy::{
 };
 use iscsi_initiator::device::Device;
 use iscsi_initiator::{Disk, ErrorKind};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::hand::{Stop, lay};
@@ -50,6 +51,8 @@ impl Copies<'_> {
             done: if job.kind == Kind::Stream { RangeSet::new() } else { options.done.clone() },
             max_memory: options.max_memory.max(one_read(&options, &disk)),
             counts: Mutex::default(),
+            flushes: Notify::new(),
+            is_crashing: Arc::clone(&self.is_crashing),
         });
         let options = self.with_checkpoint(options, job, &watch)?;
         let stop = if is_last { None } else { self.stop() };
@@ -61,8 +64,7 @@ impl Copies<'_> {
         let run = Run { watch, source, destination, stop, fails, is_strict };
         self.note_run(&run, &options);
         let copy = Copy::new(run.source.clone(), run.destination.clone()).with_options(options);
-        let (control, after) = (copy.control(), self.rng.any_scale(20_000));
-        let hand = lay(control.clone(), self.rng.fork(), stop.map(|stop| (after, stop)));
+        let hand = lay(copy.control(), &run.watch, self.rng.fork(), stop);
         let copying = async {
             tokio::select! {
                 biased;

@@ -1,15 +1,20 @@
 //! The destination of a copy, watched: what is written to it, and what checkpoints say of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::{Device, RangeSet};
 use iscsi_initiator::Disk;
 use iscsi_initiator::device::{DeviceLimits, Extent, IoFuture};
+use tokio::sync::Notify;
 
 use super::judge::Judge;
 use crate::oracle::Moment;
 use crate::world::{Shared, World};
+
+/// How often of a hundred times power is lost where it may be.
+const CRASHES: u64 = 6;
 
 /// One run of a copy, seen by both of its ends.
 #[derive(Debug)]
@@ -25,6 +30,10 @@ pub(crate) struct Watch {
     /// Bytes that it may hold.
     pub(crate) max_memory: usize,
     pub(crate) counts: Mutex<Counts>,
+    /// A flush begins.
+    pub(crate) flushes: Notify,
+    /// Power is lost now and then when it matters most.
+    pub(crate) is_crashing: Arc<AtomicBool>,
 }
 
 /// What a run has under way.
@@ -61,6 +70,16 @@ impl Watch {
             self.shared.lock().accuse(why);
         }
         Held { watch: self, bytes }
+    }
+
+    /// Power may be lost now: the destination has said which of its bytes are zero, or is about to flush.
+    fn may_crash(&self) {
+        let mut world = self.shared.lock();
+        if self.is_crashing.load(Ordering::Relaxed) && world.chance.percent(CRASHES) {
+            world.trace.note("power loss", &[]);
+            world.lun.disk().lose_power();
+            world.oracle.crashed();
+        }
     }
 
     /// Whether another unit may have answered before anything could tell: the connections of a session have
@@ -150,7 +169,9 @@ impl Device for Watched {
     fn flush(&self) -> IoFuture<'_, ()> {
         drop(self.watch.request(0));
         Box::pin(async move {
+            self.watch.may_crash();
             self.watch.shared.lock().trace.note("copy flushes", &[]);
+            self.watch.flushes.notify_one();
             let flushed = Device::flush(&self.disk).await;
             let is_well = u64::from(flushed.is_ok());
             self.watch.shared.lock().trace.note("copy has flushed", &[is_well]);
@@ -169,6 +190,10 @@ impl Device for Watched {
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
-        Device::extents(&self.disk, offset, len)
+        Box::pin(async move {
+            let extents = Device::extents(&self.disk, offset, len).await;
+            self.watch.may_crash();
+            extents
+        })
     }
 }
