@@ -172,8 +172,9 @@ async fn while_it_flushes() {
     let rig = Rig::start(512, 1 << 20).await;
     let (mut child, input) = waiting(&rig).await;
     rig.server.with(|target| target.hold());
+    let before = seen(&rig, FLUSHES);
     drop(input);
-    until(&mut child, || seen(&rig, FLUSHES) > 0).await;
+    until(&mut child, || seen(&rig, FLUSHES) > before).await;
     signal(&child, "-TERM");
     was_interrupted(&ends(child).await, &["all of it, 4 KiB, was written, but not flushed"]);
 }
