@@ -8,19 +8,27 @@ use clap::Parser;
 use serde_json::Value;
 
 use crate::failure::{self, Kind};
+use crate::manual;
 use crate::output::say;
 
 /// Reads the command line. A wrong one ends the process with status 2 and tells why on standard
 /// error; where it asks for `--json`, also as an object on standard output, with what is `known`.
 /// There is no object where standard output may be meant for data: a `-` is among the arguments.
 /// URLs are not repeated, since they may hold a password.
+///
+/// Every program also has `--man`, which prints its manual page, and `--completions SHELL`; either ends the
+/// process as well.
 #[must_use]
 pub fn parse<A: Parser>(known: Value) -> A {
-    A::try_parse().unwrap_or_else(|error| {
-        let arguments: Vec<_> = env::args_os()
-            .skip(1)
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect();
+    let command = A::command().args(manual::options());
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    if let Some(text) = manual::printed(&command, &arguments) {
+        exit(io::stdout().write_all(&text).map_or(1, |()| 0));
+    }
+    let parsed = command.try_get_matches().and_then(|matches| A::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| {
+        let arguments: Vec<_> =
+            arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let is_given = |word| arguments.iter().any(|argument| argument == word);
         if !error.use_stderr() {
             error.exit();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`failure`] | how a failure is told to programs |
+//! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |
 //! | [`output`] | standard output and standard error |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
@@ -12,5 +13,6 @@
 pub mod command_line;
 pub mod failure;
 pub mod log;
+mod manual;
 pub mod output;
 pub mod stop;

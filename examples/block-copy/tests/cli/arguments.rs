@@ -96,7 +96,34 @@ fn help_is_no_error() {
         "--json-lines",
         "--initiator-name",
         "--password-file",
+        "--completions",
+        "--man",
     ] {
         assert!(text.contains(option), "{option} is not in the help");
     }
+}
+
+/// What a program prints for other programs, and nothing else.
+fn printed(arguments: &[&str]) -> String {
+    let output = block_copy(arguments);
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_manual_page_and_completions_stand_alone() {
+    let page = printed(&["--man"]);
+    assert!(page.contains(".TH block-copy 1") && page.contains(r"\-\-on\-read\-error"), "{page}");
+    for (shell, part) in [
+        ("bash", "compgen -W \"stop skip\""),
+        ("zsh", "#compdef block-copy"),
+        ("fish", "complete -c block-copy -l checkpoint"),
+    ] {
+        let script = printed(&["--completions", shell]);
+        assert!(script.contains(part), "{script}");
+        assert_eq!(printed(&[&format!("--completions={shell}")]), script);
+    }
+    refused(&["--completions", "sh"], "bash, elvish, fish, powershell, zsh");
+    refused(&["--man", "a", "b"], "'--man' cannot be used with");
+    refused(&["a", "b", "--completions", "zsh"], "'--completions <SHELL>' cannot be used with");
 }
