@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use iscsi_initiator::Disk;
 
+use crate::block_device;
 use crate::file::FileDevice;
 
 /// What makes an end of a copy the same one later: what it is, and how much it holds. An address is no
@@ -38,7 +39,8 @@ impl Identity {
     }
 
     /// A file that is read, by its length and the time of its last change: under another name, or on
-    /// another file system, it is the same as long as nobody writes to it. A block device by its number.
+    /// another file system, it is the same as long as nobody writes to it. A block device as a
+    /// [destination](Self::of_destination).
     ///
     /// # Errors
     /// Those of the system.
@@ -52,7 +54,8 @@ impl Identity {
     }
 
     /// A file that is written to, by its number in its file system and by when it was made: the number of a
-    /// file that is removed goes to the next one. A block device by its number.
+    /// file that is removed goes to the next one. A block device by the name of the disk, or else by its
+    /// number until this host is started again.
     ///
     /// # Errors
     /// Those of the system.
@@ -60,7 +63,7 @@ impl Identity {
         let metadata = file.metadata()?;
         if file.is_block_device() {
             let capacity = iscsi_initiator::device::Device::capacity(file);
-            return Ok(Self::new(&format!("block device {:#x}", metadata.rdev()), capacity));
+            return Ok(Self::new(&block_device::name(metadata.rdev()), capacity));
         }
         let mut name = format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev());
         // Not every file system knows.

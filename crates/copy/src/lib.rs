@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod blank;
+mod block_device;
 mod blocking;
 mod blocks;
 mod checkpoint;
