@@ -182,13 +182,13 @@ pub enum Error {
     /// The copy ended before its time, and there is a checkpoint of it.
     #[error(
         "{cause}{}; the same command with --resume goes on from what is flushed",
-        if *.has_holes { " and has holes where it is not written" } else { "" }
+        if *.is_full_length { " and has its full length already" } else { "" }
     )]
     Resumable {
         /// Why it ended.
         cause: Box<Self>,
         /// The destination is a file, which is as long as the source by now.
-        has_holes: bool,
+        is_full_length: bool,
     },
     /// There is no socket for orders.
     #[error("control socket {}: {cause}{}", path.display(), advice(cause.kind()))]
@@ -353,17 +353,17 @@ impl Error {
         matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
     }
 
-    /// The same error of a copy that has a checkpoint, with how to go on; `has_holes` says that the
-    /// destination is as long as the source already. What only another command line mends, and what
+    /// The same error of a copy that has a checkpoint, with how to go on; `is_full_length` says that
+    /// the destination is as long as the source already. What only another command line mends, and what
     /// casts doubt on the unit, stays as it is.
     #[must_use]
-    pub fn resumable(self, has_holes: bool) -> Self {
+    pub fn resumable(self, is_full_length: bool) -> Self {
         let is_in_doubt = matches!(self, Self::Unconfirmed(_)) || self.is_changed_unit();
         if is_in_doubt || self.kind() == Kind::Caller {
             return self;
         }
-        let has_holes = has_holes && matches!(self, Self::Incomplete { .. });
-        Self::Resumable { cause: Box::new(self), has_holes }
+        let is_full_length = is_full_length && matches!(self, Self::Incomplete { .. });
+        Self::Resumable { cause: Box::new(self), is_full_length }
     }
 
     /// The same error, with how far the copy had come by then; `is_written` says that nothing was missing

@@ -74,7 +74,7 @@ fn the_last_line_is_the_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_grows_meanwhile_is_told() {
     const LEN: usize = 16 << 20;
-    let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(3)).await;
+    let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(20)).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(LEN));
     let url = rig.url();
