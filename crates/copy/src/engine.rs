@@ -16,6 +16,7 @@ mod writing;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
@@ -131,15 +132,22 @@ impl Engine {
         let block = usize::try_from(limits.block_size).unwrap_or(1).max(1);
         let granularity = options.zero_granularity.map(|bytes| bytes.next_multiple_of(block));
         let is_stream = source.device_ref().is_none();
-        let to_do = source.device_ref().map_or(0, |device| device.capacity());
-        let done = options.done.overlap(&(0..to_do));
+        let len = source.device_ref().map_or(0, |device| device.capacity());
+        let mut to_do = RangeSet::from(0..len);
+        if let Some(ranges) = &options.ranges {
+            let known = digesting.as_ref().map(Digesting::known);
+            let wide = |range| known.map_or_else(|| Range::clone(&range), |k| k.widened(&range));
+            to_do = ranges.iter().map(wide).collect::<RangeSet>().overlap(&(0..len));
+        }
+        let mut done = RangeSet::new();
+        to_do.iter().for_each(|range| done.extend(options.done.overlap(&range).iter()));
         let flushes = Flushes::new(&options);
         Self {
             cut: Cut { io_size, granularity },
             depths: (1, 1),
             control,
             teller,
-            ledger: Ledger::new((0..to_do).into(), done),
+            ledger: Ledger::new(to_do, done),
             memory: Memory::new(options.max_memory),
             pool: Pool::default(),
             survey: Survey::new(is_stream),
@@ -204,9 +212,10 @@ impl Engine {
 
     /// Makes sure that all fits, and begins to find out what the destination has of zeros.
     async fn prepare(&mut self) -> Result<(), Error> {
-        let total = self.source.length();
-        self.teller.progress.total = total;
         let resumed = self.ledger.flushed().bytes();
+        let is_stream = self.source.device_ref().is_none();
+        let to_do = (!is_stream).then(|| self.ledger.to_do() + resumed);
+        self.teller.progress.total = to_do.or_else(|| self.source.length());
         let progress = &mut self.teller.progress;
         (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
         if self.destination.limits().is_read_only {

@@ -46,6 +46,11 @@ impl Ledger {
         &self.flushed
     }
 
+    /// How many bytes are to be done.
+    pub(crate) fn to_do(&self) -> u64 {
+        self.to_do.bytes()
+    }
+
     /// The lowest bytes that are to be done.
     pub(crate) fn next(&self) -> Option<Range<u64>> {
         self.to_do.first()

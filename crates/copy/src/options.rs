@@ -26,6 +26,8 @@ pub struct Options {
     pub has_checksums: bool,
     /// Whether what the medium of the source does not give is left out.
     pub skips_unreadable: bool,
+    /// What is copied; `None` copies all.
+    pub ranges: Option<RangeSet>,
     /// What is at the destination already, and flushed: it is left alone.
     pub done: RangeSet,
     /// Where it is kept what is flushed, after each flush.
@@ -53,6 +55,7 @@ impl Default for Options {
             destination_is_zero: false,
             has_checksums: false,
             skips_unreadable: false,
+            ranges: None,
             done: RangeSet::new(),
             checkpoint: None,
             digests: None,
@@ -114,6 +117,14 @@ impl Options {
     #[must_use]
     pub const fn with_skipped_unreadable(mut self, skips: bool) -> Self {
         self.skips_unreadable = skips;
+        self
+    }
+
+    /// The only bytes that are copied, where somebody knows what has changed; of a stream all are. With
+    /// [digests](Self::with_digests) the blocks are that have some of them.
+    #[must_use]
+    pub fn with_ranges(mut self, ranges: RangeSet) -> Self {
+        self.ranges = Some(ranges);
         self
     }
 

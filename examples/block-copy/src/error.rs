@@ -171,6 +171,14 @@ pub enum Error {
         /// Why.
         cause: io::Error,
     },
+    /// A file names no ranges to copy.
+    #[error("ranges {name}: {cause}{}", advice(cause.kind()))]
+    Ranges {
+        /// Its name.
+        name: Arc<str>,
+        /// Why.
+        cause: io::Error,
+    },
     /// A checkpoint would be lost.
     #[error(
         "checkpoint {0}: it exists; add --resume to go on from what it says, or name another file"
@@ -290,6 +298,7 @@ impl Error {
             | Self::PasswordFile { .. }
             | Self::Checkpoint { .. }
             | Self::Digests { .. }
+            | Self::Ranges { .. }
             | Self::Differs { .. }
             | Self::PartlyKnown(_)
             | Self::CheckpointExists(_)
@@ -319,6 +328,7 @@ impl Error {
             | Self::Classes(_)
             | Self::ControlTaken(_)
             | Self::CheckpointExists(_)
+            | Self::Ranges { .. }
             | Self::Nameless(_) => Kind::Caller,
             Self::Checkpoint { cause, .. } | Self::Digests { cause, .. }
                 if cause.kind() == io::ErrorKind::InvalidData =>

@@ -28,6 +28,7 @@ use crate::orders::Orders;
 use crate::password_file;
 use crate::plan::CopyPlan;
 use crate::progress::{ProgressMode, say};
+use crate::ranges;
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
 use crate::side::Side;
@@ -145,6 +146,7 @@ struct Job<'a> {
     ends: Ends,
     plan: CopyPlan,
     resumption: Option<Resumption>,
+    ranges: Option<RangeSet>,
     lines: Option<Arc<JsonLines>>,
     /// What the source was at the beginning, if it is a file.
     before: Option<Identity>,
@@ -156,13 +158,14 @@ impl<'a> Job<'a> {
     async fn begin(args: &'a Args, hand: &'a Hand, ends: Ends) -> Result<Self, Error> {
         ends.check(args)?;
         let resumption = Resumption::begin(&args.resumption, &ends).await?;
+        let ranges = ranges::load(args.delta.ranges.as_deref(), &ends).await?;
         let digests = delta::open(args.delta.digests.as_deref(), &ends).await?;
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
         let lines = lines.map_err(Error::Runtime)?;
         let before = ends.source.file_identity();
-        Ok(Self { args, hand, ends, plan, resumption, digests, lines, before })
+        Ok(Self { args, hand, ends, plan, resumption, digests, ranges, lines, before })
     }
 
     /// Runs, and waits until it is told how it went.

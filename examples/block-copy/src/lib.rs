@@ -30,6 +30,7 @@ mod orders;
 mod password_file;
 pub mod plan;
 pub mod progress;
+mod ranges;
 mod rate;
 pub mod reach;
 pub mod report;

@@ -13,4 +13,9 @@ pub struct DeltaArgs {
     /// to the destination.
     #[arg(long, value_name = "FILE")]
     pub digests: Option<PathBuf>,
+    /// Copies only the ranges that FILE tells, as tools for snapshots write them: lines of START LENGTH in
+    /// bytes, decimal or with 0x, where # begins a comment; or a JSON array of objects with "start", or
+    /// "offset", and "length", each of which counts.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["offset", "length"])]
+    pub ranges: Option<PathBuf>,
 }

@@ -49,6 +49,10 @@ impl Job<'_> {
             }
             None => options,
         };
+        let options = match &self.ranges {
+            Some(ranges) => options.with_ranges(ranges.clone()),
+            None => options,
+        };
         let options = match &self.digests {
             Some(file) => options.with_digests(file.clone()),
             None => options,

@@ -1,4 +1,4 @@
-//! The next copy sends only what differs, and a destination is verified without its source.
+//! The next copy sends only what differs, or what a file says to have changed, and a destination is verified without its source.
 
 use crate::support::{
     Folder, Rig, block_copy, block_copy_with_input, fails, object, pattern, succeeds,
@@ -107,4 +107,38 @@ async fn a_destination_is_verified_alone() {
     fails(&output, 1, &["digests", "missing"]);
     fails(&block_copy(&arguments(&[&url], &digests, &[])), 2, &["<SOURCE> and <DESTINATION>"]);
     fails(&block_copy(&[&url]), 2, &["<SOURCE> and <DESTINATION>"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_ranges_are_copied() {
+    let rig = Rig::start(512, 8 << 20).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let image = pattern(MIB);
+    let source = folder.file("image", &image);
+    let ranges = folder.file("ranges", b"# changed\n0x1000 4096\n512 512 # and this\n");
+    let quiet = ["--progress", "none", "--ranges"];
+    let copy = |more: &[&str]| {
+        let all = [&[source.as_str(), url.as_str()], &quiet[..], &[ranges.as_str()], more].concat();
+        block_copy(&all)
+    };
+    let said = object(&copy(&["--json", "--verify"]));
+    assert_eq!((&said["bytes"], &said["bytes_sent"]), (&4608.into(), &4608.into()));
+    assert_eq!(said["verified"], true);
+    assert_eq!(rig.written(), 4608);
+    assert!(rig.disk.holds(4096, &image[4096..8192]) && rig.disk.holds(512, &image[512..1024]));
+    for (text, complaint) in [
+        ("0 512\n1048576 1\n", "line 2: it ends at byte 1048577, and the source has 1048576"),
+        ("0 512\n100 1\n", "line 2: it overlaps"),
+        ("some\n", "line 1: write the first byte and the length"),
+        ("[{\"start\": 0}]", "entry 1: it has no"),
+        ("[{\"start\": 0,", "not JSON"),
+    ] {
+        folder.file("ranges", text.as_bytes());
+        fails(&copy(&[]), 1, &["ranges", complaint]);
+    }
+    let missing = block_copy(&[&[source.as_str(), &url], &quiet[..], &["/missing"]].concat());
+    fails(&missing, 1, &["ranges /missing"]);
+    let stream = [&["-", url.as_str()], &quiet[..], &[ranges.as_str()]].concat();
+    fails(&block_copy_with_input(&stream, b""), 2, &["a stream has no places"]);
+    assert_eq!(rig.written(), 4608);
 }
