@@ -2,10 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use iscsi_initiator::shaping::{Class, ClassId, Rate, Statistics, TreeError};
 use iscsi_initiator::{Shaper, TrafficClass};
 use serde_json::{Value, json};
+
+/// So long a busy machine may keep the program from sending without a loss of rate.
+const STALL: Duration = Duration::from_millis(200);
+
+/// A limit that holds on average, over what the machine does to the program.
+fn limit(rate: Rate) -> Class {
+    let burst = rate.bytes_in(STALL);
+    Class::new(rate).with_burst(burst).with_cburst(burst)
+}
 
 /// A tree of classes with names, for all copies of a process. Clones are the same.
 ///
@@ -51,7 +61,7 @@ impl Classes {
     /// # Errors
     /// [`ClassesError::Tree`] for a rate of 0.
     pub fn new(rate: Rate) -> Result<Self, ClassesError> {
-        Ok(Self { shaper: Shaper::new(Class::new(rate))?, state: Arc::default() })
+        Ok(Self { shaper: Shaper::new(limit(rate))?, state: Arc::default() })
     }
 
     /// Adds a class below another one, or below the root.
@@ -86,7 +96,7 @@ impl Classes {
     /// # Errors
     /// [`ClassesError::Unknown`].
     pub(crate) fn source(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
-        let shaper = Shaper::new(Class::new(self.ceil(name)?))?;
+        let shaper = Shaper::new(limit(self.ceil(name)?))?;
         let class = shaper.traffic_class(shaper.default_class());
         self.lock().sources.push((name.map(str::to_owned), shaper));
         Ok(class)
@@ -99,6 +109,9 @@ impl Classes {
     /// [`ClassesError`].
     pub(crate) fn set_rate(&self, name: Option<&str>, rate: Rate) -> Result<(), ClassesError> {
         self.change(name, |class| {
+            if name.is_none() {
+                return limit(rate);
+            }
             let ceil = if class.ceil == class.rate { rate } else { class.ceil };
             let mut class = class.with_ceil(ceil);
             class.rate = rate;
@@ -124,7 +137,7 @@ impl Classes {
         self.shaper.change(id, change(class))?;
         let sources = self.lock().sources.clone();
         for (name, shaper) in sources {
-            shaper.change(shaper.root(), Class::new(self.ceil(name.as_deref())?))?;
+            shaper.change(shaper.root(), limit(self.ceil(name.as_deref())?))?;
         }
         Ok(())
     }
@@ -229,6 +242,9 @@ mod tests {
         assert_eq!((limit(&all), limit(&nightly)), (rate("10mbit"), rate("8mbit")));
         classes.set_rate(None, rate("4mbit")).unwrap();
         assert_eq!((limit(&all), limit(&nightly)), (rate("4mbit"), rate("4mbit")));
+        // 200 ms of the new rate.
+        let root = classes.shaper.class(classes.shaper.root()).unwrap();
+        assert_eq!((root.burst, root.cburst), (Some(100_000), Some(100_000)));
     }
 
     #[tokio::test]
