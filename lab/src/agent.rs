@@ -9,6 +9,7 @@ use tokio::process::Command;
 use crate::environment::{Environment, code};
 use crate::error::Error;
 use crate::faults::{self, FaultFigure, Store, Victims, judge};
+use crate::flows;
 use crate::images::Images;
 use crate::job::{ExecJob, Job, RunJob};
 use crate::peers::{Bench, measure};
@@ -16,7 +17,7 @@ use crate::process::{Group, tool};
 use crate::provenance;
 use crate::record::Record;
 use crate::result::{Figure, Outcome};
-use crate::scenario::{Direction, FaultJob, Ordeal, Point, Scenario, Source};
+use crate::scenario::{Direction, FaultJob, Flows, Ordeal, Point, Scenario, Source};
 use crate::signals::Signals;
 use crate::testbed::{self, INITIATOR, Testbed, link_words};
 
@@ -155,6 +156,14 @@ impl Lab<'_> {
             };
             return Figure::of_fault(point, outcome, copied);
         }
+        if let Some(flows) = &point.flows {
+            let told = match self.prepare_flows(point, flows).await {
+                Ok(bench) => flows::measure(point, flows, &bench, self.testbed).await,
+                Err(error) => Err(Outcome::Failed(error.to_string())),
+            };
+            self.recover().await;
+            return Figure::of_flows(point, told);
+        }
         let prepared = self.prepare(point).await;
         let before = testbed::carried();
         let reading = match prepared {
@@ -213,6 +222,17 @@ impl Lab<'_> {
             (Some(store), Some(file)) => store.renew(file, point.bytes, None).await,
             _ => Ok(()),
         }
+    }
+
+    /// Makes image, target with a portal for each flow, and link.
+    async fn prepare_flows(&mut self, point: &Point, flows: &Flows) -> Result<Bench, Error> {
+        self.images.clear_room();
+        self.images.make(Source::Random, point.bytes)?;
+        let mut words = self.scenario.target.words(&point.measure.keys);
+        words.extend(flows::words(flows));
+        self.testbed.set_target(&words).await?;
+        self.testbed.set_link(&link_words(&point.link)).await?;
+        Ok(self.bench())
     }
 
     /// A copy through a fault: how it is judged, and what came of it.

@@ -9,6 +9,8 @@
 //!   best static buffer gains over autotuning. With the send buffer `tuned`, the program's own tuner
 //!   decided about everything: a level to compare with.
 //! - Figures with the parameter `fault` are copies that met one: a row each, with how it ended.
+//! - Figures with the parameter `flows` are flows that were ruled: a chart over time each, and what each
+//!   flow had between the orders, beside what it should.
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
@@ -22,6 +24,7 @@ mod buffers;
 mod cell;
 mod chart;
 mod faults;
+mod flows;
 mod frame;
 mod goals;
 mod group;

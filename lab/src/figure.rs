@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::faults::FaultFigure;
+use crate::flows::FlowsFigure;
 use crate::peers::Reading;
 use crate::rate::{mbit_per_s, start, steady};
 use crate::result::{Figure, LinkConditions, Outcome};
@@ -38,6 +39,18 @@ impl Figure {
         let Some(told) = told else { return none };
         let seconds = Some(told.copied.seconds);
         Self { seconds, detail: serde_json::to_value(told).unwrap_or_default(), ..none }
+    }
+
+    /// The figure of flows that were ruled.
+    pub fn of_flows(point: &Point, told: Result<FlowsFigure, Outcome>) -> Self {
+        match told {
+            Ok(told) => {
+                let none = Self::new(point, Err(Outcome::Complete));
+                let seconds = told.seconds.last().copied();
+                Self { seconds, detail: serde_json::to_value(told).unwrap_or_default(), ..none }
+            }
+            Err(outcome) => Self::new(point, Err(outcome)),
+        }
     }
 
     fn with(self, reading: Reading) -> Self {

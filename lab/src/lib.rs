@@ -14,6 +14,7 @@ pub mod error;
 pub mod exec;
 pub mod faults;
 mod figure;
+pub mod flows;
 pub mod images;
 pub mod job;
 pub mod peers;

@@ -5,7 +5,7 @@ mod block_copy;
 mod end;
 mod iperf3;
 mod libiscsi;
-mod open_iscsi;
+pub mod open_iscsi;
 mod program;
 mod qemu_img;
 mod reading;

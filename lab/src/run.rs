@@ -118,7 +118,9 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     if let Some(tree) = &args.tree {
         return absolute(tree).map_err(|cause| Error::File { path: tree.clone(), cause });
     }
-    let copies = scenario.measures.iter().any(|measure| measure.who == Who::BlockCopy);
+    let copiers = scenario.measures.iter().map(|measure| measure.who);
+    let mut copiers = copiers.chain(scenario.flows.iter().map(|flows| flows.who));
+    let copies = copiers.any(|who| who == Who::BlockCopy);
     if copies || !scenario.faults.is_empty() {
         build_block_copy()?;
     }
@@ -204,7 +206,9 @@ fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
     };
     let mut versions = BTreeMap::new();
     let of_faults = scenario.faults.first().map(|_| Who::BlockCopy);
-    for who in scenario.measures.iter().map(|measure| measure.who).chain(of_faults) {
+    let of_flows = scenario.flows.iter().map(|flows| flows.who);
+    let of_measures = scenario.measures.iter().map(|measure| measure.who);
+    for who in of_measures.chain(of_faults).chain(of_flows) {
         let program = match who {
             Who::BlockCopy => &tree.join("block-copy"),
             Who::Iperf3 => Path::new("iperf3"),

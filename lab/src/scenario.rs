@@ -3,10 +3,12 @@
 mod check;
 mod direction;
 mod fault;
+mod flows;
 mod goal;
 mod point;
 #[cfg(test)]
 mod tests;
+mod who;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,8 +21,10 @@ use crate::target::{Target, Unit};
 
 pub use direction::Direction;
 pub use fault::{Fault, FaultJob, FaultKind, FaultRun, Ordeal, Shape};
+pub use flows::{Deed, Flow, Flows, Order, Share};
 pub use goal::{Goal, Over, Reason, Start};
 pub use point::Point;
+pub use who::Who;
 
 /// A whole scenario.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -48,6 +52,9 @@ pub struct Scenario {
     /// What copies by block-copy are to meet over each of them.
     #[serde(default, rename = "fault")]
     pub faults: Vec<Fault>,
+    /// Flows side by side that are ruled at the initiator, over each of them.
+    #[serde(default)]
+    pub flows: Vec<Flows>,
     /// What the figures must reach; a table of their drawing tells which do.
     #[serde(default, rename = "goal")]
     pub goals: Vec<Goal>,
@@ -69,38 +76,6 @@ pub struct Links {
     /// Packets lost each way, percent; none is no loss.
     #[serde(default)]
     pub loss: Vec<f64>,
-}
-
-/// Who moves the bytes.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Who {
-    /// This project's copy program.
-    BlockCopy,
-    /// TCP alone: what the link can carry.
-    Iperf3,
-    /// libiscsi, kept busy by `qemu-img bench`: 64 KiB, 32 deep.
-    Libiscsi,
-    /// `qemu-img convert`.
-    QemuImg,
-    /// The kernel's initiator, by `dd`.
-    OpenIscsi,
-    /// Any other program.
-    Program,
-}
-
-impl Who {
-    /// Its name in scenarios and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BlockCopy => "block-copy",
-            Self::Iperf3 => "iperf3",
-            Self::Libiscsi => "libiscsi",
-            Self::QemuImg => "qemu-img",
-            Self::OpenIscsi => "open-iscsi",
-            Self::Program => "program",
-        }
-    }
 }
 
 /// What a written image holds.
@@ -203,7 +178,9 @@ impl Scenario {
     /// [`Error::Usage`] if one of them measures nothing here.
     pub fn keep_only(&mut self, names: &[String]) -> Result<(), Error> {
         let measures = self.measures.iter().map(Measure::name);
-        let known: Vec<_> = measures.chain(self.faults.iter().map(|f| f.what.name())).collect();
+        let faults = self.faults.iter().map(|fault| fault.what.name());
+        let flows = self.flows.iter().map(|flows| flows.who.name());
+        let known: Vec<_> = measures.chain(faults).chain(flows).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(Error::Usage(format!("nothing in the scenario is measured by `{name}`")));
         }
@@ -211,6 +188,7 @@ impl Scenario {
             let kept = |own: &str| names.iter().any(|name| name == own);
             self.measures.retain(|measure| kept(measure.name()));
             self.faults.retain(|fault| kept(fault.what.name()));
+            self.flows.retain(|flows| kept(flows.who.name()));
         }
         Ok(())
     }
@@ -226,7 +204,8 @@ impl Scenario {
             fault.runs.retain(|run| run.job.direction() == direction);
         }
         self.faults.retain(|fault| !fault.runs.is_empty());
-        if self.measures.is_empty() && self.faults.is_empty() {
+        self.flows.retain(|flows| flows.direction == direction);
+        if self.measures.is_empty() && self.faults.is_empty() && self.flows.is_empty() {
             return Err(Error::Usage(format!("nothing of this is a {}", direction.name())));
         }
         Ok(())

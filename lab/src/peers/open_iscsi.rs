@@ -37,6 +37,26 @@ pub(super) async fn measure(
     bench: &Bench,
     testbed: &Testbed,
 ) -> Result<Reading, Outcome> {
+    let failed = |error: Error| Outcome::Failed(error.to_string());
+    let daemon = daemon(bench).await?;
+    let reading = match log_in(point.measure.lun).await {
+        Ok(disk) => move_bytes(point, bench, &disk).await,
+        Err(error) => Err(failed(error)),
+    };
+    if reading.is_err() {
+        // What the kernel still has to write must not wait for a bad link.
+        warn(testbed.set_link(&[]).await);
+    }
+    log_out_quietly().await;
+    drop(daemon);
+    reading
+}
+
+/// The daemon, once it runs.
+///
+/// # Errors
+/// [`Outcome::Skipped`] where it cannot run here, [`Outcome::Failed`] where it should.
+pub async fn daemon(bench: &Bench) -> Result<Group, Outcome> {
     if !bench.in_guest {
         let reason = "the kernel's initiator knows the machine's own network only; use a guest";
         return Err(Outcome::Skipped(reason.to_owned()));
@@ -46,19 +66,12 @@ pub(super) async fn measure(
             return Err(missing(program, PACKAGE));
         }
     }
-    let failed = |error: Error| Outcome::Failed(error.to_string());
-    let daemon = start_daemon().await.map_err(failed)?;
-    let reading = match log_in(point.measure.lun).await {
-        Ok(disk) => move_bytes(point, bench, &disk).await,
-        Err(error) => Err(failed(error)),
-    };
-    if reading.is_err() {
-        // What the kernel still has to write must not wait for a bad link.
-        warn(testbed.set_link(&[]).await);
-    }
+    start_daemon().await.map_err(|error| Outcome::Failed(error.to_string()))
+}
+
+/// Ends all sessions; trouble is told.
+pub async fn log_out_quietly() {
     warn(log_out().await);
-    drop(daemon);
-    reading
 }
 
 /// Tells of trouble that changes nothing in what was measured.
@@ -106,9 +119,16 @@ fn admin(mode: &str, words: &[&str]) -> Command {
 
 /// Logs in and returns the unit's device.
 async fn log_in(lun: u16) -> Result<PathBuf, Error> {
-    let portal = portal();
-    let node = ["--targetname", TARGET, "--portal", &portal];
-    let discover = ["--type", "sendtargets", "--portal", &portal];
+    log_in_at(&portal(), 3260, lun).await
+}
+
+/// Logs in at a portal and its port, and returns the unit's device there.
+///
+/// # Errors
+/// [`Error::Tool`] if that does not go.
+pub async fn log_in_at(portal: &str, port: u16, lun: u16) -> Result<PathBuf, Error> {
+    let node = ["--targetname", TARGET, "--portal", portal];
+    let discover = ["--type", "sendtargets", "--portal", portal];
     // iscsid takes a moment until it listens.
     let mut tries = 0;
     while let Err(error) = tool(&mut admin("discovery", &discover)).await {
@@ -121,7 +141,7 @@ async fn log_in(lun: u16) -> Result<PathBuf, Error> {
     let log_in = [&node[..], &["--login"]].concat();
     tool(&mut admin("node", &log_in)).await?;
     for _ in 0..MAX_POLLS {
-        if let Some(disk) = disk(lun) {
+        if let Some(disk) = disk(port, lun) {
             return Ok(disk);
         }
         sleep(PAUSE).await;
@@ -132,17 +152,25 @@ async fn log_in(lun: u16) -> Result<PathBuf, Error> {
     })
 }
 
-/// The device of a unit of the session, once the kernel has made it.
-fn disk(lun: u16) -> Option<PathBuf> {
-    let sessions = fs::read_dir("/sys/class/iscsi_session").ok()?;
-    let units =
-        sessions.flatten().flat_map(|session| children(&session.path().join("device"), "target"));
+/// The device of a unit of the session at a port, once the kernel has made it.
+fn disk(port: u16, lun: u16) -> Option<PathBuf> {
+    let sessions = children(Path::new("/sys/class/iscsi_session"), "session");
+    let here = sessions.into_iter().filter(|session| is_at(session, port));
+    let units = here.flat_map(|session| children(&session.join("device"), "target"));
     let found = units.flat_map(|target| children(&target, "")).find(|unit| {
         unit.file_name().is_some_and(|name| name.to_string_lossy().ends_with(&format!(":{lun}")))
     })?;
     let block = children(&found.join("block"), "").into_iter().next()?;
     let device = Path::new("/dev").join(block.file_name()?);
     device.exists().then_some(device)
+}
+
+/// Whether a session's connection is to this port.
+fn is_at(session: &Path, port: u16) -> bool {
+    let name = session.file_name().unwrap_or_default().to_string_lossy();
+    let connection = name.replacen("session", "connection", 1) + ":0";
+    let file = Path::new("/sys/class/iscsi_connection").join(connection).join("persistent_port");
+    fs::read_to_string(file).is_ok_and(|text| text.trim() == port.to_string())
 }
 
 fn children(folder: &Path, prefix: &str) -> Vec<PathBuf> {

@@ -11,8 +11,8 @@ impl Scenario {
             (self.target.luns.is_empty(), "[target]: `luns` names no unit"),
             (self.links.is_empty(), "there is no [[link]]"),
             (
-                self.measures.is_empty() && self.faults.is_empty(),
-                "there is no [[measure]], and no [[fault]]",
+                self.measures.is_empty() && self.faults.is_empty() && self.flows.is_empty(),
+                "there is no [[measure]], no [[fault]], and no [[flows]]",
             ),
         ];
         refuse(&wanting)?;
@@ -29,6 +29,14 @@ impl Scenario {
                 .check()
                 .and_then(|()| self.check_unit_of(fault))
                 .map_err(|reason| format!("[[fault]] number {}: {reason}", index + 1))?;
+        }
+        for (index, flows) in self.flows.iter().enumerate() {
+            let checked = flows.check().and_then(|()| {
+                let missing = (0..flows.flows.len() as u64)
+                    .any(|lun| !self.target.luns.iter().any(|unit| u64::from(unit.number) == lun));
+                refuse(&[(missing, "each flow has a unit of its own, from 0 on")])
+            });
+            checked.map_err(|reason| format!("[[flows]] number {}: {reason}", index + 1))?;
         }
         let measured: Vec<_> = self.measures.iter().map(Measure::name).collect();
         for (index, goal) in self.goals.iter().enumerate() {

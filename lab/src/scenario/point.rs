@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Direction, Fault, FaultJob, FaultRun, Links, Measure, Ordeal, Scenario, Source, Who};
+use super::{
+    Direction, Fault, FaultJob, FaultRun, Flows, Links, Measure, Ordeal, Scenario, Source, Who,
+};
 use crate::result::LinkConditions;
 use crate::size::Size;
 
@@ -22,6 +24,8 @@ pub struct Point {
     pub limit: Duration,
     /// The fault that it meets.
     pub ordeal: Option<Ordeal>,
+    /// The flows that are ruled.
+    pub flows: Option<Flows>,
 }
 
 impl Scenario {
@@ -43,6 +47,7 @@ impl Scenario {
         for fault in &self.faults {
             points.extend(fault.runs.iter().map(|run| self.fault_point(link, fault, run)));
         }
+        points.extend(self.flows.iter().map(|flows| self.flows_point(link, flows)));
         points
     }
 
@@ -71,6 +76,21 @@ impl Scenario {
                 .map_or(0, |Size(bytes)| bytes),
             limit: Duration::from_secs(measure.limit.unwrap_or(self.limit)),
             ordeal: None,
+            flows: None,
+        }
+    }
+
+    fn flows_point(&self, link: &LinkConditions, flows: &Flows) -> Point {
+        let words =
+            [("flows", flows.name.clone()), ("direction", flows.direction.name().to_owned())];
+        Point {
+            link: link.clone(),
+            measure: Measure { direction: flows.direction, ..Measure::of(flows.who) },
+            parameters: words.map(|(name, value)| (name.to_owned(), value)).into(),
+            bytes: flows.bytes.0,
+            limit: Duration::from_secs(flows.seconds),
+            ordeal: None,
+            flows: Some(flows.clone()),
         }
     }
 
@@ -99,6 +119,7 @@ impl Scenario {
                 job: run.job,
                 error: run.error.clone(),
             }),
+            flows: None,
         }
     }
 }

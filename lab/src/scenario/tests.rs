@@ -302,3 +302,45 @@ fn the_scenarios_of_the_project_can_be_read() {
         assert!(!scenario.points().is_empty(), "{}", file.display());
     }
 }
+
+const FLOWS: &str = r#"
+    title = "ruled"
+    target = { luns = ["0:10M"] }
+    link = [{ rtt_ms = [1] }]
+    [[flows]]
+    name = "a limit"
+    who = "block-copy"
+    seconds = 10
+    rate = "10mbit"
+    bytes = "1M"
+    flows = [{ name = "one" }]
+    orders = [{ at = 4, order = "rate off" }]
+    expect = [[10], [-1]]
+"#;
+
+#[test]
+fn flows_are_points_of_their_own() {
+    let scenario = Scenario::parse(FLOWS).unwrap();
+    let points = scenario.points();
+    assert_eq!(points.len(), 1);
+    assert_eq!(points[0].parameters["flows"], "a limit");
+    assert_eq!(points[0].bytes, 1 << 20);
+    assert!(points[0].flows.is_some());
+}
+
+#[test]
+fn flows_without_sense_are_refused() {
+    for (from, to, told) in [
+        ("\"block-copy\"", "\"iperf3\"", "`who` is block-copy or open-iscsi"),
+        ("at = 4", "at = 10", "`at` of `orders`"),
+        ("rate off", "stop", "`stop` is not"),
+        ("rate off", "pause two", "no flow `two`"),
+        ("[[10], [-1]]", "[[10]]", "`expect` has a list for each phase"),
+        ("[{ name = \"one\" }]", "[]", "`flows` is empty"),
+        ("[{ name = \"one\" }]", "[{ name = \"one\" }, { name = \"two\" }]", "`expect`"),
+        ("0:10M", "1:10M", "a unit of its own"),
+    ] {
+        let error = Scenario::parse(&FLOWS.replace(from, to)).unwrap_err();
+        assert!(error.starts_with("[[flows]] number 1: ") && error.contains(told), "{error}");
+    }
+}

@@ -1,0 +1,24 @@
+//! A portal for each flow, so that what it moves can be counted by its port.
+
+use crate::scenario::Flows;
+use crate::testbed::{FAR, TARGET};
+
+/// The port of the first.
+const PORT: u16 = 3260;
+
+/// Words for `lab/lio` that give each flow its portal.
+pub fn words(flows: &Flows) -> Vec<String> {
+    (1..flows.flows.len()).map(|index| format!("portal={}", portal(index))).collect()
+}
+
+pub(super) fn portal(index: usize) -> String {
+    format!("{FAR}:{}", port(index))
+}
+
+pub(super) fn port(index: usize) -> u16 {
+    PORT + u16::try_from(index).unwrap_or_default()
+}
+
+pub(super) fn url(index: usize) -> String {
+    format!("iscsi://{}/{TARGET}/{index}", portal(index))
+}
