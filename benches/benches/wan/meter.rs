@@ -135,6 +135,8 @@ fn blank(point: &Point) -> Figure {
         steady_mbit_per_s: None,
         start_seconds: None,
         samples_mbit_per_s: Vec::new(),
+        carried: None,
+        allocated_bytes: None,
         detail: Value::Null,
     }
 }

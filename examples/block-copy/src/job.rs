@@ -1,5 +1,6 @@
 //! One copy from beginning to end: open, decide, copy, flush, verify, close.
 
+mod comparison;
 mod delta;
 mod later;
 mod resumption;
@@ -21,7 +22,7 @@ use crate::end::{Access, UnitEnd};
 use crate::ends::{Ends, NO_WAY_BACK, unless};
 use crate::error::{Error, Places};
 use crate::failure::Failure;
-use crate::hand::Hand;
+use crate::handle::Handle;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
 use crate::orders::Orders;
@@ -50,12 +51,12 @@ const MAX_QUEUE: u64 = 1 << 30;
 pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
     let RateArgs { rate_limit, control } = &args.rate;
     if rate_limit.is_none() && control.is_none() {
-        return copy(args, &Hand::new(NAME, None, None), stop).await;
+        return copy(args, &Handle::new(NAME, None, None), stop).await;
     }
     let classes = Classes::new(rate_limit.unwrap_or(Rate::Unlimited)).map_err(Error::from)?;
-    let hand = Hand::new(NAME, Some(classes.clone()), None);
-    let orders = Orders::new(classes, vec![hand.clone()]);
-    let copy = Box::pin(copy(args, &hand, stop));
+    let handle = Handle::new(NAME, Some(classes.clone()), None);
+    let orders = Orders::new(classes, vec![handle.clone()]);
+    let copy = Box::pin(copy(args, &handle, stop));
     obeying(control.as_deref(), &orders, copy).await?
 }
 
@@ -74,8 +75,8 @@ pub(crate) async fn obeying<T>(
     }
 }
 
-/// One copy, with a hand on it.
-pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report, Failure> {
+/// One copy, with a handle on it.
+pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Report, Failure> {
     let mut from = Location::parse(&args.source, Side::Source)?;
     let to = args.destination.as_deref().ok_or(Error::Usage(
         "DESTINATION is missing; only --verify=digests needs but one location",
@@ -85,7 +86,7 @@ pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report
     resumption::check(&args.resumption)?;
     password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
     let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
-    let [reader, writer] = hand.classes(is_unit).map_err(Error::from)?;
+    let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
     if args.rate.rate_limit.is_some() && is_unit == [false; 2] {
         return Err(NOTHING_TO_LIMIT.into());
     }
@@ -97,11 +98,11 @@ pub(crate) async fn copy(args: &Args, hand: &Hand, stop: &Stop) -> Result<Report
         creates: !resumption::is_continued(&args.resumption),
     };
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
-    let result = match Job::begin(args, hand, ends.clone()).await {
+    let result = match Job::begin(args, handle, ends.clone()).await {
         Ok(job) => job.run_and_tell(stop).await,
         Err(error) => Err(error.into()),
     };
-    hand.end();
+    handle.end();
     let closed = ends.close(stop).await;
     let report = result?;
     match closed {
@@ -142,7 +143,7 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
 #[derive(Debug)]
 struct Job<'a> {
     args: &'a Args,
-    hand: &'a Hand,
+    handle: &'a Handle,
     ends: Ends,
     plan: CopyPlan,
     resumption: Option<Resumption>,
@@ -155,7 +156,7 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Makes sure that all fits.
-    async fn begin(args: &'a Args, hand: &'a Hand, ends: Ends) -> Result<Self, Error> {
+    async fn begin(args: &'a Args, handle: &'a Handle, ends: Ends) -> Result<Self, Error> {
         ends.check(args)?;
         let resumption = Resumption::begin(&args.resumption, &ends).await?;
         let ranges = ranges::load(args.delta.ranges.as_deref(), &ends).await?;
@@ -165,7 +166,7 @@ impl<'a> Job<'a> {
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
         let lines = lines.map_err(Error::Runtime)?;
         let before = ends.source.file_identity();
-        Ok(Self { args, hand, ends, plan, resumption, digests, ranges, lines, before })
+        Ok(Self { args, handle, ends, plan, resumption, digests, ranges, lines, before })
     }
 
     /// Runs, and waits until it is told how it went.

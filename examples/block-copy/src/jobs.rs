@@ -10,7 +10,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::args::OutputArgs;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::hand::Hand;
+use crate::handle::Handle;
 use crate::job::{copy, obeying};
 use crate::job_file::{Entry, JobFile};
 use crate::orders::Orders;
@@ -56,18 +56,18 @@ pub async fn run_jobs(
     tell: impl Fn(&JobResult),
 ) -> Result<Vec<JobResult>, Error> {
     let JobFile { classes, jobs } = JobFile::read(&args.jobs)?;
-    let hands: Vec<_> = jobs
+    let handles: Vec<_> = jobs
         .iter()
-        .map(|job: &Entry| Hand::new(&job.name, Some(classes.clone()), job.class.as_deref()))
+        .map(|job: &Entry| Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()))
         .collect();
-    let orders = Orders::new(classes, hands.clone());
+    let orders = Orders::new(classes, handles.clone());
     let all = async {
         let (mut running, mut results) = (JoinSet::new(), Vec::new());
-        for (index, (mut job, hand)) in jobs.into_iter().zip(hands).enumerate() {
+        for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
             // Of many bars and plans side by side nobody sees his own.
             job.args.output.progress = ProgressMode::None;
             let stop = stop.clone();
-            let work = async move { Box::pin(copy(&job.args, &hand, &stop)).await };
+            let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
             running.spawn(async move { (index, job.name, work.await) });
         }
         while let Some(ended) = running.join_next().await {

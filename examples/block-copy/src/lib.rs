@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
-//! | `classes`, `hand`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
+//! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | [`plan`] | the numbers chosen, and why |
 //! | [`meter`], [`standing`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ pub mod end;
 mod ends;
 pub mod error;
 mod failure;
-mod hand;
+mod handle;
 mod job;
 mod job_file;
 mod jobs;

@@ -28,7 +28,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Watches what this is the hand on.
+    /// Watches what this is the handle on.
     pub(crate) const fn new(
         control: Control,
         ends: &'a Ends,

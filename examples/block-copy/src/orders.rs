@@ -4,21 +4,21 @@ use serde_json::{Value, json};
 
 use crate::args::parse_limit;
 use crate::classes::{Classes, ClassesError};
-use crate::hand::Hand;
+use crate::handle::Handle;
 
 /// All that can be ordered: the copies of a process, and their classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     classes: Classes,
-    hands: Vec<Hand>,
+    handles: Vec<Handle>,
 }
 
 const COMMANDS: &str =
     "rate [CLASS] RATE|off, ceil CLASS RATE|off, pause [JOB], resume [JOB] and status";
 
 impl Orders {
-    pub(crate) const fn new(classes: Classes, hands: Vec<Hand>) -> Self {
-        Self { classes, hands }
+    pub(crate) const fn new(classes: Classes, handles: Vec<Handle>) -> Self {
+        Self { classes, handles }
     }
 
     /// Carries out an order and answers: how everything is then, or why it stays as it was.
@@ -49,12 +49,12 @@ impl Orders {
     /// Pauses or resumes the copies of a name, or all.
     fn pause(&self, words: &[&str], is_paused: bool) -> Result<(), String> {
         let name = words.join(" ");
-        let hands: Vec<_> =
-            self.hands.iter().filter(|hand| name.is_empty() || hand.name() == name).collect();
-        if hands.is_empty() {
+        let handles: Vec<_> =
+            self.handles.iter().filter(|handle| name.is_empty() || handle.name() == name).collect();
+        if handles.is_empty() {
             return Err(format!("there is no job {name:?}"));
         }
-        hands.iter().for_each(|hand| hand.pause(is_paused));
+        handles.iter().for_each(|handle| handle.pause(is_paused));
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl Orders {
             "error": null,
             "all": self.classes.to_json(),
             "classes": self.classes.each_to_json(),
-            "jobs": self.hands.iter().map(Hand::to_json).collect::<Vec<_>>(),
+            "jobs": self.handles.iter().map(Handle::to_json).collect::<Vec<_>>(),
         })
     }
 }
@@ -78,9 +78,9 @@ mod tests {
         let classes = Classes::new("10mbit".parse().unwrap()).unwrap();
         let class = Class::new("1mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
         classes.add("backup", None, class).unwrap();
-        let hands = [("one", None), ("the other", Some("backup"))]
-            .map(|(name, class)| Hand::new(name, Some(classes.clone()), class));
-        Orders::new(classes, hands.into())
+        let handles = [("one", None), ("the other", Some("backup"))]
+            .map(|(name, class)| Handle::new(name, Some(classes.clone()), class));
+        Orders::new(classes, handles.into())
     }
 
     #[test]

@@ -7,11 +7,11 @@
 //!                                └──► Kept: checkpoints ──► Judge: what does a loss of power leave?
 //! ```
 
-mod hand;
 mod judge;
 mod kept;
 mod run;
 mod source;
+mod user;
 mod watch;
 
 use std::sync::Arc;

@@ -11,9 +11,9 @@ use iscsi_initiator::{Disk, ErrorKind};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::hand::{Stop, lay};
 use super::kept::Store;
 use super::source::ImageDevice;
+use super::user::{Stop, lay};
 use super::watch::{Watch, Watched};
 use super::{Copies, Ended, Job, Kind};
 use crate::rng::Rng;
@@ -64,12 +64,12 @@ impl Copies<'_> {
         let run = Run { watch, source, destination, stop, fails, is_strict };
         self.note_run(&run, &options);
         let copy = Copy::new(run.source.clone(), run.destination.clone()).with_options(options);
-        let hand = lay(copy.control(), &run.watch, self.rng.fork(), stop);
+        let user = lay(copy.control(), &run.watch, self.rng.fork(), stop);
         let copying = async {
             tokio::select! {
                 biased;
                 ended = copy.run() => Some(ended),
-                () = hand => None,
+                () = user => None,
             }
         };
         let ended = self.in_time("a copy", copying).await?;

@@ -12,7 +12,8 @@ use iscsi_initiator::tuning::Size;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{delta, verification};
+use super::comparison::compare;
+use super::delta;
 use crate::args::{Args, VerifyMode};
 use crate::classes::{Classes, ClassesError};
 use crate::end::End;
@@ -83,7 +84,7 @@ async fn look(
     let known = delta::load(path, ends).await?;
     let (bytes, start) = (known.bytes(), Instant::now());
     let verify = Verify::by_digests(&ends.to_destination(), known).map_err(|_| NO_WAY_BACK)?;
-    let looked = verification::look(verify, args, ends, lines, stop).await;
+    let looked = compare(verify, args, ends, lines, stop).await;
     if let Err(Error::Mismatch { difference }) = looked {
         let file = delta::open(Some(path), ends).await?;
         if let Some(file) = file {

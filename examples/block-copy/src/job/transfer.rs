@@ -9,7 +9,7 @@ use iscsi_initiator::tuning::Size;
 use super::Job;
 use super::resumption::Resumption;
 use crate::args::{ContentArgs, OnReadError, QueueDepth, VerifyMode};
-use crate::hand::Phase;
+use crate::handle::Phase;
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::side::Side;
@@ -25,7 +25,7 @@ impl Job<'_> {
         let done = self.resumption.as_ref().map_or(0, |earlier| earlier.done.bytes());
         let progress = Progress::new(self.args.output.progress, "copied", source.length(), done);
         let copy = Copy::new(source, destination).with_options(self.options());
-        self.hand.follow(Phase::Copying, copy.control());
+        self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
         let work = async { tokio::join!(obey(copy, stop), remarks).0 };

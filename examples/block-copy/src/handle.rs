@@ -1,4 +1,4 @@
-//! A hand on a copy: what it does, and orders to it.
+//! A handle on a copy: what it does, and orders to it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::classes::{Classes, ClassesError};
 
-/// A hand on a copy, from before it begins to its end. Clones are the same.
+/// A handle on a copy, from before it begins to its end. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Hand {
+pub(crate) struct Handle {
     name: Arc<str>,
     classes: Option<Classes>,
     class: Option<Arc<str>>,
@@ -49,8 +49,8 @@ impl Phase {
     }
 }
 
-impl Hand {
-    /// A hand on a copy of this name. With `classes` its units are ruled by the one of the name `class`,
+impl Handle {
+    /// A handle on a copy of this name. With `classes` its units are ruled by the one of the name `class`,
     /// or the one of those that have none.
     pub(crate) fn new(name: &str, classes: Option<Classes>, class: Option<&str>) -> Self {
         let class = class.map(Arc::from);

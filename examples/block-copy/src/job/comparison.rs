@@ -1,0 +1,53 @@
+//! A destination is read back and compared.
+
+use std::io;
+use std::sync::Arc;
+
+use iscsi_copy::{Verify, VerifyError};
+
+use crate::args::{Args, QueueDepth};
+use crate::ends::{Ends, NO_WAY_BACK};
+use crate::error::Error;
+use crate::json_lines::JsonLines;
+use crate::meter::Meter;
+use crate::progress::Progress;
+use crate::side::Side;
+use crate::stop::Stop;
+
+/// Reads back and compares.
+pub(super) async fn compare(
+    verify: Verify,
+    args: &Args,
+    ends: &Ends,
+    lines: Option<Arc<JsonLines>>,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let progress = Progress::new(args.output.progress, "verified", Some(verify.bytes()), 0);
+    let verify = match args.link.queue_depth {
+        QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
+        QueueDepth::Auto => verify,
+    };
+    let meter = Meter::new(verify.control(), ends, lines);
+    let work = Box::pin(stop.unless(verify.run()));
+    let unverified = |error| Err(Error::Unverified(Box::new(error)));
+    match meter.follow(&progress, 0, work).await.0 {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(VerifyError::Mismatch(difference))) => {
+            Err(Error::Mismatch { difference: difference.moved(ends.place()) })
+        }
+        Some(Err(VerifyError::Source(cause))) => {
+            let error = ends.source.failed(Side::Source, cause);
+            unverified(ends.explained(error, stop).await)
+        }
+        Some(Err(VerifyError::Destination(cause))) => {
+            let error = ends.destination.failed(Side::Destination, cause);
+            unverified(ends.explained(error, stop).await)
+        }
+        // What was under way was read back only.
+        Some(Err(VerifyError::Cancelled)) | None => unverified(Error::Interrupted),
+        Some(Err(VerifyError::Stream)) => Err(NO_WAY_BACK),
+        Some(Err(other)) => {
+            unverified(ends.destination.failed(Side::Destination, io::Error::other(other)))
+        }
+    }
+}
