@@ -261,6 +261,24 @@ async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     assert_lost(&disk).await;
 }
 
+/// A unit that loses power tells of nothing that it was to tell before: that its cache is on by now has to be
+/// asked, since it may be off again when the disk flushes.
+#[tokio::test]
+async fn a_cache_that_is_switched_on_before_a_reset_counts() {
+    let rig = cached_rig().await;
+    rig.disk.set_cache(Cache::WriteThrough);
+    let disk = open(&rig, 1).await;
+    rig.disk.switch_cache(Cache::Volatile);
+    rig.disk.lose_power();
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.disk.set_cache(Cache::WriteThrough);
+    rig.server.with(|target| target.restart());
+    until(|| disk.spread().reopened == 1).await;
+    assert!(!rig.disk.holds(0, &pattern(LEN, 1)));
+    assert_lost(&disk).await;
+}
+
 /// The unit answers one command never, and all others.
 #[tokio::test]
 async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patience_lasts() {

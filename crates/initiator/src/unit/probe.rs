@@ -181,7 +181,8 @@ fn better_of(
     }
 }
 
-async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
+/// What the unit says of its medium, and of its cache.
+pub(crate) async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
     let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
     let data = unit.query(command, MODE_LEN.into()).await;
     decode(data, ModeParameters::decode_6)

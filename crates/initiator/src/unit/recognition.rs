@@ -115,12 +115,21 @@ impl LogicalUnit {
         }
     }
 
-    /// Asks everything by which a unit is known again, at once.
+    /// Asks everything by which a unit is known again, at once; and whether it has a volatile cache by now: a
+    /// reset may be all that is told of what came before it (SAM-5 §5.14), so also in place of MODE PARAMETERS
+    /// CHANGED.
     async fn compare(&self, known: &Profile) -> Result<(), Error> {
         let identity = Identity::within_a_session(known);
-        let (inquiry, found, capacity) =
-            tokio::join!(probe::inquiry(self), identity.ask(self), probe::capacity(self));
+        let (inquiry, found, capacity, mode) = tokio::join!(
+            probe::inquiry(self),
+            identity.ask(self),
+            probe::capacity(self),
+            probe::mode(self)
+        );
         inquiry?;
+        if mode?.and_then(|mode| mode.write_cache_enabled()) != Some(false) {
+            self.state().unflushed.found_cache();
+        }
         let portal = || self.session().portal().map(portal_name).unwrap_or_default();
         found?.map_err(|doubt| doubt.about(&identity, portal()))?;
         known.capacity.check_block_size(capacity?.block_size)
