@@ -12,7 +12,7 @@ mod support;
 
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Disk, Error, Initiator, Options, Sessions};
-use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, initiator, pattern, soon, until};
@@ -330,6 +330,54 @@ async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
     let mut expected = pattern(PART, 1);
     expected[256..1280].copy_from_slice(&pattern(1024, 2));
     assert!(rig.disk.holds(0, &expected), "what another unit holds was written back");
+    rig.assert_clean();
+}
+
+/// A flush over one connection, which another unit executes whose unit attention is late over another one: that
+/// vouches for nothing.
+#[tokio::test]
+async fn a_flush_by_a_unit_that_has_come_and_gone_does_not_count() {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.max_connections = 2).await;
+    rig.disk.set_cache(Cache::Volatile);
+    let disk = open_with(&initiator(fixed(1).with_connections(2)), &rig).await;
+    let session = disk.sessions().remove(0);
+    until(|| session.connections().open == 2).await;
+    let original = rig.server.with(|target| target.config_mut().units[&0].clone());
+    disk.write_at(0, pattern(PART, 1)).await.unwrap();
+    assert!(rig.disk.unflushed_blocks() > 0);
+    let sent = |code: &'static [u8]| {
+        let is_it = move |cdb: &[u8]| code.contains(&cdb[0]);
+        let count = move |target: &mut Target| {
+            target.commands().iter().filter(|command| is_it(&command.cdb)).count()
+        };
+        rig.server.with(count)
+    };
+    let other = another();
+    let elsewhere = other.disk.clone();
+    rig.server.with(|target| {
+        target.hold();
+        target.replace_unit(0, other);
+    });
+    let told = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(2 * PART as u64, PART).await }
+    });
+    until(|| sent(&[0x28, 0x88]) == 1).await;
+    rig.server.with(|target| target.resume());
+    let flush = tokio::spawn(async move { disk.flush().await });
+    until(|| elsewhere.flushes() == 1).await;
+    // Once these are answered, the initiator has the answer to the flush as well.
+    for connection in rig.server.with(|target| target.live_connections()) {
+        rig.server.with(|target| target.ping(connection, 0));
+        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
+    }
+    rig.server.with(|target| {
+        target.replace_unit(0, original);
+        target.release();
+    });
+    soon(told).await.unwrap().unwrap();
+    soon(flush).await.unwrap().unwrap();
+    assert_eq!(rig.disk.unflushed_blocks(), 0, "another unit was flushed in its place");
     rig.assert_clean();
 }
 

@@ -404,7 +404,7 @@ impl Disk {
             return Ok(Bytes::new());
         }
         let transfer = Transfer::read(&self.profile.capacity, self.lba(block), 1);
-        let data = self.read(transfer.map(Transfer::written_back)).await?.freeze();
+        let data = self.read(transfer.map(Transfer::with_proof)).await?.freeze();
         Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
     }
 

@@ -94,8 +94,8 @@ impl LogicalUnit {
             }
             let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
             let (extent, cancellation) = (transfer.extent(), transfer.cancellation());
-            let is_written_back = transfer.is_written_back();
-            let sent = self.send(command, permit, extent, cancellation, is_written_back);
+            let wants_proof = transfer.wants_proof();
+            let sent = self.send(command, permit, extent, cancellation, wants_proof);
             let sent = match sent.await {
                 Err(error) if is_withdrawn(&error) => continue,
                 result => result?,
@@ -143,7 +143,7 @@ impl LogicalUnit {
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         cancellation: Option<&Cancellation>,
-        is_written_back: bool,
+        wants_proof: bool,
     ) -> Result<Sent, Error> {
         let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
         if heeds_doubts {
@@ -157,7 +157,7 @@ impl LogicalUnit {
         let mut is_of_this_unit = true;
         if heeds_doubts && completion.status == Status::GOOD {
             self.recognized().await?;
-            if is_written_back {
+            if wants_proof {
                 self.recognized_by_all().await?;
             }
             is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);

@@ -39,7 +39,7 @@ impl LogicalUnit {
         }
         let cdb = profile.capacity.flush_command();
         let flush = unflushed.begin_flush().await;
-        match self.execute_in_order(Transfer::query(cdb, 0), patience).await {
+        match self.execute_in_order(Transfer::query(cdb, 0).with_proof(), patience).await {
             Ok((number, _)) => self.hear_all_before(number).await,
             Err(error) if is_unsupported(&error) && profile.write_cache != Some(true) => {
                 let span = self.session.span();

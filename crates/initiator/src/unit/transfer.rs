@@ -32,8 +32,8 @@ pub(crate) struct Transfer {
     permit: Option<Arc<Permit>>,
     /// By what it is given up, if somebody may do so.
     cancellation: Option<Cancellation>,
-    /// Whether a write brings what it reads back to the unit.
-    is_written_back: bool,
+    /// Whether its answer counts only once it is certain, over all connections, which unit gave it.
+    wants_proof: bool,
     /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
     /// parameter list it tells nothing that the status does not.
     moves_blocks: bool,
@@ -52,7 +52,7 @@ impl Transfer {
             extent: None,
             permit: None,
             cancellation: None,
-            is_written_back: false,
+            wants_proof: false,
             moves_blocks: true,
         }
     }
@@ -109,7 +109,7 @@ impl Transfer {
             extent: None,
             permit: None,
             cancellation: None,
-            is_written_back: false,
+            wants_proof: false,
             moves_blocks: true,
         }
     }
@@ -144,14 +144,15 @@ impl Transfer {
         self.permit.clone()
     }
 
-    /// What it reads comes back to the unit with a write, so it must be the unit's own.
-    pub(crate) const fn written_back(mut self) -> Self {
-        self.is_written_back = true;
+    /// Its answer counts only once it is certain, over all connections, which unit gave it: a write will
+    /// bring back what is read, or it vouches for what was written.
+    pub(crate) const fn with_proof(mut self) -> Self {
+        self.wants_proof = true;
         self
     }
 
-    pub(crate) const fn is_written_back(&self) -> bool {
-        self.is_written_back
+    pub(crate) const fn wants_proof(&self) -> bool {
+        self.wants_proof
     }
 
     /// From now on it can be given up thus.
@@ -218,7 +219,7 @@ impl Transfer {
             extent: self.extent.clone(),
             permit: self.permit.clone(),
             cancellation: None,
-            is_written_back: self.is_written_back,
+            wants_proof: self.wants_proof,
             moves_blocks: self.moves_blocks,
         }
     }
