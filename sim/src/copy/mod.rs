@@ -38,7 +38,7 @@ use crate::topology::Topology;
 use crate::world::Shared;
 
 /// Episodes of a hundred that are copies.
-const SHARE: u64 = 20;
+const SHARE: u64 = 10;
 /// So many runs of a copy may fail; in a further one nothing goes wrong.
 const MAX_RUNS: usize = 8;
 /// The number of the unit that is copied from.
