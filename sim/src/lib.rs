@@ -9,7 +9,7 @@
 //!     │                                                    ▲           ▲
 //!     └──► oracle: what may a read return?              faults ────────┘
 //! ```
-//! A fifth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
+//! A tenth of the seeds, by a hash of each, are episodes of copies: there the engine of copies is in the place of
 //! the workload, and what a loss of power would leave is compared with what it says.
 
 mod copy;
