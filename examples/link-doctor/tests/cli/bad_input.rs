@@ -29,7 +29,7 @@ fn misused(output: &Output, parts: &[&str]) {
 fn command_lines() {
     let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
     for (options, part) in [
-        (["--bandwidth", "fast"], "write a number of bits a second with a unit, such as 100mbit"),
+        (["--bandwidth", "fast"], "write a number with a unit: bits such as 100mbit"),
         (["--bandwidth", "9999999gbit"], "a link has a rate from 1kbit to 1000gbit"),
         (["--bandwidth", "-5mbit"], "a link has a rate"),
         (["--tune", "faster"], "there are auto, static, autotune, thesis and off"),
