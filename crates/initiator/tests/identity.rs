@@ -284,6 +284,14 @@ async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     rig.assert_clean();
 }
 
+/// Waits until the initiator has every answer that was sent: it answers these pings behind them.
+async fn hears_all(rig: &Rig) {
+    for connection in rig.server.with(|target| target.live_connections()) {
+        rig.server.with(|target| target.ping(connection, 0));
+        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
+    }
+}
+
 /// Reading a part of a block over one connection, from another unit whose unit attention is late over another
 /// one: that does not come back to the unit of before.
 #[tokio::test]
@@ -316,11 +324,7 @@ async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
         async move { disk.write_at(256, pattern(1024, 2)).await }
     });
     until(|| reads(&rig) == 3).await;
-    // Once these are answered, the initiator has the edges as well.
-    for connection in rig.server.with(|target| target.live_connections()) {
-        rig.server.with(|target| target.ping(connection, 0));
-        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
-    }
+    hears_all(&rig).await;
     rig.server.with(|target| {
         target.replace_unit(0, original);
         target.release();
@@ -366,11 +370,7 @@ async fn a_flush_by_a_unit_that_has_come_and_gone_does_not_count() {
     rig.server.with(|target| target.resume());
     let flush = tokio::spawn(async move { disk.flush().await });
     until(|| elsewhere.flushes() == 1).await;
-    // Once these are answered, the initiator has the answer to the flush as well.
-    for connection in rig.server.with(|target| target.live_connections()) {
-        rig.server.with(|target| target.ping(connection, 0));
-        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
-    }
+    hears_all(&rig).await;
     rig.server.with(|target| {
         target.replace_unit(0, original);
         target.release();
