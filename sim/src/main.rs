@@ -1,7 +1,10 @@
 //! Runs episodes of the simulation, and prints the seed of each that has found something wrong.
 
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -24,6 +27,9 @@ struct Arguments {
     /// Requests of an episode
     #[arg(long, default_value_t = 200)]
     operations: usize,
+    /// Episodes at once, each in a thread of its own; as many as there are processors, and one with --trace
+    #[arg(long)]
+    threads: Option<NonZero<usize>>,
     /// Classes of faults to leave out; "all" leaves out all of them
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
@@ -57,28 +63,70 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let settings = settings(arguments)?;
     let begun = Instant::now();
     let until = arguments.seconds.map(|seconds| begun + Duration::from_secs(seconds));
-    let (mut wrong, mut seed, mut simulated) = (0_u64, arguments.seed, Duration::ZERO);
-    let mut requests = 0;
-    let is_enough = |seed: u64| match until {
-        Some(until) => Instant::now() >= until,
-        None => seed - arguments.seed >= arguments.episodes,
-    };
-    while !is_enough(seed) && (wrong == 0 || arguments.keep_going) {
-        let report = run(seed, &settings)?;
-        simulated += report.elapsed;
-        requests += report.requests;
-        wrong += u64::from(report.violation.is_some());
-        print(&report, arguments)?;
-        seed += 1;
-    }
+    let tally = Mutex::new(Tally::default());
+    thread::scope(|scope| {
+        let run_some = || run_while(&tally, &settings, arguments, until);
+        let threads: Vec<_> = (0..threads(arguments)).map(|_| scope.spawn(run_some)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
+        })
+    })?;
+    let Tally { begun: count, wrong, requests, elapsed } =
+        tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     writeln!(
         io::stdout(),
-        "{} episodes, {wrong} of them wrong; {requests} requests; {} s of virtual time in {:.1} s",
-        seed - arguments.seed,
-        simulated.as_secs(),
+        "{count} episodes, {wrong} of them wrong; {requests} requests; {} s of virtual time in {:.1} s",
+        elapsed.as_secs(),
         begun.elapsed().as_secs_f64()
     )?;
     Ok(wrong == 0)
+}
+
+/// What came of the episodes.
+#[derive(Debug, Default)]
+struct Tally {
+    begun: u64,
+    wrong: u64,
+    requests: usize,
+    /// Virtual time.
+    elapsed: Duration,
+}
+
+/// Runs one episode after the other, of those that nobody has begun, until there are enough.
+fn run_while(
+    tally: &Mutex<Tally>,
+    settings: &Settings,
+    arguments: &Arguments,
+    until: Option<Instant>,
+) -> io::Result<()> {
+    let lock = || tally.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let seed = {
+            let mut tally = lock();
+            let is_enough = match until {
+                Some(until) => Instant::now() >= until,
+                None => tally.begun >= arguments.episodes,
+            };
+            if is_enough || tally.wrong > 0 && !arguments.keep_going {
+                return Ok(());
+            }
+            tally.begun += 1;
+            arguments.seed + tally.begun - 1
+        };
+        let report = run(seed, settings)?;
+        let mut tally = lock();
+        tally.elapsed += report.elapsed;
+        tally.requests += report.requests;
+        tally.wrong += u64::from(report.violation.is_some());
+        print(&report, arguments)?;
+    }
+}
+
+/// What the initiators of two episodes log would not be told apart.
+fn threads(arguments: &Arguments) -> usize {
+    let default = if arguments.trace { NonZero::<usize>::MIN.into() } else { None };
+    let found = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    arguments.threads.or(default).unwrap_or_else(found).get()
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings, String> {
