@@ -51,11 +51,41 @@ pub fn machine() -> Machine {
         kernel: kernel(),
         lab_kernel: String::new(),
         environment: String::new(),
+        stolen: None,
     }
 }
 
 fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// What the processors have done since the machine was started, in ticks of each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProcessorTime {
+    all: u64,
+    stolen: u64,
+}
+
+impl ProcessorTime {
+    /// Until now; `None` where the system does not say.
+    pub fn now() -> Option<Self> {
+        Self::of(&read("/proc/stat"))
+    }
+
+    /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal, and twice what user and nice
+    /// contain already.
+    fn of(stat: &str) -> Option<Self> {
+        let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
+        Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+
+    /// The share of the time since then that went to others.
+    #[expect(clippy::cast_precision_loss, reason = "no share is that exact")]
+    pub fn stolen_since(self, begun: Self) -> f64 {
+        let all = self.all.saturating_sub(begun.all).max(1);
+        self.stolen.saturating_sub(begun.stolen) as f64 / all as f64
+    }
 }
 
 /// The value of the first `NAME : VALUE` line; empty without one.
@@ -117,6 +147,16 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: Some Processor @ 2 GHz\nmodel name\t: Other\n";
         assert_eq!(entry(text, "model name"), "Some Processor @ 2 GHz");
         assert_eq!(entry(text, "flags"), "");
+    }
+
+    #[test]
+    fn time_that_goes_to_others_is_a_share_of_all() {
+        let begun = ProcessorTime::of("cpu  10 0 10 70 0 0 0 10 5 5\ncpu0 1\n").unwrap();
+        let ended = ProcessorTime::of("cpu  20 10 20 110 5 2 3 40 9 9\n").unwrap();
+        assert_eq!((begun.all, begun.stolen), (100, 10));
+        assert!((ended.stolen_since(begun) - 30.0 / 110.0).abs() < 1e-9);
+        assert_eq!(ProcessorTime::of("cpu  1 2 3 4\n"), None, "an old kernel");
+        assert_eq!(ProcessorTime::of(""), None);
     }
 
     #[test]

@@ -42,6 +42,10 @@ pub struct Machine {
     /// `guest` or `host`.
     #[serde(rename = "place")]
     pub environment: String,
+    /// The share of the processors' time that the machine below gave to others during the run, 0 to 1
+    /// (`steal` of `/proc/stat`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<f64>,
 }
 
 /// One measurement.

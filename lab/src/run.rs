@@ -12,7 +12,8 @@ use crate::environment::{Ending, Environment, find, scripts};
 use crate::error::Error;
 use crate::exec::tell;
 use crate::job::{Job, RunJob};
-use crate::provenance;
+use crate::provenance::{self, ProcessorTime};
+use crate::record::Record;
 use crate::result::{Figure, Machine, Outcome, ResultFile};
 use crate::scenario::{Direction, Point, Scenario, Source, Who};
 use crate::size::Size;
@@ -34,6 +35,7 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let file = empty_file(args, &scenario, environment, &tree);
     let job = RunJob { scenario, file, out: out.clone(), tree, scripts: scripts() };
     let job = Job::Run(Box::new(job));
+    let begun = ProcessorTime::now();
     let ending = loop {
         let ending = environment.carry_out(&job, memory, limit).await?;
         // A guest goes with its target; on a machine it stays.
@@ -46,24 +48,35 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
         eprintln!("lab: the target does not go any more; another guest does the rest");
     };
     if out.is_file() {
+        tell_what_was_stolen(&out, begun)?;
         eprintln!("lab: the figures are in {}", out.display());
     }
     let status = tell(ending, limit);
     if status == 0 && args.strict { verdict(&out) } else { Ok(status) }
 }
 
+/// Adds to the result what the machine below has kept from this one, which no guest can see.
+fn tell_what_was_stolen(out: &Path, begun: Option<ProcessorTime>) -> Result<(), Error> {
+    let mut file = read(out)?;
+    let share = |begun| Some(ProcessorTime::now()?.stolen_since(begun));
+    file.machine.stolen = begun.and_then(share);
+    Record::begin(out, file).map(drop)
+}
+
+fn read(out: &Path) -> Result<ResultFile, Error> {
+    let text = fs::read(out).map_err(|cause| Error::File { path: out.into(), cause })?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
 /// Whether the result has all figures.
 fn is_complete(out: &Path, figures: usize) -> Result<bool, Error> {
-    let text = fs::read(out).map_err(|cause| Error::File { path: out.into(), cause })?;
-    let file: ResultFile = serde_json::from_slice(&text)?;
-    Ok(file.figures.len() >= figures)
+    Ok(read(out)?.figures.len() >= figures)
 }
 
 /// 1 if a figure of the result failed or timed out. What was skipped is no failure, but must not go
 /// unseen.
 fn verdict(out: &Path) -> Result<u8, Error> {
-    let text = fs::read(out).map_err(|cause| Error::File { path: out.into(), cause })?;
-    let file: ResultFile = serde_json::from_slice(&text)?;
+    let file = read(out)?;
     for (who, reason) in skipped(&file.figures) {
         eprintln!("lab: skipped: {who}: {reason}");
     }

@@ -24,6 +24,7 @@ fn result(figures: Vec<Figure>) -> ResultFile {
             kernel: "6.12".into(),
             lab_kernel: "6.1".into(),
             environment: "guest".into(),
+            stolen: Some(0.034),
         },
         settings: BTreeMap::from([("net.ipv4.tcp_wmem".into(), "4096 16384 4194304".into())]),
         figures,

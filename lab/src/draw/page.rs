@@ -70,10 +70,15 @@ fn head(result: &ResultFile) -> String {
         "host" => "on this machine itself",
         other => other,
     };
+    let stolen = machine.stolen.map_or_else(
+        || "not known".to_owned(),
+        |share| format!("{:.0} % of the processors' time", share * 100.0),
+    );
     markdown.push_str(&rows(&[
         ("Machine", &format!("{}, {} processors, {size}", machine.processor, machine.processors)),
         ("Kernel of the machine", &machine.kernel),
         ("Kernel of link and target", &format!("{}, {environment}", machine.lab_kernel)),
+        ("Gone to others meanwhile", &stolen),
         ("Commit", &result.commit),
         ("Date", &result.date),
     ]));

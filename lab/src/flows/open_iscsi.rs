@@ -17,8 +17,8 @@ use crate::scenario::{Deed, Direction, Flows, Point};
 
 /// This side of the link.
 const DEVICE: &str = "near0";
-/// A rate that is none here.
-const OFF: &str = "10gbit";
+/// More than any link of the lab carries.
+const UNLIMITED: &str = "10gbit";
 
 /// The disks and what moves them, while they run.
 pub(super) struct Disks {
@@ -26,6 +26,8 @@ pub(super) struct Disks {
     moving: Vec<(String, Group)>,
     daemon: Group,
     has_one_flow: bool,
+    /// What the link carries: all that is left where no rate is asked for.
+    link_rate: String,
 }
 
 impl Disks {
@@ -36,13 +38,17 @@ impl Disks {
     ) -> Result<Self, Outcome> {
         let failed = |error: Error| Outcome::Failed(error.to_string());
         let daemon = open_iscsi::daemon(bench).await?;
+        let link_rate = point
+            .link
+            .rate_mbit_per_s
+            .map_or_else(|| UNLIMITED.into(), |rate| format!("{rate}mbit"));
         let disks = async {
             let mut disks = Vec::new();
             for index in 0..flows.flows.len() {
                 let lun = u16::try_from(index).unwrap_or_default();
                 disks.push(open_iscsi::log_in_at(&portal(index), port(index), lun).await?);
             }
-            rule(point, flows).await?;
+            rule(point, flows, &link_rate).await?;
             flows
                 .flows
                 .iter()
@@ -53,7 +59,9 @@ impl Disks {
                 .collect()
         };
         match disks.await {
-            Ok(moving) => Ok(Self { moving, daemon, has_one_flow: flows.flows.len() == 1 }),
+            Ok(moving) => {
+                Ok(Self { moving, daemon, has_one_flow: flows.flows.len() == 1, link_rate })
+            }
             Err(error) => {
                 open_iscsi::log_out_quietly().await;
                 Err(failed(error))
@@ -64,6 +72,7 @@ impl Disks {
     pub(super) async fn obey(&self, deed: &Deed) -> Result<(), Error> {
         match deed {
             Deed::Rate(rate) => {
+                let rate = known(rate, &self.link_rate);
                 change("change", "1:", "1:1", rate, rate).await?;
                 if self.has_one_flow {
                     change("change", "1:1", "1:10", rate, rate).await?;
@@ -106,14 +115,15 @@ fn mover(direction: Direction, disk: &Path) -> Command {
 
 /// Puts `htb` before the link: a class of all, one below it for each flow, and the link's own conditions
 /// behind each, since what is behind a class is its queue.
-async fn rule(point: &Point, flows: &Flows) -> Result<(), Error> {
+async fn rule(point: &Point, flows: &Flows, link_rate: &str) -> Result<(), Error> {
     for module in ["sch_htb", "cls_u32"] {
         tool(Command::new("modprobe").arg(module)).await?;
     }
     tc(&format!("qdisc replace dev {DEVICE} root handle 1: htb default 99")).await?;
-    change("add", "1:", "1:1", &flows.rate, &flows.rate).await?;
+    let all = known(&flows.rate, link_rate);
+    change("add", "1:", "1:1", all, all).await?;
     // What is no flow's must not wait behind them.
-    change("add", "1:", "1:99", "100mbit", "100mbit").await?;
+    change("add", "1:", "1:99", link_rate, link_rate).await?;
     let delay = point.link.rtt_ms / 2.0;
     for (index, flow) in flows.flows.iter().enumerate() {
         let class = format!("1:1{index}");
@@ -121,6 +131,7 @@ async fn rule(point: &Point, flows: &Flows) -> Result<(), Error> {
             Some(share) => (&share.rate, &share.ceil),
             None => (&flows.rate, &flows.rate),
         };
+        let (rate, ceil) = (known(rate, link_rate), known(ceil, link_rate));
         change("add", "1:1", &class, rate, ceil).await?;
         tc(&format!("qdisc add dev {DEVICE} parent {class} netem delay {delay}ms limit 10000"))
             .await?;
@@ -133,6 +144,11 @@ async fn rule(point: &Point, flows: &Flows) -> Result<(), Error> {
     tc(&format!("qdisc add dev {DEVICE} parent 1:99 netem delay {delay}ms limit 10000")).await
 }
 
+/// A rate in the words of tc, which has none for no limit.
+fn known<'a>(rate: &'a str, link_rate: &'a str) -> &'a str {
+    if rate == "off" { link_rate } else { rate }
+}
+
 async fn change(
     action: &str,
     parent: &str,
@@ -140,8 +156,6 @@ async fn change(
     rate: &str,
     ceil: &str,
 ) -> Result<(), Error> {
-    let known = |rate: &str| if rate == "off" { OFF.to_owned() } else { rate.to_owned() };
-    let (rate, ceil) = (known(rate), known(ceil));
     tc(&format!(
         "class {action} dev {DEVICE} parent {parent} classid {class} htb rate {rate} ceil {ceil}"
     ))
