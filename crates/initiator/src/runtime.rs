@@ -14,15 +14,28 @@ pub(crate) fn require() -> Result<(), Error> {
     Handle::try_current().map(drop).map_err(|_| Error::NoRuntime)
 }
 
-/// A future that runs by itself, and is dropped with this.
+/// A future that runs by itself.
 #[derive(Debug)]
-pub(crate) struct Task<T>(Result<JoinHandle<Result<T, Error>>, Error>);
+pub(crate) struct Task<T> {
+    task: Result<JoinHandle<Result<T, Error>>, Error>,
+    /// Whether it runs to its end when this is dropped.
+    is_detached: bool,
+}
 
 impl<T: Send + 'static> Task<T> {
-    /// Outside of a runtime it does not run, and ends with the error that says so.
+    /// One that is dropped with this. Outside of a runtime it does not run, and ends with the error that says so.
     pub(crate) fn spawn(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime);
-        Self(runtime.map(|runtime| runtime.spawn(future)))
+        Self { task: runtime.map(|runtime| runtime.spawn(future)), is_detached: false }
+    }
+
+    /// One that runs to its end, whether or not anybody waits for it.
+    pub(crate) fn detached(
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Self {
+        let mut task = Self::spawn(future);
+        task.is_detached = true;
+        task
     }
 }
 
@@ -30,7 +43,7 @@ impl<T> Future for Task<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let task = match &mut self.0 {
+        let task = match &mut self.task {
             Ok(task) => task,
             Err(error) => return Poll::Ready(Err(error.clone())),
         };
@@ -45,7 +58,9 @@ impl<T> Future for Task<T> {
 
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
-        if let Ok(task) = &self.0 {
+        if let Ok(task) = &self.task
+            && !self.is_detached
+        {
             task.abort();
         }
     }

@@ -407,7 +407,7 @@ impl Session {
         cancellation: Option<&Cancellation>,
     ) -> Result<(CommandNumber, Completion), Error> {
         let (number, mut waiter) = unit.outstanding.send(|number| {
-            let listener = Some(Listener::new(unit, number));
+            let listener = Some(Listener::new(unit, number, &command.cdb));
             let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
             let request = |answer| Request::Command(command, answer);
             Waiter::start(&self.driver, &self.shared, holds, request)

@@ -172,6 +172,27 @@ async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
+/// TASK ABORTED comes in the place of what the unit had to tell.
+#[tokio::test]
+async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotten() {
+    let rig = cached_rig().await;
+    rig.server.with(|target| {
+        target.config_mut().units.get_mut(&0).unwrap().behavior.task_aborted_status = true;
+    });
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let read = unanswered_read(&disk, 0);
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| {
+        target.clear_by_another(0);
+        target.release();
+    });
+    soon(read).await.unwrap().unwrap();
+    assert_lost(&disk).await;
+}
+
 /// A command that never went out was told nothing.
 #[tokio::test]
 async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {

@@ -39,7 +39,9 @@ impl Paths<Path> {
             };
             let running = path.counters.begin(RequestKind::Flush, 0, now());
             let patience = Patience::of_a_path(&self.policy().retry);
-            let result = path.unit.flush_with(patience, || self.other_witness(id)).await;
+            let paths = self.clone();
+            let witness = move || paths.other_witness(id);
+            let result = path.unit.flush_with(patience, witness).await;
             running.end(result.is_ok(), now());
             let Err(error) = result else {
                 self.witness_has_spoken();

@@ -13,12 +13,16 @@ use crate::multipath::supervisor::{Event, Supervisor, let_go};
 use crate::unit::logical_unit::LogicalUnit;
 
 impl Paths<Path> {
-    /// The session but for this one that has been told of resets for the longest time.
+    /// The session but for this one that has been told of resets for the longest time; rather one that has
+    /// missed no status since the oldest write.
     pub(super) fn other_witness(&self, flushing: PathId) -> Option<LogicalUnit> {
         let state = self.lock();
         let all = state.paths.open().iter().chain(state.paths.witness());
         let others = all.filter(|(id, path)| *id != flushing && path.unit.session().is_open());
-        let witness = others.min_by_key(|(_, path)| path.unit.state().unflushed.told_since());
+        let witness = others.min_by_key(|(_, path)| {
+            let unflushed = &path.unit.state().unflushed;
+            (unflushed.is_unsure(), unflushed.told_since())
+        });
         witness.map(|(_, path)| path.unit.clone())
     }
 

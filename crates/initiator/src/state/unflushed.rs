@@ -10,7 +10,8 @@ use crate::error::Error;
 ///
 /// Every session with the unit is told of every reset, at its next command (SAM-5 §5.14). So one
 /// session can vouch for the writes of all, if it stood before the oldest of them began and has been
-/// told of none since. In doubt writes count as lost: to write again does no harm.
+/// told of none since. A command that ends without a status may have been told, so its session cannot say,
+/// and another one has to. In doubt writes count as lost: to write again does no harm.
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
     writes: Arc<Writes>,
@@ -21,6 +22,8 @@ pub(crate) struct Unflushed {
     first: AtomicU64,
     /// Epoch in which this session last reported a reset.
     told: AtomicU64,
+    /// Epoch in which a command of this session last ended without a status, which may have told of one.
+    unsure: AtomicU64,
 }
 
 /// What all sessions of a disk have written.
@@ -75,9 +78,18 @@ impl Unflushed {
 
     /// The session was told of a reset.
     pub(crate) fn reset(&self) {
+        self.note(&self.told);
+    }
+
+    /// The session may have been told of a reset, which is told only once: nobody knows.
+    pub(crate) fn may_be_reset(&self) {
+        self.note(&self.unsure);
+    }
+
+    fn note(&self, what: &AtomicU64) {
         let now = self.writes.turn();
         let is_new = self.first.load(Ordering::SeqCst) == NEVER;
-        let when = if is_new { &self.joined } else { &self.told };
+        let when = if is_new { &self.joined } else { what };
         when.fetch_max(now, Ordering::SeqCst);
     }
 
@@ -96,7 +108,8 @@ impl Unflushed {
     pub(crate) fn follow(&self) -> Self {
         let writes = Arc::clone(&self.writes);
         let joined = writes.turn().into();
-        Self { writes, joined, first: NEVER.into(), told: AtomicU64::default() }
+        let [told, unsure] = Default::default();
+        Self { writes, joined, first: NEVER.into(), told, unsure }
     }
 
     /// Whether this session stood before the oldest unflushed write, so that it is told of any reset
@@ -105,9 +118,19 @@ impl Unflushed {
         self.writes.lock().waiting.is_none_or(|oldest| self.stood_at(oldest))
     }
 
-    /// Whether the session was told of a reset since the oldest unflushed write began.
+    /// Whether the session was told of a reset since the oldest unflushed write began, or may have been.
     pub(crate) fn was_told(&self) -> bool {
-        self.writes.lock().waiting.is_some_and(|oldest| self.last_told() > oldest)
+        let oldest = self.writes.lock().waiting;
+        oldest.is_some_and(|oldest| self.last_told() > oldest || self.is_unsure_since(oldest))
+    }
+
+    /// Whether it may have been told of a reset since the oldest write began for which a flush is under way.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.writes.lock().flushing.is_some_and(|oldest| self.is_unsure_since(oldest))
+    }
+
+    fn is_unsure_since(&self, moment: Epoch) -> bool {
+        Epoch(self.unsure.load(Ordering::SeqCst)) > moment
     }
 
     /// When the session was last told of a reset. One that was told before, and not since a write, has
@@ -130,7 +153,12 @@ impl Unflushed {
 
     /// Whether no reset came after a write that began then.
     fn vouches_for(&self, oldest: Epoch) -> bool {
-        self.stood_at(oldest) && self.last_told() <= oldest
+        self.knows_since(oldest) && self.last_told() <= oldest
+    }
+
+    /// Whether the session knows of every reset after a write that began then.
+    fn knows_since(&self, oldest: Epoch) -> bool {
+        self.stood_at(oldest) && !self.is_unsure_since(oldest)
     }
 
     fn stood_at(&self, moment: Epoch) -> bool {
@@ -235,15 +263,15 @@ pub(crate) struct Flush<'a> {
 
 impl Flush<'_> {
     /// Whether another session has to vouch for what was written: the unit has a cache, and this session
-    /// came later.
+    /// came later, or may have been told of a reset.
     pub(crate) fn needs_witness(&self) -> bool {
         let has_cache = self.unflushed.writes.has_cache.load(Ordering::SeqCst);
         has_cache && !self.is_known_to(self.unflushed)
     }
 
-    /// Whether a session stood before the oldest write began.
+    /// Whether a session knows of every reset since the oldest write began.
     pub(crate) fn is_known_to(&self, session: &Unflushed) -> bool {
-        self.oldest.is_none_or(|oldest| session.stood_at(oldest))
+        self.oldest.is_none_or(|oldest| session.knows_since(oldest))
     }
 
     /// The unit has flushed, and all is known that it told this session before, and the other one since:
@@ -259,10 +287,10 @@ impl Flush<'_> {
         }
     }
 
-    /// The unit could not write to the medium: it need not have kept what it could not write.
+    /// The unit could not write to the medium, which counts as a loss already: nothing is left that another
+    /// flush could vouch for.
     pub(crate) fn failed(mut self) {
         self.oldest = None;
-        self.unflushed.lost();
     }
 }
 
@@ -457,12 +485,48 @@ mod tests {
         assert!(seen.into_iter().all(|(cursor, seen)| cursor.end(seen).is_err()));
     }
 
+    /// The abort of the copy of a request that is not needed any more leaves a session without a status.
+    #[tokio::test]
+    async fn another_session_vouches_for_one_that_may_have_been_told() {
+        let flushed_with = async |first: &Unflushed, witness: Option<&Unflushed>| {
+            let cursor = first.cursor();
+            let seen = cursor.begin();
+            let flush = first.begin_flush().await;
+            assert!(flush.needs_witness() && first.is_unsure());
+            flush.ended(witness);
+            cursor.end(seen).is_ok()
+        };
+        let first = cached();
+        write(&first);
+        assert!(flush(&first).await);
+        let second = first.follow();
+        second.took(second.begin());
+        for (is_reset, is_unsure) in [(false, false), (true, false), (false, true)] {
+            write(&first);
+            first.may_be_reset();
+            assert!(first.was_told() && !second.was_told(), "the second one had better flush");
+            if is_reset {
+                second.reset();
+            } else if is_unsure {
+                second.may_be_reset();
+            }
+            assert_eq!(flushed_with(&first, Some(&second)).await, !is_reset && !is_unsure);
+        }
+        write(&first);
+        first.may_be_reset();
+        assert!(!flushed_with(&first, None).await);
+        write(&first);
+        assert!(flush(&first).await, "whatever came before was told by then");
+    }
+
     #[tokio::test]
     async fn what_could_not_be_written_is_lost() {
         let state = cached();
         let cursor = state.cursor();
         write(&state);
-        state.begin_flush().await.failed();
+        let flushing = state.begin_flush().await;
+        state.lost();
+        flushing.failed();
         assert!(cursor.end(cursor.begin()).is_err());
         assert!(flush(&state).await, "nothing is left to be lost");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
+use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
 use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
@@ -48,8 +48,8 @@ impl UnknownForms {
 impl UnitState {
     /// Takes in what the unit tells of earlier writes, and of itself. Says whether it may be another
     /// unit by that.
-    fn hear(&self, completion: &Completion) -> bool {
-        let Some(sense) = sense_of(completion) else { return false };
+    fn hear(&self, sense: Option<Sense>, synchronizes_cache: bool) -> bool {
+        let Some(sense) = sense else { return false };
         let is_attention = sense.key == SenseKey::UnitAttention;
         if is_attention || sense.deferred {
             tracing::debug!(%sense, "the unit has something to tell");
@@ -58,7 +58,9 @@ impl UnitState {
             self.unflushed.reset();
         } else if is_attention && sense.additional == AdditionalSense::MODE_PARAMETERS_CHANGED {
             self.unflushed.found_cache();
-        } else if sense.deferred && is_failure(sense.key) {
+        } else if sense.deferred && is_failure(sense.key)
+            || !sense.deferred && synchronizes_cache && is_write_failure(sense.key)
+        {
             self.unflushed.lost();
         }
         may_be_another_unit(sense.additional)
@@ -107,12 +109,14 @@ impl UnitState {
 pub(crate) struct Listener {
     unit: Arc<UnitState>,
     number: CommandNumber,
+    synchronizes_cache: bool,
 }
 
 impl Listener {
     /// A command with this number is sent.
-    pub(crate) fn new(unit: &Arc<UnitState>, number: CommandNumber) -> Self {
-        Self { unit: Arc::clone(unit), number }
+    pub(crate) fn new(unit: &Arc<UnitState>, number: CommandNumber, cdb: &Cdb) -> Self {
+        let synchronizes_cache = cdb.synchronizes_cache();
+        Self { unit: Arc::clone(unit), number, synchronizes_cache }
     }
 
     /// The command has ended. A status that does not come may have told of a reset, which the unit does
@@ -120,7 +124,14 @@ impl Listener {
     pub(crate) fn ended(&self, result: &Result<Completion, TaskError>) -> bool {
         let doubts = &self.unit.doubts;
         match result {
-            Ok(completion) if self.unit.hear(completion) => doubts.raise(),
+            Ok(completion) if self.unit.hear(sense_of(completion), self.synchronizes_cache) => {
+                doubts.raise();
+            }
+            // Somebody else has ended it, and with it what its own status would have told.
+            Ok(completion) if completion.status == Status::TASK_ABORTED => {
+                self.unit.unflushed.may_be_reset();
+                doubts.give_up();
+            }
             // It had a status that tells of nothing, or was never sent.
             Ok(_)
             | Err(
@@ -134,7 +145,7 @@ impl Listener {
             // Over a session that is over, nothing can be asked any more.
             Err(TaskError::Session { .. }) => doubts.raise(),
             Err(why) => {
-                self.unit.unflushed.reset();
+                self.unit.unflushed.may_be_reset();
                 if matches!(why, TaskError::Aborted) {
                     doubts.give_up();
                 } else if matches!(
@@ -168,6 +179,18 @@ const fn is_failure(key: SenseKey) -> bool {
     !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
 }
 
+/// Whether a flush ended in a way that may have cost what was to be written: the unit need not
+/// try again, whoever waits for the answer.
+pub(crate) const fn is_write_failure(key: SenseKey) -> bool {
+    matches!(
+        key,
+        SenseKey::MediumError
+            | SenseKey::HardwareError
+            | SenseKey::DataProtect
+            | SenseKey::VolumeOverflow
+    )
+}
+
 /// Whether the unit behind the number may be another one from now on, or have other blocks: its target
 /// was started anew, its numbers were given out anew, or it says that it has changed.
 pub(crate) const fn may_be_another_unit(told: AdditionalSense) -> bool {
@@ -181,4 +204,39 @@ pub(crate) const fn may_be_another_unit(told: AdditionalSense) -> bool {
                 | AdditionalSense::DEVICE_IDENTIFIER_CHANGED
                 | AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody may wait for the answer any more: what it says counts all the same.
+    #[test]
+    fn a_flush_that_fails_on_the_medium_is_a_loss_whoever_waits_for_it() {
+        const RESPONSE_CODE: usize = 0;
+        const KEY: usize = 2;
+        let sense = |response_code, key: SenseKey| {
+            let mut bytes = [0; 18];
+            (bytes[RESPONSE_CODE], bytes[KEY]) = (response_code, key.code());
+            Sense::decode(&bytes).ok()
+        };
+        let lost = |sense: Option<Sense>, synchronizes_cache| {
+            let unit = UnitState::default();
+            unit.hear(sense, synchronizes_cache);
+            unit.unflushed.has_lost()
+        };
+        let (current, deferred) = (0x70, 0x71);
+        for (key, is_lost) in [
+            (SenseKey::MediumError, true),
+            (SenseKey::HardwareError, true),
+            (SenseKey::NotReady, false),
+            (SenseKey::IllegalRequest, false),
+            (SenseKey::RecoveredError, false),
+        ] {
+            assert_eq!(lost(sense(current, key), true), is_lost, "{key:?}");
+            assert!(!lost(sense(current, key), false), "a read may fail as well");
+        }
+        assert!(lost(sense(deferred, SenseKey::MediumError), false));
+        assert!(!lost(None, true));
+    }
 }

@@ -2,9 +2,12 @@
 
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use crate::error::Error;
+use crate::runtime::Task;
 use crate::state::outstanding::CommandNumber;
+use crate::state::unit_state::is_write_failure;
 use crate::unit::execute::is_refused;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::Patience;
@@ -19,6 +22,8 @@ impl LogicalUnit {
     /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
     /// earlier flush failed on the medium. In doubt it is told. Each handle is told of each loss once,
     /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
+    ///
+    /// Dropping the future does not stop the flush: the next one waits for its end.
     pub async fn flush(&self) -> Result<(), Error> {
         let seen = self.losses.begin();
         self.flush_with(Patience::of_a_unit(&self.session.policy().retry), || None).await?;
@@ -26,8 +31,21 @@ impl LogicalUnit {
     }
 
     /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session
-    /// came too late to know, the unit is asked over that of a witness.
+    /// cannot know, the unit is asked over that of a witness.
+    ///
+    /// It runs to its end, whoever waits for it, and the next one waits until then: one that is given up might
+    /// have failed on the medium without a word.
     pub(crate) async fn flush_with(
+        &self,
+        patience: Patience,
+        witness: impl FnOnce() -> Option<Self> + Send + 'static,
+    ) -> Result<(), Error> {
+        let unit = self.clone();
+        Task::detached(async move { unit.synchronize(patience, witness).await }.in_current_span())
+            .await
+    }
+
+    async fn synchronize(
         &self,
         patience: Patience,
         witness: impl FnOnce() -> Option<Self>,
@@ -46,7 +64,7 @@ impl LogicalUnit {
                 tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
             }
             Err(error) => {
-                if is_write_failure(&error) {
+                if error.sense().is_some_and(|sense| is_write_failure(sense.key)) {
                     flush.failed();
                 }
                 return Err(error);
@@ -80,13 +98,13 @@ impl LogicalUnit {
     }
 
     /// What the unit has told to commands that came before may still be on its way. One that is never
-    /// answered counts as told of a reset.
+    /// answered may have been told of a reset.
     async fn hear_all_before(&self, number: CommandNumber) {
         let outstanding = &self.state.outstanding;
         let patience = self.session.policy().patience;
         if timeout(patience, outstanding.ended_before(number)).await.is_err() {
             outstanding.give_up_before(number);
-            self.state.unflushed.reset();
+            self.state.unflushed.may_be_reset();
         }
     }
 }
@@ -94,21 +112,6 @@ impl LogicalUnit {
 /// Whether the unit takes no such command now, and says nothing else.
 fn is_not_ready(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.key == SenseKey::NotReady && !sense.deferred)
-}
-
-/// Whether a flush ended in a way that may have cost what was to be written: the unit need not
-/// try again.
-fn is_write_failure(error: &Error) -> bool {
-    let is_failure = |key| {
-        matches!(
-            key,
-            SenseKey::MediumError
-                | SenseKey::HardwareError
-                | SenseKey::DataProtect
-                | SenseKey::VolumeOverflow
-        )
-    };
-    error.sense().is_some_and(|sense| is_failure(sense.key))
 }
 
 /// Whether the unit does not know the command, or a field of it. One that is not there any more knows

@@ -111,6 +111,13 @@ impl Cdb {
         matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)
     }
 
+    /// Whether the command brings what a volatile cache holds onto the medium: SYNCHRONIZE CACHE (10) and (16)
+    /// (SBC-3).
+    pub fn synchronizes_cache(&self) -> bool {
+        use operation::{SYNCHRONIZE_CACHE_10, SYNCHRONIZE_CACHE_16};
+        matches!(self.operation_code(), SYNCHRONIZE_CACHE_10 | SYNCHRONIZE_CACHE_16)
+    }
+
     /// Whether what the command reads is parameter data, which say how long they are: a device sends
     /// as much as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and
     /// whatever unknown commands read, carry no length.
