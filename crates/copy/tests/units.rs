@@ -11,6 +11,7 @@ use iscsi_copy::{Copy, Destination, Options, Source};
 use iscsi_initiator::{Disk, Initiator};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::scsi::Unit;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
@@ -19,10 +20,12 @@ const BLOCKS: u64 = 16 << 10;
 const LEN: u64 = BLOCKS * 512;
 
 async fn unit(disk: &RamDisk, is_thin: bool) -> (Server, Disk) {
+    changed_unit(disk, |unit| unit.thin = is_thin).await
+}
+
+async fn changed_unit(disk: &RamDisk, change: impl FnMut(&mut Unit)) -> (Server, Disk) {
     let mut config = TargetConfig::new(TARGET, disk.clone());
-    for unit in config.units.values_mut() {
-        unit.thin = is_thin;
-    }
+    config.units.values_mut().for_each(change);
     let server = Server::start(Target::new(config)).await.unwrap();
     let options = iscsi_initiator::Options::default().with_use_environment(false);
     let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
@@ -60,6 +63,29 @@ async fn a_thin_unit_gives_back_what_becomes_a_hole() {
     assert_eq!(from.first_difference(&to), None);
     assert_eq!((progress.read, progress.written), (LEN, 128 << 10));
     assert_eq!(progress.zeroed, LEN - (128 << 10));
+}
+
+/// A unit whose only way to give blocks back is UNMAP (LBPU without LBPWS), in granules of 64 KiB: as much is
+/// allocated as holds data, though it was full and is written to in parts.
+#[tokio::test]
+async fn thin_stays_thin_by_unmap_alone() {
+    const DATA: usize = (128 << 10) / 512;
+    for is_full in [false, true] {
+        let (from, to) = (sparse(), RamDisk::new(512, BLOCKS));
+        if is_full {
+            to.fill(7);
+        }
+        let change = |unit: &mut Unit| {
+            unit.behavior.provisioning = Some(0x84);
+            unit.behavior.unmap_granularity = Some((128, 0));
+        };
+        let ((_one, source), (_two, destination)) =
+            (unit(&from, true).await, changed_unit(&to, change).await);
+        let copy = Copy::new(Source::device(source), Destination::device(destination));
+        let progress = copy.run().await.unwrap().progress;
+        assert_eq!(from.first_difference(&to), None);
+        assert_eq!((progress.written, to.mapped_blocks()), (128 << 10, DATA));
+    }
 }
 
 #[tokio::test]

@@ -370,7 +370,7 @@ async fn a_residual_of_unmap_is_no_error() {
     }
 }
 
-/// What a unit says of provisioning, and what writing zeros does there: (LBPWS, LBPWS10 and LBPRZ of
+/// What a unit says of provisioning, and what writing zeros does there: (LBPU, LBPWS, LBPWS10 and LBPRZ of
 /// VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); the unit's unknown commands), then the operation
 /// codes of WRITE SAME that it takes, and whether blocks are given back.
 type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
@@ -378,14 +378,15 @@ type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
 /// SBC-3 §4.7: zeros may be unmapped blocks where those read as zeros.
 #[tokio::test]
 async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
-    let cases: [Zeroing; 7] = [
+    let cases: [Zeroing; 8] = [
         ((0xe4, 0xc0, &[]), &[0x93], true),
         ((0x44, 0xc0, &[0x93]), &[0x93, 0x41], true),
         ((0x24, 0xc0, &[]), &[0x41], true),
-        ((0x84, 0xc0, &[]), &[0x93], false),
+        ((0x84, 0xc0, &[]), &[], true),
         ((0xe0, 0xc0, &[]), &[0x93], false),
         ((0xe4, 0x80, &[]), &[0x93], false),
-        ((0xe4, 0xc0, &[0x93, 0x41]), &[0x93, 0x41, 0x41], false),
+        ((0xe4, 0xc0, &[0x93, 0x41]), &[0x93, 0x41], true),
+        ((0x64, 0xc0, &[0x93, 0x41]), &[0x93, 0x41, 0x41], false),
     ];
     for (unit, expected, is_given_back) in cases {
         let (provisioning, capacity, refused) = unit;
@@ -415,7 +416,7 @@ async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
 /// A unit that says GOOD and leaves the block of zeros over is not believed: the zeros are sent.
 #[tokio::test]
 async fn zeros_are_sent_where_write_same_leaves_its_block_over() {
-    let rig = start(|_| {}).await;
+    let rig = start(|unit| unit.behavior.provisioning = Some(0x64)).await;
     rig.disk.fill(4);
     let disk = open(&rig, 1).await;
     rig.server.with(|target| {

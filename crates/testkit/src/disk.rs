@@ -349,6 +349,12 @@ impl RamDisk {
         content.mapped[start..end].fill(false);
     }
 
+    /// How many blocks are mapped: written, and not unmapped since.
+    #[must_use]
+    pub fn mapped_blocks(&self) -> usize {
+        self.content().mapped.iter().filter(|mapped| **mapped).count()
+    }
+
     /// Whether the block at `lba` is mapped, and for how many blocks that stays so.
     pub(crate) fn extent(&self, lba: u64) -> (bool, u64) {
         let content = self.content();

@@ -7,6 +7,7 @@ pub(crate) mod open;
 mod pages;
 mod stats;
 pub(crate) mod stream;
+mod unmap;
 mod zeros;
 
 use std::ops::Range;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::IscsiName;
-use iscsi_pdu::scsi::{Lun, UnmapList};
+use iscsi_pdu::scsi::Lun;
 use iscsi_session::{Completion, Payload};
 use tokio::time::timeout;
 use tracing::{Span, error_span, field};
@@ -154,7 +155,7 @@ impl Disk {
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
-        let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(Bytes::new()) };
+        let Some(blocks) = self.blocks_around(offset, len as u64)? else { return Ok(Bytes::new()) };
         let head = distance(blocks.start, offset);
         let data = self.read_blocks(&blocks).await?.freeze();
         Ok(data.slice(head..head + len))
@@ -167,8 +168,9 @@ impl Disk {
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
     pub async fn read_into(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
-        let Some(blocks) = self.blocks_around(offset, buffer.len())? else { return Ok(buffer) };
-        if blocks == (offset..offset + buffer.len() as u64) {
+        let len = buffer.len() as u64;
+        let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(buffer) };
+        if blocks == (offset..offset + len) {
             return self.fill(offset, buffer).await;
         }
         let data = self.read_at(offset, buffer.len()).await?;
@@ -188,16 +190,9 @@ impl Disk {
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
         let data = data.into();
         self.check_writable()?;
-        let Some(blocks) = self.blocks_around(offset, data.len())? else { return Ok(()) };
+        let Some(blocks) = self.blocks_around(offset, data.len() as u64)? else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
-        let end = offset + data.len() as u64;
-        let data = if blocks == (offset..end) {
-            data
-        } else {
-            let (head, tail) = Box::pin(self.edges(&blocks, offset..end)).await?;
-            pages::enclose(head, &data, tail)
-        };
-        self.write_blocks(blocks.start, &data, &extent).await
+        self.write_taken(&blocks, offset, data, &extent).await
     }
 
     /// Brings all that was written onto the medium (SYNCHRONIZE CACHE): every write that had ended
@@ -294,41 +289,6 @@ impl Disk {
         self.paths.is_settled()
     }
 
-    /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
-    /// stay as they are. What the blocks read as afterwards is told by
-    /// [`Capacity::unmapped_reads_zeros`](crate::Capacity).
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
-    /// [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as [`LogicalUnit::unmap`].
-    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check_writable()?;
-        self.check_range(offset, len)?;
-        if !self.has_unmap() {
-            return Err(Error::Unsupported("UNMAP"));
-        }
-        let most = u64::from(self.profile.limits.maximum_unmap_lba_count);
-        let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
-        let extent = Arc::new(self.take(blocks.clone()).await?);
-        let runs = runs(self.lbas(&blocks), most).map(|(lba, blocks)| {
-            let extent = Arc::clone(&extent);
-            async move {
-                let mut list = UnmapList::new();
-                let why = |why| Error::Format { command: "UNMAP", why };
-                list.push(lba, blocks).map_err(why)?;
-                let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
-                self.modify(transfer.within(&extent)).await
-            }
-        });
-        try_join_all(runs).await.map(drop)
-    }
-
-    /// Whether the unit takes UNMAP.
-    fn has_unmap(&self) -> bool {
-        let takes_any = self.profile.limits.maximum_unmap_lba_count > 0;
-        takes_any && self.profile.provisioning.is_some_and(|page| page.unmap)
-    }
-
     /// Reads whole blocks.
     async fn read_blocks(&self, blocks: &Range<u64>) -> Result<BytesMut, Error> {
         let len = distance(blocks.start, blocks.end);
@@ -356,6 +316,24 @@ impl Disk {
             whole.unsplit(part);
         }
         Ok(whole)
+    }
+
+    /// Writes data within whole blocks that were taken: what else is in them is read and written back.
+    async fn write_taken(
+        &self,
+        blocks: &Range<u64>,
+        offset: u64,
+        data: Payload,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<(), Error> {
+        let end = offset + data.len() as u64;
+        let data = if *blocks == (offset..end) {
+            data
+        } else {
+            let (head, tail) = Box::pin(self.edges(blocks, offset..end)).await?;
+            pages::enclose(head, &data, tail)
+        };
+        self.write_blocks(blocks.start, &data, extent).await
     }
 
     /// Writes whole blocks, in parts.
@@ -479,10 +457,10 @@ impl Disk {
     }
 
     /// The smallest range of whole blocks around a range of bytes; `None` if that is empty.
-    fn blocks_around(&self, offset: u64, len: usize) -> Result<Option<Range<u64>>, Error> {
-        self.check_range(offset, len as u64)?;
+    fn blocks_around(&self, offset: u64, len: u64) -> Result<Option<Range<u64>>, Error> {
+        self.check_range(offset, len)?;
         let block = u64::from(self.block_size());
-        let end = (offset + len as u64).next_multiple_of(block);
+        let end = (offset + len).next_multiple_of(block);
         Ok((len > 0).then_some(offset - offset % block..end))
     }
 

@@ -25,12 +25,31 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(Sink::Parameters(Vec::new()), be(&cdb[7..], 2)))
 }
 
-/// Zeroes all ranges of the list, or none.
+/// Zeroes all ranges of the list, or none, as far as the unit deallocates them.
 pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
-    for range in descriptors(unit, parameters)? {
-        unit.disk.unmap(range.lba, range.blocks);
+    let ranges = descriptors(unit, parameters)?;
+    let most = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
+    if ranges.iter().map(|range| range.blocks).sum::<u64>() > u64::from(most) {
+        return Err(Sense::INVALID_FIELD);
+    }
+    for range in ranges {
+        let (start, end) = whole_granules(unit, &range);
+        let kept = &unit.behavior.kept_by_unmap;
+        for (start, end) in [(start, end.min(kept.start)), (start.max(kept.end), end)] {
+            unit.disk.unmap(start, end.saturating_sub(start));
+        }
     }
     Ok(())
+}
+
+/// Where the whole granules of a range begin and end.
+fn whole_granules(unit: &Unit, range: &Range) -> (u64, u64) {
+    let (length, alignment) = unit.behavior.unmap_granularity.unwrap_or((1, 0));
+    let length = u64::from(length.max(1));
+    let first = u64::from(alignment) % length;
+    let end = (range.lba + range.blocks).saturating_sub(first);
+    let start = range.lba.saturating_sub(first).next_multiple_of(length);
+    (first + start, first + end - end % length)
 }
 
 /// The ranges of a list: descriptors of 16 bytes after a header of 8.
@@ -85,6 +104,9 @@ fn has_no_data(cdb: [u8; 16]) -> bool {
 
 /// One descriptor: the run of equally mapped blocks that starts at the LBA.
 pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+    if unit.behavior.refuses_lba_status {
+        return Err(Sense::INVALID_FIELD);
+    }
     let lba = be(&cdb[2..], 8);
     if lba >= unit.disk.blocks() {
         return Err(Sense::OUT_OF_RANGE);

@@ -1,5 +1,7 @@
 //! A logical unit: a disk and what it says of itself.
 
+use std::ops::Range;
+
 use crate::disk::RamDisk;
 
 /// A logical unit.
@@ -96,4 +98,13 @@ pub struct UnitBehavior {
     pub task_aborted_status: bool,
     /// Whether UNMAP ends with a residual of its whole parameter list, as tgt has it.
     pub unmap_residual: bool,
+    /// MAXIMUM UNMAP LBA COUNT (VPD page B0h) in place of no limit; UNMAP of more blocks is refused.
+    pub max_unmap_blocks: Option<u32>,
+    /// OPTIMAL UNMAP GRANULARITY and UNMAP GRANULARITY ALIGNMENT (VPD page B0h), in blocks: UNMAP leaves
+    /// a granule as it is that one of its ranges names in part.
+    pub unmap_granularity: Option<(u32, u32)>,
+    /// Blocks that UNMAP leaves as they are, as any unit may (SBC-3 §4.7.3.4).
+    pub kept_by_unmap: Range<u64>,
+    /// Whether GET LBA STATUS is refused with INVALID FIELD IN CDB.
+    pub refuses_lba_status: bool,
 }

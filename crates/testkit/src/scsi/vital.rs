@@ -42,9 +42,13 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     body[4..8].copy_from_slice(&unit.max_transfer_blocks.to_be_bytes());
     body[8..12].copy_from_slice(&unit.optimal_transfer_blocks.to_be_bytes());
     if unit.thin {
-        body[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
+        let max_unmap = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
+        body[16..20].copy_from_slice(&max_unmap.to_be_bytes());
         body[20..24].copy_from_slice(&256_u32.to_be_bytes());
-        body[24..28].copy_from_slice(&1_u32.to_be_bytes());
+        let (granularity, alignment) = unit.behavior.unmap_granularity.unwrap_or((1, 0));
+        body[24..28].copy_from_slice(&granularity.to_be_bytes());
+        let is_valid = u32::from(unit.behavior.unmap_granularity.is_some()) << 31;
+        body[28..32].copy_from_slice(&(is_valid | alignment).to_be_bytes());
     }
     body
 }

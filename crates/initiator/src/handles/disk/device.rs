@@ -23,10 +23,9 @@ impl Device for Disk {
             preferred_alignment: profile.capacity.physical_block_size.max(block_size.into()),
             preferred_transfer: planned.unwrap_or(usize::MAX).clamp(1, self.max_transfer()),
             max_transfer: self.max_transfer(),
-            discard_granularity: self.has_unmap().then(|| {
-                let blocks = profile.limits.optimal_unmap_granularity.unwrap_or(1);
-                u64::from(blocks) * u64::from(block_size)
-            }),
+            discard_granularity: self
+                .has_unmap()
+                .then(|| u64::from(self.granules().len) * u64::from(block_size)),
             has_fast_zeroes: self.has_fast_zeroes(),
             is_read_only: profile.write_protected,
             has_volatile_cache: profile.write_cache != Some(false),

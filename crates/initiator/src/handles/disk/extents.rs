@@ -40,28 +40,42 @@ impl Disk {
         }
         let block_size = u64::from(self.block_size());
         let lbas = offset / block_size..end.div_ceil(block_size);
-        let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
-        while !runs.is_complete() {
-            let told = match self.lba_status(runs.next).await {
-                Ok(told) => told,
-                Err(error) if is_refused(&error) => None,
-                Err(error) => return Err(error),
-            };
-            if told.and_then(|status| runs.take(&status)).is_none() {
-                tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
-                return Ok(Extent::all_data(offset, len));
-            }
-        }
-        let extents = runs.found.into_iter().map(|(lbas, state)| {
+        let Some(found) = self.states(lbas, false).await? else {
+            return Ok(Extent::all_data(offset, len));
+        };
+        let extents = found.into_iter().map(|(lbas, state)| {
             let start = (lbas.start * block_size).max(offset);
             Extent::new(start, lbas.end.saturating_mul(block_size).min(end) - start, state)
         });
         Ok(extents.collect())
     }
 
+    /// The states of blocks, in order and without a gap; `None` if the unit does not tell. They count
+    /// only once it is certain which unit told, if `wants_proof`.
+    pub(super) async fn states(
+        &self,
+        lbas: Range<u64>,
+        wants_proof: bool,
+    ) -> Result<Option<Vec<(Range<u64>, ExtentState)>>, Error> {
+        let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+        while !runs.is_complete() {
+            let told = match self.lba_status(runs.next, wants_proof).await {
+                Ok(told) => told,
+                Err(error) if is_refused(&error) => None,
+                Err(error) => return Err(error),
+            };
+            if told.and_then(|status| runs.take(&status)).is_none() {
+                tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
+                return Ok(None);
+            }
+        }
+        Ok(Some(runs.found))
+    }
+
     /// As much as the unit tells at once; `None` if it is not in the format of the standard.
-    async fn lba_status(&self, lba: u64) -> Result<Option<LbaStatus>, Error> {
+    async fn lba_status(&self, lba: u64, wants_proof: bool) -> Result<Option<LbaStatus>, Error> {
         let question = Transfer::query(Cdb::get_lba_status(lba, ANSWER_LEN), ANSWER_LEN as usize);
+        let question = if wants_proof { question.with_proof() } else { question };
         let answer = self.execute(question).await?;
         Ok(LbaStatus::decode(&answer.data).ok())
     }

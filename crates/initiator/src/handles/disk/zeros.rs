@@ -11,6 +11,7 @@ use super::{Disk, distance, runs};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::capacity::Capacity;
+use crate::state::range_locks::RangeGuard;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
@@ -29,50 +30,115 @@ enum Zeroing {
 }
 
 impl Disk {
-    /// Writes zeros, without sending them where the unit knows WRITE SAME. A thin unit whose
-    /// deallocated blocks read as zeros may give the blocks back.
+    /// Writes zeros, without sending them where the unit can make them: by WRITE SAME or, on a thin unit
+    /// whose deallocated blocks read as zeros, by giving the blocks back (WRITE SAME with UNMAP, or UNMAP).
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_writable()?;
-        self.check_range(offset, len)?;
+        let Some(around) = self.blocks_around(offset, len)? else { return Ok(()) };
+        let extent = Arc::new(self.take(around).await?);
         let end = offset + len;
         let Some(blocks) = self.blocks_within(offset, len) else {
-            return self.write_zero_bytes(offset..end).await;
+            return self.write_zero_edge(offset..end, &extent).await;
         };
-        self.write_zero_bytes(offset..blocks.start).await?;
-        self.write_zero_bytes(blocks.end..end).await?;
-        let count = self.lba(blocks.end - blocks.start);
-        for way in self.zeroings() {
-            loop {
-                let most = self.longest_write_same(way).min(count);
-                match self.write_same_zeroes(&blocks, way, most).await {
-                    // The shorter form, which was found out to be the only one, says less.
-                    Err(error) if is_refused(&error) && self.longest_write_same(way) < most => {}
-                    Err(error) if is_refused(&error) => break,
-                    // Status GOOD, but what became of the block of zeros is in doubt.
-                    Err(Error::Length { .. }) => break,
-                    result => return result,
-                }
-            }
-        }
-        self.write_zero_bytes(blocks).await
+        self.write_zero_edge(offset..blocks.start, &extent).await?;
+        self.write_zero_edge(blocks.end..end, &extent).await?;
+        self.zero_blocks(blocks, &extent).await
     }
 
     /// Whether the unit says that it makes zeros by itself.
     pub(super) fn has_fast_zeroes(&self) -> bool {
-        let deallocates = self.zeroings().next() != Some(Zeroing::Write);
+        let deallocates = self.deallocating().is_some() || self.may_unmap_zeroes();
         deallocates || self.profile.limits.maximum_write_same_length.is_some()
     }
 
-    /// The ways to write zeros without sending them, the best first: so that a thin unit gives the
-    /// blocks back, if they read as zeros then, or as data.
-    fn zeroings(&self) -> impl Iterator<Item = Zeroing> {
-        let page = self.profile.provisioning.filter(|_| self.profile.unmapped_reads_zeros());
-        let long = page.is_some_and(|page| page.write_same_16).then_some(Zeroing::Unmap);
-        let short = page.is_some_and(|page| page.write_same_10).then_some(Zeroing::Unmap10);
-        long.or(short).into_iter().chain([Zeroing::Write])
+    /// Makes whole blocks zero, so that a thin unit gives them back, if it can.
+    async fn zero_blocks(&self, blocks: Range<u64>, extent: &Arc<RangeGuard>) -> Result<(), Error> {
+        if let Some(way) = self.deallocating()
+            && self.write_same_zeroes(&blocks, way, extent).await?
+        {
+            return Ok(());
+        }
+        let left = self.unmap_zeroes(blocks, extent).await?;
+        let left = left.into_iter().map(|blocks| self.write_zero_blocks(blocks, extent));
+        try_join_all(left).await.map(drop)
+    }
+
+    /// How WRITE SAME gives blocks back that read as zeros then.
+    fn deallocating(&self) -> Option<Zeroing> {
+        let page = self.profile.provisioning.filter(|_| self.profile.unmapped_reads_zeros())?;
+        let long = page.write_same_16.then_some(Zeroing::Unmap);
+        long.or_else(|| page.write_same_10.then_some(Zeroing::Unmap10))
+    }
+
+    /// Whether UNMAP can make zeros, by what the unit says of itself.
+    fn may_unmap_zeroes(&self) -> bool {
+        self.has_unmap() && self.profile.unmapped_reads_zeros()
+    }
+
+    /// Makes zeros by UNMAP, and gives the blocks that may not be zero after that.
+    ///
+    /// A unit need not carry out UNMAP, and blocks of granules that it names in part stay (SBC-3 §4.7.3.4).
+    /// So only what the unit calls deallocated afterwards counts. To read the blocks instead would cost as
+    /// much as to send zeros: a unit that does not tell is not asked again, and gets no UNMAP.
+    ///
+    /// UNMAP names the blocks of all granules, also of those that are only touched: where they were
+    /// deallocated before, they need no write, and a reset that undoes that counts as a loss of this one.
+    async fn unmap_zeroes(
+        &self,
+        blocks: Range<u64>,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<Vec<Range<u64>>, Error> {
+        let lbas = self.lbas(&blocks);
+        let unknown_forms = &self.unit.state().unknown_forms;
+        let question = Cdb::get_lba_status(0, 0).operation_code();
+        let is_possible = self.may_unmap_zeroes() && !unknown_forms.contains(question);
+        if !is_possible || !self.granules().has_any_within(&lbas) {
+            return Ok(vec![blocks]);
+        }
+        match self.unmap_blocks(&blocks, extent).await {
+            Err(error) if is_refused(&error) => return Ok(vec![blocks]),
+            result => result?,
+        }
+        let Some(states) = self.states(lbas, true).await? else {
+            unknown_forms.add(question);
+            return Ok(vec![blocks]);
+        };
+        let block_size = u64::from(self.block_size());
+        let left = states.into_iter().filter(|(_, state)| !state.reads_zeros());
+        Ok(left.map(|(lbas, _)| lbas.start * block_size..lbas.end * block_size).collect())
+    }
+
+    /// Makes whole blocks zero that are not given back.
+    async fn write_zero_blocks(
+        &self,
+        blocks: Range<u64>,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<(), Error> {
+        if self.write_same_zeroes(&blocks, Zeroing::Write, extent).await? {
+            return Ok(());
+        }
+        let zeros = Bytes::from(vec![0; self.max_transfer]);
+        let step = zeros.len() as u64;
+        let writes = (blocks.start..blocks.end).step_by(self.max_transfer).map(|offset| {
+            let len = distance(offset, blocks.end.min(offset + step));
+            let data = Payload::from(zeros.slice(..len));
+            async move { self.write_blocks(offset, &data, extent).await }
+        });
+        try_join_all(writes).await.map(drop)
+    }
+
+    /// Writes zeros over parts of one block, or of two.
+    async fn write_zero_edge(
+        &self,
+        range: Range<u64>,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<(), Error> {
+        let len = distance(range.start, range.end);
+        let Some(blocks) = self.blocks_around(range.start, len as u64)? else { return Ok(()) };
+        self.write_taken(&blocks, range.start, vec![0; len].into(), extent).await
     }
 
     /// The most blocks of one WRITE SAME.
@@ -85,13 +151,34 @@ impl Disk {
         if is_short { most.min(Capacity::MAX_BLOCKS.into()) } else { most }
     }
 
+    /// Makes zeros by WRITE SAME; whether the unit does that.
     async fn write_same_zeroes(
         &self,
         blocks: &Range<u64>,
         way: Zeroing,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<bool, Error> {
+        let count = self.lba(blocks.end - blocks.start);
+        loop {
+            let most = self.longest_write_same(way).min(count);
+            match self.write_same(blocks, way, most, extent).await {
+                // The shorter form, which was found out to be the only one, says less.
+                Err(error) if is_refused(&error) && self.longest_write_same(way) < most => {}
+                Err(error) if is_refused(&error) => return Ok(false),
+                // Status GOOD, but what became of the block of zeros is in doubt.
+                Err(Error::Length { .. }) => return Ok(false),
+                result => return result.map(|()| true),
+            }
+        }
+    }
+
+    async fn write_same(
+        &self,
+        blocks: &Range<u64>,
+        way: Zeroing,
         most: u64,
+        extent: &Arc<RangeGuard>,
     ) -> Result<(), Error> {
-        let extent = Arc::new(self.take(blocks.clone()).await?);
         let block = Payload::from(vec![0; self.block_size() as usize]);
         let runs = runs(self.lbas(blocks), most).map(|(lba, blocks)| {
             let flags = WriteSameFlags { unmap: way != Zeroing::Write, ..Default::default() };
@@ -99,21 +186,8 @@ impl Disk {
             if way == Zeroing::Unmap10 {
                 transfer.shorten();
             }
-            self.modify(transfer.within(&extent))
+            self.modify(transfer.within(extent))
         });
         try_join_all(runs).await.map(drop)
-    }
-
-    async fn write_zero_bytes(&self, range: Range<u64>) -> Result<(), Error> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let zeros = Bytes::from(vec![0; self.max_transfer]);
-        let step = zeros.len() as u64;
-        let writes = (range.start..range.end).step_by(self.max_transfer).map(|offset| {
-            let len = distance(offset, range.end.min(offset + step));
-            self.write_at(offset, zeros.slice(..len))
-        });
-        try_join_all(writes).await.map(drop)
     }
 }

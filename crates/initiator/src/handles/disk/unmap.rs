@@ -1,0 +1,165 @@
+//! Blocks that are given back to the unit (SBC-3 §4.7.3.4, UNMAP).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use iscsi_pdu::scsi::UnmapList;
+use iscsi_pdu::scsi::vpd::BlockLimits;
+
+use super::Disk;
+use crate::error::Error;
+use crate::handles::disk::join::try_join_all;
+use crate::state::range_locks::RangeGuard;
+use crate::unit::transfer::Transfer;
+
+impl Disk {
+    /// Deallocates the whole blocks of a range (UNMAP); bytes of blocks that the range only touches
+    /// stay as they are. What the blocks read as afterwards is told by
+    /// [`Capacity::unmapped_reads_zeros`](crate::Capacity).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the unit has no UNMAP, [`Error::OutOfRange`],
+    /// [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
+    /// [`LogicalUnit::unmap`](crate::LogicalUnit::unmap).
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_writable()?;
+        self.check_range(offset, len)?;
+        if !self.has_unmap() {
+            return Err(Error::Unsupported("UNMAP"));
+        }
+        let Some(blocks) = self.blocks_within(offset, len) else { return Ok(()) };
+        let extent = Arc::new(self.take(blocks.clone()).await?);
+        self.unmap_blocks(&blocks, &extent).await
+    }
+
+    /// Whether the unit takes UNMAP.
+    pub(super) fn has_unmap(&self) -> bool {
+        let takes_any = self.profile.limits.maximum_unmap_lba_count > 0;
+        takes_any && self.profile.provisioning.is_some_and(|page| page.unmap)
+    }
+
+    /// How the unit deallocates blocks.
+    pub(super) fn granules(&self) -> Granules {
+        Granules::of(&self.profile.limits)
+    }
+
+    /// Sends UNMAP for whole blocks of a range that was taken.
+    pub(super) async fn unmap_blocks(
+        &self,
+        blocks: &Range<u64>,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<(), Error> {
+        let runs = self.granules().runs(self.lbas(blocks)).map(|(lba, blocks)| async move {
+            let mut list = UnmapList::new();
+            let why = |why| Error::Format { command: "UNMAP", why };
+            list.push(lba, blocks).map_err(why)?;
+            let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
+            self.modify(transfer.within(extent)).await
+        });
+        try_join_all(runs).await.map(drop)
+    }
+}
+
+/// The units in which blocks are deallocated (VPD page B0): of one that UNMAP names in part only, the
+/// device may deallocate nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granules {
+    /// OPTIMAL UNMAP GRANULARITY, blocks, at least 1.
+    pub(super) len: u32,
+    /// The first block of the first whole granule; less than `len`.
+    alignment: u32,
+    /// The most blocks of one UNMAP, at least 1.
+    max_run: u32,
+}
+
+impl Granules {
+    fn of(limits: &BlockLimits) -> Self {
+        let len = limits.optimal_unmap_granularity.unwrap_or(1).max(1);
+        let alignment = limits.unmap_granularity_alignment.unwrap_or(0) % len;
+        Self { len, alignment, max_run: limits.maximum_unmap_lba_count.max(1) }
+    }
+
+    /// Whether one UNMAP can name one of these blocks' granules as a whole.
+    pub(super) fn has_any_within(self, lbas: &Range<u64>) -> bool {
+        let first = lbas.start + u64::from(self.distance_to_next(lbas.start));
+        self.max_run >= self.len && first.saturating_add(self.len.into()) <= lbas.end
+    }
+
+    /// Cuts a range of blocks into runs for one UNMAP each, between granules where that can be.
+    fn runs(self, lbas: Range<u64>) -> impl Iterator<Item = (u64, u32)> {
+        let mut lba = lbas.start;
+        std::iter::from_fn(move || {
+            let left = lbas.end.saturating_sub(lba);
+            let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.max_run);
+            let past = self.distance_from_last(lba.saturating_add(most.into()));
+            // The last run ends where the range does, and one within a granule where it must.
+            let is_cut = u64::from(most) < left && past < most;
+            let count = if is_cut { most - past } else { most };
+            let run = (lba, count);
+            lba += u64::from(count);
+            (count > 0).then_some(run)
+        })
+    }
+
+    /// How many blocks lie between a block and the first one of its granule.
+    fn distance_from_last(self, lba: u64) -> u32 {
+        let len = u64::from(self.len);
+        let within = (lba % len + len - u64::from(self.alignment)) % len;
+        u32::try_from(within).unwrap_or(0)
+    }
+
+    /// How many blocks lie between a block and the first granule that does not begin before it.
+    fn distance_to_next(self, lba: u64) -> u32 {
+        (self.len - self.distance_from_last(lba)) % self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granules(len: u32, alignment: u32, max_run: u32) -> Granules {
+        let mut limits = BlockLimits::default();
+        limits.optimal_unmap_granularity = Some(len);
+        limits.unmap_granularity_alignment = Some(alignment);
+        limits.maximum_unmap_lba_count = max_run;
+        Granules::of(&limits)
+    }
+
+    fn runs(granules: Granules, lbas: Range<u64>) -> Vec<(u64, u32)> {
+        granules.runs(lbas).collect()
+    }
+
+    #[test]
+    fn runs_are_cut_between_granules() {
+        assert_eq!(runs(granules(1, 0, 3), 5..12), [(5, 3), (8, 3), (11, 1)]);
+        assert_eq!(runs(granules(8, 0, 20), 5..60), [(5, 19), (24, 16), (40, 20)]);
+        // Granules begin at 3, 11, 19, whatever multiple of their length was added to that.
+        assert_eq!(runs(granules(8, 19, 10), 0..30), [(0, 3), (3, 8), (11, 8), (19, 8), (27, 3)]);
+        // No UNMAP names a whole granule.
+        assert_eq!(runs(granules(8, 0, 5), 6..20), [(6, 2), (8, 5), (13, 3), (16, 4)]);
+        assert_eq!(runs(granules(8, 0, 20), 5..5), []);
+        let whole: u64 = runs(granules(1 << 20, 7, u32::MAX), 0..1 << 33)
+            .iter()
+            .map(|(_, blocks)| u64::from(*blocks))
+            .sum();
+        assert_eq!(whole, 1 << 33);
+    }
+
+    #[test]
+    fn a_range_has_a_granule_only_as_a_whole() {
+        let granules_of_8 = granules(8, 3, 100);
+        for (lbas, has_any) in [
+            (3..11, true),
+            (2..11, true),
+            (4..18, false),
+            (4..19, true),
+            (3..10, false),
+            (3..3, false),
+        ] {
+            assert_eq!(granules_of_8.has_any_within(&lbas), has_any, "{lbas:?}");
+        }
+        assert!(!granules(8, 0, 7).has_any_within(&(0..64)));
+        assert!(granules(1, 0, 7).has_any_within(&(5..6)));
+    }
+}
