@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use tokio::task::{JoinError, JoinSet};
+use tracing::Instrument;
 
 use crate::args::OutputArgs;
 use crate::error::Error;
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::job::{copy, obeying};
 use crate::job_file::{Entry, JobFile};
+use crate::log;
 use crate::orders::Orders;
 use crate::progress::ProgressMode;
 use crate::report::Report;
@@ -66,9 +68,9 @@ pub async fn run_jobs(
         for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
             // Of many bars and plans side by side nobody sees his own.
             job.args.output.progress = ProgressMode::None;
-            let stop = stop.clone();
+            let (stop, span) = (stop.clone(), log::job(&job.name));
             let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
-            running.spawn(async move { (index, job.name, work.await) });
+            running.spawn(async move { (index, job.name, work.await) }.instrument(span));
         }
         while let Some(ended) = running.join_next().await {
             let (index, name, result) = ended.unwrap_or_else(fallen);

@@ -7,6 +7,8 @@
 //! Whoever has something to tell may be the driver of a session, which must not wait until it is
 //! read: a thread of its own writes it. What comes while too much waits is left out, and counted.
 
+mod job;
+
 use std::env;
 use std::fmt;
 use std::io::{self, Write};
@@ -19,9 +21,15 @@ use std::time::{Duration, Instant};
 use tracing::Event;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, format};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, Subscriber};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use job::{Jobs, OfJob};
+
+pub use job::job;
 
 /// Puts text on standard error, whatever else is there.
 pub type Show = fn(&str);
@@ -71,7 +79,10 @@ pub fn start(usually: Usually, show: Show) -> Log {
         Some(Ok(filter)) => Subscriber::builder()
             .with_env_filter(filter)
             .with_ansi(false)
+            .event_format(OfJob(format()))
             .with_writer(move || queue.clone())
+            .finish()
+            .with(Jobs)
             .try_init(),
         wrong => {
             if let Some(Err(error)) = wrong {
@@ -84,8 +95,10 @@ pub fn start(usually: Usually, show: Show) -> Log {
                     Usually::Silence => LevelFilter::OFF,
                 })
                 .with_ansi(false)
-                .event_format(Plain)
+                .event_format(OfJob(Plain))
                 .with_writer(move || warnings.clone())
+                .finish()
+                .with(Jobs)
                 .try_init()
         }
     };
@@ -94,8 +107,8 @@ pub fn start(usually: Usually, show: Show) -> Log {
     log
 }
 
-/// What happened and no more: not which disk it was of the one that the program uses, nor which of the
-/// sessions that say the same at once.
+/// What happened and no more: not which disk it was of the one that the program or its job uses, nor which of
+/// the sessions that say the same at once.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -181,17 +194,17 @@ struct Said {
 #[derive(Clone)]
 struct Warnings {
     queue: Queue,
-    latest: Arc<Mutex<Option<Said>>>,
+    latest: Arc<Mutex<Vec<Said>>>,
 }
 
 impl Warnings {
     /// Whether another line has just said the same.
     fn is_said(&self, line: &[u8], now: Instant) -> bool {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_said =
-            latest.as_ref().is_some_and(|said| said.line == line && now < said.at + AT_ONCE);
+        latest.retain(|said| now < said.at + AT_ONCE);
+        let is_said = latest.iter().any(|said| said.line == line);
         if !is_said {
-            *latest = Some(Said { at: now, line: line.to_vec() });
+            latest.push(Said { at: now, line: line.to_vec() });
         }
         is_said
     }
@@ -220,8 +233,8 @@ mod tests {
         let now = Instant::now();
         let said = |line: &[u8], after| warnings.is_said(line, now + after);
         assert!(!said(b"lost", Duration::ZERO));
-        assert!(said(b"lost", AT_ONCE / 2));
         assert!(!said(b"refused", AT_ONCE / 2));
+        assert!(said(b"lost", AT_ONCE / 2), "of two jobs, each says its own");
         assert!(!said(b"refused", 2 * AT_ONCE), "it has happened again");
     }
 

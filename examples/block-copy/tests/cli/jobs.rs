@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use iscsi_testkit::fault::Fault;
 use serde_json::Value;
 
-use crate::support::{Folder, Rig, block_copy, fails, object, pattern};
+use crate::support::{Folder, Rig, block_copy, fails, object, pattern, program, succeeds};
 
 const LEN: usize = 1 << 20;
 
@@ -41,6 +42,35 @@ async fn one_that_fails_does_not_stop_the_others() {
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
     there.assert_clean();
     back.assert_clean();
+}
+
+/// A warning of a session says whose it is, also of one that was opened long after its job had begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_warning_says_of_which_job_it_is() {
+    let rig = |connection| {
+        Rig::start_with(512, LEN as u64, move |config| {
+            config.keys.default_time2wait = 0;
+            config.faults.extend(connection);
+        })
+    };
+    let cut = |connection| Fault::cut_after_sent(300_000).on_connection(connection);
+    let folder = Folder::new();
+    let job = |name: &str, rig: &Rig| {
+        rig.disk.fill(9);
+        job(name, &rig.url(), &folder.path(name)) + "sessions = \"1\"\n"
+    };
+    for (log, line) in [("", "warning: "), ("iscsi_initiator=warn", "")] {
+        let rigs = [rig(vec![cut(0), cut(1)]).await, rig(vec![cut(0)]).await, rig(vec![]).await];
+        let text = [job("twice", &rigs[0]), job("once", &rigs[1]), job("never", &rigs[2])];
+        let file = folder.file("jobs.toml", text.concat().as_bytes());
+        let mut command = program(&["--jobs", &file, "--progress", "plain"]);
+        let said = succeeds(&command.env("RUST_LOG", log).output().unwrap());
+        let count = |name: &str| {
+            let lines = said.lines().filter(|told| told.starts_with(&format!("{line}{name}: ")));
+            lines.filter(|told| told.contains("a session was lost: ")).count()
+        };
+        assert_eq!(["twice", "once", "never"].map(count), [2, 1, 0], "{said}");
+    }
 }
 
 #[test]
