@@ -1,10 +1,11 @@
 //! Checks that each rule of `docs/rules.txt` has a test that names it, or a reason for none, and that
-//! `docs/conformance.md` is the table of them.
+//! `docs/conformance.md` is the table of them; and that the tests are there which `docs/copy-tools.md` names.
 //!
 //! A test names a rule in its doc comment or in a string, such as the one that it expects of the checker.
 //!
 //! `--write` writes the table.
 
+mod copy_tools;
 mod list;
 mod named;
 mod page;
@@ -18,6 +19,7 @@ use std::{env, fs};
 
 use proc_macro2::TokenStream;
 
+use crate::copy_tools::Tests;
 use crate::list::List;
 use crate::page::Page;
 
@@ -25,6 +27,7 @@ use crate::page::Page;
 const FOLDERS: [&str; 3] = ["crates", "examples", "lab"];
 const LIST: &str = "docs/rules.txt";
 const PAGE: &str = "docs/conformance.md";
+const COPY_TOOLS: &str = "docs/copy-tools.md";
 
 fn main() -> ExitCode {
     let write = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
@@ -49,16 +52,20 @@ fn main() -> ExitCode {
 fn check(project: &Path, write: bool) -> Result<bool, Box<dyn Error>> {
     let text = fs::read_to_string(project.join(LIST))?;
     let list = List::read(&text).map_err(|error| format!("{LIST}: {error}"))?;
-    let mut page = Page::new(&list);
+    let (mut page, mut tests) = (Page::new(&list), Tests::new());
     for folder in FOLDERS {
         for file in sources(project, folder)? {
             let text = fs::read_to_string(project.join(&file))?;
             let tokens: TokenStream =
                 text.parse().map_err(|error| format!("{}: {error}", file.display()))?;
-            page.add(&file.to_string_lossy(), &source::tests(tokens));
+            let (file, found) = (file.to_string_lossy().into_owned(), source::tests(tokens));
+            page.add(&file, &found);
+            tests.extend(found.into_iter().map(|test| (file.clone(), test.name)));
         }
     }
     let (mut complaints, markdown) = (page.complaints(), page.markdown());
+    let tools = copy_tools::complaints(&fs::read_to_string(project.join(COPY_TOOLS))?, &tests);
+    complaints.extend(tools.into_iter().map(|complaint| format!("{COPY_TOOLS}: {complaint}")));
     if write {
         fs::write(project.join(PAGE), markdown)?;
     } else if fs::read_to_string(project.join(PAGE)).unwrap_or_default() != markdown {

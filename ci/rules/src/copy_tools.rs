@@ -1,0 +1,122 @@
+//! The table of copy tools, `docs/copy-tools.md`: what it says of our own tool is held by tests that are there.
+
+use std::collections::BTreeSet;
+
+/// The column of our own tool.
+const OWN: &str = "block-copy";
+
+/// Tests, by file and name.
+pub(crate) type Tests = BTreeSet<(String, String)>;
+
+/// Everything that is wrong with the page, a sentence each.
+pub(crate) fn complaints(page: &str, tests: &Tests) -> Vec<String> {
+    let mut complaints = vec![];
+    let (mut column, mut rows): (Option<usize>, _) = (None, 0);
+    for line in page.lines() {
+        let links = links(line);
+        complaints.extend(links.iter().filter_map(|link| link.complaint(tests)));
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if !line.starts_with('|') {
+            column = None;
+        } else if let Some(at) = column {
+            let answer = cells.get(at).copied().unwrap_or_default();
+            if answer.starts_with("---") {
+                continue;
+            }
+            rows += 1;
+            let feature = cells.get(1).copied().unwrap_or_default();
+            match answer {
+                "y" | "p" if links.is_empty() => {
+                    complaints.push(format!("{feature}: no test is named for the answer {answer}"));
+                }
+                "y" | "p" | "-" => {}
+                _ => complaints.push(format!("{feature}: the answer is none of y, p and -")),
+            }
+        } else {
+            column = cells.iter().position(|cell| *cell == OWN);
+        }
+    }
+    if rows == 0 {
+        complaints.push(format!("there is no table with a column {OWN}"));
+    }
+    complaints
+}
+
+/// A link to a test: `[FILE::NAME](../PATH)`.
+struct Link<'a> {
+    file: &'a str,
+    name: &'a str,
+    path: &'a str,
+}
+
+impl Link<'_> {
+    fn complaint(&self, tests: &Tests) -> Option<String> {
+        let Link { file, name, path } = self;
+        let is_there = tests.contains(&((*path).to_owned(), (*name).to_owned()));
+        let is_of_file = path.rsplit('/').next() == Some(file);
+        (!is_there || !is_of_file).then(|| format!("{file}::{name} is no test of {path}"))
+    }
+}
+
+/// The links to tests in a line.
+fn links(line: &str) -> Vec<Link<'_>> {
+    let parts = line.split('[').skip(1);
+    let link = |part: &str| -> Option<(usize, usize, usize)> {
+        let (colons, middle) = (part.find("::")?, part.find("](../")?);
+        (colons < middle).then_some((colons, middle, part.find(')')?))
+    };
+    let found = parts.filter_map(|part| {
+        let (colons, middle, end) = link(part)?;
+        let (file, name) = (part.get(..colons)?, part.get(colons + 2..middle)?);
+        Some(Link { file, name, path: part.get(middle + "](../".len()..end)? })
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "Words.\n\n| feature | other | block-copy | tests |\n|---|---|---|---|\n";
+
+    fn told(rows: &str) -> Vec<String> {
+        let test = |file: &str, name: &str| (file.to_owned(), name.to_owned());
+        let tests = [test("crates/a/tests/b.rs", "one"), test("crates/a/tests/b.rs", "two")];
+        complaints(&format!("{HEAD}{rows}"), &tests.into())
+    }
+
+    #[test]
+    fn a_yes_needs_a_test_that_is_there() {
+        let one = "[b.rs::one](../crates/a/tests/b.rs)";
+        let two = "[b.rs::two](../crates/a/tests/b.rs)";
+        assert_eq!(told(&format!("| x | y | y | {one}, {two} |\n| z | y | - | |\n")), [""; 0]);
+        assert_eq!(told("| x | - | y | |\n"), ["x: no test is named for the answer y"]);
+        assert_eq!(told("| x | - | p | b.rs |\n"), ["x: no test is named for the answer p"]);
+        assert_eq!(told("| x | y | yes | |\n"), ["x: the answer is none of y, p and -"]);
+        assert_eq!(told("| x | y |\n"), ["x: the answer is none of y, p and -"]);
+    }
+
+    #[test]
+    fn a_test_that_is_not_there_is_told() {
+        for (link, why) in [
+            (
+                "[b.rs::three](../crates/a/tests/b.rs)",
+                "b.rs::three is no test of crates/a/tests/b.rs",
+            ),
+            ("[b.rs::one](../crates/a/tests/c.rs)", "b.rs::one is no test of crates/a/tests/c.rs"),
+            ("[c.rs::one](../crates/a/tests/b.rs)", "c.rs::one is no test of crates/a/tests/b.rs"),
+        ] {
+            assert_eq!(told(&format!("| x | - | y | {link} |\n")), [why]);
+            assert_eq!(told(&format!("| x | - | - | |\n\nAs {link} shows.\n")), [why]);
+        }
+    }
+
+    #[test]
+    fn a_page_without_the_table_is_told() {
+        assert_eq!(
+            complaints("Words.\n", &Tests::new()),
+            ["there is no table with a column block-copy"]
+        );
+        assert_eq!(told(""), ["there is no table with a column block-copy"]);
+    }
+}
