@@ -188,16 +188,8 @@ pub enum Error {
     #[error("{0}: the unit does not say which one it is; leave --checkpoint and --digests out")]
     Nameless(Side),
     /// The copy ended before its time, and there is a checkpoint of it.
-    #[error(
-        "{cause}{}; the same command with --resume goes on from what is flushed",
-        if *.is_full_length { " and has its full length already" } else { "" }
-    )]
-    Resumable {
-        /// Why it ended.
-        cause: Box<Self>,
-        /// The destination is a file, which is as long as the source by now.
-        is_full_length: bool,
-    },
+    #[error("{0}; the same command with --resume goes on from what is flushed")]
+    Resumable(Box<Self>),
     /// There is no socket for orders.
     #[error("control socket {}: {cause}{}", path.display(), advice(cause.kind()))]
     Control {
@@ -239,8 +231,9 @@ pub enum Error {
     },
     /// The copy ended after a part of it had been written.
     #[error(
-        "{cause}; {written}{} were written and {}, the destination is incomplete",
-        of(*.total), is_flushed(*.written, *.flushed)
+        "{cause}; {written}{} were written and {}, the destination is incomplete{}",
+        of(*.total), is_flushed(*.written, *.flushed),
+        if *.is_full_length { " and has its full length already" } else { "" }
     )]
     Incomplete {
         /// Why.
@@ -251,6 +244,9 @@ pub enum Error {
         flushed: Size,
         /// How much there is, if that is known.
         total: Option<Size>,
+        /// The destination is a file, which is as long as it will be: what is not written is a hole, or what
+        /// stood there before.
+        is_full_length: bool,
     },
     /// The copy is complete, but a session of this end does not answer, and the wait for it was cut short.
     #[error(
@@ -282,8 +278,8 @@ impl Error {
             Self::Interrupted | Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
-            | Self::Resumable { cause, .. }
             | Self::Unflushed { cause, .. }
+            | Self::Resumable(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.status(),
             Self::Initiator(_)
@@ -343,7 +339,7 @@ impl Error {
             Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }
             | Self::Incomplete { cause, .. }
-            | Self::Resumable { cause, .. }
+            | Self::Resumable(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.kind(),
             Self::File { .. }
@@ -363,23 +359,21 @@ impl Error {
         matches!(cause.kind(), ErrorKind::UnitChanged | ErrorKind::NotFound)
     }
 
-    /// The same error of a copy that has a checkpoint, with how to go on; `is_full_length` says that
-    /// the destination is as long as the source already. What only another command line mends, and what
-    /// casts doubt on the unit, stays as it is.
+    /// The same error of a copy that has a checkpoint, with how to go on. What only another command line
+    /// mends, and what casts doubt on the unit, stays as it is.
     #[must_use]
-    pub fn resumable(self, is_full_length: bool) -> Self {
+    pub fn resumable(self) -> Self {
         let is_in_doubt = matches!(self, Self::Unconfirmed(_)) || self.is_changed_unit();
         if is_in_doubt || self.kind() == Kind::Caller {
             return self;
         }
-        let is_full_length = is_full_length && matches!(self, Self::Incomplete { .. });
-        Self::Resumable { cause: Box::new(self), is_full_length }
+        Self::Resumable(Box::new(self))
     }
 
     /// The same error, with how far the copy had come by then; `is_written` says that nothing was missing
-    /// but the last flush.
+    /// but the last flush, `is_full_length` that the destination is as long as it will be.
     #[must_use]
-    pub fn after(self, progress: &Progress, is_written: bool) -> Self {
+    pub fn after(self, progress: &Progress, is_written: bool, is_full_length: bool) -> Self {
         let (written, flushed) = (Size(progress.done), Size(progress.flushed));
         if is_written && self.is_changed_unit() {
             return Self::Unconfirmed(Box::new(self));
@@ -395,6 +389,7 @@ impl Error {
             written,
             flushed,
             total: progress.total.map(Size),
+            is_full_length,
         }
     }
 }
@@ -452,6 +447,7 @@ mod tests {
                 written: Size(2 << 20),
                 flushed: Size(flushed << 20),
                 total: Some(Size(4 << 20)),
+                is_full_length: false,
             };
             let sentence = format!("interrupted; {told}, the destination is incomplete");
             assert_eq!(error.to_string(), sentence);

@@ -200,11 +200,11 @@ impl<'a> Job<'a> {
             Ok(Copied { checksums, .. }) => self.verify(checksums, progress.done, stop).await,
             Err(failure) => {
                 let error = self.ends.explained(self.failed(failure.error), stop).await;
-                let error = error.after(&failure.progress, failure.is_written);
-                Err(match self.resumption {
-                    Some(_) => error.resumable(self.ends.destination.is_regular_file()),
-                    None => error,
-                })
+                // From a stream a file gets longer by and by.
+                let Ends { source, destination, .. } = &self.ends;
+                let is_full_length = destination.is_regular_file() && !source.is_stream();
+                let error = error.after(&failure.progress, failure.is_written, is_full_length);
+                Err(if self.resumption.is_some() { error.resumable() } else { error })
             }
         };
         let verified = match verified {

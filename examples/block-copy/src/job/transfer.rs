@@ -92,7 +92,7 @@ async fn remark(mut events: Events, progress: &Progress) {
             progress.remark(&format!("{side}: {len} bytes at byte {offset} cannot be read"));
         } else if let Event::NotSaved(why) = event {
             progress.remark(&format!(
-                "what is flushed cannot be kept: {why}; the next flush tries again"
+                "what is flushed cannot be kept: {why}; unless the next flush keeps it, another run does it again"
             ));
         }
     }

@@ -1,7 +1,10 @@
 //! The next copy sends only what differs, or what a file says to have changed, and a destination is verified without its source.
 
+use std::fs;
+
 use crate::support::{
-    Folder, Rig, block_copy, block_copy_with_input, fails, object, pattern, succeeds,
+    Folder, Rig, block_copy, block_copy_with_input, block_copy_within, fails, object, pattern,
+    succeeds,
 };
 
 const MIB: usize = 1 << 20;
@@ -59,6 +62,54 @@ async fn what_somebody_else_has_written_is_found_and_sent_again() {
     assert!(rig.disk.holds(0, &image));
 }
 
+/// A copy whose digests find no room is complete all the same; the next one sends what was not kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn digests_that_cannot_be_kept_cost_the_next_copy() {
+    const BLOCKS: usize = 32;
+    let rig = Rig::start(512, (BLOCKS * MIB) as u64).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let image = pattern(BLOCKS * MIB);
+    let (source, digests) = (folder.file("image", &image), folder.path("digests"));
+    let arguments = [&source, &url, "--digests", &digests, "--flush-bytes", "4M"];
+    let plain = [&arguments[..], &["--progress", "plain"]].concat();
+    let said = succeeds(&block_copy_within(2, &plain));
+    assert!(said.contains("what is flushed cannot be kept: File too large"), "{said}");
+    assert!(said.contains("another run does it again"), "{said}");
+    assert!(rig.disk.holds(0, &image));
+    assert!(fs::metadata(&digests).unwrap().len() <= 1024);
+    let quiet = [&arguments[..], &["--progress", "none", "--json"]].concat();
+    let sent = object(&block_copy(&quiet))["bytes_sent"].as_u64().unwrap();
+    assert!((1..=BLOCKS * MIB).contains(&(sent as usize)), "{sent}");
+    assert_eq!(object(&block_copy(&quiet))["bytes_sent"], 0);
+}
+
+/// What the digests say of a block is taken back before it is overwritten. Where that fails, it is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_taken_back_is_not_overwritten() {
+    const BLOCKS: usize = 32;
+    let rig = Rig::start(512, (BLOCKS * MIB) as u64).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let mut image = pattern(BLOCKS * MIB);
+    let (source, digests) = (folder.file("image", &image), folder.path("digests"));
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
+    let old = image.clone();
+    image.chunks_mut(MIB).for_each(|block| block[7] ^= 1);
+    folder.file("image", &image);
+    // Room for the digests as they are, and not for a line more of each block.
+    let room = fs::metadata(&digests).unwrap().len().div_ceil(512);
+    let output = block_copy_within(room, &arguments(&[&source, &url], &digests, &[]));
+    fails(&output, 1, &["digests ", "File too large"]);
+    let untouched =
+        (0..BLOCKS).filter(|at| rig.disk.holds((at * MIB) as u64, &old[at * MIB..][..MIB]));
+    assert!(untouched.count() > 0, "it had room for all");
+    // What is still said of the destination holds.
+    let verify = [&QUIET[..], &[&digests, "--verify=digests", &url]].concat();
+    let said = String::from_utf8(block_copy(&verify).stderr).unwrap();
+    assert!(!said.contains("verification failed"), "{said}");
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &["--verify=digests"])));
+    assert!(rig.disk.holds(0, &image));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_of_this_destination_is_refused() {
     let rig = Rig::start(512, 8 << 20).await;
@@ -73,7 +124,7 @@ async fn what_is_not_of_this_destination_is_refused() {
     folder.file("digests", b"something else");
     let output = block_copy(&arguments(&[&source, &copy], &digests, &[]));
     fails(&output, 1, &["no file of digests"]);
-    assert_eq!(std::fs::read(&digests).unwrap(), b"something else", "it is not ours");
+    assert_eq!(fs::read(&digests).unwrap(), b"something else", "it is not ours");
     let output = block_copy(&arguments(&[&source, "-"], &folder.path("new"), &[]));
     fails(&output, 2, &["leave --digests out"]);
     let output = block_copy(&[&source, &copy, "--verify=digests"]);
@@ -89,12 +140,12 @@ async fn a_destination_is_verified_alone() {
     let copied = folder.path("copy");
     for (destination, digests) in [(&url, &digests), (&copied, &folder.path("others"))] {
         succeeds(&block_copy(&arguments(&[&source, destination], digests, &[])));
-        let before = std::fs::read(digests).unwrap();
+        let before = fs::read(digests).unwrap();
         let more = ["--verify=digests", "--json"];
         let output = block_copy(&arguments(&[destination], digests, &more));
         let said = object(&output);
         assert_eq!((&said["bytes_verified"], &said["verified"]), (&LEN.into(), &true.into()));
-        assert_eq!(std::fs::read(digests).unwrap(), before, "it is only read");
+        assert_eq!(fs::read(digests).unwrap(), before, "it is only read");
     }
     let written = rig.written();
     rig.disk.write(MIB as u64, &[7; 512]);

@@ -1,6 +1,7 @@
 //! Copies that end before their time, and are gone on with.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -219,6 +220,26 @@ fn a_checkpoint_needs_both_ends_and_a_place() {
     assert_eq!(fs::read(&copy).unwrap(), b"x");
 }
 
+/// A checkpoint that cannot be written any more costs what another run would do again, and not the copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_cannot_be_written_does_not_end_the_copy() {
+    let rig = Rig::start_far(512, LEN as u64, FAR).await;
+    let folder = Folder::new();
+    let kept = folder.path("kept");
+    fs::create_dir(&kept).unwrap();
+    let (image, map) = (pattern(LEN), format!("{kept}/map"));
+    let (source, url) = (folder.file("image", &image), rig.url());
+    let ends = [&*source, &url, "--checkpoint", &map, "--progress", "plain"];
+    let mut child = start(&[&ends[..], &OPTIONS[..8]].concat());
+    until(&mut child, || rig.written() > 0).await;
+    fs::remove_dir_all(&kept).unwrap();
+    let output = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap()).await.unwrap();
+    let said = succeeds(&output);
+    assert!(said.contains("what is flushed cannot be kept: No such file"), "{said}");
+    assert!(rig.disk.holds(0, &image));
+    assert!(rig.disk.flushes() > 0 && !fs::exists(&map).unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     let rig = Rig::start_far(512, LEN as u64, FAR).await;
@@ -242,4 +263,29 @@ async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     assert_eq!(fs::metadata(&copy).unwrap().len(), LEN as u64);
     succeeds(&block_copy(&arguments(&url, &copy, &map, &["--resume"])));
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
+    // Without a checkpoint as well.
+    let again = folder.path("again");
+    let mut child = start(&[&[&*url, &again], &OPTIONS[..]].concat());
+    until(&mut child, || fs::read(&again).is_ok_and(|data| data.iter().any(|byte| *byte > 0)))
+        .await;
+    signal(&child, "-TERM");
+    let said = String::from_utf8(ends(child).await.stderr).unwrap();
+    assert!(said.ends_with("is incomplete and has its full length already\n"), "{said}");
+    assert_eq!(fs::metadata(&again).unwrap().len(), LEN as u64);
+}
+
+/// Nobody knows how long a stream is: a file has what it was given by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_stream_that_stops_is_as_long_as_what_came() {
+    let folder = Folder::new();
+    let copy = folder.path("copy");
+    let mut command = program(&[&["-", &*copy], &OPTIONS[..]].concat());
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&pattern(1 << 20)).unwrap();
+    until(&mut child, || fs::read(&copy).is_ok_and(|data| data == pattern(1 << 20))).await;
+    signal(&child, "-TERM");
+    let said = String::from_utf8(ends(child).await.stderr).unwrap();
+    assert!(said.ends_with("the destination is incomplete\n"), "{said}");
+    assert_eq!(fs::metadata(&copy).unwrap().len(), 1 << 20);
 }

@@ -126,6 +126,19 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs the program to its end, where no file may become longer than so many units of 512 bytes: a longer write
+/// fails, as on a full disk.
+pub(crate) fn block_copy_within(units: u64, arguments: &[&str]) -> Output {
+    let within = format!("trap '' XFSZ; ulimit -f {units}; exec \"$0\" \"$@\"");
+    let program = program(arguments);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &within]).arg(program.get_program()).args(program.get_args());
+    for (variable, _) in program.get_envs() {
+        shell.env_remove(variable);
+    }
+    shell.stdin(Stdio::null()).output().unwrap()
+}
+
 /// Runs the program to its end.
 pub(crate) fn block_copy(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
