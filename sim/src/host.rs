@@ -136,7 +136,7 @@ impl Host {
         let disk = opened.map_err(|error| format!("the disk does not open: {error}"))?;
         let number = {
             let mut world = self.shared.lock();
-            let number = world.open_disk();
+            let number = world.open_disk(process.number);
             world.trace.note("opened", &[process.number, number as u64, target as u64]);
             number
         };

@@ -58,8 +58,8 @@ pub(crate) struct World {
     /// How many processes were started, and how many disks were opened.
     started: u64,
     opened: usize,
-    /// The disks that are open.
-    open: BTreeSet<usize>,
+    /// The disks that are open, and of which process each is.
+    open: BTreeMap<usize, u64>,
     /// The processes that have ended.
     ended: BTreeSet<u64>,
     /// Something of one that has died may be on its way.
@@ -130,7 +130,7 @@ impl World {
             accepted: 0,
             started: 0,
             opened: 0,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             ended: BTreeSet::new(),
             has_orphans: false,
         }
@@ -142,10 +142,10 @@ impl World {
         self.started
     }
 
-    /// The number of a disk that is opened.
-    pub(crate) fn open_disk(&mut self) -> usize {
+    /// The number of a disk that a process opens.
+    pub(crate) fn open_disk(&mut self, process: u64) -> usize {
         self.opened += 1;
-        self.open.insert(self.opened);
+        self.open.insert(self.opened, process);
         self.opened
     }
 
@@ -282,8 +282,10 @@ impl World {
         if self.knows_cache_losses() {
             self.trace.note("the cache is lost", &[]);
             self.oracle.crashed();
-            // A flush that fails on the medium tells the disk that has flushed, and no other.
-            if self.open.len() > 1 {
+            // A flush that fails on the medium tells the process that has flushed, and no other.
+            let mut processes = self.open.values();
+            let first = processes.next();
+            if processes.any(|process| Some(process) != first) {
                 self.oracle.nobody_was_told();
             }
         }

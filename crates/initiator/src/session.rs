@@ -35,8 +35,9 @@ use crate::state::notices::Notices;
 use crate::state::outstanding::CommandNumber;
 use crate::state::profile::Profile;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
-use crate::state::range_registry::RangeRegistry;
 use crate::state::session_key::SessionKey;
+use crate::state::unit_flushes::UnitFlushes;
+use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::{Listener, UnitState};
 use crate::url::Url;
 
@@ -80,7 +81,7 @@ pub(crate) struct Common {
     pub(crate) options: Options,
     pub(crate) network: Arc<dyn Network>,
     /// What is being written to which unit.
-    pub(crate) range_registry: Arc<RangeRegistry>,
+    pub(crate) unit_registry: Arc<UnitRegistry>,
 }
 
 impl Common {
@@ -105,7 +106,7 @@ impl Session {
         budget: Budget,
         reached: Option<Connected>,
     ) -> Self {
-        let Common { options, range_registry, .. } = common;
+        let Common { options, unit_registry, .. } = common;
         let connections = options.connections_of(&config.kind);
         let shared = Arc::new(Shared::new(
             budget,
@@ -113,7 +114,7 @@ impl Session {
             key,
             options,
             connections,
-            Arc::clone(range_registry),
+            Arc::clone(unit_registry),
         ));
         let peer = Peer::new(
             url.portal.clone(),
@@ -154,9 +155,9 @@ impl Session {
         self.shared.adopt_unit(lun, state)
     }
 
-    /// What is being written to a unit, over this session or another one of the initiator.
-    pub(crate) fn range_locks(&self, lun: Lun, profile: &Profile) -> RangeLocks {
-        self.shared.range_registry.of(profile, self.target(), lun)
+    /// What is being written to a unit, and its flushes, over this session or another one of the initiator.
+    pub(crate) fn shared_of(&self, lun: Lun, profile: &Profile) -> (RangeLocks, Arc<UnitFlushes>) {
+        self.shared.unit_registry.of(profile, self.target(), lun)
     }
 
     /// The addresses of the session's own target, by its own account (RFC 7143 appendix C).

@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::disk::Cache;
+use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::Sense;
 use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, initiator, pattern, soon, until};
@@ -154,6 +155,66 @@ async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
     assert_lost(&disk).await;
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
     soon(disk.flush()).await.unwrap();
+}
+
+/// Two disks of one initiator with one unit: the cache that a flush of one of them has lost had the writes of
+/// both.
+#[tokio::test]
+async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
+    let rig = cached_rig().await;
+    let initiator = initiator(Options::default().with_sessions(Sessions::Fixed(1)));
+    let open = || soon(initiator.disk(rig.unit_url(0, "")));
+    let (one, two) = (open().await.unwrap(), open().await.unwrap());
+    soon(one.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(two.write_at(FAR, pattern(LEN, 2))).await.unwrap();
+    let fails = Fault::flush_error(.., true).times(1);
+    rig.server.with(|target| target.config_mut().faults.push(fails));
+    let result = soon(one.flush()).await;
+    assert!(matches!(result, Err(Error::CheckCondition { .. })), "{result:?}");
+    assert!(rig.disk.holds(FAR, &[0; LEN]), "the cache of both is lost");
+    assert_lost(&two).await;
+    assert_lost(&one).await;
+    // Each is told once, and a disk that is opened later has lost nothing.
+    soon(two.flush()).await.unwrap();
+    soon(one.flush()).await.unwrap();
+    soon(open().await.unwrap().flush()).await.unwrap();
+}
+
+/// Whether a flush of another disk fails is not known before it has ended, so the next one waits for it.
+#[tokio::test]
+async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
+    let rig = cached_rig().await;
+    let initiator = initiator(Options::default().with_sessions(Sessions::Fixed(1)));
+    let open = || soon(initiator.disk(rig.unit_url(0, "")));
+    let (one, two) = (open().await.unwrap(), open().await.unwrap());
+    soon(two.write_at(FAR, pattern(LEN, 2))).await.unwrap();
+    let fails = Fault::flush_error(.., true).times(1);
+    rig.server.with(|target| {
+        target.config_mut().faults.push(fails);
+        target.hold();
+    });
+    let first = tokio::spawn({
+        let one = one.clone();
+        async move { one.flush().await }
+    });
+    until(|| rig.disk.holds(FAR, &[0; LEN])).await;
+    // The answer to the second would come, and that to the first not yet.
+    rig.server.with(|target| target.resume());
+    let second = tokio::spawn({
+        let two = two.clone();
+        async move { two.flush().await }
+    });
+    tokio::task::yield_now().await;
+    // What comes behind it is answered behind it.
+    soon(two.read_at(0, 512)).await.unwrap();
+    let flushes = rig.server.with(|target| {
+        target.commands().iter().filter(|command| [0x35, 0x91].contains(&command.cdb[0])).count()
+    });
+    assert_eq!(flushes, 1);
+    rig.server.with(|target| target.release());
+    soon(first).await.unwrap().unwrap_err();
+    let result = soon(second).await.unwrap();
+    assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
 }
 
 #[tokio::test]

@@ -20,8 +20,8 @@ use crate::state::budget::Budget;
 use crate::state::isids::HeldKey;
 use crate::state::notices::Announcer;
 use crate::state::range_locks::Unsettled;
-use crate::state::range_registry::RangeRegistry;
 use crate::state::session_key::SessionKey;
+use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
 
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     pub(crate) reopening: OnceLock<Reopening>,
     pub(crate) unsettled: Unsettled,
     /// What is being written to which unit, over all sessions of the initiator.
-    pub(crate) range_registry: Arc<RangeRegistry>,
+    pub(crate) unit_registry: Arc<UnitRegistry>,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     home: Mutex<Home>,
@@ -99,7 +99,7 @@ impl Shared {
         key: HeldKey,
         options: &Options,
         connections: u16,
-        range_registry: Arc<RangeRegistry>,
+        unit_registry: Arc<UnitRegistry>,
     ) -> Self {
         Self {
             budget,
@@ -116,7 +116,7 @@ impl Shared {
             terms: OnceLock::new(),
             reopening: OnceLock::new(),
             unsettled: Unsettled::default(),
-            range_registry,
+            unit_registry,
             retries: AtomicU64::new(0),
             home: Mutex::default(),
             stats: Mutex::default(),

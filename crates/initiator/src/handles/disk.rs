@@ -99,7 +99,8 @@ impl Disk {
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
         let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
-        let range_locks = session.range_locks(unit.lun(), &profile);
+        let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
+        unit.state().unflushed.flush_with(flushes);
         Self { unit, paths, report, profile, range_locks, max_transfer }
     }
 

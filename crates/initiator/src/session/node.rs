@@ -54,7 +54,7 @@ impl Node {
             name,
             isids: Isids::new(isid),
             challenges: IssuedChallenges::default(),
-            common: Common { options, network, range_registry: Arc::default() },
+            common: Common { options, network, unit_registry: Arc::default() },
         })))
     }
 

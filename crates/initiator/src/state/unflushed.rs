@@ -1,9 +1,10 @@
 //! Which writes a volatile cache may still lose, and whether it has (SBC-3 §4.15).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::Error;
+use crate::state::unit_flushes::UnitFlushes;
 
 /// Whether the unit may have lost writes that it had acknowledged: it keeps them in a volatile
 /// cache until a flush, and a reset empties that.
@@ -33,12 +34,21 @@ struct Writes {
     unflushed: Mutex<Oldest>,
     /// One flush at a time.
     flush: tokio::sync::Mutex<()>,
-    /// How often writes were found lost, or may have been.
+    /// The flushes of all disks of the initiator with the unit, once that is known.
+    of_unit: OnceLock<OfUnit>,
+    /// How often writes were found lost, or may have been, but for failed flushes of the unit.
     losses: AtomicU64,
     /// Of how many of them some handle was told.
     told_of: AtomicU64,
     /// Whether the unit was ever seen to have a volatile cache, over whichever session.
     has_cache: AtomicBool,
+}
+
+/// The flushes of all disks with the unit, and how many of them had failed before.
+#[derive(Debug)]
+struct OfUnit {
+    flushes: Arc<UnitFlushes>,
+    failed_before: u64,
 }
 
 /// When the oldest write began of those that no flush has vouched for.
@@ -170,9 +180,21 @@ impl Unflushed {
         self.writes.lose();
     }
 
+    /// A flush has failed on the medium: the unit need not have kept what it could not write, whichever disk
+    /// that came from.
+    pub(crate) fn flush_failed(&self) {
+        self.writes.fail_flush();
+    }
+
     /// Whether anything was lost so far.
     pub(crate) fn has_lost(&self) -> bool {
-        self.writes.losses.load(Ordering::SeqCst) > 0
+        self.writes.losses() > 0
+    }
+
+    /// From now on a flush takes turns with those of the other disks with the unit, and is told which fail.
+    pub(crate) fn flush_with(&self, flushes: Arc<UnitFlushes>) {
+        let failed_before = flushes.failures();
+        self.writes.of_unit.get_or_init(|| OfUnit { flushes, failed_before });
     }
 
     /// The unit keeps writes in a volatile cache, or does not say that it does not.
@@ -189,12 +211,16 @@ impl Unflushed {
     /// Begins a flush of the writes that have ended, after those flushes that are under way.
     pub(crate) async fn begin_flush(&self) -> Flush<'_> {
         let turn = self.writes.flush.lock().await;
+        let turn_of_unit = match self.writes.of_unit.get() {
+            Some(of_unit) => Some(of_unit.flushes.turn().await),
+            None => None,
+        };
         let oldest = {
             let mut unflushed = self.writes.lock();
             unflushed.flushing = unflushed.waiting.take();
             unflushed.flushing
         };
-        Flush { unflushed: self, begun: self.begin(), oldest, _turn: turn }
+        Flush { unflushed: self, begun: self.begin(), oldest, _turns: (turn, turn_of_unit) }
     }
 }
 
@@ -215,7 +241,7 @@ impl LossCursor {
     /// [`Error::UnflushedWritesLost`] if something was lost of which the handle did not know when the
     /// flush began: so all who flush at the same time are told.
     pub(crate) fn end(&self, seen: SeenLosses) -> Result<(), Error> {
-        let losses = self.writes.losses.load(Ordering::SeqCst);
+        let losses = self.writes.losses();
         self.seen.fetch_max(losses, Ordering::SeqCst);
         self.writes.told_of.fetch_max(losses, Ordering::SeqCst);
         if seen.0 >= losses { Ok(()) } else { Err(Error::UnflushedWritesLost) }
@@ -241,6 +267,20 @@ impl Writes {
         self.losses.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// How often writes were found lost, by a flush of another disk as well.
+    fn losses(&self) -> u64 {
+        let failed = self.of_unit.get().map_or(0, OfUnit::failures);
+        self.losses.load(Ordering::SeqCst) + failed
+    }
+
+    /// A flush has failed on the medium.
+    fn fail_flush(&self) {
+        match self.of_unit.get() {
+            Some(of_unit) => of_unit.flushes.fail(),
+            None => self.lose(),
+        }
+    }
+
     fn not_flushed(&self, begun: Epoch) {
         let waiting = &mut self.lock().waiting;
         *waiting = Some(waiting.map_or(begun, |oldest| oldest.min(begun)));
@@ -258,7 +298,13 @@ pub(crate) struct Flush<'a> {
     unflushed: &'a Unflushed,
     begun: Epoch,
     oldest: Option<Epoch>,
-    _turn: tokio::sync::MutexGuard<'a, ()>,
+    _turns: (tokio::sync::MutexGuard<'a, ()>, Option<tokio::sync::MutexGuard<'a, ()>>),
+}
+
+impl OfUnit {
+    fn failures(&self) -> u64 {
+        self.flushes.failures() - self.failed_before
+    }
 }
 
 impl Flush<'_> {

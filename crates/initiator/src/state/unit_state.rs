@@ -58,10 +58,10 @@ impl UnitState {
             self.unflushed.reset();
         } else if is_attention && sense.additional == AdditionalSense::MODE_PARAMETERS_CHANGED {
             self.unflushed.found_cache();
-        } else if sense.deferred && is_failure(sense.key)
-            || !sense.deferred && synchronizes_cache && is_write_failure(sense.key)
-        {
+        } else if sense.deferred && is_failure(sense.key) {
             self.unflushed.lost();
+        } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
+            self.unflushed.flush_failed();
         }
         may_be_another_unit(sense.additional)
     }
