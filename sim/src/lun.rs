@@ -56,6 +56,11 @@ impl Lun {
         &self.original.disk
     }
 
+    /// Whether the original may leave blocks as they are that it is to deallocate.
+    pub(crate) const fn may_keep_blocks(&self) -> bool {
+        self.original.behavior.unmap_granularity.is_some()
+    }
+
     /// The blocks that the original has by rights.
     pub(crate) const fn blocks(&self) -> u64 {
         self.blocks

@@ -17,6 +17,11 @@ impl Rng {
         Self(self.next())
     }
 
+    /// The same, and what this one goes on with stays as it was.
+    pub(crate) const fn beside(&self, purpose: u64) -> Self {
+        Self(mix(self.0 ^ purpose))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)

@@ -2,6 +2,7 @@
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::UnitBehavior;
 use iscsi_testkit::target::Target;
 
 use crate::network::address;
@@ -22,6 +23,25 @@ struct PortalGroup {
     tag: u16,
 }
 
+/// What its draws are for.
+const PROVISIONING: u64 = 1;
+
+/// A fifth of the units give blocks back by UNMAP alone (LBPU and LBPRZ, without LBPWS), in granules of some
+/// blocks, and some of them leave blocks as they are.
+fn provision(behavior: &mut UnitBehavior, blocks: u64, rng: &mut Rng) {
+    if !rng.percent(20) {
+        return;
+    }
+    behavior.provisioning = Some(0x84);
+    let granularity = 1 << rng.index(0..4);
+    behavior.unmap_granularity = Some((granularity, rng.pick(&[0, 1, 3]).copied().unwrap_or(0)));
+    behavior.max_unmap_blocks = Some(1 << rng.index(2..10));
+    if rng.percent(50) {
+        let kept = rng.within(0..blocks);
+        behavior.kept_by_unmap = kept..kept + rng.within(1..blocks);
+    }
+}
+
 impl Topology {
     pub(crate) fn drawn(rng: &mut Rng) -> Self {
         let (mut groups, mut portals) = (Vec::new(), Vec::new());
@@ -37,6 +57,7 @@ impl Topology {
 
     /// The target of each portal group: they serve one unit, and differ in what they negotiate.
     pub(crate) fn serve(&self, disk: &RamDisk, rng: &mut Rng) -> Vec<Target> {
+        let provisioning = rng.beside(PROVISIONING);
         let aborts = rng.percent(50);
         let target = |group: &PortalGroup| {
             let mut config = TargetConfig::new(name(group.target), disk.clone());
@@ -51,6 +72,7 @@ impl Topology {
             config.keys.default_time2wait = u32::try_from(rng.within(0..3)).unwrap_or(0);
             if let Some(unit) = config.units.get_mut(&0) {
                 unit.behavior.task_aborted_status = aborts;
+                provision(&mut unit.behavior, disk.blocks(), &mut provisioning.clone());
             }
             config.window = 1 << rng.within(0..7);
             Target::new(config)

@@ -197,8 +197,8 @@ impl Worker {
         let part = self.work.part.clone();
         let (mut grains, block) = (self.grains(&part), disk.block_size() as usize / GRAIN);
         let asked = grains.clone();
-        let is_data = matches!(kind, Kind::Write);
-        if matches!(kind, Kind::Discard) {
+        let (is_data, is_discard) = (matches!(kind, Kind::Write), matches!(kind, Kind::Discard));
+        if is_discard {
             // What lies outside of whole blocks stays.
             grains = grains.start.next_multiple_of(block)..grains.end / block * block;
             grains.end = grains.end.max(grains.start);
@@ -227,7 +227,8 @@ impl Worker {
             if is_acknowledged { "written" } else { "not written" },
             &grains,
         );
-        let counts = is_acknowledged && !self.may_be_of_another(&world, begun);
+        let is_hint = is_discard && world.lun.may_keep_blocks();
+        let counts = is_acknowledged && !is_hint && !self.may_be_of_another(&world, begun);
         world.oracle.end_write(write, counts);
         result
     }
