@@ -20,7 +20,7 @@ impl LogicalUnit {
     /// # Errors
     /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when what was written before may
     /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
-    /// earlier flush failed on the medium. In doubt it is told. Each handle is told of each loss once,
+    /// earlier flush failed on the medium, be it that of another disk of the initiator. In doubt it is told. Each handle is told of each loss once,
     /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
     ///
     /// Dropping the future does not stop the flush: the next one waits for its end.

@@ -118,3 +118,43 @@ pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     data.extend([u8::from(!mapped), 0, 0, 0]);
     Ok(answer(data, u64::from(be32(&cdb[10..]))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RamDisk;
+
+    /// The blocks that are mapped when UNMAP has named these.
+    fn left(unit: &Unit, lba: u64, blocks: u32) -> Vec<u64> {
+        unit.disk.fill(1);
+        let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
+        list.extend(lba.to_be_bytes());
+        list.extend(blocks.to_be_bytes());
+        list.extend([0; 4]);
+        unmap(unit, &list).unwrap();
+        (0..unit.disk.blocks()).filter(|lba| unit.disk.extent(*lba).0).collect()
+    }
+
+    #[test]
+    fn only_whole_granules_are_unmapped_and_none_that_are_kept() {
+        let mut unit = Unit::new(RamDisk::new(512, 16));
+        assert_eq!(left(&unit, 1, 14), [0, 15]);
+        unit.behavior.unmap_granularity = Some((4, 6));
+        assert_eq!(left(&unit, 1, 14), [0, 1, 14, 15]);
+        assert_eq!(left(&unit, 0, 16), [0, 1, 14, 15]);
+        assert_eq!(left(&unit, 3, 3).len(), 16);
+        unit.behavior.kept_by_unmap = 5..11;
+        assert_eq!(left(&unit, 0, 16), [0, 1, 5, 6, 7, 8, 9, 10, 14, 15]);
+        unit.behavior.kept_by_unmap = 0..u64::MAX;
+        assert_eq!(left(&unit, 0, 16).len(), 16);
+    }
+
+    #[test]
+    fn more_blocks_than_the_unit_takes_at_once_are_refused() {
+        let mut unit = Unit::new(RamDisk::new(512, 16));
+        unit.behavior.max_unmap_blocks = Some(7);
+        assert_eq!(left(&unit, 0, 7).len(), 9);
+        let list = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0; 11], &[8, 0, 0, 0, 0]].concat();
+        assert_eq!(unmap(&unit, &list), Err(Sense::INVALID_FIELD));
+    }
+}

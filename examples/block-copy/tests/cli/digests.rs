@@ -65,7 +65,7 @@ async fn what_somebody_else_has_written_is_found_and_sent_again() {
 /// A copy whose digests find no room is complete all the same; the next one sends what was not kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_that_cannot_be_kept_cost_the_next_copy() {
-    const BLOCKS: usize = 32;
+    const BLOCKS: usize = 16;
     let rig = Rig::start(512, (BLOCKS * MIB) as u64).await;
     let (folder, url) = (Folder::new(), rig.url());
     let image = pattern(BLOCKS * MIB);
@@ -106,7 +106,7 @@ async fn what_cannot_be_taken_back_is_not_overwritten() {
     let verify = [&QUIET[..], &[&digests, "--verify=digests", &url]].concat();
     let said = String::from_utf8(block_copy(&verify).stderr).unwrap();
     assert!(!said.contains("verification failed"), "{said}");
-    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &["--verify=digests"])));
+    succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
     assert!(rig.disk.holds(0, &image));
 }
 
