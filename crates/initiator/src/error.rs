@@ -81,6 +81,10 @@ pub enum Error {
     /// The session was logged out before the request was sent.
     #[error("the session is closed; connect again")]
     Closed,
+    /// The class of the disk was closed before the request was sent
+    /// ([`TrafficClass::close`](crate::TrafficClass::close)).
+    #[error("the class of the disk is closed; open the disk in another one")]
+    ClassClosed,
     /// The request does not fit the session.
     #[error(transparent)]
     Submit(#[from] SubmitError),

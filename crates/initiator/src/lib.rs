@@ -151,11 +151,13 @@ mod name;
 mod options;
 mod published;
 mod runtime;
+mod scheduler;
 mod session;
 mod shaper;
 #[cfg(test)]
 mod simulated;
 mod state;
+mod traffic_class;
 mod unit;
 pub mod url;
 
@@ -176,13 +178,14 @@ pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
-pub use shaper::{Shaper, TrafficClass};
+pub use shaper::Shaper;
 pub use state::capacity::Capacity;
 pub use state::counters::{KindStats, RequestStats};
 pub use state::latency::Latency;
 pub use state::notices::Notices;
 pub use state::profile::Profile;
 pub use state::session_key::SessionKey;
+pub use traffic_class::TrafficClass;
 pub use unit::logical_unit::LogicalUnit;
 pub use url::{Url, UrlError};
 
@@ -230,6 +233,7 @@ pub mod tuning {
 
 /// Classes of requests that share a rate: see [`Shaper`].
 pub mod shaping {
+    pub use crate::scheduler::{Charge, Granting, Scheduler};
     pub use iscsi_shaper::{Class, ClassError, ClassId, Rate, Statistics, TreeError, Volume};
 }
 

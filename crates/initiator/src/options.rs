@@ -22,7 +22,7 @@ use crate::options::retry::RetryOptions;
 use crate::options::sessions::Sessions;
 use crate::options::setters::setters;
 use crate::options::socket::SocketOptions;
-use crate::shaper::TrafficClass;
+use crate::traffic_class::TrafficClass;
 
 /// What an [`Initiator`](crate::Initiator) asks of every session, unless the URL says otherwise.
 /// Values beyond their range count as its nearest end.
@@ -95,7 +95,7 @@ pub struct Options {
     /// The most bytes a [`Disk`](crate::Disk) moves in one command, at least one block; longer
     /// requests are split. The unit's own limit (VPD page B0) counts as well.
     pub max_transfer: usize,
-    /// The class of a [`Shaper`](crate::Shaper) that rules what a [`Disk`](crate::Disk) reads and
+    /// The class, most often of a [`Shaper`](crate::Shaper), that rules what a [`Disk`](crate::Disk) reads and
     /// writes, over all its sessions; `None` leaves it to the link. Requests are split so that each takes
     /// no more than 50 ms of the class's ceil, but not below 4 KiB. What is asked of a session or a unit directly
     /// is not ruled.

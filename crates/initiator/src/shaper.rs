@@ -5,15 +5,16 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use iscsi_shaper::{Class, ClassId, Grant, Statistics, Ticket, Tree, TreeError};
-use tokio::sync::{Notify, watch};
+use iscsi_shaper::{Class, ClassId, Grant, Rate, Statistics, Ticket, Tree, TreeError};
+use tokio::sync::Notify;
 use tokio::time::sleep_until;
+
+use crate::scheduler::{Charge, Granting, Scheduler};
+use crate::traffic_class::TrafficClass;
 
 /// How long after its time a request looks for itself, if whoever keeps the time does not: a future may
 /// not be polled for long.
 const GRACE: Duration = Duration::from_millis(100);
-/// So many [`Class::TIME_SLICE`]s are a second.
-const SLICES: u64 = 20;
 
 /// Classes of requests that share what there is: hierarchical token buckets. Clones are the same.
 ///
@@ -27,25 +28,23 @@ const SLICES: u64 = 20;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let shaper = Shaper::new(Class::new("100mbit".parse()?))?;
 /// let backup = Class::new("10mbit".parse()?).with_ceil("50mbit".parse()?);
-/// let class = shaper.traffic_class(shaper.add(shaper.root(), backup)?);
-/// let options = Options::default().with_class(Some(class.clone()));
+/// let id = shaper.add(shaper.root(), backup)?;
+/// let options = Options::default().with_class(Some(shaper.traffic_class(id)));
 /// let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options)?;
 /// // At night there is more.
 /// shaper.change(shaper.root(), Class::new(Rate::Unlimited))?;
-/// shaper.change(class.id(), backup.with_ceil(Rate::Unlimited))?;
+/// shaper.change(id, backup.with_ceil(Rate::Unlimited))?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Shaper(Arc<Mutex<State>>);
 
-/// A class of a [`Shaper`], for those who use it by this handle or a clone of it. If the class is removed
-/// there, its requests go on in the default class.
-#[derive(Clone, Debug)]
-pub struct TrafficClass {
+/// A class of a tree, as those who send use it.
+#[derive(Debug)]
+struct TreeClass {
     shaper: Shaper,
     id: ClassId,
-    is_paused: Arc<watch::Sender<bool>>,
 }
 
 #[derive(Debug)]
@@ -70,17 +69,6 @@ struct Waiting {
     shaper: Shaper,
     ticket: Ticket,
     woken: Arc<Notify>,
-}
-
-/// What a request has paid that is not sent yet. Dropped, it is given back.
-#[derive(Debug)]
-pub(crate) struct Charge(Option<Box<Payment>>);
-
-/// What a request has paid that is sent: it counts for what it turns out to have moved.
-#[derive(Debug)]
-pub(crate) struct Payment {
-    shaper: Shaper,
-    grant: Grant,
 }
 
 impl Shaper {
@@ -108,10 +96,11 @@ impl Shaper {
     }
 
     /// The class as [`Options::class`](crate::Options::class) takes it. Each handle is
-    /// [paused](TrafficClass::pause) by itself.
+    /// [paused](TrafficClass::pause) and [closed](TrafficClass::close) by itself. If the class is removed,
+    /// its requests go on in the default class.
     #[must_use]
     pub fn traffic_class(&self, id: ClassId) -> TrafficClass {
-        TrafficClass { shaper: self.clone(), id, is_paused: Arc::default() }
+        TrafficClass::new(Arc::new(TreeClass { shaper: self.clone(), id }))
     }
 
     /// Adds a class below another.
@@ -150,6 +139,12 @@ impl Shaper {
         self.lock().tree.statistics(id)
     }
 
+    /// The most that a class may send: its ceil, or the narrowest above it.
+    #[must_use]
+    pub fn ceil(&self, id: ClassId) -> Rate {
+        self.lock().tree.ceil(id)
+    }
+
     fn change_tree<T>(&self, change: impl FnOnce(&mut Tree, Instant) -> T) -> T {
         let (mut state, now) = (self.lock(), now());
         let result = change(&mut state.tree, now);
@@ -162,71 +157,37 @@ impl Shaper {
     }
 }
 
-impl TrafficClass {
-    /// Which class of its shaper it is.
-    #[must_use]
-    pub const fn id(&self) -> ClassId {
-        self.id
-    }
-
-    /// The shaper that the class is of.
-    #[must_use]
-    pub const fn shaper(&self) -> &Shaper {
-        &self.shaper
-    }
-
-    /// Lets no further request of this handle pass, whatever the rates. Others of the class have what it
-    /// leaves; what was sent goes on to its end.
-    pub fn pause(&self) {
-        self.is_paused.send_replace(true);
-    }
-
-    /// Lets requests pass again after a [pause](Self::pause).
-    pub fn resume(&self) {
-        self.is_paused.send_replace(false);
-    }
-
-    /// The longest that a request should be, bytes; `None` without a limit.
-    pub(crate) fn max_request_len(&self) -> Option<u64> {
-        self.shaper.lock().tree.max_request_len(self.id)
-    }
-
-    /// What may pass in a second at most, bytes; `None` without a limit.
-    pub(crate) fn bytes_in_second(&self) -> Option<u64> {
-        self.max_request_len().map(|bytes| bytes.saturating_mul(SLICES))
-    }
-
-    /// Waits until a request of so many bytes may be sent.
-    pub(crate) async fn pass(&self, bytes: u64) -> Charge {
-        let mut is_paused = self.is_paused.subscribe();
-        loop {
-            // The sender lives as long as this.
-            _ = is_paused.wait_for(|is_paused| !is_paused).await;
-            tokio::select! {
-                biased;
-                // It leaves the class, which may have others to serve.
-                _ = is_paused.wait_for(|is_paused| *is_paused) => {}
-                charge = self.granted(bytes) => return charge,
-            }
-        }
-    }
-
-    async fn granted(&self, bytes: u64) -> Charge {
-        let waiting = Waiting::new(&self.shaper, self.id, bytes);
-        loop {
-            let next = match waiting.look() {
-                Ok(grant) => {
-                    let payment = Payment { shaper: self.shaper.clone(), grant };
-                    return Charge(Some(Box::new(payment)));
+impl Scheduler for TreeClass {
+    fn grant(&self, bytes: u64) -> Granting<'_> {
+        Box::pin(async move {
+            let waiting = Waiting::new(&self.shaper, self.id, bytes);
+            loop {
+                let next = match waiting.look() {
+                    Ok(grant) => return self.charge(grant),
+                    Err(next) => next,
+                };
+                tokio::select! {
+                    biased;
+                    () = waiting.woken.notified() => {}
+                    () = reached(next) => {}
                 }
-                Err(next) => next,
-            };
-            tokio::select! {
-                biased;
-                () = waiting.woken.notified() => {}
-                () = reached(next) => {}
             }
-        }
+        })
+    }
+
+    fn ceil(&self) -> Rate {
+        self.shaper.ceil(self.id)
+    }
+}
+
+impl TreeClass {
+    fn charge(&self, grant: Grant) -> Charge {
+        let shaper = self.shaper.clone();
+        Charge::new(grant.bytes, move |moved| {
+            if moved != grant.bytes {
+                shaper.change_tree(|tree, now| tree.correct(&grant, moved, now));
+            }
+        })
     }
 }
 
@@ -295,30 +256,6 @@ impl Drop for Waiting {
     }
 }
 
-impl Charge {
-    /// The request is sent.
-    pub(crate) fn sent(mut self) -> Option<Box<Payment>> {
-        self.0.take()
-    }
-}
-
-impl Payment {
-    /// The request has moved so many bytes.
-    pub(crate) fn correct(self, moved: u64) {
-        if moved != self.grant.bytes {
-            self.shaper.change_tree(|tree, now| tree.correct(&self.grant, moved, now));
-        }
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if let Some(payment) = self.0.take() {
-            payment.correct(0);
-        }
-    }
-}
-
 /// Waits for a time, or for ever.
 async fn reached(time: Option<Instant>) {
     match time {
@@ -350,7 +287,7 @@ mod tests {
 
     async fn pass(class: TrafficClass) -> Duration {
         let begun = tokio::time::Instant::now();
-        class.pass(LEN).await.sent();
+        class.pass(LEN).await.unwrap().sent();
         begun.elapsed()
     }
 
@@ -366,7 +303,7 @@ mod tests {
         let mut times = requests.join_all().await;
         times.sort_unstable();
         assert_eq!(times, [0, 100, 200, 300, 400].map(millis));
-        let statistics = shaper.statistics(class.id()).unwrap();
+        let statistics = shaper.statistics(shaper.default_class()).unwrap();
         assert_eq!((statistics.sent.requests, statistics.waited.requests), (5, 4));
         assert!(shaper.lock().waiters.is_empty());
     }
@@ -378,7 +315,7 @@ mod tests {
         let waiting = tokio::spawn(pass(class.clone()));
         let other = tokio::spawn(pass(class));
         tokio::time::sleep(millis(10)).await;
-        shaper.change(shaper.root(), Class::new(iscsi_shaper::Rate::Unlimited)).unwrap();
+        shaper.change(shaper.root(), Class::new(Rate::Unlimited)).unwrap();
         assert_eq!((waiting.await.unwrap(), other.await.unwrap()), (millis(10), millis(10)));
     }
 
@@ -394,7 +331,7 @@ mod tests {
         first.abort();
         assert!(first.await.is_err());
         assert_eq!(second.await.unwrap(), millis(100));
-        assert_eq!(shaper.statistics(class.id()).unwrap().sent.requests, 2);
+        assert_eq!(shaper.statistics(shaper.default_class()).unwrap().sent.requests, 2);
     }
 
     /// It was polled once, and is the one that keeps the time.
@@ -421,7 +358,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_handle_that_is_paused_leaves_the_class_to_others() {
         let (shaper, class) = shaper();
-        let other = shaper.traffic_class(class.id());
+        let other = shaper.traffic_class(shaper.default_class());
         pass(class.clone()).await;
         let mut held = JoinSet::new();
         (0..5).for_each(|_| drop(held.spawn(pass(class.clone()))));
@@ -435,6 +372,26 @@ mod tests {
         let mut times = held.join_all().await;
         times.sort_unstable();
         assert_eq!(times, [1000, 1100, 1200, 1300, 1400].map(millis));
+    }
+
+    /// Nothing was sent, so nothing is charged.
+    #[tokio::test(start_paused = true)]
+    async fn a_handle_that_is_closed_ends_what_waits_and_stays_so() {
+        let (shaper, class) = shaper();
+        let other = shaper.traffic_class(shaper.default_class());
+        pass(class.clone()).await;
+        let waiting = tokio::spawn({
+            let class = class.clone();
+            async move { class.pass(LEN).await.is_none() }
+        });
+        tokio::time::sleep(millis(10)).await;
+        class.close();
+        assert!(waiting.await.unwrap());
+        class.resume();
+        assert!(class.pass(LEN).await.is_none());
+        assert_eq!(pass(other).await, millis(90));
+        let statistics = shaper.statistics(shaper.default_class()).unwrap();
+        assert_eq!((statistics.sent.requests, statistics.waiting), (2, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -204,18 +204,23 @@ impl Tree {
         Some(Statistics { waiting: node.queue.len(), ..node.statistics })
     }
 
-    /// The longest that a request of a class should be, bytes: what the narrowest ceil above it, or its
-    /// own, passes in [`Class::TIME_SLICE`]. `None` where there is no limit. A longer one passes as well,
-    /// but keeps the others waiting.
+    /// The most that a class may send: its ceil, or the narrowest above it.
     #[must_use]
-    pub fn max_request_len(&self, id: ClassId) -> Option<u64> {
-        let limits = |slot: usize| {
+    pub fn ceil(&self, id: ClassId) -> Rate {
+        let limit = |slot: usize| {
             let class = self.nodes[slot].class;
             // The root has nobody to borrow from.
             if slot == ROOT { class.rate } else { class.ceil }
         };
-        let narrowest = self.path(self.leaf(id)).map(limits).min()?;
-        narrowest.bytes_in(Class::TIME_SLICE)
+        self.path(self.leaf(id)).map(limit).min().unwrap_or(Rate::Unlimited)
+    }
+
+    /// The longest that a request of a class should be, bytes: what its [ceil](Self::ceil) passes in
+    /// [`Class::TIME_SLICE`]. `None` where there is no limit. A longer one passes as well, but keeps the
+    /// others waiting.
+    #[must_use]
+    pub fn max_request_len(&self, id: ClassId) -> Option<u64> {
+        self.ceil(id).bytes_in(Class::TIME_SLICE)
     }
 
     /// The class that requests of a class wait in: the default one, if that was removed, or has others

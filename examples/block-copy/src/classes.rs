@@ -233,8 +233,7 @@ mod tests {
     #[tokio::test]
     async fn a_source_between_units_has_the_narrowest_ceil() {
         let classes = classes();
-        let limit =
-            |class: &TrafficClass| class.shaper().class(class.shaper().root()).unwrap().rate;
+        let limit = TrafficClass::ceil;
         let (all, nightly) =
             (classes.source(None).unwrap(), classes.source(Some("nightly")).unwrap());
         assert_eq!((limit(&all), limit(&nightly)), (rate("10mbit"), rate("1mbit")));

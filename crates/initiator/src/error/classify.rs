@@ -42,7 +42,7 @@ impl Error {
             Self::Connect(error) => error.kind(),
             Self::Login(failure) => failure.kind(),
             Self::Session(failure) => failure.kind(),
-            Self::Closed => ErrorKind::Closed,
+            Self::Closed | Self::ClassClosed => ErrorKind::Closed,
             Self::Submit(error) => kind_of_submit(*error),
             Self::Task { cause, .. } => kind_of_task(cause),
             Self::CheckCondition { sense, .. } => kind_of_sense(sense),
@@ -86,6 +86,7 @@ impl Error {
             | Self::InitiatorName(_)
             | Self::Entropy(_)
             | Self::Closed
+            | Self::ClassClosed
             | Self::Submit(_)
             | Self::NoUnitNamed
             | Self::NoSuchUnit(_)

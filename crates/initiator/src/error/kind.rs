@@ -61,7 +61,8 @@ pub enum ErrorKind {
     /// No answer in time: check the target and the link, or allow more time. A command that was sent
     /// may have been carried out.
     TimedOut,
-    /// The session or the disk was logged out before the request was sent: connect again.
+    /// The session or the disk was logged out, or its class closed, before the request was sent: connect
+    /// again.
     Closed,
     /// The request was given up because somebody wanted that. It may have been carried out.
     Aborted,

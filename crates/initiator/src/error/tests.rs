@@ -114,6 +114,7 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
         (session(SessionError::RedirectLoop, false), ErrorKind::Unreachable),
         (session(connect(), false), ErrorKind::Unreachable),
         (Error::Closed, ErrorKind::Closed),
+        (Error::ClassClosed, ErrorKind::Closed),
         (SubmitError::Full.into(), ErrorKind::Transient),
         (SubmitError::Closed.into(), ErrorKind::Closed),
         (SubmitError::NoConnection.into(), ErrorKind::InvalidInput),
@@ -197,7 +198,7 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 32, "each variant has a row");
+    assert_eq!(variants.len(), 33, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 21, "each kind has a row");
 }

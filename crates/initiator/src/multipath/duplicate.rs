@@ -14,7 +14,7 @@ use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::{PathId, Requirements};
-use crate::shaper::Charge;
+use crate::scheduler::Charge;
 use crate::state::cancellation::Cancellation;
 use crate::unit::transfer::Transfer;
 
@@ -152,7 +152,7 @@ impl<C: Carrier> Grant<C> {
     async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
         let (kind, len, writes) = (transfer.kind(), transfer.len() as u64, transfer.writes());
         // What is dropped from here on may have been sent.
-        let payment = self.charge.take().and_then(Charge::sent);
+        let charge = self.charge.take().map(Charge::sent);
         let result = {
             let running = self.carrier().counters().begin(kind, len, self.begun());
             let cancellation = transfer.cancellation().cloned();
@@ -166,8 +166,8 @@ impl<C: Carrier> Grant<C> {
             result.map(|answer| (answer, now))
         };
         // What is written is on its way whatever comes of it.
-        if let Some(payment) = payment.filter(|_| !writes) {
-            payment.correct(result.as_ref().map_or(0, |(answer, _)| C::brought(answer, len)));
+        if let Some(charge) = charge.filter(|_| !writes) {
+            charge.settle(result.as_ref().map_or(0, |(answer, _)| C::brought(answer, len)));
         }
         match result {
             Ok((answer, now)) => {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths};
 use crate::multipath::lane::Requirements;
-use crate::shaper::Charge;
+use crate::scheduler::Charge;
 
 /// Counts a request that waits in its class, until it is dropped.
 struct WaitGuard<'a>(&'a AtomicUsize);
@@ -34,7 +34,7 @@ impl<C: Carrier> Paths<C> {
             let _waiting = WaitGuard::new(self.in_class());
             tokio::select! {
                 biased;
-                charge = class.pass(len as u64) => Ok(charge),
+                charge = class.pass(len as u64) => charge.ok_or(Error::ClassClosed),
                 end = self.ended() => Err(end),
             }
         });

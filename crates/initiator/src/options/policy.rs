@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::options::lateness::LatenessOptions;
 use crate::options::retry::RetryOptions;
-use crate::shaper::TrafficClass;
+use crate::traffic_class::TrafficClass;
 
 /// The options about that, within their ranges.
 #[derive(Clone, Debug)]

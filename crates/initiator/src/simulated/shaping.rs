@@ -1,10 +1,13 @@
 //! Disks that share a rate.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use iscsi_shaper::{Class, Rate};
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::error::Error;
+use crate::scheduler::{Charge, Granting, Scheduler};
 use crate::{Disk, Shaper, TrafficClass};
 
 fn network() -> Simulated {
@@ -56,7 +59,7 @@ async fn a_question_pays_for_what_its_answer_brings() {
     let target = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], Properties::default());
     let disk = open_in(&target, &class).await;
     disk.extents(0, 16384 * 512).await.unwrap();
-    let sent = shaper.statistics(class.id()).unwrap().sent;
+    let sent = shaper.statistics(shaper.default_class()).unwrap().sent;
     assert_eq!((sent.requests, sent.bytes), (1, 8 + 16));
 }
 
@@ -75,7 +78,7 @@ async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
     let begun = Instant::now();
     assert_eq!(disk.read_at(0, data.len()).await.unwrap(), data);
     assert!(expected.contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    let statistics = shaper.statistics(class.id()).unwrap();
+    let statistics = shaper.statistics(shaper.default_class()).unwrap();
     // The write ends within a block, which is read first.
     assert_eq!(statistics.sent.bytes, 2 * 2_000_384 + 512);
     let slice = 8_000_000 / 8 / 20;
@@ -99,9 +102,10 @@ async fn disks_share_a_rate_by_their_classes_and_lend_each_other_what_they_do_no
     let ceil = "8mbit".parse().unwrap();
     let [small, large] = ["2mbit", "6mbit"].map(|rate| {
         let class = Class::new(rate.parse().unwrap()).with_ceil(ceil);
-        shaper.traffic_class(shaper.add(shaper.root(), class).unwrap())
+        shaper.add(shaper.root(), class).unwrap()
     });
-    let disks = [open_in(&network, &small).await, open_in(&network, &large).await];
+    let [first, second] = [small, large].map(|id| shaper.traffic_class(id));
+    let disks = [open_in(&network, &first).await, open_in(&network, &second).await];
     let time = Duration::from_secs(20);
     let (few, many) =
         tokio::join!(write_for(&disks[0], 0, time), write_for(&disks[1], 4 << 20, time));
@@ -112,8 +116,8 @@ async fn disks_share_a_rate_by_their_classes_and_lend_each_other_what_they_do_no
     let lent = shaper.statistics(shaper.root()).unwrap().lent;
     assert_eq!(
         lent.bytes,
-        shaper.statistics(small.id()).unwrap().borrowed.bytes + {
-            shaper.statistics(large.id()).unwrap().borrowed.bytes
+        shaper.statistics(small).unwrap().borrowed.bytes + {
+            shaper.statistics(large).unwrap().borrowed.bytes
         }
     );
 }
@@ -132,5 +136,53 @@ async fn what_waits_in_its_class_ends_with_the_disk() {
     disk.logout().await.unwrap();
     assert!(begun.elapsed() < ROUND_TRIP * 3);
     assert!(matches!(write.await.unwrap(), Err(Error::Closed)));
-    assert_eq!(shaper.statistics(class.id()).unwrap().waiting, 0);
+    assert_eq!(shaper.statistics(shaper.default_class()).unwrap().waiting, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_a_class_ends_when_that_is_closed_and_a_flush_goes_out() {
+    let shaper = Shaper::new(Class::new("1kbit".parse().unwrap())).unwrap();
+    let class = shaper.traffic_class(shaper.default_class());
+    let disk = open_in(&network(), &class).await;
+    disk.write_at(0, Bytes::from(vec![1; 4096])).await.unwrap();
+    let waiting = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(4096, Bytes::from(vec![2; 4096])).await }
+    });
+    tokio::time::sleep(ROUND_TRIP * 3).await;
+    let begun = Instant::now();
+    class.close();
+    assert!(matches!(waiting.await.unwrap(), Err(Error::ClassClosed)));
+    assert!(matches!(disk.read_at(0, 4096).await, Err(Error::ClassClosed)));
+    disk.flush().await.unwrap();
+    assert!(begun.elapsed() <= ROUND_TRIP * 2);
+    disk.logout().await.unwrap();
+}
+
+/// Lets everything pass, and counts it.
+#[derive(Debug, Default)]
+struct Counter(Arc<AtomicU64>);
+
+impl Scheduler for Counter {
+    fn grant(&self, bytes: u64) -> Granting<'_> {
+        let moved = Arc::clone(&self.0);
+        let settle = move |bytes| _ = moved.fetch_add(bytes, Ordering::Relaxed);
+        Box::pin(async move { Charge::new(bytes, settle) })
+    }
+
+    fn ceil(&self) -> Rate {
+        "8mbit".parse().unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_may_be_of_a_scheduler_of_the_callers() {
+    let counter = Counter::default();
+    let moved = Arc::clone(&counter.0);
+    let disk = open_in(&network(), &TrafficClass::new(Arc::new(counter))).await;
+    assert_eq!(disk.queue_depth(1 << 20), 2, "its ceil counts");
+    disk.write_at(0, Bytes::from(vec![1; 1 << 20])).await.unwrap();
+    disk.read_at(0, 4096).await.unwrap();
+    assert_eq!(moved.load(Ordering::Relaxed), (1 << 20) + 4096);
+    disk.logout().await.unwrap();
 }

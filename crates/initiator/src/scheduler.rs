@@ -1,0 +1,95 @@
+//! Who decides when requests may be sent, and what they are charged with.
+
+use std::fmt;
+use std::pin::Pin;
+
+use iscsi_shaper::Rate;
+
+/// The future of [`Scheduler::grant`].
+pub type Granting<'a> = Pin<Box<dyn Future<Output = Charge> + Send + 'a>>;
+
+/// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent: the tree of a
+/// [`Shaper`](crate::Shaper), or whatever else knows, as a process that keeps the tree for several.
+///
+/// That process asks its own tree by [`TrafficClass::pass`](crate::TrafficClass::pass), and tells the
+/// result.
+pub trait Scheduler: fmt::Debug + Send + Sync {
+    /// Waits until a request of so many bytes may be sent. Requests should be granted in the order in which
+    /// these futures are first polled. A future that is dropped gives its request up, whether it was
+    /// granted meanwhile or not.
+    fn grant(&self, bytes: u64) -> Granting<'_>;
+
+    /// The most that may pass at this time. Requests are split by it, and as many of them wait as it lets
+    /// pass in a second.
+    fn ceil(&self) -> Rate;
+}
+
+/// What a request was charged with. Dropped before it is [sent](Self::sent), it counts for nothing.
+pub struct Charge {
+    bytes: u64,
+    is_sent: bool,
+    settle: Option<Box<dyn FnOnce(u64) + Send>>,
+}
+
+impl Charge {
+    /// A charge of so many bytes. `settle` is called once, when it is over, with the bytes that the request
+    /// has moved: 0 if it was not sent, fewer than these or more after [`settle`](Self::settle).
+    #[must_use]
+    pub fn new(bytes: u64, settle: impl FnOnce(u64) + Send + 'static) -> Self {
+        Self { bytes, is_sent: false, settle: Some(Box::new(settle)) }
+    }
+
+    /// The request is sent: dropped from now on, the charge counts for all of it.
+    pub fn sent(mut self) -> Self {
+        self.is_sent = true;
+        self
+    }
+
+    /// The request has moved so many bytes.
+    pub fn settle(mut self, moved: u64) {
+        self.end(moved);
+    }
+
+    fn end(&mut self, moved: u64) {
+        if let Some(settle) = self.settle.take() {
+            settle(moved);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.end(if self.is_sent { self.bytes } else { 0 });
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, is_sent, .. } = self;
+        f.debug_struct("Charge").field("bytes", bytes).field("is_sent", is_sent).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_charge_is_settled_once_by_what_became_of_its_request() {
+        let settled = Arc::new(AtomicU64::new(0));
+        let charge = || {
+            let settled = Arc::clone(&settled);
+            Charge::new(7, move |moved| _ = settled.fetch_add(100 + moved, Ordering::Relaxed))
+        };
+        let since = || settled.swap(0, Ordering::Relaxed);
+        drop(charge());
+        assert_eq!(since(), 100);
+        drop(charge().sent());
+        assert_eq!(since(), 107);
+        charge().sent().settle(3);
+        assert_eq!(since(), 103);
+    }
+}
