@@ -104,6 +104,11 @@ impl Handle {
         state.obey();
     }
 
+    /// Sends nothing that is not sent: the copy shall stop, and what waits for its rate could wait for long.
+    pub(crate) fn close(&self) {
+        self.lock().passes.iter().for_each(TrafficClass::close);
+    }
+
     /// What it does, for programs.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();

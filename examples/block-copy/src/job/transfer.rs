@@ -9,7 +9,7 @@ use iscsi_initiator::tuning::Size;
 use super::Job;
 use super::resumption::Resumption;
 use crate::args::{ContentArgs, OnReadError, QueueDepth, VerifyMode};
-use crate::handle::Phase;
+use crate::handle::{Handle, Phase};
 use crate::meter::Meter;
 use crate::progress::Progress;
 use crate::side::Side;
@@ -28,7 +28,7 @@ impl Job<'_> {
         self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
-        let work = async { tokio::join!(obey(copy, stop), remarks).0 };
+        let work = async { tokio::join!(obey(copy, self.handle, stop), remarks).0 };
         meter.follow(&progress, done, Box::pin(work)).await
     }
 
@@ -64,15 +64,16 @@ impl Job<'_> {
     }
 }
 
-/// Runs a copy. Once it shall stop, what is under way may end and be flushed, if that takes no more than
-/// a moment.
-async fn obey(copy: Copy, stop: &Stop) -> Result<Copied, Failure> {
+/// Runs a copy. Once it shall stop, what waits for its rate is given up; what is under way may end and be
+/// flushed, if that takes no more than a moment.
+async fn obey(copy: Copy, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
     let control = copy.control();
     let mut running = pin!(copy.run());
     if let Some(ended) = stop.unless(&mut running).await {
         return ended;
     }
     control.cancel();
+    handle.close();
     if let Some(ended) = stop.hurry(&mut running).await {
         return ended;
     }

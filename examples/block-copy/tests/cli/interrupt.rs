@@ -179,6 +179,29 @@ async fn while_it_flushes() {
     was_interrupted(&ends(child).await, &["all of it, 4 KiB, was written, but not flushed"]);
 }
 
+/// At 1 kbit/s the first chunk passes, whichever that is, and the next one half a minute later.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_writes_wait_for_their_rate() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(1 << 20));
+    let checkpoint = folder.path("checkpoint");
+    let options = ["--io-size", "4k", "--checkpoint", &checkpoint];
+    let destination = rig.url();
+    let both = [&[source.as_str(), &destination][..], &options].concat();
+    let mut child = start(&[&both[..], &["--rate-limit", "1kbit"]].concat());
+    until(&mut child, || rig.written() > 0).await;
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &["interrupted; 4 KiB of 1 MiB were written and flushed"]);
+    assert_eq!(rig.server.with(|target| target.sessions()), 0);
+
+    let output = ends(start(&[&both[..], &["--resume", "--json"]].concat())).await;
+    assert_eq!(object(&output)["bytes_resumed"], CHUNK);
+    assert!(rig.disk.holds(0, &pattern(1 << 20)));
+    assert_eq!(rig.written(), 1 << 20, "nothing was written twice");
+    rig.assert_clean();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn while_it_verifies() {
     let rig = Rig::start(512, 1 << 20).await;
