@@ -39,6 +39,12 @@ impl Charge {
         Self { bytes, is_sent: false, settle: Some(Box::new(settle)) }
     }
 
+    /// What the request was charged with, bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The request is sent: dropped from now on, the charge counts for all of it.
     pub fn sent(mut self) -> Self {
         self.is_sent = true;

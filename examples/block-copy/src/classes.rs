@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iscsi_initiator::shaping::{Class, ClassId, Rate, Statistics, TreeError};
+use iscsi_initiator::tuning::Bandwidth;
 use iscsi_initiator::{Shaper, TrafficClass};
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 const STALL: Duration = Duration::from_millis(200);
 
 /// A limit that holds on average, over what the machine does to the program.
-fn limit(rate: Rate) -> Class {
+pub(crate) fn limit(rate: Rate) -> Class {
     let burst = rate.bytes_in(STALL);
     Class::new(rate).with_burst(burst).with_cburst(burst)
 }
@@ -41,6 +42,15 @@ struct Named {
     parent: Option<String>,
 }
 
+/// What a class can live on without the others.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Fund {
+    /// What it is guaranteed.
+    Own(String),
+    /// What is guaranteed to no class below this one, or below the root.
+    Spare(Option<String>),
+}
+
 /// Why a class is not as it was asked to be.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassesError {
@@ -50,6 +60,9 @@ pub enum ClassesError {
     /// There is one of that name.
     #[error("there are two classes {0:?}")]
     Twice(String),
+    /// Requests wait in those below it only.
+    #[error("there are classes below {0:?}; name one of them")]
+    Parent(String),
     /// It contradicts itself, or the others.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -102,6 +115,50 @@ impl Classes {
         Ok(class)
     }
 
+    /// The class of a copy in another process.
+    ///
+    /// # Errors
+    /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
+    pub(crate) fn shared(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
+        if let Some(name) = name
+            && self.lock().named.values().any(|named| named.parent.as_deref() == Some(name))
+        {
+            return Err(ClassesError::Parent(name.to_owned()));
+        }
+        self.paying(name)
+    }
+
+    /// What a class, or the default one, can live on without the others, and how much that is. All funds
+    /// together are no more than the root has.
+    ///
+    /// # Errors
+    /// [`ClassesError::Unknown`].
+    pub(crate) fn fund(&self, name: Option<&str>) -> Result<(Fund, Rate), ClassesError> {
+        let mut parent = None;
+        if let Some(name) = name {
+            let rate = self.class(self.id(Some(name))?)?.rate;
+            if rate > Rate::Zero {
+                return Ok((Fund::Own(name.to_owned()), rate));
+            }
+            parent = self.lock().named.get(name).and_then(|named| named.parent.clone());
+        }
+        let rate = self.spare(parent.as_deref())?;
+        Ok((Fund::Spare(parent), rate))
+    }
+
+    /// What of a class, or of the root, is guaranteed to none below it.
+    fn spare(&self, parent: Option<&str>) -> Result<Rate, ClassesError> {
+        let Some(rate) = self.class(self.id(parent)?)?.rate.bits_per_second() else {
+            return Ok(Rate::Unlimited);
+        };
+        let state = self.lock();
+        let below = state.named.values().filter(|named| named.parent.as_deref() == parent);
+        let guaranteed = below.filter_map(|named| self.shaper.class(named.id));
+        let guaranteed = guaranteed.filter_map(|class| class.rate.bits_per_second()).sum();
+        let spare = Bandwidth::from_bits_per_second(rate.saturating_sub(guaranteed));
+        Ok(spare.map_or(Rate::Zero, Rate::Limited))
+    }
+
     /// Gives a class another rate, or all of them together. The ceil of a class that borrows nothing goes
     /// with its rate.
     ///
@@ -143,7 +200,10 @@ impl Classes {
     }
 
     /// The narrowest ceil of a class and of all above it.
-    fn ceil(&self, name: Option<&str>) -> Result<Rate, ClassesError> {
+    ///
+    /// # Errors
+    /// [`ClassesError::Unknown`].
+    pub(crate) fn ceil(&self, name: Option<&str>) -> Result<Rate, ClassesError> {
         let mut narrowest = self.class(self.shaper.root())?.rate;
         let mut next = name.map(str::to_owned);
         while let Some(name) = next {
@@ -244,6 +304,26 @@ mod tests {
         // 200 ms of the new rate.
         let root = classes.shaper.class(classes.shaper.root()).unwrap();
         assert_eq!((root.burst, root.cburst), (Some(100_000), Some(100_000)));
+    }
+
+    #[tokio::test]
+    async fn what_classes_can_live_on_without_the_others_is_no_more_than_there_is() {
+        let classes = classes();
+        classes.add("rest", None, Class::new(Rate::Zero).with_ceil(Rate::Unlimited)).unwrap();
+        let below = Class::new(Rate::Zero).with_ceil(Rate::Unlimited);
+        classes.add("below", Some("backup"), below).unwrap();
+        let fund = |name| classes.fund(name).unwrap();
+        assert_eq!(fund(Some("nightly")), (Fund::Own("nightly".to_owned()), rate("1mbit")));
+        assert_eq!(fund(Some("rest")), (Fund::Spare(None), rate("9mbit")));
+        assert_eq!(fund(None), fund(Some("rest")));
+        let none = (Fund::Spare(Some("backup".to_owned())), Rate::Zero);
+        assert_eq!(fund(Some("below")), none);
+        classes.set_rate(Some("backup"), rate("3mbit")).unwrap();
+        assert_eq!(fund(Some("below")), (none.0, rate("2mbit")));
+        assert_eq!(fund(None).1, rate("7mbit"));
+        let parent = classes.shared(Some("backup")).unwrap_err().to_string();
+        assert_eq!(parent, "there are classes below \"backup\"; name one of them");
+        assert!(classes.shared(Some("nightly")).is_ok() && classes.fund(Some("x")).is_err());
     }
 
     #[tokio::test]

@@ -9,20 +9,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::clients::MAX_CLIENTS;
 use crate::error::Error;
+use crate::lines::{Line, Lines};
 use crate::orders::Orders;
+use crate::sharing::{SHARE, Told};
 
-/// Connections at once.
-const MAX_CONNECTIONS: usize = 16;
+/// Connections at once: those of processes that share the tree, and some for orders.
+const MAX_CONNECTIONS: usize = MAX_CLIENTS + 16;
 /// Connections that wait.
 const BACKLOG: i32 = 16;
-/// Bytes of an order, at most.
-const MAX_LINE: u64 = 4096;
 /// How long after a connection that could not be had the next one is asked for.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Only the user whose process it is.
@@ -115,20 +116,31 @@ fn place(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
-/// Answers each line of a connection with one, until its end, or one that is too long.
+/// Answers each line of a connection with one, until its end, or one that is too long; or serves a process
+/// that shares the tree.
 async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
+    let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let (reader, mut writer) = stream.into_split();
-    let mut reader = BufReader::new(reader);
-    loop {
-        let mut line = Vec::new();
-        let count = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line).await?;
-        if count == 0 {
-            return Ok(());
-        }
-        let answer = orders.obey(&String::from_utf8_lossy(&line));
-        writer.write_all(format!("{answer}\n").as_bytes()).await?;
-        if !line.ends_with(b"\n") {
+    let mut lines = Lines::new(reader);
+    while let Some(Line { text, is_whole }) = lines.next().await? {
+        let answer = match class_to_share(&text) {
+            Some(class) => match orders.admit(class, process) {
+                Ok(client) => return client.serve(lines, writer).await,
+                Err(error) => Told::Error(error).to_string(),
+            },
+            None => format!("{}\n", orders.obey(&text)),
+        };
+        writer.write_all(answer.as_bytes()).await?;
+        if !is_whole {
             return Ok(());
         }
     }
+    Ok(())
+}
+
+/// The class that a process wants to share, or the default one, if that is what the order says.
+fn class_to_share(order: &str) -> Option<Option<&str>> {
+    let class = order.trim().strip_prefix(SHARE)?;
+    let is_word = class.is_empty() || class.starts_with(char::is_whitespace);
+    is_word.then(|| Some(class.trim()).filter(|class| !class.is_empty()))
 }

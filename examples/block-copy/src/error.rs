@@ -201,6 +201,14 @@ pub enum Error {
     /// The socket for orders is another process's.
     #[error("control socket {}: another process takes its orders there; name another path", .0.display())]
     ControlTaken(PathBuf),
+    /// There are no classes to share.
+    #[error("share {}: {reason}", path.display())]
+    Share {
+        /// Where they are kept.
+        path: PathBuf,
+        /// Why they cannot be shared.
+        reason: String,
+    },
     /// A job file makes no sense, or cannot be read.
     #[error("job file {}: {reason}", path.display())]
     JobFile {
@@ -303,6 +311,7 @@ impl Error {
             | Self::Unsettled(_)
             | Self::Control { .. }
             | Self::ControlTaken(_)
+            | Self::Share { .. }
             | Self::Output { .. }
             | Self::Runtime(_)
             | Self::Cancelled => 1,
@@ -323,6 +332,7 @@ impl Error {
             | Self::JobFile { .. }
             | Self::Classes(_)
             | Self::ControlTaken(_)
+            | Self::Share { .. }
             | Self::CheckpointExists(_)
             | Self::Ranges { .. }
             | Self::Nameless(_) => Kind::Caller,

@@ -7,14 +7,24 @@ use iscsi_initiator::TrafficClass;
 use serde_json::{Value, json};
 
 use crate::classes::{Classes, ClassesError};
+use crate::shared_class::SharedClass;
 
 /// A handle on a copy, from before it begins to its end. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     name: Arc<str>,
-    classes: Option<Classes>,
+    rule: Option<Rule>,
     class: Option<Arc<str>>,
     state: Arc<Mutex<State>>,
+}
+
+/// What rules the copy.
+#[derive(Clone, Debug)]
+enum Rule {
+    /// The class of its name in a tree of this process.
+    Tree(Classes),
+    /// A class in the tree of another process.
+    Shared(SharedClass),
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +63,14 @@ impl Handle {
     /// A handle on a copy of this name. With `classes` its units are ruled by the one of the name `class`,
     /// or the one of those that have none.
     pub(crate) fn new(name: &str, classes: Option<Classes>, class: Option<&str>) -> Self {
-        let class = class.map(Arc::from);
-        Self { name: name.into(), classes, class, state: Arc::default() }
+        let (rule, class) = (classes.map(Rule::Tree), class.map(Arc::from));
+        Self { name: name.into(), rule, class, state: Arc::default() }
+    }
+
+    /// A handle on a copy that is ruled by a class in the tree of another process.
+    pub(crate) fn sharing(name: &str, shared: SharedClass) -> Self {
+        let class = shared.class().map(Arc::from);
+        Self { name: name.into(), rule: Some(Rule::Shared(shared)), class, state: Arc::default() }
     }
 
     /// What the copy is called.
@@ -70,12 +86,12 @@ impl Handle {
         &self,
         is_unit: [bool; 2],
     ) -> Result<[Option<TrafficClass>; 2], ClassesError> {
-        let Some(classes) = &self.classes else { return Ok([None, None]) };
+        let Some(rule) = &self.rule else { return Ok([None, None]) };
         let name = self.class.as_deref();
         let (source, destination) = match is_unit {
-            [true, true] => (Some(classes.source(name)?), Some(classes.paying(name)?)),
-            [true, false] => (Some(classes.paying(name)?), None),
-            [false, true] => (None, Some(classes.paying(name)?)),
+            [true, true] => (Some(rule.source(name)?), Some(rule.paying(name)?)),
+            [true, false] => (Some(rule.paying(name)?), None),
+            [false, true] => (None, Some(rule.paying(name)?)),
             [false, false] => (None, None),
         };
         let mut state = self.lock();
@@ -127,6 +143,24 @@ impl Handle {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rule {
+    /// The class of the end that pays.
+    fn paying(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
+        match self {
+            Self::Tree(classes) => classes.paying(name),
+            Self::Shared(shared) => Ok(shared.paying()),
+        }
+    }
+
+    /// The class of a source whose bytes are paid for at the destination.
+    fn source(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
+        match self {
+            Self::Tree(classes) => classes.source(name),
+            Self::Shared(shared) => Ok(shared.source()?),
+        }
     }
 }
 

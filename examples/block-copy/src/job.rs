@@ -32,6 +32,7 @@ use crate::progress::{ProgressMode, say};
 use crate::ranges;
 use crate::reach::Reach;
 use crate::report::{Report, cpu_time};
+use crate::shared_class::SharedClass;
 use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
@@ -49,7 +50,14 @@ const MAX_QUEUE: u64 = 1 << 30;
 /// # Errors
 /// The first thing that went wrong, with what was written by then.
 pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
-    let RateArgs { rate_limit, control } = &args.rate;
+    let RateArgs { rate_limit, share, class, control } = &args.rate;
+    if let Some(path) = share {
+        let (shared, _connected) = unless(stop, SharedClass::join(path, class.as_deref())).await?;
+        let handle = Handle::sharing(NAME, shared.clone());
+        let orders = Orders::sharing(shared, handle.clone());
+        let copy = Box::pin(copy(args, &handle, stop));
+        return obeying(control.as_deref(), &orders, copy).await?;
+    }
     if rate_limit.is_none() && control.is_none() {
         return copy(args, &Handle::new(NAME, None, None), stop).await;
     }
@@ -87,8 +95,8 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
     let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
     let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
-    if args.rate.rate_limit.is_some() && is_unit == [false; 2] {
-        return Err(NOTHING_TO_LIMIT.into());
+    if is_unit == [false; 2] {
+        check_rate(&args.rate)?;
     }
     let (reader, writer) = (args.link.initiator(reader)?, args.link.initiator(writer)?);
     let span = Span::new(&args.content);
@@ -111,9 +119,20 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     }
 }
 
-const NOTHING_TO_LIMIT: Error = Error::Usage(
-    "--rate-limit holds for what is read from units and written to them, and neither end is one; leave it out",
-);
+/// A copy without a unit has no rate.
+fn check_rate(args: &RateArgs) -> Result<(), Error> {
+    if args.rate_limit.is_some() {
+        return Err(Error::Usage(
+            "--rate-limit holds for what is read from units and written to them, and neither end is one; leave it out",
+        ));
+    }
+    if args.share.is_some() {
+        return Err(Error::Usage(
+            "--share holds for what is read from units and written to them, and neither end is one; leave it out",
+        ));
+    }
+    Ok(())
+}
 
 fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     if let Location::Standard = to {

@@ -65,28 +65,39 @@ struct JobText {
 /// Options of the program, not of a copy.
 const OF_PROGRAM: [&str; 7] =
     ["control", "help", "json", "json-lines", "progress", "rate-limit", "version"];
+/// The option of a copy that has its class elsewhere.
+const ELSEWHERE: &str = "share";
 
 impl JobFile {
-    /// Reads a job file.
+    /// Reads a job file, of classes alone if others may share them.
     ///
     /// # Errors
     /// [`Error::JobFile`] with what is wrong with it.
-    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(path: &Path, is_shared: bool) -> Result<Self, Error> {
         let failed = |reason: String| Error::JobFile { path: path.into(), reason };
         let text = fs::read_to_string(path).map_err(|cause| failed(cause.to_string()))?;
-        Self::parse(&text).map_err(failed)
+        let file = if is_shared { Self::parse_any(&text) } else { Self::parse(&text) };
+        file.map_err(failed)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
+        let file = Self::parse_any(text)?;
+        if file.jobs.is_empty() {
+            return Err(
+                "there is no [[job]]; add one, or --control PATH to let others share the classes"
+                    .to_owned(),
+            );
+        }
+        Ok(file)
+    }
+
+    fn parse_any(text: &str) -> Result<Self, String> {
         let file: FileText = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text.get(..span.start).unwrap_or(text));
             let line = line.map_or(0, |before| before.matches('\n').count()) + 1;
             let message = error.message().replace('\n', " ");
             format!("line {line}: {message}")
         })?;
-        if file.job.is_empty() {
-            return Err("there is no [[job]]".to_owned());
-        }
         let classes = classes(file.rate.as_deref(), file.class)?;
         let mut jobs = Vec::new();
         let (mut names, mut destinations) = (BTreeSet::new(), BTreeSet::new());
@@ -160,6 +171,11 @@ fn entry(name: String, text: JobText, classes: &Classes) -> Result<Entry, String
     for (option, value) in &text.options {
         if OF_PROGRAM.contains(&option.as_str()) {
             return Err(told(format!("{option} is of all jobs: it stands on the command line")));
+        }
+        if option == ELSEWHERE {
+            return Err(told(
+                "the jobs of a file have its classes, and share no others".to_owned(),
+            ));
         }
         match value {
             toml::Value::Boolean(true) => words.push(format!("--{option}")),
@@ -250,6 +266,7 @@ mod tests {
             (with("sessions = 65"), "job \"job 1\": invalid value '65'"),
             (with("speed = 65"), "unexpected argument '--speed'"),
             (with("json = true"), "json is of all jobs"),
+            (with("share = \"p\""), "share no others"),
             (with("verify = []"), "verify is a word"),
             (with(job), "job \"job 2\": another one has the same destination"),
             (

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
 use crate::args::OutputArgs;
+use crate::classes::Classes;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::handle::Handle;
@@ -16,11 +17,14 @@ use crate::job::{copy, obeying};
 use crate::job_file::{Entry, JobFile};
 use crate::log;
 use crate::orders::Orders;
-use crate::progress::ProgressMode;
+use crate::progress::{ProgressMode, say};
 use crate::report::Report;
 use crate::stop::Stop;
 
 /// Runs the copies of a job file side by side. One that fails does not stop the others.
+///
+/// A file without copies keeps its classes until a signal, for those that share them: `block-copy
+/// --share PATH` with the PATH of --control.
 ///
 /// The exit status is the highest of what each copy alone would have: 0, 1 after an error, 130 after an
 /// interrupt; 2 for a wrong command line or file, before anything is copied.
@@ -57,7 +61,10 @@ pub async fn run_jobs(
     stop: &Stop,
     tell: impl Fn(&JobResult),
 ) -> Result<Vec<JobResult>, Error> {
-    let JobFile { classes, jobs } = JobFile::read(&args.jobs)?;
+    let JobFile { classes, jobs } = JobFile::read(&args.jobs, args.control.is_some())?;
+    if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
+        return keep(classes, path, args.output.progress, stop).await;
+    }
     let handles: Vec<_> = jobs
         .iter()
         .map(|job: &Entry| Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()))
@@ -82,6 +89,23 @@ pub async fn run_jobs(
         results.into_iter().map(|(_, result)| result).collect()
     };
     obeying(args.control.as_deref(), &orders, all).await
+}
+
+/// Keeps the classes for other processes, until a signal.
+async fn keep(
+    classes: Classes,
+    path: &Path,
+    progress: ProgressMode,
+    stop: &Stop,
+) -> Result<Vec<JobResult>, Error> {
+    let orders = Orders::new(classes, Vec::new());
+    let work = async {
+        if progress != ProgressMode::None {
+            say(&format!("keeping the classes at {} until a signal\n", path.display()));
+        }
+        stop.requested().await;
+    };
+    obeying(Some(path), &orders, work).await.map(|()| Vec::new())
 }
 
 type Ended = (usize, String, Result<Report, Failure>);

@@ -7,12 +7,14 @@
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
+//! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
 //! | [`plan`] | the numbers chosen, and why |
 //! | [`meter`], [`standing`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod args;
 pub mod classes;
+mod clients;
 mod control;
 pub mod end;
 mod ends;
@@ -23,6 +25,8 @@ mod job;
 mod job_file;
 mod jobs;
 mod json_lines;
+mod keeper;
+mod lines;
 pub mod location;
 pub mod meter;
 mod observation;
@@ -34,6 +38,8 @@ mod ranges;
 mod rate;
 pub mod reach;
 pub mod report;
+mod shared_class;
+mod sharing;
 pub mod side;
 mod span;
 pub mod standing;

@@ -4,21 +4,56 @@ use serde_json::{Value, json};
 
 use crate::args::parse_limit;
 use crate::classes::{Classes, ClassesError};
+use crate::clients::{Client, Clients};
 use crate::handle::Handle;
+use crate::shared_class::SharedClass;
 
 /// All that can be ordered: the copies of a process, and their classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
-    classes: Classes,
+    rule: Rule,
     handles: Vec<Handle>,
+}
+
+/// What rules the copies.
+#[derive(Clone, Debug)]
+enum Rule {
+    /// A tree of this process, which others may share.
+    Tree(Classes, Clients),
+    /// That of another process.
+    Shared(SharedClass),
 }
 
 const COMMANDS: &str =
     "rate [CLASS] RATE|off, ceil CLASS RATE|off, pause [JOB], resume [JOB] and status";
 
 impl Orders {
-    pub(crate) const fn new(classes: Classes, handles: Vec<Handle>) -> Self {
-        Self { classes, handles }
+    /// Orders to copies that are ruled by a tree of this process.
+    pub(crate) fn new(classes: Classes, handles: Vec<Handle>) -> Self {
+        let clients = Clients::new(classes.clone());
+        Self { rule: Rule::Tree(classes, clients), handles }
+    }
+
+    /// Orders to a copy that shares the tree of another process.
+    pub(crate) fn sharing(class: SharedClass, handle: Handle) -> Self {
+        Self { rule: Rule::Shared(class), handles: vec![handle] }
+    }
+
+    /// Lets another process share the tree, in a class or the default one.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit(
+        &self,
+        class: Option<&str>,
+        process: Option<i32>,
+    ) -> Result<Client, String> {
+        match &self.rule {
+            Rule::Tree(_, clients) => {
+                clients.admit(class, process).map_err(|error| error.to_string())
+            }
+            Rule::Shared(shared) => Err(shared.refusal()),
+        }
     }
 
     /// Carries out an order and answers: how everything is then, or why it stays as it was.
@@ -31,18 +66,38 @@ impl Orders {
     }
 
     fn carry_out(&self, words: &[&str]) -> Result<(), String> {
-        let told = |error: ClassesError| error.to_string();
         match *words {
             ["status"] => Ok(()),
-            ["rate", rate] => self.classes.set_rate(None, parse_limit(rate)?).map_err(told),
-            ["rate", class, rate] => {
-                let rate = rate.parse().map_err(|error| format!("{error}"));
-                self.classes.set_rate(Some(class), rate?).map_err(told)
+            ["rate", rate] => {
+                let rate = parse_limit(rate)?;
+                self.change(|classes| classes.set_rate(None, rate))
             }
-            ["ceil", class, ceil] => self.classes.set_ceil(class, parse_limit(ceil)?).map_err(told),
+            ["rate", class, rate] => {
+                let rate = rate.parse().map_err(|error| format!("{error}"))?;
+                self.change(|classes| classes.set_rate(Some(class), rate))
+            }
+            ["ceil", class, ceil] => {
+                let ceil = parse_limit(ceil)?;
+                self.change(|classes| classes.set_ceil(class, ceil))
+            }
             ["pause", ref job @ ..] => self.pause(job, true),
             ["resume", ref job @ ..] => self.pause(job, false),
             _ => Err(format!("{:?} is no order; there are {COMMANDS}", words.join(" "))),
+        }
+    }
+
+    /// Changes the tree, for all that share it.
+    fn change(
+        &self,
+        change: impl FnOnce(&Classes) -> Result<(), ClassesError>,
+    ) -> Result<(), String> {
+        match &self.rule {
+            Rule::Tree(classes, clients) => {
+                change(classes).map_err(|error| error.to_string())?;
+                clients.changed();
+                Ok(())
+            }
+            Rule::Shared(shared) => Err(shared.refusal()),
         }
     }
 
@@ -59,12 +114,19 @@ impl Orders {
     }
 
     fn status(&self) -> Value {
-        json!({
-            "error": null,
-            "all": self.classes.to_json(),
-            "classes": self.classes.each_to_json(),
-            "jobs": self.handles.iter().map(Handle::to_json).collect::<Vec<_>>(),
-        })
+        let jobs: Value = self.handles.iter().map(Handle::to_json).collect();
+        match &self.rule {
+            Rule::Tree(classes, clients) => json!({
+                "error": null,
+                "all": classes.to_json(),
+                "classes": classes.each_to_json(),
+                "clients": clients.to_json(),
+                "jobs": jobs,
+            }),
+            Rule::Shared(shared) => {
+                json!({ "error": null, "share": shared.to_json(), "jobs": jobs })
+            }
+        }
     }
 }
 

@@ -13,6 +13,13 @@ pub struct RateArgs {
     /// in bytes 5MB/s, 1MiB/s; 1kbit to 1000gbit. off is no limit.
     #[arg(long, value_name = "RATE|off", value_parser = parse_limit)]
     pub rate_limit: Option<Rate>,
+    /// Shares the classes of another block-copy, which keeps them at this --control PATH: what is read from
+    /// a unit and written to one goes when its classes let it pass.
+    #[arg(long, value_name = "PATH", conflicts_with = "rate_limit")]
+    pub share: Option<PathBuf>,
+    /// Which of the classes at --share; without it what all others leave.
+    #[arg(long, value_name = "NAME", requires = "share")]
+    pub class: Option<String>,
     /// A Unix socket that takes orders while the copy runs, a line each, and answers each with one JSON
     /// object: `rate RATE`, `rate off`, `pause`, `resume`, `status`. Only this user may connect to it.
     #[arg(long, value_name = "PATH")]

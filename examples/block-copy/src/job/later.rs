@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::comparison::compare;
 use super::delta;
-use crate::args::{Args, VerifyMode};
-use crate::classes::{Classes, ClassesError};
+use crate::args::{Args, RateArgs, VerifyMode};
+use crate::classes::Classes;
 use crate::end::End;
 use crate::ends::{Ends, NO_WAY_BACK, unless};
 use crate::error::Error;
@@ -24,6 +24,7 @@ use crate::json_lines::JsonLines;
 use crate::location::Location;
 use crate::password_file;
 use crate::rate::mbit_per_s;
+use crate::shared_class::{Connected, SharedClass};
 use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
@@ -55,7 +56,8 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
     }
     let mut at = Location::parse(&args.source, Side::Destination)?;
     password_file::apply(args.link.password_file.as_deref(), [&mut at]).await?;
-    let initiator = args.link.initiator(class(args.rate.rate_limit).map_err(Error::from)?)?;
+    let (class, _connected) = class(&args.rate, stop).await?;
+    let initiator = args.link.initiator(class)?;
     let end = unless(stop, End::read_back(&at, &initiator)).await?;
     let ends = Ends::of_one(end, Span::new(&args.content));
     let lines = args.output.json_lines.then(JsonLines::start).transpose();
@@ -70,8 +72,17 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
 }
 
 /// The class of what is read, if it has a limit.
-fn class(limit: Option<Rate>) -> Result<Option<TrafficClass>, ClassesError> {
-    limit.map(|rate| Classes::new(rate)?.paying(None)).transpose()
+async fn class(
+    args: &RateArgs,
+    stop: &Stop,
+) -> Result<(Option<TrafficClass>, Option<Connected>), Error> {
+    let RateArgs { rate_limit, share, class, .. } = args;
+    if let Some(path) = share {
+        let shared = unless(stop, SharedClass::join(path, class.as_deref())).await;
+        return shared.map(|(shared, connected)| (Some(shared.paying()), Some(connected)));
+    }
+    let limited = |limit: &Rate| Classes::new(*limit)?.paying(None);
+    Ok((rate_limit.as_ref().map(limited).transpose()?, None))
 }
 
 async fn look(

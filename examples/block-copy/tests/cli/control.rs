@@ -15,13 +15,13 @@ use crate::support::{Folder, Rig, block_copy, ends, fails, object, pattern, prog
 /// At 1 kbit/s it takes hours.
 const LEN: usize = 4 << 20;
 
-fn start(arguments: &[&str]) -> Child {
+pub(crate) fn start(arguments: &[&str]) -> Child {
     let mut command = program(&[arguments, &["--progress", "none", "--json"]].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// A connection to the socket of a program, once that takes orders.
-async fn connect(path: &str) -> Orders {
+pub(crate) async fn connect(path: &str) -> Orders {
     loop {
         match UnixStream::connect(path) {
             Ok(stream) => return Orders(BufReader::new(stream)),
@@ -36,11 +36,11 @@ async fn connect(path: &str) -> Orders {
     }
 }
 
-struct Orders(BufReader<UnixStream>);
+pub(crate) struct Orders(BufReader<UnixStream>);
 
 impl Orders {
     /// Gives an order, and says what is answered.
-    fn give(&mut self, order: &str) -> Value {
+    pub(crate) fn give(&mut self, order: &str) -> Value {
         self.0.get_mut().write_all(format!("{order}\n").as_bytes()).unwrap();
         let mut answer = String::new();
         self.0.read_line(&mut answer).unwrap();
@@ -49,9 +49,14 @@ impl Orders {
 
     /// Asks until the copy has come so far.
     async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
+        self.until_status(|status| holds(&status["jobs"][0])).await
+    }
+
+    /// Asks until the status is so.
+    pub(crate) async fn until_status(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         loop {
             let status = self.give("status");
-            if holds(&status["jobs"][0]) {
+            if holds(&status) {
                 return status;
             }
             sleep(Duration::from_millis(1)).await;

@@ -23,6 +23,7 @@ mod password;
 mod progress;
 mod resume;
 mod sessions;
+mod share;
 mod sparse;
 mod support;
 mod unreadable;

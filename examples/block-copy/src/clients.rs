@@ -1,0 +1,272 @@
+//! Other processes that share the tree of this one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_initiator::TrafficClass;
+use iscsi_initiator::shaping::Charge;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::classes::{Classes, ClassesError, Fund};
+use crate::lines::{Line, Lines};
+use crate::sharing::{Asked, Limits, Told, divided};
+
+/// How many processes may share the tree.
+pub(crate) const MAX_CLIENTS: usize = 48;
+/// Requests of one that wait or are under way, at most.
+const MAX_REQUESTS: usize = 4096;
+
+/// All that share the tree of this process. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Clients {
+    classes: Classes,
+    state: Arc<Mutex<State>>,
+    /// The classes have changed, or who shares them.
+    changed: Arc<watch::Sender<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts up.
+    serial: u64,
+    present: BTreeMap<u64, Present>,
+}
+
+/// One that shares the tree.
+#[derive(Clone, Debug)]
+struct Present {
+    process: Option<i32>,
+    class: Option<String>,
+    fund: Fund,
+    sent: u64,
+    waiting: usize,
+}
+
+/// Why a process cannot share the tree.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error(transparent)]
+    Class(#[from] ClassesError),
+    #[error("{MAX_CLIENTS} processes share the classes already; let one of them end first")]
+    TooMany,
+}
+
+impl Clients {
+    pub(crate) fn new(classes: Classes) -> Self {
+        Self { classes, state: Arc::default(), changed: Arc::default() }
+    }
+
+    /// Takes one more in, to a class or the default one.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub(crate) fn admit(
+        &self,
+        class: Option<&str>,
+        process: Option<i32>,
+    ) -> Result<Client, ClientError> {
+        let (traffic, fund) = (self.classes.shared(class)?, self.classes.fund(class)?.0);
+        let mut state = self.lock();
+        if state.present.len() >= MAX_CLIENTS {
+            return Err(ClientError::TooMany);
+        }
+        state.serial += 1;
+        let (serial, class) = (state.serial, class.map(str::to_owned));
+        let present = Present { process, class: class.clone(), fund, sent: 0, waiting: 0 };
+        state.present.insert(serial, present);
+        drop(state);
+        self.changed();
+        Ok(Client { clients: self.clone(), serial, class, traffic })
+    }
+
+    /// The classes are others by now: all are told what that means for them.
+    pub(crate) fn changed(&self) {
+        let mut state = self.lock();
+        for present in state.present.values_mut() {
+            if let Ok((fund, _)) = self.classes.fund(present.class.as_deref()) {
+                present.fund = fund;
+            }
+        }
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Each of them, for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let state = self.lock();
+        let client = |Present { process, class, sent, waiting, .. }: &Present| {
+            json!({
+                "pid": process,
+                "class": class,
+                "sent_bytes": sent,
+                "waiting_requests": waiting,
+            })
+        };
+        state.present.values().map(client).collect()
+    }
+
+    /// What each of those of a class may send.
+    fn limits(&self, class: Option<&str>) -> Result<Limits, ClassesError> {
+        let (ceil, (fund, rate)) = (self.classes.ceil(class)?, self.classes.fund(class)?);
+        let state = self.lock();
+        let sharing = state.present.values().filter(|present| present.fund == fund);
+        Ok(Limits::new(ceil, divided(rate.min(ceil), sharing.count())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A process that shares the tree. Dropped, it does not any more.
+#[derive(Debug)]
+pub(crate) struct Client {
+    clients: Clients,
+    serial: u64,
+    class: Option<String>,
+    traffic: TrafficClass,
+}
+
+impl Client {
+    /// Grants what it asks for, until its connection ends. What waits is given up then; what was granted
+    /// counts.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub(crate) async fn serve(self, lines: Lines, writer: OwnedWriteHalf) -> io::Result<()> {
+        let mut requests = Requests::default();
+        let result = self.converse(lines, writer, &mut requests).await;
+        // It counts as there as long as something of it waits.
+        requests.tasks.shutdown().await;
+        result
+    }
+
+    async fn converse(
+        &self,
+        mut lines: Lines,
+        mut writer: OwnedWriteHalf,
+        requests: &mut Requests,
+    ) -> io::Result<()> {
+        let (mut changed, mut last) = (self.clients.changed.subscribe(), None);
+        loop {
+            changed.mark_unchanged();
+            let limits = self.clients.limits(self.class.as_deref()).ok();
+            if let Some(limits) = limits.filter(|limits| last.replace(*limits) != Some(*limits)) {
+                tell(&mut writer, &Told::Limits(limits)).await?;
+            }
+            tokio::select! {
+                biased;
+                // The sender lives as long as this.
+                _ = changed.changed() => {}
+                Some(id) = requests.granted() => tell(&mut writer, &Told::Granted(id)).await?,
+                line = lines.next() => {
+                    let Some(Line { text, .. }) = line? else { return Ok(()) };
+                    if let Err(why) = requests.take(&text, &self.traffic) {
+                        return tell(&mut writer, &Told::Error(why)).await;
+                    }
+                }
+            }
+            self.note(requests);
+        }
+    }
+
+    fn note(&self, requests: &Requests) {
+        if let Some(present) = self.clients.lock().present.get_mut(&self.serial) {
+            (present.sent, present.waiting) = (requests.sent, requests.waiting);
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.clients.lock().present.remove(&self.serial);
+        self.clients.changed();
+    }
+}
+
+async fn tell(writer: &mut OwnedWriteHalf, told: &Told) -> io::Result<()> {
+    writer.write_all(told.to_string().as_bytes()).await
+}
+
+/// The requests of one process, until it says what they have moved.
+#[derive(Debug, Default)]
+struct Requests {
+    tasks: JoinSet<(u64, Option<Charge>)>,
+    known: BTreeMap<u64, Request>,
+    last: u64,
+    waiting: usize,
+    sent: u64,
+}
+
+#[derive(Debug)]
+enum Request {
+    Waiting(AbortHandle),
+    Granted { bytes: u64, charge: Charge },
+}
+
+impl Requests {
+    /// Takes a line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn take(&mut self, line: &str, class: &TrafficClass) -> Result<(), String> {
+        match Asked::parse(line) {
+            Some(Asked::Take { id, bytes }) => self.begin(id, bytes, class),
+            Some(Asked::Moved { id, bytes }) => {
+                self.end(id, bytes);
+                Ok(())
+            }
+            None => Err(format!("{:?} is nothing that a shared class knows", line.trim_end())),
+        }
+    }
+
+    fn begin(&mut self, id: u64, bytes: u64, class: &TrafficClass) -> Result<(), String> {
+        if id <= self.last {
+            return Err(format!("the request {id} comes after {}; ids rise", self.last));
+        }
+        if self.known.len() >= MAX_REQUESTS {
+            return Err(format!("more than {MAX_REQUESTS} requests at once"));
+        }
+        self.last = id;
+        let class = class.clone();
+        let task = self.tasks.spawn(async move { (id, class.pass(bytes).await) });
+        self.known.insert(id, Request::Waiting(task));
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// A request has moved so many bytes, or is given up.
+    fn end(&mut self, id: u64, moved: u64) {
+        match self.known.remove(&id) {
+            Some(Request::Waiting(task)) => {
+                task.abort();
+                self.waiting -= 1;
+            }
+            Some(Request::Granted { bytes, charge }) => {
+                charge.settle(moved);
+                self.sent = self.sent.saturating_sub(bytes).saturating_add(moved);
+            }
+            // Nothing is known of it that could be mended.
+            None => {}
+        }
+    }
+
+    /// Waits for the next that may be sent; `None` if none waits.
+    async fn granted(&mut self) -> Option<u64> {
+        loop {
+            // One that was given up has an error, or a charge that goes back.
+            let Ok((id, Some(charge))) = self.tasks.join_next().await? else { continue };
+            let Some(request) = self.known.get_mut(&id) else { continue };
+            let bytes = charge.bytes();
+            *request = Request::Granted { bytes, charge: charge.sent() };
+            self.waiting -= 1;
+            self.sent += bytes;
+            return Some(id);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The process that keeps a tree, as one that shares it sees it.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_initiator::shaping::Charge;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::lines::{Line, Lines};
+use crate::sharing::{Asked, Limits, SHARE, Told};
+
+/// A process that keeps the tree, and what it was asked.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    asked: mpsc::UnboundedSender<Asked>,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    last: u64,
+    /// Those that wait, by their ids.
+    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    /// Nobody will grant anything any more.
+    has_ended: bool,
+}
+
+impl Keeper {
+    /// A keeper, and what it is to be asked.
+    pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Asked>) {
+        let (asked, to_ask) = mpsc::unbounded_channel();
+        (Arc::new(Self { asked, requests: Mutex::default() }), to_ask)
+    }
+
+    /// Waits until a request may be sent; `None` if the keeper is gone before.
+    pub(crate) async fn granted(self: Arc<Self>, bytes: u64) -> Option<Charge> {
+        let (granted, grant) = oneshot::channel();
+        let id = self.ask(bytes, granted)?;
+        // Given up, it has moved nothing, whether it is granted or not.
+        let charge = Charge::new(bytes, move |moved| self.end_request(id, moved));
+        grant.await.ok().map(|()| charge)
+    }
+
+    fn ask(&self, bytes: u64, granted: oneshot::Sender<()>) -> Option<u64> {
+        let mut requests = self.lock();
+        if requests.has_ended {
+            return None;
+        }
+        requests.last += 1;
+        let id = requests.last;
+        requests.waiting.insert(id, granted);
+        // As long as they are locked the ids rise on their way.
+        self.tell(Asked::Take { id, bytes });
+        Some(id)
+    }
+
+    /// Lets a request pass, unless it was given up.
+    pub(crate) fn grant(&self, id: u64) {
+        if let Some(granted) = self.lock().waiting.remove(&id) {
+            _ = granted.send(());
+        }
+    }
+
+    fn end_request(&self, id: u64, moved: u64) {
+        self.lock().waiting.remove(&id);
+        self.tell(Asked::Moved { id, bytes: moved });
+    }
+
+    /// A keeper that is gone counts nothing any more.
+    fn tell(&self, asked: Asked) {
+        _ = self.asked.send(asked);
+    }
+
+    /// The keeper is gone: what waits for it asks elsewhere.
+    pub(crate) fn end(&self) {
+        let mut requests = self.lock();
+        requests.has_ended = true;
+        requests.waiting.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection to a process that keeps a tree with the class.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) lines: Lines,
+    pub(crate) writer: OwnedWriteHalf,
+    pub(crate) limits: Limits,
+}
+
+/// Why a class cannot be shared.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Nobody listens there.
+    #[error("nobody keeps classes there; start block-copy with --control at this path first")]
+    Nobody,
+    /// The connection has ended.
+    #[error("the process that keeps the classes is gone")]
+    Gone,
+    /// It talks of something else.
+    #[error("what is there does not keep classes: it says {0:?}")]
+    Nonsense(String),
+    /// What it says, or the system.
+    #[error("{0}")]
+    Told(String),
+}
+
+impl Refusal {
+    pub(crate) fn nonsense(line: &str) -> Self {
+        Self::Nonsense(line.trim_end().to_owned())
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        let kind = error.kind();
+        if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
+            Self::Nobody
+        } else if matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) {
+            Self::Gone
+        } else {
+            Self::Told(error.to_string())
+        }
+    }
+}
+
+impl Connection {
+    /// Connects, and asks for the class, or the default one.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub(crate) async fn open(path: &Path, class: Option<&str>) -> Result<Self, Refusal> {
+        let (reader, mut writer) = UnixStream::connect(path).await?.into_split();
+        let order = format!("{SHARE} {}\n", class.unwrap_or_default());
+        writer.write_all(order.as_bytes()).await?;
+        let mut lines = Lines::new(reader);
+        let Line { text, .. } = lines.next().await?.ok_or(Refusal::Gone)?;
+        match Told::parse(&text) {
+            Some(Told::Limits(limits)) => Ok(Self { lines, writer, limits }),
+            Some(Told::Error(why)) => Err(Refusal::Told(why)),
+            Some(Told::Granted(_)) | None => Err(Refusal::nonsense(&text)),
+        }
+    }
+}

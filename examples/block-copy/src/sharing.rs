@@ -1,0 +1,150 @@
+//! What passes between a process that keeps a tree of classes and those that share it, line by line.
+
+use std::fmt;
+
+use iscsi_initiator::shaping::Rate;
+use iscsi_initiator::tuning::Bandwidth;
+use serde::{Deserialize, Serialize};
+
+/// The order after which a connection is for what a copy sends; a class may follow.
+pub(crate) const SHARE: &str = "share";
+/// The longest request, bytes.
+const MAX_REQUEST: u64 = 1 << 32;
+
+/// What a process that shares the tree asks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Asked {
+    /// To be granted a request of so many bytes. The ids of requests rise.
+    Take { id: u64, bytes: u64 },
+    /// Nothing more of this request, which has moved so many bytes: 0 if it was not sent, whether it was
+    /// granted or waits.
+    Moved { id: u64, bytes: u64 },
+}
+
+impl Asked {
+    /// Reads a line; `None` if it makes no sense.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [word, id, bytes] = words[..] else { return None };
+        let (id, bytes) = (id.parse().ok()?, bytes.parse().ok()?);
+        match word {
+            _ if bytes > MAX_REQUEST => None,
+            "take" => Some(Self::Take { id, bytes }),
+            "moved" => Some(Self::Moved { id, bytes }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Take { id, bytes } => writeln!(f, "take {id} {bytes}"),
+            Self::Moved { id, bytes } => writeln!(f, "moved {id} {bytes}"),
+        }
+    }
+}
+
+/// What the process that keeps the tree tells, a JSON object a line.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Told {
+    /// What the class may send, from now on. It comes first, and at each change.
+    Limits(Limits),
+    /// The request of this id may be sent.
+    Granted(u64),
+    /// What was asked cannot be; nothing follows.
+    Error(String),
+}
+
+impl Told {
+    /// Reads a line; `None` if it makes no sense.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_string(self).map_err(|_| fmt::Error)?;
+        writeln!(f, "{text}")
+    }
+}
+
+/// What one of those that share a class may send, bits a second; `None` without a limit.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Limits {
+    /// The most.
+    ceil_bit_per_s: Option<u64>,
+    /// What it may send while nobody keeps the tree: all that share it stay within it then.
+    alone_bit_per_s: Option<u64>,
+}
+
+impl Limits {
+    pub(crate) const fn new(ceil: Rate, alone: Rate) -> Self {
+        let (ceil, alone) = (ceil.bits_per_second(), alone.bits_per_second());
+        Self { ceil_bit_per_s: ceil, alone_bit_per_s: alone }
+    }
+
+    pub(crate) fn ceil(self) -> Rate {
+        rate(self.ceil_bit_per_s)
+    }
+
+    pub(crate) fn alone(self) -> Rate {
+        rate(self.alone_bit_per_s)
+    }
+}
+
+/// So many bits a second, if that is a rate at which something passes; `None` is no limit.
+fn rate(bits: Option<u64>) -> Rate {
+    bits.map_or(Rate::Unlimited, |bits| {
+        Bandwidth::from_bits_per_second(bits).map_or(Rate::Zero, Rate::Limited)
+    })
+}
+
+/// An equal part of a rate for each of so many.
+pub(crate) fn divided(rate: Rate, count: usize) -> Rate {
+    let count = u64::try_from(count.max(1)).unwrap_or(u64::MAX);
+    self::rate(rate.bits_per_second().map(|bits| bits / count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_reads_as_it_is_written() {
+        for asked in [Asked::Take { id: 1, bytes: 4096 }, Asked::Moved { id: u64::MAX, bytes: 0 }] {
+            assert_eq!(Asked::parse(&asked.to_string()), Some(asked));
+        }
+        for nonsense in ["", "take", "take 1", "take 1 -1", "take 1 2 3", "give 1 2"] {
+            assert_eq!(Asked::parse(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(Asked::parse("take 1 4294967297"), None);
+    }
+
+    #[test]
+    fn what_is_told_is_an_object() {
+        let limits = Limits::new(Rate::Unlimited, "1mbit".parse().unwrap());
+        for (told, text) in [
+            (Told::Granted(7), "{\"granted\":7}\n"),
+            (Told::Error("no".to_owned()), "{\"error\":\"no\"}\n"),
+            (
+                Told::Limits(limits),
+                "{\"limits\":{\"ceil_bit_per_s\":null,\"alone_bit_per_s\":1000000}}\n",
+            ),
+        ] {
+            assert_eq!(told.to_string(), text);
+            assert_eq!(Told::parse(text), Some(told));
+        }
+        assert_eq!((limits.ceil(), limits.alone()), (Rate::Unlimited, "1mbit".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_rate_is_divided_until_nothing_is_left_of_it() {
+        let rate = |text: &str| text.parse().unwrap();
+        assert_eq!(divided(rate("9mbit"), 3), rate("3mbit"));
+        assert_eq!(divided(rate("1kbit"), 2), Rate::Zero);
+        assert_eq!((divided(rate("off"), 2), divided(rate("0"), 2)), (Rate::Unlimited, Rate::Zero));
+    }
+}
