@@ -97,7 +97,8 @@ pub struct Options {
     pub max_transfer: usize,
     /// The class, most often of a [`Shaper`](crate::Shaper), that rules what a [`Disk`](crate::Disk) reads and
     /// writes, over all its sessions; `None` leaves it to the link. Requests are split so that each takes
-    /// no more than 50 ms of the class's ceil, but not below 4 KiB. What is asked of a session or a unit directly
+    /// no more than 50 ms of the class's ceil, but not below 4 KiB, and connections send a little faster than the
+    /// ceil at most (`SO_MAX_PACING_RATE`). What is asked of a session or a unit directly
     /// is not ruled.
     pub class: Option<TrafficClass>,
 }

@@ -369,6 +369,11 @@ impl Session {
         &self.shared.policy
     }
 
+    /// It is a path of a disk, so the class of that rules how fast its connections send.
+    pub(crate) fn rule_by_class(&self) {
+        self.shared.rule_by_class();
+    }
+
     /// The most bytes of one command, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.max_transfer

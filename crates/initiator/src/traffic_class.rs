@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use iscsi_shaper::{Class, Rate};
+use iscsi_shaper::{Bandwidth, Class, Rate};
 use tokio::sync::watch;
 
 use crate::scheduler::{Charge, Scheduler};
 
 /// So many [`Class::TIME_SLICE`]s are a second.
 const SLICES: u64 = 20;
+/// Connections send faster than the ceil by this part of it.
+const PACING_MARGIN: u64 = 20;
+/// A request of 4 KiB, the shortest that one is split into, in [`Class::TIME_SLICE`]; bits a second.
+const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 
 /// A class of requests that share a rate, as [`Options::class`](crate::Options::class) takes it. Clones are the same.
 ///
@@ -116,6 +120,15 @@ impl TrafficClass {
         self.max_request_len().map(|bytes| bytes.saturating_mul(SLICES))
     }
 
+    /// The rate at which a connection is to send, so that what passes at once does not leave the host at once;
+    /// `None` for as fast as it can. A little above the ceil, which is kept without it, and not so slow that
+    /// what is not ruled waits for long behind a request.
+    pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
+        let ceil = self.ceil().bits_per_second().filter(|ceil| *ceil > 0)?;
+        let rate = (ceil + ceil / PACING_MARGIN).max(MIN_PACING_RATE);
+        Bandwidth::from_bits_per_second(rate).ok()
+    }
+
     /// A class that is closed stays so.
     fn turn(&self, next: Passage) {
         self.passage.send_if_modified(|passage| {
@@ -125,5 +138,25 @@ impl TrafficClass {
             }
             is_new
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Shaper;
+
+    use super::*;
+
+    #[test]
+    fn connections_send_a_little_above_the_ceil_and_never_so_slowly_that_others_wait() {
+        let rate = |text: &str| {
+            let shaper = Shaper::new(Class::new(text.parse().unwrap())).unwrap();
+            shaper.traffic_class(shaper.default_class()).pacing_rate()
+        };
+        let bits = |bits| Bandwidth::from_bits_per_second(bits).ok();
+        assert_eq!(rate("off"), None);
+        assert_eq!(rate("100mbit"), bits(105_000_000));
+        assert_eq!(rate("1kbit"), bits(655_360));
+        assert_eq!(rate("1000gbit"), None, "beyond what there is");
     }
 }

@@ -14,10 +14,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
+use iscsi_initiator::scsi::Lun;
+use iscsi_initiator::shaping::Class;
 use iscsi_initiator::tuning::{
-    Basis, Buffer, Granted, Limiter, Limits, Policy, Sends, TcpInfo, TransferTerms, Tuning,
+    Bandwidth, Basis, Buffer, Granted, Limiter, Limits, Policy, Sends, TcpInfo, TransferTerms,
+    Tuning,
 };
-use iscsi_initiator::{Disk, Error, Options, Reading, Session};
+use iscsi_initiator::{Disk, Error, Options, Reading, Session, Shaper};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
@@ -382,4 +385,30 @@ async fn readings_while_a_session_ends_come_to_an_end() {
         let result = soon(reading).await.unwrap();
         assert!(matches!(result, Ok(_) | Err(Error::Closed)), "{result:?}");
     }
+}
+
+/// The limit follows the class while requests run.
+#[tokio::test]
+async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
+    let rig = Rig::start(512, 8192, |_| {}).await;
+    let shaper = Shaper::new(Class::new("80mbit".parse().unwrap())).unwrap();
+    let class = shaper.traffic_class(shaper.default_class());
+    let session = rig.session(Options::default().with_class(Some(class))).await;
+    let unit = session.logical_unit(Lun::ZERO);
+    assert_eq!(read(&session).await.tcp_info().max_pacing_rate, None);
+    let paced = async |rate: Option<Bandwidth>| {
+        let write = async || {
+            unit.write(0, Bytes::from(vec![1; 512])).await.unwrap();
+            session.reading().await.unwrap().tcp_info().max_pacing_rate
+        };
+        soon(async { while write().await != rate {} }).await;
+    };
+    let disk = soon(session.disk()).await.unwrap();
+    paced("84mbit".parse().ok()).await;
+    for (rate, pacing_rate) in [("40mbit", "42mbit"), ("1kbit", "655360bit"), ("off", "off")] {
+        shaper.change(shaper.root(), Class::new(rate.parse().unwrap())).unwrap();
+        paced(pacing_rate.parse().ok()).await;
+    }
+    soon(disk.logout()).await.unwrap();
+    rig.assert_clean();
 }

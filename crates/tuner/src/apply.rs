@@ -3,9 +3,11 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::bandwidth::Bandwidth;
 use crate::limits::name_of;
 use crate::plan::{Buffer, Plan};
 use crate::size::Size;
@@ -138,6 +140,17 @@ pub fn send_with_more_to_come(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io:
     SockRef::from(socket).send_vectored_with_flags(slices, libc::MSG_MORE)
 }
 
+/// Sends no faster than this on a socket: the kernel spreads its segments over time
+/// (`SO_MAX_PACING_RATE`). `None` lifts the limit, and so does a rate beyond 34 Gbit/s, which the kernel does
+/// not take in 32 bits.
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub fn limit_pacing(socket: &impl AsFd, rate: Option<Bandwidth>) -> io::Result<()> {
+    let bytes = rate.and_then(|rate| u32::try_from(rate.bytes_in(Duration::from_secs(1))).ok());
+    sys::set_max_pacing_rate(socket.as_fd(), bytes.unwrap_or(u32::MAX))
+}
+
 fn unknown() -> String {
     "unknown".to_owned()
 }
@@ -251,6 +264,23 @@ mod tests {
         let granted = plan.apply(&near);
         assert_eq!(granted.congestion_control, before);
         assert_eq!(granted.refused[0].option, "congestion control");
+    }
+
+    #[test]
+    fn pacing_is_limited_and_the_limit_lifted() {
+        let (near, _far) = connection();
+        let paced = |rate: Option<Bandwidth>| {
+            limit_pacing(&near, rate).unwrap();
+            crate::TcpInfo::read(&near).unwrap().max_pacing_rate
+        };
+        let rate = |text: &str| Some(text.parse().unwrap());
+        assert_eq!(crate::TcpInfo::read(&near).unwrap().max_pacing_rate, None);
+        for limit in ["1kbit", "8mbit", "34gbit"] {
+            assert_eq!(paced(rate(limit)), rate(limit));
+        }
+        assert_eq!(paced(None), None);
+        assert_eq!(paced(rate("1mbit")), rate("1mbit"));
+        assert_eq!(paced(rate("40gbit")), None, "beyond what it takes");
     }
 
     #[test]

@@ -46,6 +46,11 @@ pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::
     set_socket_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
+/// Sets `SO_MAX_PACING_RATE`: the most that is sent, bytes a second; [`u32::MAX`] is no limit.
+pub(crate) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_socket_option(socket, libc::SO_MAX_PACING_RATE, bytes.cast_signed())
+}
+
 fn set_socket_option(socket: BorrowedFd<'_>, option: c_int, value: c_int) -> io::Result<()> {
     let len = socklen_t::try_from(size_of::<c_int>()).unwrap_or_default();
     // SAFETY: the kernel reads one `c_int` from `value`, which lives until the call returns.

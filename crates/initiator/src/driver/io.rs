@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use iscsi_pdu::TargetAddress;
-use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
+use iscsi_tuner::{Bandwidth, Granted, Interface, Limits, Plan, TcpInfo};
 
 /// A result that comes later.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
@@ -72,6 +72,14 @@ pub trait Socket: Send + Sync {
 
     /// Sets a plan, and tells what was granted of it.
     fn apply(&self, plan: &Plan) -> Granted;
+
+    /// Sends no faster than this, or as fast as it can; a network without a kernel leaves it.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    fn limit_pacing(&self, _rate: Option<Bandwidth>) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The interface that it leaves by.
     fn interface(&self) -> Option<Interface>;

@@ -21,9 +21,13 @@ impl Driver {
             self.awake_until = self.now + DOZE;
         }
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
+        let pacing_rate = self.shared.pacing_rate();
         for transport in &mut self.transports {
             let blocked = transport.blocked;
-            transport.tune(|socket, tuner| tuner.poll(socket, waiting, blocked, now));
+            transport.tune(|socket, tuner| {
+                tuner.pace(socket, pacing_rate);
+                tuner.poll(socket, waiting, blocked, now);
+            });
         }
         self.limit_writes();
         self.tell_facts();

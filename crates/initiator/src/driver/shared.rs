@@ -1,13 +1,14 @@
 //! What the handles of a session and its driver share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
 use iscsi_session::{Negotiated, Reopening, Stats};
+use iscsi_tuner::Bandwidth;
 use tracing::{Span, error_span, field};
 
 use crate::driver::connection_count::Connections;
@@ -84,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) unit_registry: Arc<UnitRegistry>,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
+    /// It is a path of a disk, whose class rules it.
+    is_ruled: AtomicBool,
     home: Mutex<Home>,
     stats: Mutex<Stats>,
     connections: Mutex<Connections>,
@@ -118,6 +121,7 @@ impl Shared {
             unsettled: Unsettled::default(),
             unit_registry,
             retries: AtomicU64::new(0),
+            is_ruled: AtomicBool::new(false),
             home: Mutex::default(),
             stats: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),
@@ -129,6 +133,17 @@ impl Shared {
 
     pub(crate) fn next_id(&self) -> RequestId {
         RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// From now on it is a path of a disk.
+    pub(crate) fn rule_by_class(&self) {
+        self.is_ruled.store(true, Ordering::Relaxed);
+    }
+
+    /// The rate at which its connections are to send at this time, if the class of a disk says so.
+    pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
+        let class = self.policy.class.as_ref()?;
+        class.pacing_rate().filter(|_| self.is_ruled.load(Ordering::Relaxed))
     }
 
     pub(crate) fn stats(&self) -> Stats {

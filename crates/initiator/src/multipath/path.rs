@@ -29,6 +29,7 @@ const USUAL_WINDOW: u32 = 64;
 impl Path {
     /// A path that begins its life.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
+        unit.session().rule_by_class();
         Self { unit, portal, life: Life::begin(), counters: Arc::default() }
     }
 

@@ -42,6 +42,8 @@ pub struct TcpInfo {
     pub data_segments_received: Option<u32>,
     /// Segments with data sent.
     pub data_segments_sent: Option<u32>,
+    /// The most that is sent, by a limit that was set on the socket ([`limit_pacing`](crate::limit_pacing)).
+    pub max_pacing_rate: Option<Bandwidth>,
     /// The latest estimate of the rate at which data arrives at the peer.
     pub delivery_rate: Option<Bandwidth>,
     /// Whether that estimate was made while there was too little to send.
@@ -106,6 +108,10 @@ impl TcpInfo {
             segments_received: at.word(140),
             data_segments_received: at.word(152),
             data_segments_sent: at.word(156),
+            max_pacing_rate: at
+                .long(112)
+                .filter(|rate| (1..u64::MAX).contains(rate))
+                .map(|rate| Bandwidth::of(rate, Duration::from_secs(1))),
             delivery_rate: at
                 .long(160)
                 .filter(|rate| *rate > 0)

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
-use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
+use iscsi_tuner::{Bandwidth, Granted, Interface, Limits, Plan, TcpInfo};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
@@ -86,6 +86,10 @@ impl Socket for TcpStream {
 
     fn apply(&self, plan: &Plan) -> Granted {
         plan.apply(self)
+    }
+
+    fn limit_pacing(&self, rate: Option<Bandwidth>) -> io::Result<()> {
+        iscsi_tuner::limit_pacing(self, rate)
     }
 
     fn interface(&self) -> Option<Interface> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
-    Activity, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
+    Activity, Bandwidth, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
     Measurement, Plan, RateSample, Rtt, TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit,
     plan,
 };
@@ -39,6 +39,8 @@ pub(crate) struct Tuner {
     write_limit: WriteLimit,
     /// Whether the plan is set on a connection.
     is_applied: bool,
+    /// The rate at which the connection is to send.
+    pacing_rate: Option<Bandwidth>,
     /// What readings are given with; made anew when something in it changes.
     basis: Option<Arc<PlanBasis>>,
 }
@@ -63,6 +65,7 @@ impl Tuner {
             loss: LossDetector::default(),
             write_limit: WriteLimit::default(),
             is_applied: false,
+            pacing_rate: None,
             basis: None,
         }
     }
@@ -116,6 +119,25 @@ impl Tuner {
         true
     }
 
+    /// Limits the rate at which the connection sends, or lifts the limit.
+    pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Bandwidth>) {
+        if self.pacing_rate == rate {
+            return;
+        }
+        self.pacing_rate = rate;
+        // The class keeps its ceil without it.
+        if let Err(error) = socket.limit_pacing(rate) {
+            tracing::debug!(%error, "the rate of the connection cannot be limited");
+        }
+    }
+
+    /// Whether it is this limit that the connection has reached.
+    fn is_paced(&self, info: &TcpInfo) -> bool {
+        let rates = self.pacing_rate.zip(info.delivery_rate);
+        let bits = |rate: Bandwidth| rate.bits_per_second();
+        rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
+    }
+
     /// Looks what the connection waits for, and now and then how the link does.
     pub(crate) fn poll(
         &mut self,
@@ -147,8 +169,11 @@ impl Tuner {
 
     fn count(&mut self, info: &TcpInfo, waiting: Waiting, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
+        let is_paced = self.is_paced(info);
         let activity = &mut self.activity;
         let counter = match waiting {
+            // There is no more to send than the class allows, as if nobody had asked for more.
+            _ if is_paced => &mut activity.source,
             _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
             Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
