@@ -35,7 +35,8 @@ pub struct JobsArgs {
     #[arg(long, value_name = "FILE")]
     pub jobs: PathBuf,
     /// A Unix socket that takes orders while the copies run, a line each, and answers each with one JSON
-    /// object: `rate [CLASS] RATE|off`, `ceil CLASS RATE|off`, `pause [JOB]`, `resume [JOB]`, `status`.
+    /// object: `rate [CLASS] RATE|off`, `ceil CLASS RATE|off`, `pause [JOB]`, `resume [JOB]`, `status`. Other
+    /// block-copies share the classes there, with --share.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// How it is told.
