@@ -1,31 +1,59 @@
-//! What a grant costs in a tree of classes that all have requests.
+//! What a request costs in a tree of classes that all have requests.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use iscsi_shaper::{Class, Rate, Tree};
+use iscsi_shaper::{Class, Grant, Rate, Tree};
+
+/// Classes below each class of the middle level.
+const BROTHERS: usize = 16;
+const LEN: u64 = 64 << 10;
+
+/// A tree of three levels with so many classes at the lowest, each of which has a request that waits.
+fn tree(classes: usize, now: Instant) -> Tree {
+    let mut tree = Tree::new(Class::new("10gbit".parse().unwrap()), now).unwrap();
+    let middle = Class::new("500mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
+    let low = Class::new("1mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
+    let mut ids = Vec::new();
+    while ids.len() < classes {
+        let parent = tree.add(tree.root(), middle, now).unwrap();
+        let room = BROTHERS.min(classes - ids.len());
+        ids.extend((0..room).map(|_| tree.add(parent, low, now).unwrap()));
+    }
+    for id in &ids {
+        tree.request(*id, LEN, now);
+    }
+    tree
+}
+
+/// The next that may be sent, at the time when it may.
+fn next(tree: &mut Tree, now: &mut Instant) -> Grant {
+    loop {
+        if let Some(grant) = tree.poll_grant(*now) {
+            return grant;
+        }
+        *now = tree.poll_timeout().unwrap();
+    }
+}
 
 /// A request is granted, and the next one of its class takes its place.
 fn grant(c: &mut Criterion) {
-    let mut group = c.benchmark_group("grant");
-    for classes in [1, 10, 1000] {
+    let mut group = c.benchmark_group("shaper, a request");
+    for classes in [1, 16, 256] {
         let mut now = Instant::now();
-        let mut tree = Tree::new(Class::new("10gbit".parse().unwrap()), now).unwrap();
-        let class = Class::new("1mbit".parse().unwrap()).with_ceil(Rate::Unlimited);
-        for _ in 0..classes {
-            let id = tree.add(tree.root(), class, now).unwrap();
-            tree.request(id, 64 << 10, now);
-        }
-        group.bench_function(format!("{classes} classes"), |bench| {
+        let mut tree = tree(classes, now);
+        group.bench_function(format!("granted, of {classes} classes"), |bench| {
             bench.iter(|| {
-                let grant = loop {
-                    if let Some(grant) = tree.poll_grant(now) {
-                        break grant;
-                    }
-                    now = tree.poll_timeout().unwrap();
-                };
+                let grant = next(&mut tree, &mut now);
+                black_box(tree.request(grant.class, grant.bytes, now));
+            });
+        });
+        group.bench_function(format!("granted and corrected, of {classes} classes"), |bench| {
+            bench.iter(|| {
+                let grant = next(&mut tree, &mut now);
+                tree.correct(&grant, grant.bytes / 2, now);
                 black_box(tree.request(grant.class, grant.bytes, now));
             });
         });
