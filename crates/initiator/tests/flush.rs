@@ -15,6 +15,7 @@ use std::io::SeekFrom;
 use std::time::Duration;
 
 use bytes::Bytes;
+use iscsi_initiator::device::Device as _;
 use iscsi_initiator::{Disk, Error, Options, Sessions};
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
@@ -350,9 +351,11 @@ async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     let rig = cached_rig().await;
     rig.disk.set_cache(Cache::WriteThrough);
     let disk = open(&rig, 1).await;
+    assert!(!disk.limits().has_volatile_cache);
     rig.disk.switch_cache(Cache::Volatile);
     rig.disk.lose_power();
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    assert!(disk.limits().has_volatile_cache);
     rig.disk.lose_power();
     rig.disk.set_cache(Cache::WriteThrough);
     rig.server.with(|target| target.restart());

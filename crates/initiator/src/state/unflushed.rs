@@ -202,6 +202,11 @@ impl Unflushed {
         self.writes.has_cache.store(true, Ordering::SeqCst);
     }
 
+    /// Whether it was ever seen to keep them so.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.writes.has_cache.load(Ordering::SeqCst)
+    }
+
     /// For a handle that knows of no loss but of those that another one was told of.
     pub(crate) fn cursor(&self) -> LossCursor {
         let seen = self.writes.told_of.load(Ordering::SeqCst);
@@ -311,8 +316,7 @@ impl Flush<'_> {
     /// Whether another session has to vouch for what was written: the unit has a cache, and this session
     /// came later, or may have been told of a reset.
     pub(crate) fn needs_witness(&self) -> bool {
-        let has_cache = self.unflushed.writes.has_cache.load(Ordering::SeqCst);
-        has_cache && !self.is_known_to(self.unflushed)
+        self.unflushed.has_cache() && !self.is_known_to(self.unflushed)
     }
 
     /// Whether a session knows of every reset since the oldest write began.

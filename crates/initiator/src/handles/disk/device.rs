@@ -28,7 +28,9 @@ impl Device for Disk {
                 .then(|| u64::from(self.granules().len) * u64::from(block_size)),
             has_fast_zeroes: self.has_fast_zeroes(),
             is_read_only: profile.write_protected,
-            has_volatile_cache: profile.write_cache != Some(false),
+            // It may have been switched on since the disk was opened.
+            has_volatile_cache: profile.write_cache != Some(false)
+                || self.unit.state().unflushed.has_cache(),
         }
     }
 
