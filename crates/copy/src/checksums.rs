@@ -38,6 +38,21 @@ impl Checksums {
         }
     }
 
+    /// Takes what a later pass over these bytes has read, in the place of what was there before. A part of which
+    /// only some bytes were read again has no checksum any more.
+    pub(crate) fn supersede(&mut self, ranges: &RangeSet, later: Self) {
+        ranges.iter().for_each(|range| self.forget(&range));
+        self.parts.extend(later.parts);
+        self.zeros.extend(later.zeros.iter());
+    }
+
+    /// What they are of.
+    pub(crate) fn ranges(&self) -> RangeSet {
+        let mut ranges = self.zeros.clone();
+        ranges.extend(self.parts().map(|(range, _)| range));
+        ranges
+    }
+
     fn forget(&mut self, range: &Range<u64>) {
         self.zeros.remove(range);
         let before = self.parts.range(..range.end).rev();
@@ -76,6 +91,22 @@ mod tests {
     #[test]
     fn the_checksum_is_crc_64_nvme() {
         assert_eq!(sum(b"123456789"), 0xae8b_1486_0a79_9888);
+    }
+
+    #[test]
+    fn of_a_part_that_is_read_again_in_part_nothing_is_known() {
+        let mut sums = Checksums::default();
+        sums.put(&data(0..10), 1);
+        sums.put(&data(10..20), 2);
+        sums.put(&Part::zeros(20..40), 0);
+        let mut later = Checksums::default();
+        later.put(&data(12..14), 3);
+        later.put(&Part::zeros(14..16), 0);
+        later.put(&data(25..30), 4);
+        sums.supersede(&RangeSet::from_iter([12..16, 25..30]), later);
+        let parts: Vec<_> = sums.parts().collect();
+        assert_eq!(parts, [(0..10, 1), (12..14, 3), (25..30, 4)]);
+        assert_eq!(sums.ranges(), RangeSet::from_iter([0..10, 12..16, 20..40]));
     }
 
     #[test]

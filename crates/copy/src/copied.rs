@@ -1,6 +1,7 @@
 //! What came of a copy.
 
 use crate::checksums::Checksums;
+use crate::digest_file::DigestFile;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 
@@ -15,4 +16,6 @@ pub struct Copied {
     pub unreadable: RangeSet,
     /// What was read, if the options asked for it.
     pub checksums: Option<Checksums>,
+    /// The file of digests with what it says by now, if there is one.
+    pub(crate) digests: Option<DigestFile>,
 }

@@ -49,6 +49,10 @@ impl Delta {
         &self.known
     }
 
+    pub(crate) fn into_known(self) -> Digests {
+        self.known
+    }
+
     /// Judges a block that was read as a whole, or blocks of zeros.
     pub(crate) fn judge(&mut self, range: &Range<u64>, digest: Digest) -> Verdict {
         if self.known.has(range, digest) {

@@ -87,6 +87,11 @@ impl DigestFile {
         &self.known
     }
 
+    /// The same file, as it is by now.
+    pub(crate) fn knowing(self, known: Digests) -> Self {
+        Self { known, ..self }
+    }
+
     /// Knows nothing more, durably: where the destination turns out not to be what it should be, the next
     /// copy sends all.
     ///

@@ -40,6 +40,12 @@ impl Digesting {
         self.delta.known()
     }
 
+    /// The file, with what it says by now.
+    pub(crate) fn into_file(self) -> DigestFile {
+        let Self { delta, file, .. } = self;
+        file.knowing(delta.into_known())
+    }
+
     /// Whether nothing waits for the file, and no lines are being saved.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_empty() && self.saving.is_none() && !self.delta.has_taken_back()

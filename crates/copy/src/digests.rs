@@ -129,6 +129,11 @@ impl Digests {
         start..range.end.checked_next_multiple_of(self.block_size).unwrap_or(u64::MAX)
     }
 
+    /// All blocks that have one of these bytes.
+    pub(crate) fn all_widened(&self, ranges: &RangeSet) -> RangeSet {
+        ranges.iter().map(|range| self.widened(&range)).collect()
+    }
+
     /// The blocks that lie in a range, of a copy that ends at `end`: there the last block may be shorter.
     pub(crate) fn whole(&self, range: &Range<u64>, end: u64) -> Range<u64> {
         let start = range.start.checked_next_multiple_of(self.block_size).unwrap_or(u64::MAX);

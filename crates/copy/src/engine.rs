@@ -16,7 +16,6 @@ mod writing;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
-use std::ops::Range;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
@@ -136,8 +135,8 @@ impl Engine {
         let mut to_do = RangeSet::from(0..len);
         if let Some(ranges) = &options.ranges {
             let known = digesting.as_ref().map(Digesting::known);
-            let wide = |range| known.map_or_else(|| Range::clone(&range), |k| k.widened(&range));
-            to_do = ranges.iter().map(wide).collect::<RangeSet>().overlap(&(0..len));
+            to_do = known.map_or_else(|| ranges.clone(), |known| known.all_widened(ranges));
+            to_do = to_do.overlap(&(0..len));
         }
         let mut done = RangeSet::new();
         to_do.iter().for_each(|range| done.extend(options.done.overlap(&range).iter()));
@@ -199,8 +198,9 @@ impl Engine {
         let progress = self.teller.progress;
         match result {
             Ok(()) => {
-                let Self { unreadable, checksums, .. } = self;
-                Ok(Copied { progress, unreadable, checksums })
+                let Self { unreadable, checksums, digesting, .. } = self;
+                let digests = digesting.map(Digesting::into_file);
+                Ok(Copied { progress, unreadable, checksums, digests })
             }
             Err(error) => {
                 let is_written = is_prepared && self.is_copied();

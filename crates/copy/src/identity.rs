@@ -75,6 +75,24 @@ impl Identity {
         Ok(Self::new(&name, 0))
     }
 
+    /// A file that is read while others write to it, by its number in its file system, by when it was made, and by its
+    /// length. A block device as a [destination](Self::of_destination).
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn of_source_in_use(file: &FileDevice) -> io::Result<Self> {
+        let Self { name, .. } = Self::of_destination(file)?;
+        Ok(Self { name, bytes: iscsi_initiator::device::Device::capacity(file) }.in_use())
+    }
+
+    /// The same end while others write to it. What is known of the one says nothing of the other: a copy of it
+    /// is as old as its last [pass](crate::Passes).
+    #[must_use]
+    pub fn in_use(mut self) -> Self {
+        self.name += ", in use";
+        self
+    }
+
     /// These bytes of it and no others; an end of `u64::MAX` stands for all there are.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Self {

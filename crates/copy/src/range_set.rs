@@ -51,6 +51,13 @@ impl RangeSet {
         found
     }
 
+    /// The bytes that are there and not in another set.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        let mut rest = self.clone();
+        other.iter().for_each(|range| rest.remove(&range));
+        rest
+    }
+
     /// Adds bytes, of which some may be there.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {

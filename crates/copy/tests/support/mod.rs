@@ -130,6 +130,15 @@ impl Memory {
         state.under_way.0 = 0;
     }
 
+    /// Somebody else writes to it, durably.
+    pub(crate) fn put(&self, offset: usize, data: &[u8]) {
+        let mut state = self.lock();
+        let range = offset..offset + data.len();
+        state.bytes[range.clone()].copy_from_slice(data);
+        state.medium[range.clone()].copy_from_slice(data);
+        state.holes[range.start / GRAIN..range.end.div_ceil(GRAIN)].fill(false);
+    }
+
     fn look(&self, offset: u64, len: u64) {
         if let Some((path, look)) = self.lock().watch.clone() {
             look(&path, offset, len);
