@@ -211,6 +211,17 @@ impl Passes {
         matches!(self.state, State::Copying { is_last: true, .. } | State::Ended)
     }
 
+    /// What the next pass copies, or the one that is under way.
+    pub const fn left(&self) -> &RangeSet {
+        &self.left
+    }
+
+    /// What the medium of the source has not given to the passes that have ended, beside what is
+    /// [left](Self::left).
+    pub fn unreadable(&self) -> RangeSet {
+        self.unreadable.without(&self.left)
+    }
+
     /// How far all passes have come, where the one that is under way has come this far. What has changed, and
     /// is to be copied again, is not done.
     pub fn progress(&self, of_pass: &Progress) -> Progress {
@@ -218,7 +229,7 @@ impl Passes {
         let mut progress = added(&self.sum, of_pass);
         progress.total = Some(self.covered.bytes());
         (progress.done, progress.flushed) = (rest + of_pass.done, rest + of_pass.flushed);
-        progress.unreadable = self.unreadable.without(&self.left).bytes() + of_pass.unreadable;
+        progress.unreadable = self.unreadable().bytes() + of_pass.unreadable;
         progress
     }
 
@@ -251,7 +262,7 @@ impl Passes {
             (options.ranges, options.done) = (Some(self.left.clone()), RangeSet::new());
         }
         if let Some(store) = options.checkpoint.take() {
-            let unreadable = self.unreadable.without(&self.left);
+            let unreadable = self.unreadable();
             let flushed = self.all().without(&self.left).without(&unreadable);
             options.checkpoint = Some(Arc::new(PassCheckpoints { store, flushed, unreadable }));
         }
@@ -302,7 +313,7 @@ impl Passes {
     async fn keep(&self, flushed: RangeSet) -> io::Result<()> {
         let Some(store) = &self.options.checkpoint else { return Ok(()) };
         let total = self.source.length().unwrap_or_default();
-        store.keep(flushed, self.unreadable.without(&self.left), total).await
+        store.keep(flushed, self.unreadable(), total).await
     }
 
     fn all(&self) -> RangeSet {

@@ -4,6 +4,7 @@ mod content;
 mod delta;
 mod link;
 mod output;
+mod passes;
 mod rate;
 mod resumption;
 
@@ -15,6 +16,7 @@ pub use content::{ContentArgs, VerifyMode, ZeroGranularity};
 pub use delta::DeltaArgs;
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
 pub use output::OutputArgs;
+pub use passes::{PassArgs, WhenNotConverging};
 pub use rate::RateArgs;
 pub(crate) use rate::parse_limit;
 pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
@@ -30,7 +32,8 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 ///
 /// The exit status is 0 only when every byte is written, flushed and, with --verify, read back
 /// equal; 1 after an error, 2 for a wrong command line, 3 when all is copied but what could not be
-/// read, 130 after an interrupt.
+/// read, 4 when a source in use was written to so fast that --when-not-converging stop ended it, 130
+/// after an interrupt.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "block-copy",
@@ -51,6 +54,9 @@ pub struct Args {
     /// What the destination has already.
     #[command(flatten)]
     pub delta: DeltaArgs,
+    /// How a source in use is copied.
+    #[command(flatten)]
+    pub passes: PassArgs,
     /// How it is sent.
     #[command(flatten)]
     pub link: LinkArgs,
@@ -73,6 +79,7 @@ impl Args {
             destination: Some(destination.into()),
             content: ContentArgs::default(),
             delta: DeltaArgs::default(),
+            passes: PassArgs::default(),
             link: LinkArgs::default(),
             resumption: ResumptionArgs::default(),
             rate: RateArgs::default(),
@@ -129,6 +136,15 @@ mod tests {
             ("--flush-bytes", "2T"),
             ("--rate-limit", "0"),
             ("--rate-limit", "5Mb/s"),
+            ("--ranges-from=cat", "--offset=1"),
+            ("--ranges-from=cat", "--downtime=1m"),
+            ("--ranges-from=cat", "--max-passes=0"),
+            ("--ranges-from=cat", "--when-not-converging=wait"),
+            // Of a source that nobody writes to there is one pass.
+            ("--downtime", "1s"),
+            ("--max-passes", "3"),
+            ("--before-last-pass", "true"),
+            ("--when-not-converging", "stop"),
         ] {
             let parsed = Args::try_parse_from(["block-copy", "a", "b", option, value]);
             assert!(parsed.is_err(), "{option} {value}");

@@ -133,6 +133,17 @@ impl End {
         }
     }
 
+    /// What makes it the same source the next day, while others write to it.
+    ///
+    /// # Errors
+    /// As [`source_identity`](Self::source_identity).
+    pub(crate) fn source_in_use_identity(&self) -> Result<Identity, Error> {
+        match self {
+            Self::File(file) => file.source_in_use_identity(),
+            Self::Unit(_) | Self::Stream(_) => Ok(self.source_identity()?.in_use()),
+        }
+    }
+
     /// What tells whether a file has changed, as far as the system says.
     pub(crate) fn file_identity(&self) -> Option<Identity> {
         if let Self::File(file) = self { file.source_identity().ok() } else { None }

@@ -99,12 +99,17 @@ impl Ends {
         self.span.place()
     }
 
-    /// What makes both the same the next day.
+    /// What makes both the same the next day, where others write to the source meanwhile or not.
     ///
     /// # Errors
     /// [`Error::Usage`] for a stream; [`Error::Nameless`]; what the system says.
-    pub(crate) fn identities(&self) -> Result<(Identity, Identity), Error> {
-        Ok((self.source_identity()?, self.destination_identity()?))
+    pub(crate) fn identities(&self, is_in_use: bool) -> Result<(Identity, Identity), Error> {
+        let source = if is_in_use {
+            self.span.of_source_identity(self.source.source_in_use_identity()?)
+        } else {
+            self.source_identity()?
+        };
+        Ok((source, self.destination_identity()?))
     }
 
     /// What makes the source the same the next day.

@@ -11,6 +11,7 @@ use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
 use crate::classes::ClassesError;
+use crate::passes::NotConverging;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
@@ -179,6 +180,24 @@ pub enum Error {
         /// Why.
         cause: io::Error,
     },
+    /// A command that an option names did not do what it should.
+    #[error("{option}: {cause}")]
+    Command {
+        /// The option.
+        option: &'static str,
+        /// Why.
+        cause: io::Error,
+    },
+    /// What has changed in a source in use is not known, so that no checkpoint counts any more.
+    #[error(
+        "{0}; what has changed is not known now, so the same command with --resume copies all again"
+    )]
+    Unasked(Box<Self>),
+    /// A source is written to so fast that more passes do not help.
+    #[error(
+        "not converging: {0}; all that was told by now is copied and flushed, and the source is still in use"
+    )]
+    NotConverging(NotConverging),
     /// A checkpoint would be lost.
     #[error(
         "checkpoint {0}: it exists; add --resume to go on from what it says, or name another file"
@@ -283,11 +302,13 @@ impl Error {
         match self {
             Self::Usage(_) | Self::JobFile { .. } | Self::Classes(_) => 2,
             Self::Unreadable { .. } => 3,
+            Self::NotConverging(_) => 4,
             Self::Interrupted | Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
             | Self::Unflushed { cause, .. }
             | Self::Resumable(cause)
+            | Self::Unasked(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.status(),
             Self::Initiator(_)
@@ -303,6 +324,7 @@ impl Error {
             | Self::Checkpoint { .. }
             | Self::Digests { .. }
             | Self::Ranges { .. }
+            | Self::Command { .. }
             | Self::Differs { .. }
             | Self::PartlyKnown(_)
             | Self::CheckpointExists(_)
@@ -335,6 +357,7 @@ impl Error {
             | Self::Share { .. }
             | Self::CheckpointExists(_)
             | Self::Ranges { .. }
+            | Self::NotConverging(_)
             | Self::Nameless(_) => Kind::Caller,
             Self::Checkpoint { cause, .. } | Self::Digests { cause, .. }
                 if cause.kind() == io::ErrorKind::InvalidData =>
@@ -350,9 +373,11 @@ impl Error {
             Self::Unflushed { cause, .. }
             | Self::Incomplete { cause, .. }
             | Self::Resumable(cause)
+            | Self::Unasked(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.kind(),
             Self::File { .. }
+            | Self::Command { .. }
             | Self::Digests { .. }
             | Self::Checkpoint { .. }
             | Self::Shrunk(_)

@@ -1,19 +1,21 @@
 //! One copy from beginning to end: open, decide, copy, flush, verify, close.
 
+mod commands;
 mod comparison;
 mod delta;
+mod in_use;
 mod later;
 mod resumption;
 mod transfer;
+mod transferred;
 mod verification;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use iscsi_copy::{Copied, DigestFile, Error as CopyError, Identity, RangeSet};
+use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
-use tokio::time::Instant;
 
 use crate::args::{Args, RateArgs, VerifyMode};
 use crate::classes::Classes;
@@ -37,6 +39,7 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 use resumption::Resumption;
+use transferred::Transferred;
 
 pub use later::{Verified, verify};
 
@@ -91,6 +94,7 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     ))?;
     let mut to = Location::parse(to, Side::Destination)?;
     check_arguments(args, &to)?;
+    commands::check(args)?;
     resumption::check(&args.resumption)?;
     password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
     let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
@@ -177,8 +181,13 @@ impl<'a> Job<'a> {
     /// Makes sure that all fits.
     async fn begin(args: &'a Args, handle: &'a Handle, ends: Ends) -> Result<Self, Error> {
         ends.check(args)?;
-        let resumption = Resumption::begin(&args.resumption, &ends).await?;
+        commands::check_ends(&args.passes, &ends)?;
+        let is_in_use = args.passes.ranges_from.is_some();
+        let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
         let ranges = ranges::load(args.delta.ranges.as_deref(), &ends).await?;
+        // What earlier passes have left to be done lies anywhere.
+        let is_continued = resumption.as_ref().is_some_and(Resumption::is_continued);
+        let ranges = ranges.filter(|_| !(is_in_use && is_continued));
         let digests = delta::open(args.delta.digests.as_deref(), &ends).await?;
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
@@ -205,26 +214,18 @@ impl<'a> Job<'a> {
         let round_trip = self.ends.units().find_map(UnitEnd::round_trip);
         let plan_json = self.plan.to_json(&self.ends);
         let observations = unless(stop, async { Ok(self.ends.observe().await) }).await?;
-        let start = Instant::now();
-        let (copied, samples) = self.copy(stop).await;
-        let time = start.elapsed();
-        let (progress, unreadable, diagnoses) = match &copied {
-            Ok(copied) => {
-                let diagnoses = stop.hurry(self.ends.diagnose(observations)).await;
-                (copied.progress, copied.unreadable.clone(), diagnoses.unwrap_or_default())
-            }
-            Err(failure) => (*failure.progress, failure.unreadable.clone(), Vec::new()),
+        let (transferred, result) = match &self.args.passes.ranges_from {
+            Some(command) => Box::pin(self.copy_in_passes(command, stop)).await,
+            None => Box::pin(self.copy(stop)).await,
         };
-        let verified = match copied {
-            Ok(Copied { checksums, .. }) => self.verify(checksums, progress.done, stop).await,
-            Err(failure) => {
-                let error = self.ends.explained(self.failed(failure.error), stop).await;
-                // From a stream a file gets longer by and by.
-                let Ends { source, destination, .. } = &self.ends;
-                let is_full_length = destination.is_regular_file() && !source.is_stream();
-                let error = error.after(&failure.progress, failure.is_written, is_full_length);
-                Err(if self.resumption.is_some() { error.resumable() } else { error })
-            }
+        let Transferred { progress, unreadable, time, samples, passes, before } = transferred;
+        let diagnoses = match &result {
+            Ok(_) => stop.hurry(self.ends.diagnose(observations)).await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let verified = match result {
+            Ok(unverified) => self.verify(unverified, progress.done, stop).await,
+            Err(error) => Err(error),
         };
         let verified = match verified {
             Ok(verified) => self.ends.confirm(stop).await.map(|()| verified),
@@ -244,8 +245,9 @@ impl<'a> Job<'a> {
             diagnoses,
             retries: self.ends.units().map(UnitEnd::retries).sum(),
             is_delta: self.digests.is_some(),
+            passes,
             verified: is_verified,
-            source_changed: self.before != self.ends.source.file_identity(),
+            source_changed: before.is_some() && before != self.ends.source.file_identity(),
             cpu: cpu_time().saturating_sub(cpu),
             samples,
         };
@@ -253,6 +255,11 @@ impl<'a> Job<'a> {
             Ok(()) => Ok(report),
             Err(error) => Err(Failure { error, report: Some(Box::new(report)) }),
         }
+    }
+
+    /// Whether somebody writes to the source meanwhile.
+    const fn is_in_use(&self) -> bool {
+        self.args.passes.ranges_from.is_some()
     }
 
     /// Whether the source has given all bytes.

@@ -6,10 +6,11 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
+//! | `shell` | commands of the user's own |
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
 //! | [`plan`] | the numbers chosen, and why |
-//! | [`meter`], [`standing`], [`progress`], [`reach`], [`report`] | what people and programs get to see |
+//! | [`meter`], [`standing`], [`progress`], [`passes`], [`reach`], [`report`] | what people and programs get to see |
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -31,6 +32,7 @@ pub mod location;
 pub mod meter;
 mod observation;
 mod orders;
+pub mod passes;
 mod password_file;
 pub mod plan;
 pub mod progress;
@@ -40,6 +42,7 @@ pub mod reach;
 pub mod report;
 mod shared_class;
 mod sharing;
+mod shell;
 pub mod side;
 mod span;
 pub mod standing;

@@ -67,12 +67,17 @@ pub(crate) async fn load(path: Option<&Path>, ends: &Ends) -> Result<Option<Rang
         "a stream has no places; leave --ranges out, or copy from a file or a unit",
     ))?;
     let file = path.to_owned();
-    let reading = spawn_blocking(move || {
-        let text = fs::read_to_string(file)?;
-        parse(&text, has).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
-    });
+    let reading = spawn_blocking(move || read(&fs::read_to_string(file)?, has));
     let failed = |cause| Error::Ranges { name: path.to_string_lossy().into(), cause };
     reading.await.map_err(io::Error::from).flatten().map(Some).map_err(failed)
+}
+
+/// Reads ranges of a source of so many bytes.
+///
+/// # Errors
+/// [`InvalidData`](ErrorKind::InvalidData) with what cannot be so.
+pub(crate) fn read(text: &str, has: u64) -> io::Result<RangeSet> {
+    parse(text, has).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 /// Reads ranges of a source of so many bytes: lines of `START LENGTH` in bytes, decimal or with `0x`, where

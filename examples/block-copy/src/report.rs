@@ -9,6 +9,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde_json::{Value, json};
 
+use crate::passes::PassesReport;
 use crate::plan::CopyPlan;
 use crate::rate::mbit_per_s;
 use crate::reach::Reach;
@@ -41,9 +42,12 @@ pub struct Report {
     pub retries: u64,
     /// Whether blocks that the destination had, by their digests, were left out.
     pub is_delta: bool,
+    /// What came of each pass over a source in use.
+    pub passes: Option<PassesReport>,
     /// Whether all bytes were read back equal.
     pub verified: bool,
-    /// Whether the source, a file, has another length or time of last change than at the beginning.
+    /// Whether the source, a file, has another length or time of last change than at the beginning; of a source
+    /// in use, than at the beginning of the last pass.
     pub source_changed: bool,
     /// Processor time of the whole process during the copy and its verification.
     pub cpu: Duration,
@@ -85,7 +89,7 @@ impl Report {
     pub fn to_json(&self) -> Value {
         let reach = self.reaches.first();
         let spread = reach.map(|reach| &reach.spread);
-        json!({
+        let mut object = json!({
             "bytes": self.progress.done,
             "bytes_sent": self.sent(),
             "bytes_zeroed": self.zeroed(),
@@ -116,7 +120,11 @@ impl Report {
             "samples_mbit_per_s": self.samples,
             "error": null,
             "kind": null,
-        })
+        });
+        if let (Some(passes), Value::Object(members)) = (&self.passes, &mut object) {
+            members.insert("passes".to_owned(), passes.to_json());
+        }
+        object
     }
 }
 
@@ -145,6 +153,9 @@ impl fmt::Display for Report {
             write!(f, ", {} commands sent again", self.retries)?;
         }
         f.write_str(if self.verified { ", read back equal" } else { "" })?;
+        if let Some(passes) = &self.passes {
+            write!(f, ", in {} passes{passes}", passes.ended.len())?;
+        }
         if self.source_changed {
             f.write_str(CHANGED)?;
         }

@@ -130,6 +130,10 @@ impl FileEnd {
         self.identified(CopyIdentity::of_source(&self.device))
     }
 
+    pub(super) fn source_in_use_identity(&self) -> Result<CopyIdentity, Error> {
+        self.identified(CopyIdentity::of_source_in_use(&self.device))
+    }
+
     pub(super) fn destination_identity(&self) -> Result<CopyIdentity, Error> {
         self.identified(CopyIdentity::of_destination(&self.device))
     }

@@ -20,6 +20,8 @@ const SHORTENED: &str =
 pub(super) struct Resumption {
     pub(super) file: CheckpointFile,
     pub(super) done: RangeSet,
+    /// Whether an earlier run has left anything, and be it that nothing is done.
+    is_continued: bool,
     total: u64,
 }
 
@@ -43,26 +45,41 @@ fn is_there(path: &Path) -> bool {
 impl Resumption {
     /// Reads what an earlier run has left, and writes it once more, to find out whether that can be
     /// done. `None` where nothing is to be kept.
-    pub(super) async fn begin(args: &ResumptionArgs, ends: &Ends) -> Result<Option<Self>, Error> {
+    pub(super) async fn begin(
+        args: &ResumptionArgs,
+        ends: &Ends,
+        is_in_use: bool,
+    ) -> Result<Option<Self>, Error> {
         let Some(path) = &args.checkpoint else { return Ok(None) };
-        let (source, destination) = ends.identities()?;
+        let (source, destination) = ends.identities(is_in_use)?;
         let file = CheckpointFile::new(path, source, destination);
         let (total, place) = (ends.to_source().length().unwrap_or_default(), ends.place());
         // What a file of the host holds by now.
         let held =
             if let End::File(file) = &ends.destination { Some(file.capacity()) } else { None };
         let resumption = spawn_blocking(move || {
-            let done = file.load()?.unwrap_or_default();
+            let left = file.load()?;
+            let is_continued = left.is_some();
+            let done = left.unwrap_or_default();
             let end = done.iter().next_back().map_or(0, |range| place.saturating_add(range.end));
             if held.is_some_and(|held| held < end) {
                 return Err(io::Error::new(ErrorKind::InvalidData, SHORTENED));
             }
             file.store(done.clone(), RangeSet::new(), total)?;
-            Ok(Self { file, done, total })
+            Ok(Self { file, done, is_continued, total })
         });
         let resumption = resumption.await.map_err(io::Error::from).flatten();
-        let failed = |cause| Error::Checkpoint { name: name(path), cause };
-        resumption.map(Some).map_err(failed)
+        resumption.map(Some).map_err(|cause| failed(path, cause))
+    }
+
+    /// Whether an earlier run has left something at the destination.
+    pub(super) const fn is_continued(&self) -> bool {
+        self.is_continued
+    }
+
+    /// What went wrong with the checkpoint.
+    pub(super) fn failed(&self, cause: io::Error) -> Error {
+        failed(self.file.path(), cause)
     }
 
     /// Forgets what was done, where it has turned out that it is not.
@@ -71,6 +88,10 @@ impl Resumption {
         // Whoever goes on from a checkpoint that says too much is told the same difference again.
         _ = spawn_blocking(move || file.store(RangeSet::new(), RangeSet::new(), total)).await;
     }
+}
+
+fn failed(path: &Path, cause: io::Error) -> Error {
+    Error::Checkpoint { name: name(path), cause }
 }
 
 /// What people call a checkpoint.

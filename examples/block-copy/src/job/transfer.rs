@@ -2,13 +2,16 @@
 
 use std::pin::pin;
 
-use iscsi_copy::{Copied, Copy, Event, Events, Failure};
+use iscsi_copy::{Copied, Copy, Event, Events, Failure, Progress as CopyProgress, RangeSet};
 use iscsi_initiator::Error as IscsiError;
 use iscsi_initiator::tuning::Size;
+use tokio::time::Instant;
 
 use super::Job;
 use super::resumption::Resumption;
+use super::transferred::{Transferred, Unverified};
 use crate::args::{ContentArgs, OnReadError, QueueDepth, VerifyMode};
+use crate::error::Error;
 use crate::handle::{Handle, Phase};
 use crate::meter::Meter;
 use crate::progress::Progress;
@@ -19,12 +22,43 @@ use crate::stop::Stop;
 const MIN_QUEUE: u64 = 64 << 20;
 
 impl Job<'_> {
-    /// Copies and flushes, and says how fast each second went.
-    pub(super) async fn copy(&self, stop: &Stop) -> (Result<Copied, Failure>, Vec<f64>) {
+    /// Copies and flushes.
+    pub(super) async fn copy(&self, stop: &Stop) -> (Transferred, Result<Unverified, Error>) {
         let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
-        let done = self.resumption.as_ref().map_or(0, |earlier| earlier.done.bytes());
-        let progress = Progress::new(self.args.output.progress, "copied", source.length(), done);
+        let earlier = self.resumption.as_ref().map(|earlier| earlier.done.clone());
+        let (total, done) = (source.length(), earlier.as_ref().map_or(0, RangeSet::bytes));
         let copy = Copy::new(source, destination).with_options(self.options());
+        let start = Instant::now();
+        let (copied, samples) = self.transfer(copy, total, done, stop).await;
+        let (time, before) = (start.elapsed(), self.before.clone());
+        let passes = None;
+        match copied {
+            Ok(Copied { progress, unreadable, checksums, .. }) => {
+                let earlier = earlier.unwrap_or_default();
+                let unverified = Unverified { checksums, earlier };
+                (
+                    Transferred { progress, unreadable, time, samples, passes, before },
+                    Ok(unverified),
+                )
+            }
+            Err(Failure { error, progress, unreadable, is_written }) => {
+                let error = self.ends.explained(self.failed(error), stop).await;
+                let error = self.ended(error, &progress, is_written);
+                let progress = *progress;
+                (Transferred { progress, unreadable, time, samples, passes, before }, Err(error))
+            }
+        }
+    }
+
+    /// Runs a copy of so many bytes in all, of which so many are done, and says how fast each second went.
+    pub(super) async fn transfer(
+        &self,
+        copy: Copy,
+        total: Option<u64>,
+        done: u64,
+        stop: &Stop,
+    ) -> (Result<Copied, Failure>, Vec<f64>) {
+        let progress = Progress::new(self.args.output.progress, "copied", total, done);
         self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
@@ -32,14 +66,28 @@ impl Job<'_> {
         meter.follow(&progress, done, Box::pin(work)).await
     }
 
-    fn options(&self) -> iscsi_copy::Options {
+    /// An error that has ended the copy, with how far that had come and how to go on.
+    pub(super) fn ended(&self, error: Error, progress: &CopyProgress, is_written: bool) -> Error {
+        let error = error.after(progress, is_written, self.is_full_length());
+        if self.resumption.is_some() { error.resumable() } else { error }
+    }
+
+    /// Whether the destination is as long as it will be: from a stream a file gets longer by and by.
+    pub(super) fn is_full_length(&self) -> bool {
+        self.ends.destination.is_regular_file() && !self.ends.source.is_stream()
+    }
+
+    pub(super) fn options(&self) -> iscsi_copy::Options {
         let ContentArgs { verify, zero_granularity, destination_is_zero, .. } = self.args.content;
+        // What an earlier run has left of a source in use may be older than its zeros.
+        let is_stale =
+            self.is_in_use() && self.resumption.as_ref().is_some_and(Resumption::is_continued);
         let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
         let options = iscsi_copy::Options::default()
             .with_io_size(self.plan.io_size.value)
             .with_max_memory(usize::try_from(memory).unwrap_or(usize::MAX))
             .with_zero_granularity(zero_granularity.bytes())
-            .with_destination_is_zero(destination_is_zero)
+            .with_destination_is_zero(destination_is_zero && !is_stale)
             .with_skipped_unreadable(self.args.resumption.on_read_error == OnReadError::Skip)
             .with_flush_bytes(self.args.resumption.flush_bytes.0.0)
             .with_checksums(verify == VerifyMode::Read);

@@ -1,9 +1,10 @@
 //! Whether the destination holds what was read.
 
-use iscsi_copy::{Checksums, Verify};
+use iscsi_copy::Verify;
 use iscsi_initiator::tuning::Size;
 
 use super::comparison::compare;
+use super::transferred::Unverified;
 use super::{Job, delta};
 use crate::args::VerifyMode;
 use crate::ends::NO_WAY_BACK;
@@ -15,12 +16,13 @@ impl Job<'_> {
     /// Reads back what was copied, `bytes` in all, and compares it, if that is asked for; whether it was.
     pub(super) async fn verify(
         &self,
-        sums: Option<Checksums>,
+        unverified: Unverified,
         bytes: u64,
         stop: &Stop,
     ) -> Result<bool, Error> {
         let destination = self.ends.to_destination();
-        let (verify, is_enough) = match (self.args.content.verify, sums, &self.digests) {
+        let Unverified { checksums, earlier } = unverified;
+        let (verify, is_enough) = match (self.args.content.verify, checksums, &self.digests) {
             (VerifyMode::Digests, _, Some(file)) => {
                 // What was kept is what shall hold, so it is read from there.
                 let known = delta::load(file.path(), &self.ends).await?;
@@ -28,9 +30,8 @@ impl Job<'_> {
                 (Verify::by_digests(&destination, known), is_enough)
             }
             (VerifyMode::Read, Some(sums), _) => {
-                let done = self.resumption.as_ref().map(|earlier| earlier.done.clone());
                 let verify = Verify::new(self.ends.to_source(), &destination, sums);
-                (verify.map(|verify| verify.with_earlier(done.unwrap_or_default())), true)
+                (verify.map(|verify| verify.with_earlier(earlier)), true)
             }
             (VerifyMode::None | VerifyMode::Read | VerifyMode::Digests, _, _) => return Ok(false),
         };

@@ -19,6 +19,7 @@ mod jobs;
 mod json;
 mod log;
 mod part;
+mod passes;
 mod password;
 mod progress;
 mod resume;

@@ -1,0 +1,62 @@
+//! The commands that know what is written to a source in use.
+
+use std::io;
+
+use iscsi_copy::{Changes, RangeSet};
+use iscsi_initiator::device::IoFuture;
+use tokio::task::spawn_blocking;
+
+use crate::args::{Args, PassArgs, VerifyMode};
+use crate::ends::Ends;
+use crate::error::Error;
+use crate::ranges;
+use crate::shell::Shell;
+
+/// Makes sure, before anything is opened, that what is asked for can be had of a source in use.
+pub(super) fn check(args: &Args) -> Result<(), Error> {
+    let PassArgs { ranges_from, before_last_pass, .. } = &args.passes;
+    let is_written_to = ranges_from.is_some() && before_last_pass.is_none();
+    if is_written_to && args.content.verify == VerifyMode::Read {
+        return Err(Error::Usage(
+            "--verify compares with a source that nobody writes to any more; add --before-last-pass, or compare with \
+             what was written by --verify=digests",
+        ));
+    }
+    Ok(())
+}
+
+/// Makes sure that both ends have places.
+pub(super) fn check_ends(args: &PassArgs, ends: &Ends) -> Result<(), Error> {
+    let is_stream = ends.source.is_stream() || ends.destination.is_stream();
+    if args.ranges_from.is_some() && is_stream { Err(STREAM) } else { Ok(()) }
+}
+
+pub(super) const STREAM: Error = Error::Usage(
+    "a stream is copied once, and in order; leave --ranges-from out, or copy between files and units",
+);
+
+/// The commands that know what is written to the source.
+#[derive(Debug)]
+pub(super) struct Commands {
+    pub(super) ranges_from: Shell,
+    pub(super) before_last_pass: Option<Shell>,
+    /// Bytes of the source.
+    pub(super) has: u64,
+}
+
+impl Changes for Commands {
+    fn changed(&mut self) -> IoFuture<'_, RangeSet> {
+        Box::pin(async move {
+            let text = self.ranges_from.output().await.map_err(io::Error::other)?;
+            let has = self.has;
+            let read = spawn_blocking(move || ranges::read(&text, has)).await;
+            let failed = |cause| io::Error::other(self.ranges_from.failed(cause));
+            read.map_err(io::Error::from).flatten().map_err(failed)
+        })
+    }
+
+    fn freeze(&mut self) -> Option<IoFuture<'_, ()>> {
+        let command = self.before_last_pass.as_ref()?;
+        Some(Box::pin(async move { command.run_through().await.map_err(io::Error::other) }))
+    }
+}

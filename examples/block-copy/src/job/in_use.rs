@@ -1,0 +1,141 @@
+//! A source in use, copied in passes.
+
+use std::io;
+
+use iscsi_copy::{Forecast, Passes, PassesError, Progress};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Job;
+use super::commands::{Commands, STREAM};
+use super::transferred::{Transferred, Unverified};
+use crate::args::{PassArgs, WhenNotConverging};
+use crate::error::Error;
+use crate::passes::PassesReport;
+use crate::progress::{ProgressMode, say};
+use crate::shell::Shell;
+use crate::stop::Stop;
+
+impl Job<'_> {
+    /// Copies in passes, each over what a command says to have changed.
+    pub(super) async fn copy_in_passes(
+        &self,
+        ranges_from: &str,
+        stop: &Stop,
+    ) -> (Transferred, Result<Unverified, Error>) {
+        let mut transferred = Transferred::default();
+        let start = Instant::now();
+        let result = match self.passes(ranges_from, stop) {
+            Ok(passes) => self.make_passes(passes, start, &mut transferred, stop).await,
+            Err(error) => Err(error),
+        };
+        (transferred, result)
+    }
+
+    fn passes(&self, ranges_from: &str, stop: &Stop) -> Result<Passes, Error> {
+        let PassArgs { downtime, max_passes, before_last_pass, when_not_converging, .. } =
+            &self.args.passes;
+        let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
+        let before_last_pass = before_last_pass.as_deref();
+        let commands = Commands {
+            ranges_from: Shell::new("--ranges-from", ranges_from, stop),
+            before_last_pass: before_last_pass
+                .map(|line| Shell::new("--before-last-pass", line, stop)),
+            has: source.length().unwrap_or_default(),
+        };
+        let forecast = Forecast::new(*downtime, *max_passes);
+        let passes = Passes::new(source, destination, self.options(), commands, forecast);
+        let stops = *when_not_converging == WhenNotConverging::Stop;
+        passes.map(|passes| passes.with_stop_at_divergence(stops)).map_err(|_| STREAM)
+    }
+
+    async fn make_passes(
+        &self,
+        mut passes: Passes,
+        start: Instant,
+        transferred: &mut Transferred,
+        stop: &Stop,
+    ) -> Result<Unverified, Error> {
+        let mut told = 0;
+        let is_complete = loop {
+            let next = Box::pin(passes.next()).await;
+            let is_complete = matches!(next, Ok(None));
+            transferred.take(&passes, &Progress::default(), start);
+            let report = self.report(&passes, is_complete);
+            if told < passes.ended().len() {
+                self.tell_pass(&report, told);
+                told += 1;
+            }
+            transferred.passes = Some(report);
+            let next = next.map_err(|error| self.stopped(error, &transferred.progress));
+            let Some(copy) = next? else { break is_complete };
+            let done = self.resumption.as_ref().filter(|_| told == 0);
+            let done = done.map_or(0, |earlier| earlier.done.bytes());
+            transferred.before = self.ends.source.file_identity().filter(|_| passes.is_last());
+            let total = Some(passes.left().bytes());
+            let (copied, samples) = self.transfer(copy, total, done, stop).await;
+            transferred.samples.extend(samples);
+            match copied {
+                Ok(copied) => passes.take(copied),
+                Err(failure) => {
+                    transferred.take(&passes, &failure.progress, start);
+                    transferred.unreadable.extend(failure.unreadable.iter());
+                    let is_written = failure.is_written && passes.is_last();
+                    let error = self.ends.explained(self.failed(failure.error), stop).await;
+                    return Err(self.ended(error, &transferred.progress, is_written));
+                }
+            }
+        };
+        self.check_convergence(&self.report(&passes, is_complete))?;
+        let earlier = passes.without_checksum();
+        Ok(Unverified { checksums: passes.into_copied().checksums, earlier })
+    }
+
+    /// What came of the passes by now.
+    fn report(&self, passes: &Passes, is_complete: bool) -> PassesReport {
+        let PassArgs { downtime, before_last_pass, .. } = &self.args.passes;
+        PassesReport {
+            ended: passes.ended().to_vec(),
+            goal: *downtime,
+            is_complete,
+            is_frozen: before_last_pass.is_some(),
+        }
+    }
+
+    /// Tells of a pass that has ended, by its place among them.
+    fn tell_pass(&self, report: &PassesReport, at: usize) {
+        if self.args.output.progress != ProgressMode::None {
+            say(&format!("{}\n", report.line(at)));
+        }
+        if let Some(lines) = &self.lines {
+            lines.put(&json!({ "pass_ended": report.pass_to_json(at) }));
+        }
+    }
+
+    /// Why there is no further pass.
+    fn stopped(&self, error: PassesError, progress: &Progress) -> Error {
+        let of_command = |cause: io::Error| cause.downcast().unwrap_or_else(Error::Runtime);
+        match (error, &self.resumption) {
+            (PassesError::Changes(cause), Some(_)) => {
+                let error = of_command(cause).after(progress, false, self.is_full_length());
+                Error::Unasked(Box::new(error))
+            }
+            (PassesError::Changes(cause) | PassesError::Freeze(cause), _) => {
+                self.ended(of_command(cause), progress, false)
+            }
+            (PassesError::Checkpoint(cause), Some(resumption)) => {
+                self.ended(resumption.failed(cause), progress, false)
+            }
+            (PassesError::Stream, _) => STREAM,
+            (other, _) => Error::Runtime(io::Error::other(other)),
+        }
+    }
+
+    fn check_convergence(&self, report: &PassesReport) -> Result<(), Error> {
+        let stops = self.args.passes.when_not_converging == WhenNotConverging::Stop;
+        match report.not_converging().filter(|_| stops) {
+            Some(why) => Err(Error::NotConverging(why)),
+            None => Ok(()),
+        }
+    }
+}
