@@ -34,7 +34,9 @@ use crate::source::Source;
 ///
 /// Each pass is a [copy](struct@Copy) of its own, which reads the source anew and is flushed at its end. It may be paused and
 /// cancelled, and made again where it fails. Checkpoints and digests stay true from pass to pass, also where
-/// the process is killed between two of them.
+/// the process is killed between two of them. But what a killed process has sent may arrive after what the next one
+/// sends, and is older: with the same [ISID](iscsi_initiator::Options::isid) its sessions are ended first, by a target
+/// that gets as many of them again.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -117,6 +119,11 @@ pub enum PassesError {
     /// What has changed was asked before, and the answer was lost.
     #[error("what has changed was told before, and lost")]
     Unknown,
+    /// A pass that keeps digests has failed, and what was known of its blocks at the beginning holds no more.
+    #[error(
+        "a pass that keeps digests is made once: open their file anew, and begin with what the checkpoint says"
+    )]
+    Digests,
 }
 
 impl Passes {
@@ -162,7 +169,8 @@ impl Passes {
     }
 
     /// The next pass, to be run and [taken](Self::take); `None` after the last. Before all but the first it is
-    /// asked what has changed. A pass that was not taken is given again.
+    /// asked what has changed. A pass that was not taken is given again, unless it keeps digests. Where it was abandoned or
+    /// dropped, what it was writing must not come after that: a [`Disk`](iscsi_initiator::Disk) sees to it, a file does not.
     ///
     /// # Errors
     /// Why there is no further pass. After any but [`PassesError::Freeze`], what an earlier run has left in a
@@ -175,6 +183,9 @@ impl Passes {
             self.state = State::Copying { is_last, since: None };
         }
         match &mut self.state {
+            State::Copying { since: Some(_), .. } if self.options.digests.is_some() => {
+                Err(PassesError::Digests)
+            }
             State::Copying { since, .. } => {
                 *since = Some(Instant::now());
                 Ok(Some(self.pass()))

@@ -388,6 +388,20 @@ async fn a_pass_that_fails_is_made_again() {
     assert!(to.lock().bytes == from.bytes());
 }
 
+/// What was known of its blocks when it began may be overwritten by now.
+#[tokio::test(start_paused = true)]
+async fn a_pass_with_digests_is_made_once() {
+    let folder = Folder::new();
+    let [source, destination] = ends();
+    let file = DigestFile::open(folder.path("digests"), &source, &destination, 4096).unwrap();
+    let (from, to) = (InUse::new(0), Memory::blank(LEN));
+    let mut passes = passes(&from, &to, Options::default().with_digests(file), GOAL);
+    let copy = passes.next().await.unwrap().unwrap();
+    copy.control().cancel();
+    copy.run().await.unwrap_err();
+    assert!(matches!(passes.next().await, Err(PassesError::Digests)));
+}
+
 /// What a pass has written is not zero any more.
 #[tokio::test(start_paused = true)]
 async fn zeros_that_come_later_are_made() {
