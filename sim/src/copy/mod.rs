@@ -7,8 +7,11 @@
 //!                                └──► Kept: checkpoints ──► Judge: what does a loss of power leave?
 //! ```
 
+mod content;
+mod in_use;
 mod judge;
 mod kept;
+mod passes;
 mod run;
 mod source;
 mod user;
@@ -25,9 +28,11 @@ use iscsi_testkit::scsi::Unit;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::content::fill;
+use self::in_use::InUse;
 use self::judge::Judge;
 use self::kept::Kept;
-use self::source::{Image, fill};
+use self::source::Image;
 use crate::episode::{HOST, MAX_CLOSING, QUIET, Report, drawn_disk, world};
 use crate::faults::{Faults, heal};
 use crate::host::Host;
@@ -39,6 +44,8 @@ use crate::world::Shared;
 
 /// Episodes of a hundred that are copies.
 const SHARE: u64 = 10;
+/// Further ones that are copies of a source in use.
+const SHARE_IN_USE: u64 = 2;
 /// So many runs of a copy may fail; in a further one nothing goes wrong.
 const MAX_RUNS: usize = 8;
 /// The number of the unit that is copied from.
@@ -48,7 +55,12 @@ const MAX_OPENINGS: usize = 8;
 
 /// Whether the episode of a seed is one of copies.
 pub(crate) fn is_copy(seed: u64) -> bool {
-    mix(!seed) % 100 < SHARE
+    mix(!seed) % 100 < SHARE + SHARE_IN_USE
+}
+
+/// Whether somebody writes to its sources.
+fn is_in_use(seed: u64) -> bool {
+    (SHARE..SHARE + SHARE_IN_USE).contains(&(mix(!seed) % 100))
 }
 
 /// An episode of copies, one after the other, until there were enough requests.
@@ -70,6 +82,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
         faults,
         going_wrong: None,
         is_crashing: Arc::default(),
+        is_in_use: is_in_use(seed),
         unit: None,
         kept: Kept::default(),
         images: 0,
@@ -128,6 +141,8 @@ struct Copies<'a> {
     going_wrong: Option<JoinHandle<()>>,
     /// Meanwhile power is lost when it matters most.
     is_crashing: Arc<AtomicBool>,
+    /// Somebody writes to what is copied.
+    is_in_use: bool,
     /// The unit that is copied from, if it is open.
     unit: Option<Disk>,
     kept: Kept,
@@ -140,6 +155,7 @@ struct Copies<'a> {
 /// What is copied, over all runs.
 struct Job {
     image: Image,
+    in_use: Option<InUse>,
     judge: Arc<Judge>,
     kind: Kind,
     identity: Identity,
@@ -153,6 +169,8 @@ enum Kind {
     Device,
     Unit,
     Stream,
+    /// A device that somebody writes to.
+    InUse,
 }
 
 /// How a run has ended.
@@ -185,6 +203,10 @@ impl Copies<'_> {
             } else if self.going_wrong.is_none() {
                 self.go_wrong();
             }
+            if number > 0 && job.in_use.is_some() && self.host.disk().is_none() {
+                // What the process before has sent is older than what this one sends.
+                sleep(QUIET).await;
+            }
             let done = self.done(&job).await?;
             let ended = Box::pin(self.run(&job, done, is_last)).await?;
             if !self.is_well() {
@@ -213,7 +235,8 @@ impl Copies<'_> {
     /// Something to be copied to the disk as it is now.
     fn job(&mut self) -> Job {
         let kinds = [Kind::Device, Kind::Device, Kind::Unit, Kind::Stream];
-        let kind = self.rng.pick(&kinds).copied().unwrap_or(Kind::Device);
+        let kinds = if self.is_in_use { &[Kind::InUse][..] } else { &kinds };
+        let kind = self.rng.pick(kinds).copied().unwrap_or(Kind::Device);
         self.images += 1;
         let mut world = self.shared.lock();
         world.lun.forget_resizes();
@@ -223,17 +246,21 @@ impl Copies<'_> {
             len = len.next_multiple_of(512);
         }
         world.trace.note(&format!("an image, as {kind:?}"), &[self.images, len as u64]);
-        let image = Image::drawn(len, &mut self.rng);
+        let mut image = Image::drawn(len, &mut self.rng);
+        let in_use = (kind == Kind::InUse).then(|| {
+            image.holes = RangeSet::new();
+            InUse::new(&image.bytes, self.rng.fork())
+        });
         if kind == Kind::Unit {
             let unit = Unit::new(image.disk()).with_identity("source", 0x3000_0000_0000_0000);
             for target in &mut world.targets {
                 target.config_mut().units.insert(SOURCE, unit.clone());
             }
         }
-        let judge = Arc::new(Judge::new(image.bytes.clone(), &world));
+        let judge = Arc::new(Judge::new(image.bytes.clone(), in_use.clone(), &world));
         let is_blank = judge.was_blank();
         let identity = Identity::new(&format!("image {}", self.images), len as u64);
-        Job { image, judge, kind, identity, is_blank }
+        Job { image, in_use, judge, kind, identity, is_blank }
     }
 
     /// Opens all that the next run needs; what earlier runs have done, by their checkpoint.

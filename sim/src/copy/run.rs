@@ -11,6 +11,7 @@ use iscsi_initiator::{Disk, ErrorKind};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::in_use::InUse;
 use super::kept::Store;
 use super::source::ImageDevice;
 use super::user::{Stop, lay};
@@ -21,11 +22,11 @@ use crate::settings::Class;
 use crate::workload::MAX_WAIT;
 
 /// What a run is made of.
-struct Run {
-    watch: Arc<Watch>,
-    source: Source,
-    destination: Destination,
-    stop: Option<Stop>,
+pub(super) struct Run {
+    pub(super) watch: Arc<Watch>,
+    pub(super) source: Source,
+    pub(super) destination: Destination,
+    pub(super) stop: Option<Stop>,
     /// Whether the image cannot be read at some place.
     fails: bool,
     /// Whether nothing is wrong from its beginning on.
@@ -48,37 +49,44 @@ impl Copies<'_> {
             begun: self.shared.lock().oracle.now(),
             has_connections,
             // A stream cannot leave anything out.
-            done: if job.kind == Kind::Stream { RangeSet::new() } else { options.done.clone() },
-            max_memory: options.max_memory.max(one_read(&options, &disk)),
+            done: match job.kind {
+                // Of a source in use anything may be copied again.
+                Kind::Stream | Kind::InUse => RangeSet::new(),
+                Kind::Device | Kind::Unit => options.done.clone(),
+            },
+            max_memory: match job.kind {
+                // It is read to be verified, too.
+                Kind::InUse => usize::MAX,
+                Kind::Device | Kind::Unit | Kind::Stream => {
+                    options.max_memory.max(one_read(&options, &disk))
+                }
+            },
             counts: Mutex::default(),
             flushes: Notify::new(),
             is_crashing: Arc::clone(&self.is_crashing),
         });
         let options = self.with_checkpoint(options, job, &watch)?;
         let stop = if is_last { None } else { self.stop() };
-        let fails = !is_last && job.kind == Kind::Device && self.rng.percent(10);
+        let is_image = matches!(job.kind, Kind::Device | Kind::InUse);
+        let fails = !is_last && is_image && self.rng.percent(10);
         let source = self.source(job, &watch, fails);
         let destination = Watched { disk, watch: Arc::clone(&watch), is_source: false };
         let destination = Destination::device(destination);
         let is_strict = is_last || self.host.is_strict;
         let run = Run { watch, source, destination, stop, fails, is_strict };
         self.note_run(&run, &options);
-        let copy = Copy::new(run.source.clone(), run.destination.clone()).with_options(options);
-        let user = lay(copy.control(), &run.watch, self.rng.fork(), stop);
-        let copying = async {
-            tokio::select! {
-                biased;
-                ended = copy.run() => Some(ended),
-                () = user => None,
-            }
+        let (ended, rest) = match &job.in_use {
+            Some(in_use) => Box::pin(self.run_passes(&run, options, in_use, is_last)).await?,
+            None => (self.run_once(&run, options).await?, RangeSet::new()),
         };
-        let ended = self.in_time("a copy", copying).await?;
         self.requests += run.watch.requests();
         match ended {
             Some(Ok(copied)) => {
                 self.has_copied(job, &run, &copied)?;
                 if let Some(checksums) = copied.checksums {
-                    self.verify(&run, checksums).await?;
+                    let is_at_rest = job.in_use.as_ref().is_none_or(InUse::is_frozen);
+                    let rest = if is_at_rest { rest } else { RangeSet::new() };
+                    self.verify(&run, checksums, rest).await?;
                 }
                 Ok(Ended::Well)
             }
@@ -90,8 +98,26 @@ impl Copies<'_> {
         }
     }
 
+    /// Runs the copy, unless it is dropped.
+    async fn run_once(
+        &mut self,
+        run: &Run,
+        options: Options,
+    ) -> Result<Option<Result<Copied, Failure>>, String> {
+        let copy = Copy::new(run.source.clone(), run.destination.clone()).with_options(options);
+        let user = lay(copy.control(), &run.watch, self.rng.fork(), run.stop);
+        let copying = async {
+            tokio::select! {
+                biased;
+                ended = copy.run() => Some(ended),
+                () = user => None,
+            }
+        };
+        self.in_time("a copy", copying).await
+    }
+
     /// Waits for something while things go wrong, and then while nothing does.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &mut self,
         what: &str,
         running: impl Future<Output = T>,
@@ -131,8 +157,8 @@ impl Copies<'_> {
         job: &Job,
         watch: &Arc<Watch>,
     ) -> Result<Options, String> {
-        if self.rng.percent(20) {
-            // What was kept before would still be true.
+        // What was kept before would still be true, unless somebody has been asked what has changed.
+        if self.rng.percent(20) && job.in_use.is_none() {
             return Ok(options);
         }
         let (source, destination) = (job.identity.clone(), self.destination()?);
@@ -162,9 +188,9 @@ impl Copies<'_> {
                 let len = job.image.bytes.len() as u64;
                 Source::stream(job.image.stream(rng), self.rng.percent(50).then_some(len))
             }
-            (Kind::Device | Kind::Unit, _) => {
-                let (image, watch) = (job.image.clone(), Arc::clone(watch));
-                Source::device(ImageDevice::drawn(image, watch, fails, rng))
+            (Kind::Device | Kind::Unit | Kind::InUse, _) => {
+                let (image, in_use) = (job.image.clone(), job.in_use.clone());
+                Source::device(ImageDevice::drawn(image, in_use, Arc::clone(watch), fails, rng))
             }
         }
     }
@@ -226,10 +252,15 @@ impl Copies<'_> {
     }
 
     /// Reads back what was copied.
-    async fn verify(&mut self, run: &Run, checksums: Checksums) -> Result<(), String> {
-        let bytes = checksums.bytes();
+    async fn verify(
+        &mut self,
+        run: &Run,
+        checksums: Checksums,
+        rest: RangeSet,
+    ) -> Result<(), String> {
+        let bytes = checksums.bytes() + rest.bytes();
         let verify = Verify::new(run.source.clone(), &run.destination, checksums);
-        let verify = verify.map_err(|error| error.to_string())?;
+        let verify = verify.map_err(|error| error.to_string())?.with_earlier(rest);
         let verified = self.in_time("a verification", verify.run()).await?;
         let world = self.shared.lock();
         let is_there = world.lun.min_blocks() == world.lun.blocks();
@@ -239,6 +270,7 @@ impl Copies<'_> {
             Ok(progress) if progress.done == bytes => Ok(()),
             Err(VerifyError::Mismatch(_)) if may_differ => Ok(()),
             Err(VerifyError::Destination(_)) if !run.is_strict => Ok(()),
+            Err(VerifyError::Source(_)) if run.fails => Ok(()),
             Ok(progress) => Err(format!("{bytes} bytes were verified with {progress:?}")),
             Err(error) => Err(format!("a copy has ended well, but: {error}")),
         }

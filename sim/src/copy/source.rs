@@ -1,7 +1,6 @@
 //! What is copied: bytes with holes, as a device in memory, as a unit, or as a stream.
 
 use std::io;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use iscsi_testkit::disk::RamDisk;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::sleep;
 
+use super::content::{fill, index};
+use super::in_use::InUse;
 use super::watch::Watch;
 use crate::rng::Rng;
 
@@ -79,22 +80,12 @@ impl Image {
     }
 }
 
-/// Fills a part with any bytes.
-pub(crate) fn fill(bytes: &mut [u8], rng: &mut Rng) {
-    for word in bytes.chunks_mut(8) {
-        word.copy_from_slice(&rng.next().to_le_bytes()[..word.len()]);
-    }
-}
-
-fn index(range: &Range<u64>) -> Range<usize> {
-    let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-    start..end
-}
-
 /// An image as a device in memory, which takes its time.
 #[derive(Debug)]
 pub(crate) struct ImageDevice {
     image: Image,
+    /// What the image is by now, if somebody writes to it.
+    in_use: Option<InUse>,
     watch: Arc<Watch>,
     limits: DeviceLimits,
     depth: usize,
@@ -108,12 +99,19 @@ pub(crate) struct ImageDevice {
 }
 
 impl ImageDevice {
-    pub(crate) fn drawn(image: Image, watch: Arc<Watch>, fails: bool, mut rng: Rng) -> Self {
+    pub(crate) fn drawn(
+        image: Image,
+        in_use: Option<InUse>,
+        watch: Arc<Watch>,
+        fails: bool,
+        mut rng: Rng,
+    ) -> Self {
         let mut limits = DeviceLimits::default();
         limits.block_size = 1 << rng.within(0..13);
         limits.preferred_transfer = 1 << rng.within(12..18);
         Self {
             image,
+            in_use,
             watch,
             limits,
             depth: rng.index(1..9),
@@ -159,7 +157,14 @@ impl Device for ImageDevice {
             if fails {
                 return Err(io::Error::other("the image cannot be read"));
             }
-            let range = index(&(offset..offset + buffer.len() as u64));
+            let range = offset..offset + buffer.len() as u64;
+            if let Some(in_use) = &self.in_use {
+                in_use.live();
+                buffer.copy_from_slice(&in_use.read(&range));
+                in_use.live();
+                return Ok(buffer);
+            }
+            let range = index(&range);
             let bytes = self.image.bytes.get(range).ok_or(io::ErrorKind::InvalidInput)?;
             buffer.copy_from_slice(bytes);
             Ok(buffer)

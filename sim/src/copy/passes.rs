@@ -1,0 +1,84 @@
+//! One run of a copy of a source in use, in passes.
+
+use std::future::pending;
+
+use iscsi_copy::{Copied, Failure, Forecast, Options, Passes, PassesError, RangeSet};
+use tokio::time::sleep;
+
+use super::Copies;
+use super::in_use::{InUse, Teller};
+use super::run::Run;
+use super::user::{Stop, lay};
+
+/// How long the last pass may take, milliseconds.
+const MAX_GOAL: u64 = 60_000;
+/// How long after its beginning a run is killed, milliseconds at most.
+const MAX_LIFE: u64 = 120_000;
+
+impl Copies<'_> {
+    /// Runs all passes, unless that is stopped; what was copied, and what of it has no checksum.
+    pub(super) async fn run_passes(
+        &mut self,
+        run: &Run,
+        options: Options,
+        in_use: &InUse,
+        is_last: bool,
+    ) -> Result<(Option<Result<Copied, Failure>>, RangeSet), String> {
+        in_use.resume();
+        let teller = Teller::drawn(in_use, is_last, self.rng.fork());
+        let max_passes = self.rng.pick(&[1, 2, 3, 4, 6]).copied().unwrap_or(1);
+        let forecast = Forecast::new(self.rng.any_scale(MAX_GOAL), max_passes);
+        let (source, destination) = (run.source.clone(), run.destination.clone());
+        let passes = Passes::new(source, destination, options, teller, forecast);
+        let passes = passes.map_err(|error| error.to_string())?;
+        let mut passes = passes.with_stop_at_divergence(self.rng.percent(20));
+        let (mut rng, life) = (self.rng.fork(), self.rng.any_scale(MAX_LIFE));
+        let watch = run.watch.clone();
+        // Between two passes there is nothing to be cancelled.
+        let (stop, dies) = match run.stop {
+            Some(Stop::Drop | Stop::Kill) => (None, true),
+            stop => (stop, false),
+        };
+        let passing = async {
+            loop {
+                let copy = match passes.next().await {
+                    Ok(Some(copy)) => copy,
+                    Ok(None) => return Ok(Ok(())),
+                    Err(error) => return Err(error),
+                };
+                watch.shared.lock().trace.note("a pass", &[passes.left().bytes()]);
+                let user = lay(copy.control(), &watch, rng.fork(), stop);
+                let ended = tokio::select! {
+                    biased;
+                    ended = copy.run() => ended,
+                    () = user => pending().await,
+                };
+                match ended {
+                    Ok(copied) => passes.take(copied),
+                    Err(failure) => return Ok(Err(failure)),
+                }
+            }
+        };
+        let passing = async {
+            tokio::select! {
+                biased;
+                ended = passing => Some(ended),
+                () = sleep(life), if dies => None,
+            }
+        };
+        let ended: Option<Result<Result<(), Failure>, PassesError>> =
+            self.in_time("passes", passing).await?;
+        Ok(match ended {
+            Some(Ok(Ok(()))) => {
+                let rest = passes.without_checksum();
+                (Some(Ok(passes.into_copied())), rest)
+            }
+            Some(Ok(Err(failure))) => (Some(Err(failure)), RangeSet::new()),
+            Some(Err(error)) => {
+                run.watch.shared.lock().trace.note(&format!("no further pass: {error}"), &[]);
+                (None, RangeSet::new())
+            }
+            None => (None, RangeSet::new()),
+        })
+    }
+}
