@@ -33,6 +33,8 @@ pub(crate) struct Lun {
     is_exchanged: bool,
     /// When the original has come back last.
     restored: Option<Moment>,
+    /// When a unit attention last had a command whose data had not all come.
+    withheld: Option<Moment>,
 }
 
 /// Another unit, which nobody is to touch.
@@ -47,8 +49,15 @@ struct Stranger {
 impl Lun {
     pub(crate) fn new(original: Unit) -> Self {
         let blocks = original.disk.blocks();
-        let (strangers, is_exchanged, restored) = (Vec::new(), false, None);
-        Self { original, blocks, min_blocks: blocks, strangers, is_exchanged, restored }
+        Self {
+            original,
+            blocks,
+            min_blocks: blocks,
+            strangers: Vec::new(),
+            is_exchanged: false,
+            restored: None,
+            withheld: None,
+        }
     }
 
     /// The bytes of the original.
@@ -134,8 +143,21 @@ impl Lun {
     }
 
     /// Whether another unit was there at some time since then.
-    pub(crate) fn was_another_since(&self, begun: Moment) -> bool {
+    fn was_another_since(&self, begun: Moment) -> bool {
         self.is_exchanged || self.restored.is_some_and(|restored| restored > begun)
+    }
+
+    /// Whether what began then may have been answered by another unit before anything could tell: where
+    /// sessions have several connections, GOOD over one may come before the unit attention over another; and
+    /// a write that meets it is answered once its data have come, after reads that were sent behind it.
+    pub(crate) fn may_have_misled(&self, has_connections: bool, begun: Moment) -> bool {
+        let is_overtaken = self.withheld.is_some_and(|withheld| withheld > begun);
+        (has_connections || is_overtaken) && self.was_another_since(begun)
+    }
+
+    /// A unit attention waits at a target for the data of the command that has met it.
+    pub(crate) const fn withheld(&mut self, now: Moment) {
+        self.withheld = Some(now);
     }
 
     /// Whether another unit was ever there.

@@ -258,11 +258,9 @@ impl Worker {
         result
     }
 
-    /// Whether what began then may have been answered by another unit before anything could tell: the
-    /// connections of a session have no order, so its GOOD over one may come before the unit attention over
-    /// another.
+    /// Whether what began then may have been answered by another unit before anything could tell.
     pub(crate) fn may_be_of_another(&self, world: &World, begun: Moment) -> bool {
-        self.work.has_connections && world.lun.was_another_since(begun)
+        world.lun.may_have_misled(self.work.has_connections, begun)
     }
 
     /// Whether a read that began then may have returned these bytes.

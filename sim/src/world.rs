@@ -279,6 +279,9 @@ impl World {
         for target in &mut self.targets {
             target.advance(now.into_std());
         }
+        if self.lun.was_exchanged() && self.targets.iter().any(Target::withholds_attention) {
+            self.lun.withheld(self.oracle.now());
+        }
         if self.knows_cache_losses() {
             self.trace.note("the cache is lost", &[]);
             self.oracle.crashed();
@@ -309,7 +312,7 @@ impl World {
         for (number, wire) in &mut self.wires {
             let target = &mut self.targets[self.portals[wire.portal].target];
             while let Some(bytes) = wire.to_target.receive(now) {
-                self.trace.note("to target", &[*number, bytes.len() as u64]);
+                self.trace.arrived("to target", *number, &bytes);
                 target.receive(wire.connection, &bytes);
                 if let Some(writer) = wire.writer.take() {
                     writer.wake();
@@ -339,7 +342,7 @@ impl World {
                 continue;
             }
             while let Some(bytes) = wire.to_initiator.receive(now) {
-                self.trace.note("to initiator", &[*number, bytes.len() as u64]);
+                self.trace.arrived("to initiator", *number, &bytes);
                 wire.inbox.extend_from_slice(&bytes);
             }
             wire.is_at_end |= wire.to_initiator.is_over(now);

@@ -82,10 +82,9 @@ impl Watch {
         }
     }
 
-    /// Whether another unit may have answered before anything could tell: the connections of a session have
-    /// no order.
+    /// Whether another unit may have answered before anything could tell.
     pub(crate) fn is_blind(&self, world: &World) -> bool {
-        self.has_connections && world.lun.was_another_since(self.begun)
+        world.lun.may_have_misled(self.has_connections, self.begun)
     }
 
     /// Whether no loss of power undoes what is said to be done.

@@ -31,7 +31,12 @@ impl Session {
         let TaskKind::Management(management) = task.kind else { return Ok(()) };
         let code = response.response;
         if ends_tasks(management.function, code) {
-            self.conclude_managed(&management, issued_at);
+            let has_arrived = |task: &Task| {
+                task.allegiance() == Some(cid)
+                    || task.uses_cmd_sn()
+                        && task.cmd_sn().is_some_and(|sn| sn.is_before(response.exp_cmd_sn))
+            };
+            self.conclude_managed(&management, issued_at, has_arrived);
         } else {
             self.function_failed(&management, now)?;
         }
@@ -41,12 +46,21 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the tasks that the function concerned and that were sent before it. The function
-    /// itself has used up no CmdSN, so the next command carries the same one.
-    fn conclude_managed(&mut self, management: &Management, issued_at: CmdSn) {
+    /// Ends the tasks that the function concerned, that were sent before it and had arrived when it was
+    /// answered. The function itself has used up no CmdSN, so the next command carries the same one. What
+    /// was sent before it over another connection may come after it, and targets then carry it out, although
+    /// the function is to act on all that has a lower CmdSN (RFC 7143 §11.5.1).
+    fn conclude_managed(
+        &mut self,
+        management: &Management,
+        issued_at: CmdSn,
+        has_arrived: impl Fn(&Task) -> bool,
+    ) {
         let concerned = |(itt, task): (Itt, &Task)| {
             let scsi = task.as_scsi()?;
-            let before = task.cmd_sn().is_some_and(|sn| sn.is_before(issued_at)) && task.is_sent();
+            let was_sent =
+                task.cmd_sn().is_some_and(|sn| sn.is_before(issued_at)) && task.is_sent();
+            let before = was_sent && has_arrived(task);
             let meant = match management.function {
                 TaskFunction::AbortTask => management.referenced == Some(itt),
                 TaskFunction::AbortTaskSet

@@ -269,19 +269,30 @@ fn hole_of_a_command_that_does_not_start_over_after_all() {
     pair.assert_no_violations();
 }
 
-/// TMF-10: a reset over the other connection also concludes commands of the lost one; those that never
-/// arrived still leave their hole.
+/// TMF-10: a reset over the other connection concludes commands of the lost one that had arrived before its
+/// answer. One that never arrived is sent again, with its own number.
 #[test]
 fn tmf_10_reset_before_the_cleanup() {
-    let mut pair = two_connections(target());
-    let itt = submit_into_the_void(&mut pair, SECOND, vec![read(0, 1)])[0];
-    let function = TaskFunction::LogicalUnitReset;
-    pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();
-    pair.lose(SECOND);
-    pair.drive();
-    assert_eq!(failure(&pair, itt), TaskError::Aborted);
-    pair.assert_usable();
-    pair.assert_no_violations();
+    for arrives in [true, false] {
+        let mut pair = two_connections(target());
+        let itt = if arrives {
+            pair.target.hold();
+            submit_over(&mut pair, SECOND, read(0, 1))
+        } else {
+            submit_into_the_void(&mut pair, SECOND, vec![read(0, 1)])[0]
+        };
+        let function = TaskFunction::LogicalUnitReset;
+        pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();
+        send_over(&mut pair, FIRST);
+        pair.drive_receive();
+        assert_eq!(pair.completed.contains_key(&itt), arrives);
+        pair.lose(SECOND);
+        pair.target.release();
+        pair.drive();
+        assert_eq!(pair.completed[&itt].as_ref().err(), arrives.then_some(&TaskError::Aborted));
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
 }
 
 /// TMF-04: a command of a dead connection is not aborted over another one before the logout; its

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Buf;
-use iscsi_pdu::{Cid, Itt};
+use iscsi_pdu::scsi::Lun;
+use iscsi_pdu::{Cid, Itt, TaskFunction};
 use iscsi_session::{Output, ProtocolError, SessionError, SubmitError, TaskError};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::fault::{Effect, Fault};
@@ -198,6 +199,35 @@ fn tmf_04_abort_on_the_connection_of_the_task() {
         assert_eq!(received(&pair, cid, Opcode::TaskManagementRequest).len(), 1);
         pair.assert_no_violations();
     }
+}
+
+/// TMF-10: what was sent before a reset over another connection may come after it, and is carried out then:
+/// it has not ended before its own answer.
+#[test]
+fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
+    let mut pair = two_connections(target());
+    let data = pattern(512, 3);
+    let itt = pair.submit(write(3, data.clone()));
+    let mut late = Vec::new();
+    favouring(&mut pair, SECOND, |pair| {
+        while let Some(mut transmit) = pair.session.poll_transmit(SECOND, pair.now) {
+            late.push(transmit.copy_to_bytes(transmit.remaining()));
+        }
+    });
+    let function = TaskFunction::LogicalUnitReset;
+    let reset = pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();
+    send_over(&mut pair, Cid(0));
+    pair.drive_receive();
+    let is_answered =
+        |output: &Output| matches!(output, Output::Managed { itt, .. } if *itt == reset);
+    assert!(pair.outputs.iter().any(is_answered));
+    assert!(pair.completed.is_empty(), "{:?}", pair.completed);
+    let link = pair.link(SECOND.0);
+    late.iter().for_each(|bytes| pair.target.receive(link, bytes));
+    pair.drive();
+    assert!(pair.completed[&itt].is_ok());
+    assert!(pair.target.disk(0).unwrap().holds(3 * 512, &data));
+    pair.assert_no_violations();
 }
 
 /// MC-I-05, LGO-01: the logout of a session ends all its connections, and follows all of its tasks.

@@ -75,6 +75,11 @@ impl Sense {
         Self { key, asc, ascq, information: None, is_deferred: false }
     }
 
+    /// Whether the unit tells of a change, once (SAM-5 §5.14).
+    pub(crate) const fn is_unit_attention(self) -> bool {
+        self.key == 6
+    }
+
     /// The same condition, about this block.
     #[must_use]
     pub const fn at_block(mut self, lba: u64) -> Self {

@@ -93,6 +93,15 @@ impl Target {
         }
     }
 
+    /// Whether a command has met a unit attention that is told once all data of the command have come.
+    #[must_use]
+    pub fn withholds_attention(&self) -> bool {
+        let tasks = self.sessions.values().flat_map(|session| session.tasks.values());
+        let mut senses =
+            tasks.filter(|task| task.write.is_some()).filter_map(|it| it.outcome.sense);
+        senses.any(|sense| sense.is_unit_attention())
+    }
+
     /// Reports a pending unit attention, once.
     pub(super) fn meet_attention(
         &mut self,

@@ -1,7 +1,11 @@
 //! What happened in an episode, in order: a hash of all of it, and the words if they are wanted.
 
+mod pdu_line;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use bytes::BytesMut;
 use tokio::time::Instant;
 
 use crate::rng::mix;
@@ -13,12 +17,15 @@ pub(crate) struct Trace {
     hash: u64,
     /// One line for each event; `None` if only the hash is wanted.
     lines: Option<Vec<String>>,
+    /// What has come of a PDU that has not come as a whole, by the connection and who sends it.
+    streams: BTreeMap<(u64, &'static str), BytesMut>,
 }
 
 impl Trace {
     /// Begins now, by the runtime's clock.
     pub(crate) fn new(keep_lines: bool) -> Self {
-        Self { start: Instant::now(), hash: 0, lines: keep_lines.then(Vec::new) }
+        let lines = keep_lines.then(Vec::new);
+        Self { start: Instant::now(), hash: 0, lines, streams: BTreeMap::new() }
     }
 
     /// An event, with the numbers that belong to it.
@@ -35,6 +42,15 @@ impl Trace {
             }
             lines.push(line);
         }
+    }
+
+    /// Bytes that have come over a connection, with the PDUs that they complete.
+    pub(crate) fn arrived(&mut self, way: &'static str, connection: u64, bytes: &[u8]) {
+        self.note(way, &[connection, bytes.len() as u64]);
+        let Some(lines) = &mut self.lines else { return };
+        let stream = self.streams.entry((connection, way)).or_default();
+        stream.extend_from_slice(bytes);
+        lines.extend(pdu_line::taken(stream).map(|line| format!("{:14}{line}", "")));
     }
 
     fn add(&mut self, word: u64) {
