@@ -1,0 +1,330 @@
+//! What was read is kept in memory, and what comes next is read ahead.
+//!
+//! For a unit that nobody else writes to: what others change is not seen. What is written through this device is
+//! forgotten when it begins and when it has ended, so that no read that was under way meanwhile leaves what was there
+//! before. Once a write has failed, nothing is kept any more: the unit may still carry it out.
+
+mod chunks;
+mod fills;
+mod known_extents;
+mod stats;
+mod streams;
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+
+pub use stats::CacheStats;
+
+use chunks::Chunks;
+use fills::{Fill, Fills};
+use known_extents::KnownExtents;
+use streams::Streams;
+
+/// Longer reads pass by, bytes: they fill the link by themselves, and would push out what is read again.
+const MAX_KEPT_READ: usize = 128 << 10;
+/// The unit is asked for the extents of so much at once, bytes.
+const EXTENTS_ASKED: u64 = 256 << 20;
+
+/// A device with a memory of what was read from it, and of which parts hold data.
+#[derive(Debug)]
+pub struct Cache {
+    shared: Arc<Shared>,
+    device: Arc<dyn Device>,
+}
+
+#[derive(Debug)]
+struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    chunks: Chunks,
+    extents: KnownExtents,
+    /// Reads of the device, and questions for its extents.
+    fills: Fills,
+    questions: Fills,
+    streams: Streams,
+    stats: CacheStats,
+    /// A write has failed, and may still be carried out.
+    is_off: bool,
+}
+
+/// What a read has to do next.
+enum Step {
+    /// All of it is there.
+    Ready,
+    /// Another one reads some of it just now.
+    Wait(Arc<Fill>),
+    /// These bytes are to be read.
+    Fill(Filling),
+}
+
+impl Cache {
+    /// So many bytes of memory before a device.
+    #[must_use]
+    pub fn new(device: Arc<dyn Device>, bytes: u64) -> Self {
+        let state = State {
+            chunks: Chunks::new(device.limits().block_size, device.capacity(), bytes),
+            extents: KnownExtents::default(),
+            fills: Fills::default(),
+            questions: Fills::default(),
+            // Several readers share what is not for what was asked for twice.
+            streams: Streams::new(bytes / 8),
+            stats: CacheStats::default(),
+            is_off: false,
+        };
+        Self { shared: Arc::new(Shared(Mutex::new(state))), device }
+    }
+
+    /// A further handle of the same memory, with a handle of the same device of its own.
+    #[must_use]
+    pub fn handle(&self, device: Arc<dyn Device>) -> Self {
+        Self { shared: Arc::clone(&self.shared), device }
+    }
+
+    /// What it was asked for so far, and what it had.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        self.shared.lock().stats
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&self) {
+        self.shared.lock().forget_all();
+    }
+
+    async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let range = offset..offset + buffer.len() as u64;
+        if buffer.len() > MAX_KEPT_READ || range.end > self.device.capacity() {
+            self.shared.lock().stats.passed_by += buffer.len() as u64;
+            return self.device.read_into(offset, buffer).await;
+        }
+        let ahead = self.shared.lock().begin_read(&range);
+        if let Some(ahead) = ahead {
+            let further = self.handle(Arc::clone(&self.device));
+            tokio::spawn(async move { drop(further.keep(ahead, None).await) });
+        }
+        self.keep(range, Some(&mut buffer)).await?;
+        Ok(buffer)
+    }
+
+    /// Sees to it that a range is in memory, and copies it out.
+    async fn keep(&self, range: Range<u64>, mut buffer: Option<&mut BytesMut>) -> io::Result<()> {
+        loop {
+            match self.shared.next_step(&range, buffer.as_deref_mut()) {
+                Step::Ready => return Ok(()),
+                Step::Wait(fill) => fill.ended().await,
+                Step::Fill(filling) => {
+                    let missing = filling.fill.range.clone();
+                    let len = usize::try_from(missing.end - missing.start).unwrap_or(usize::MAX);
+                    let data = self.device.read_at(missing.start, len).await?;
+                    if let Some(buffer) = buffer {
+                        chunks::copy_overlap(missing.start, &data, range.start, buffer);
+                    }
+                    filling.end(&data);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Changes a range of the device.
+    async fn change(
+        &self,
+        range: Range<u64>,
+        becomes: Option<ExtentState>,
+        change: IoFuture<'_, ()>,
+    ) -> io::Result<()> {
+        self.shared.lock().forget(&range, becomes);
+        let changing = Changing { shared: &self.shared, range, becomes, has_ended_well: false };
+        let result = change.await;
+        changing.end(result.is_ok());
+        result
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_step(self: &Arc<Self>, range: &Range<u64>, buffer: Option<&mut BytesMut>) -> Step {
+        let mut state = self.lock();
+        let Some(missing) = state.chunks.missing(range) else {
+            if let Some(buffer) = buffer {
+                state.chunks.copy(range, buffer);
+            }
+            return Step::Ready;
+        };
+        if let Some(fill) = state.fills.overlapping(&missing) {
+            return Step::Wait(fill);
+        }
+        if let Some(buffer) = buffer {
+            state.chunks.copy(range, buffer);
+        }
+        let fill = state.fills.begin(missing);
+        Step::Fill(Filling { shared: Arc::clone(self), fill })
+    }
+}
+
+impl State {
+    /// Counts a read; what is to be read ahead of it.
+    fn begin_read(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
+        self.stats.asked += range.end - range.start;
+        self.stats.found += self.chunks.present(range);
+        let ahead = self.streams.advance(range)?;
+        let ahead = ahead.start..ahead.end.min(self.chunks.capacity());
+        if ahead.is_empty() || self.is_off {
+            return None;
+        }
+        self.stats.read_ahead += ahead.end - ahead.start;
+        Some(ahead)
+    }
+
+    fn forget(&mut self, range: &Range<u64>, becomes: Option<ExtentState>) {
+        self.fills.spoil(range);
+        self.questions.spoil(range);
+        self.chunks.remove(range);
+        self.extents.replace(range, becomes);
+    }
+
+    fn forget_all(&mut self) {
+        self.forget(&(0..u64::MAX), None);
+    }
+}
+
+/// A read of the device that memory is filled from, until it is dropped.
+struct Filling {
+    shared: Arc<Shared>,
+    fill: Arc<Fill>,
+}
+
+impl Filling {
+    /// These bytes were there.
+    fn end(self, data: &Bytes) {
+        let mut state = self.shared.lock();
+        if !state.is_off && state.fills.is_sound(&self.fill) {
+            state.chunks.insert(self.fill.range.start, data);
+        }
+    }
+
+    /// So were these extents.
+    fn end_extents(self, extents: &[Extent]) {
+        let mut state = self.shared.lock();
+        if !state.is_off && state.questions.is_sound(&self.fill) {
+            state.extents.insert(extents);
+        }
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.fills.end(&self.fill);
+        state.questions.end(&self.fill);
+    }
+}
+
+/// A change that is under way; one that is dropped may come later.
+struct Changing<'a> {
+    shared: &'a Shared,
+    range: Range<u64>,
+    becomes: Option<ExtentState>,
+    has_ended_well: bool,
+}
+
+impl Changing<'_> {
+    fn end(mut self, is_well: bool) {
+        self.has_ended_well = is_well;
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.forget(&self.range, self.becomes);
+        if !self.has_ended_well {
+            state.is_off = true;
+            state.forget_all();
+        }
+    }
+}
+
+impl Device for Cache {
+    fn capacity(&self) -> u64 {
+        self.device.capacity()
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.device.limits()
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        self.device.queue_depth(io_size)
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(self.read(offset, buffer))
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        let len: usize = pages.iter().map(Bytes::len).sum();
+        let range = offset..offset.saturating_add(len as u64);
+        let write = self.device.write_at(offset, pages);
+        Box::pin(self.change(range, Some(ExtentState::Data), write))
+    }
+
+    /// After one that fails the unit may have lost what was written, so nothing is kept.
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let result = self.device.flush().await;
+            if result.is_err() {
+                self.clear();
+            }
+            result
+        })
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        self.device.confirm()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        let range = offset..offset.saturating_add(len);
+        Box::pin(self.change(range, None, self.device.discard(offset, len)))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        let range = offset..offset.saturating_add(len);
+        Box::pin(self.change(range, None, self.device.write_zeroes(offset, len)))
+    }
+
+    /// Asks for more than the range, and keeps it: some clients ask for one extent after the other.
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(async move {
+            let range = offset..offset.saturating_add(len);
+            let filling = {
+                let mut state = self.shared.lock();
+                if let Some(extents) = state.extents.of(&range) {
+                    return Ok(extents);
+                }
+                let left = self.device.capacity().saturating_sub(offset);
+                let fill = state
+                    .questions
+                    .begin(offset..offset + len.max(EXTENTS_ASKED).min(left).max(len));
+                Filling { shared: Arc::clone(&self.shared), fill }
+            };
+            let asked = filling.fill.range.clone();
+            let extents = self.device.extents(offset, asked.end - asked.start).await?;
+            let answer = known_extents::cut(&extents, &range);
+            filling.end_extents(&extents);
+            Ok(answer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Which parts of the device hold data, as far as it was asked.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use iscsi_initiator::device::{Extent, ExtentState};
+
+/// More extents than that are forgotten.
+const MAX_EXTENTS: usize = 1 << 16;
+
+/// Extents by their first byte, without overlaps.
+#[derive(Debug, Default)]
+pub(super) struct KnownExtents(BTreeMap<u64, Extent>);
+
+impl KnownExtents {
+    /// What is known of a range from its first byte on, which may be less than all of it.
+    pub(super) fn of(&self, range: &Range<u64>) -> Option<Vec<Extent>> {
+        let (_, first) = self.0.range(..=range.start).next_back()?;
+        let mut at = range.start;
+        let from = self.0.range(first.offset..range.end).map(|(_, extent)| *extent);
+        let row = from.take_while(|extent| {
+            let follows = extent.offset <= at && at < extent.end();
+            at = extent.end();
+            follows
+        });
+        let extents = cut(&row.collect::<Vec<_>>(), range);
+        (!extents.is_empty()).then_some(extents)
+    }
+
+    /// Learns of extents that the device has told.
+    pub(super) fn insert(&mut self, extents: &[Extent]) {
+        let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return };
+        if self.0.len() + extents.len() > MAX_EXTENTS {
+            self.0.clear();
+        }
+        self.remove(&(first.offset..last.end()));
+        let room = extents.iter().take(MAX_EXTENTS);
+        self.0.extend(room.map(|extent| (extent.offset, *extent)));
+    }
+
+    /// What was known of a range is so no longer; what is known instead.
+    pub(super) fn replace(&mut self, range: &Range<u64>, state: Option<ExtentState>) {
+        if self.0.is_empty() || range.is_empty() {
+            return;
+        }
+        self.remove(range);
+        if let Some(state) = state {
+            let mut extent = Extent::new(range.start, range.end - range.start, state);
+            let before = self.0.range(..range.start).next_back().map(|(_, before)| *before);
+            // A writer who goes on leaves one extent and not many.
+            if let Some(before) = before.filter(|it| it.end() == range.start && it.state == state) {
+                extent = Extent::new(before.offset, before.len + extent.len, state);
+            }
+            self.0.insert(extent.offset, extent);
+        }
+    }
+
+    fn remove(&mut self, range: &Range<u64>) {
+        let first = self.0.range(..range.start).next_back().map(|(start, _)| *start);
+        let touched = self.0.range(first.unwrap_or(range.start)..range.end);
+        let touched: Vec<Extent> =
+            touched.map(|(_, extent)| *extent).filter(|it| it.end() > range.start).collect();
+        for extent in touched {
+            self.0.remove(&extent.offset);
+            let left = extent.offset..range.start;
+            let right = range.end..extent.end();
+            for rest in [left, right].into_iter().filter(|rest| !rest.is_empty()) {
+                let rest = Extent::new(rest.start, rest.end - rest.start, extent.state);
+                self.0.insert(rest.offset, rest);
+            }
+        }
+    }
+}
+
+/// The parts of extents within a range; neighbours in the same state are one.
+pub(super) fn cut(extents: &[Extent], range: &Range<u64>) -> Vec<Extent> {
+    let mut result: Vec<Extent> = Vec::new();
+    for extent in extents {
+        let (start, end) = (extent.offset.max(range.start), extent.end().min(range.end));
+        match result.last_mut() {
+            _ if start >= end => {}
+            Some(last) if last.state == extent.state => last.len += end - start,
+            _ => result.push(Extent::new(start, end - start, extent.state)),
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hole(offset: u64, len: u64) -> Extent {
+        Extent::new(offset, len, ExtentState::Deallocated)
+    }
+
+    fn filled(offset: u64, len: u64) -> Extent {
+        Extent::new(offset, len, ExtentState::Data)
+    }
+
+    #[test]
+    fn what_was_told_is_known_until_it_is_written_to() {
+        let mut known = KnownExtents::default();
+        assert_eq!(known.of(&(0..10)), None);
+        known.insert(&[hole(10, 20), filled(30, 10), hole(40, 60)]);
+        assert_eq!(known.of(&(0..20)), None);
+        assert_eq!(known.of(&(15..50)), Some(vec![hole(15, 15), filled(30, 10), hole(40, 10)]));
+        assert_eq!(known.of(&(90..200)), Some(vec![hole(90, 10)]));
+        known.replace(&(50..60), Some(ExtentState::Data));
+        known.replace(&(60..62), Some(ExtentState::Data));
+        assert_eq!(known.of(&(45..70)), Some(vec![hole(45, 5), filled(50, 12), hole(62, 8)]));
+        known.replace(&(20..35), None);
+        assert_eq!(known.of(&(10..100)), Some(vec![hole(10, 10)]));
+        assert_eq!(known.of(&(20..100)), None);
+        assert_eq!(known.of(&(36..41)), Some(vec![filled(36, 4), hole(40, 1)]));
+        known.replace(&(0..u64::MAX), None);
+        assert_eq!(known.of(&(36..41)), None);
+    }
+}

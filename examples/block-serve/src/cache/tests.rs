@@ -1,0 +1,220 @@
+//! The memory before a device that is slow, and counts what it is asked for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::*;
+
+#[derive(Debug)]
+struct Slow {
+    content: Mutex<Vec<u8>>,
+    /// What was read of it, in order.
+    reads: Mutex<Vec<Range<u64>>>,
+    questions: AtomicU64,
+    fails: AtomicBool,
+}
+
+const LEN: usize = 4 << 20;
+
+impl Slow {
+    fn new() -> Arc<Self> {
+        let content = (0..LEN).map(|at| u8::try_from(at / 4096 % 251).unwrap()).collect();
+        Arc::new(Self {
+            content: Mutex::new(content),
+            reads: Mutex::default(),
+            questions: AtomicU64::new(0),
+            fails: AtomicBool::new(false),
+        })
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.lock().unwrap().len()
+    }
+}
+
+impl Device for Slow {
+    fn capacity(&self) -> u64 {
+        LEN as u64
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let mut limits = DeviceLimits::default();
+        limits.block_size = 512;
+        limits
+    }
+
+    /// The bytes are those of the middle of the time that it takes.
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(async move {
+            self.reads.lock().unwrap().push(offset..offset + buffer.len() as u64);
+            sleep(Duration::from_millis(10)).await;
+            let start = usize::try_from(offset).unwrap();
+            let end = start + buffer.len();
+            buffer.copy_from_slice(&self.content.lock().unwrap()[start..end]);
+            sleep(Duration::from_millis(10)).await;
+            Ok(buffer)
+        })
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            sleep(Duration::from_millis(5)).await;
+            let (start, data) = (usize::try_from(offset).unwrap(), pages.concat());
+            self.content.lock().unwrap()[start..start + data.len()].copy_from_slice(&data);
+            sleep(Duration::from_millis(5)).await;
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        let fails = self.fails.load(Ordering::Relaxed);
+        Box::pin(async move { if fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) } })
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            sleep(Duration::from_millis(20)).await;
+            Ok(vec![Extent::new(offset, len, ExtentState::Deallocated)])
+        })
+    }
+}
+
+fn cached(slow: &Arc<Slow>, bytes: u64) -> Cache {
+    Cache::new(Arc::<Slow>::clone(slow), bytes)
+}
+
+async fn check(cache: &Cache, slow: &Slow, offset: usize, len: usize) {
+    let data = cache.read_at(offset as u64, len).await.unwrap();
+    assert_eq!(data, slow.content.lock().unwrap()[offset..offset + len], "{offset} {len}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_is_not_read_again() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    check(&cache, &slow, 5000, 6000).await;
+    assert_eq!(*slow.reads.lock().unwrap(), [4096..12_288]);
+    check(&cache, &slow, 4096, 8192).await;
+    let other = cache.handle(Arc::<Slow>::clone(&slow));
+    check(&other, &slow, 6000, 10).await;
+    assert_eq!(slow.reads(), 1);
+    // One piece of it is missing.
+    check(&cache, &slow, 9000, 8000).await;
+    assert_eq!(slow.reads.lock().unwrap()[1], 12_288..20_480);
+    let stats = cache.stats();
+    assert_eq!((stats.asked, stats.found), (22_202, 8192 + 10 + 3288));
+    assert!((stats.hit_rate() - 0.5175).abs() < 0.001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_read_anew() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    check(&cache, &slow, 0, 16_384).await;
+    cache.write_at(5000, vec![Bytes::from_static(b"new")]).await.unwrap();
+    check(&cache, &slow, 4096, 4096).await;
+    check(&cache, &slow, 0, 4096).await;
+    assert_eq!(slow.reads(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_meets_a_write_leaves_nothing_old() {
+    // The write begins before the read, while it is under way, or ends in it.
+    for begins in 0..40 {
+        let slow = Slow::new();
+        let cache = Arc::new(cached(&slow, 1 << 20));
+        let reader = Arc::clone(&cache);
+        let reads = tokio::spawn(async move {
+            sleep(Duration::from_millis(10)).await;
+            reader.read_at(4096, 4096).await.unwrap();
+        });
+        sleep(Duration::from_millis(begins)).await;
+        cache.write_at(4096, vec![Bytes::from(vec![begins as u8 + 100; 4096])]).await.unwrap();
+        check(&cache, &slow, 4096, 4096).await;
+        reads.await.unwrap();
+        check(&cache, &slow, 4096, 4096).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_the_same_bytes_share_one_read() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    tokio::join!(check(&cache, &slow, 0, 8192), check(&cache, &slow, 4096, 4096));
+    assert_eq!(slow.reads(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_on_finds_it_read_ahead() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 2 << 20);
+    for offset in (0..LEN).step_by(8192) {
+        check(&cache, &slow, offset, 8192).await;
+        // The reader has something to do, too.
+        sleep(Duration::from_millis(2)).await;
+    }
+    assert!(slow.reads() < 40, "{} reads of {}", slow.reads(), LEN / 8192);
+    assert!(cache.stats().hit_rate() > 0.9, "{:?}", cache.stats());
+    assert!(slow.reads.lock().unwrap().iter().all(|read| read.end <= LEN as u64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_has_a_bound_and_long_reads_pass_by() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 64 << 10);
+    for offset in (0..LEN).step_by(256 << 10) {
+        check(&cache, &slow, offset, 128 << 10).await;
+    }
+    assert!(cache.shared.lock().chunks.weight() <= 64 << 10);
+    check(&cache, &slow, 0, 1 << 20).await;
+    assert_eq!(cache.stats().passed_by, 1 << 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failure_nothing_old_is_believed() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    check(&cache, &slow, 0, 8192).await;
+    slow.fails.store(true, Ordering::Relaxed);
+    cache.flush().await.unwrap_err();
+    check(&cache, &slow, 0, 8192).await;
+    check(&cache, &slow, 0, 8192).await;
+    assert_eq!(slow.reads(), 2);
+    cache.write_at(0, vec![Bytes::from_static(b"late")]).await.unwrap_err();
+    // The device carries it out after all.
+    check(&cache, &slow, 0, 8192).await;
+    slow.content.lock().unwrap()[..4].copy_from_slice(b"late");
+    check(&cache, &slow, 0, 8192).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn extents_are_asked_for_once_until_they_change() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    let hole = |offset, len| Extent::new(offset, len, ExtentState::Deallocated);
+    for offset in (0..1 << 20).step_by(65_536) {
+        assert_eq!(cache.extents(offset, 65_536).await.unwrap(), [hole(offset, 65_536)]);
+    }
+    assert_eq!(slow.questions.load(Ordering::Relaxed), 1);
+    cache.write_at(65_536, vec![Bytes::from(vec![1; 65_536])]).await.unwrap();
+    let data = Extent::new(65_536, 65_536, ExtentState::Data);
+    assert_eq!(
+        cache.extents(0, 196_608).await.unwrap(),
+        [hole(0, 65_536), data, hole(131_072, 65_536)]
+    );
+    assert_eq!(slow.questions.load(Ordering::Relaxed), 1);
+    // A question that is under way when a write ends says nothing of it.
+    cache.clear();
+    let question = cache.extents(0, 4096);
+    let (_, written) = tokio::join!(question, cache.write_at(0, vec![Bytes::from_static(b"x")]));
+    written.unwrap();
+    let known = cache.extents(0, 512).await.unwrap();
+    assert_eq!(slow.questions.load(Ordering::Relaxed), 3, "asked again");
+    assert_eq!(known, [hole(0, 512)]);
+}

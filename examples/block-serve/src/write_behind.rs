@@ -1,0 +1,257 @@
+//! A window of writes that are answered before the device has them.
+//!
+//! Who keeps few requests under way waits a round trip for each; behind this it waits for the link's rate alone. What
+//! is allowed is what a page cache does: a write that was answered is seen by every later read, and is safe after the
+//! next flush. What fails after its answer can be told by a flush only, and each handle is told once.
+
+mod failures;
+mod pending;
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use failures::Failures;
+use pending::{Content, Entry, Pending};
+
+/// What an entry without data counts as, bytes.
+const ENTRY_LEN: u64 = 4096;
+
+/// A device whose writes are answered at once, as long as a window of bytes has room for them.
+///
+/// Writes to the same bytes reach the device one after the other, in the order of their answers. Further
+/// [handles](Self::handle) share the window.
+#[derive(Debug)]
+pub struct WriteBehind {
+    shared: Arc<Shared>,
+    device: Arc<dyn Device>,
+    /// The failures that this handle has told, or need not tell.
+    told: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Free bytes of the window.
+    room: Arc<Semaphore>,
+    /// All bytes of the window.
+    size: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Pending,
+    failures: Failures,
+}
+
+impl WriteBehind {
+    /// A window of so many bytes before a device, at least 4 KiB.
+    #[must_use]
+    pub fn new(device: Arc<dyn Device>, window: u32) -> Self {
+        let size = window.max(u32::try_from(ENTRY_LEN).unwrap_or(u32::MAX));
+        let room = Arc::new(Semaphore::new(size as usize));
+        let shared = Shared { room, size, state: Mutex::default() };
+        Self { shared: Arc::new(shared), device, told: AtomicU64::new(0) }
+    }
+
+    /// A further handle, which is told of each failure by itself; of those before it only what nobody
+    /// was told. The device is the same one, by a handle of its own.
+    #[must_use]
+    pub fn handle(&self, device: Arc<dyn Device>) -> Self {
+        let told = AtomicU64::new(self.shared.lock().failures.told_before_a_new_handle());
+        Self { shared: Arc::clone(&self.shared), device, told }
+    }
+
+    /// Bytes that were answered, and that the device does not have.
+    #[must_use]
+    pub fn pending_bytes(&self) -> u64 {
+        u64::from(self.shared.size) - self.shared.room.available_permits() as u64
+    }
+
+    /// Begins a change of the device; it goes on whether or not its end is waited for.
+    async fn begin(&self, range: Range<u64>, content: Content, is_answered: bool) -> Running {
+        let len = content.len().max(ENTRY_LEN).min(self.shared.size.into());
+        let room = Arc::clone(&self.shared.room);
+        let room = room.acquire_many_owned(u32::try_from(len).unwrap_or(u32::MAX)).await;
+        let entry = Arc::new(Entry::new(range, content));
+        let before = self.shared.lock().pending.push(&entry);
+        let change = Change {
+            shared: Arc::clone(&self.shared),
+            entry: Arc::clone(&entry),
+            is_answered,
+            is_over: false,
+            _room: room.ok(),
+        };
+        let device = Arc::clone(&self.device);
+        Running(tokio::spawn(change.carry_out(device, before)))
+    }
+
+    /// Changes bytes, and hears how that ends only if it is known beforehand that it fails.
+    async fn change(&self, offset: u64, len: u64, content: Content) -> io::Result<()> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.device.capacity());
+        let is_possible = end.is_some() && !self.device.limits().is_read_only;
+        let running = self.begin(offset..offset.saturating_add(len), content, is_possible).await;
+        if is_possible { Ok(()) } else { running.end().await }
+    }
+
+    async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let range = offset..offset + buffer.len() as u64;
+        let over = self.shared.lock().pending.overlapping(&range);
+        if !pending::cover(&over, &range) {
+            buffer = self.device.read_into(offset, buffer).await?;
+        }
+        pending::overlay(&over, offset, &mut buffer);
+        Ok(buffer)
+    }
+
+    async fn flush_all(&self) -> io::Result<()> {
+        let before = self.shared.lock().pending.all();
+        for entry in before {
+            entry.ended().await;
+        }
+        let flushed = self.device.flush().await;
+        let failed = {
+            let mut state = self.shared.lock();
+            let (count, failure) = state.failures.tell(self.told.load(Ordering::Relaxed));
+            self.told.store(count, Ordering::Relaxed);
+            failure
+        };
+        // What the device says counts for itself: it tells this handle no second time.
+        flushed?;
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task of a change.
+struct Running(tokio::task::JoinHandle<io::Result<()>>);
+
+impl Running {
+    async fn end(self) -> io::Result<()> {
+        self.0.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+}
+
+/// A change that is under way, until it is dropped.
+struct Change {
+    shared: Arc<Shared>,
+    entry: Arc<Entry>,
+    /// Its caller does not hear how it ends.
+    is_answered: bool,
+    /// The device has answered.
+    is_over: bool,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Change {
+    async fn carry_out(
+        mut self,
+        device: Arc<dyn Device>,
+        before: Vec<Arc<Entry>>,
+    ) -> io::Result<()> {
+        for earlier in before {
+            earlier.ended().await;
+        }
+        let Range { start, end } = self.entry.range;
+        let result = match &self.entry.content {
+            Content::Data(pages) => device.write_at(start, pages.clone()).await,
+            Content::Zeros => device.write_zeroes(start, end - start).await,
+            Content::Unknown => device.discard(start, end - start).await,
+        };
+        self.is_over = true;
+        if self.is_answered
+            && let Err(error) = result
+        {
+            tracing::error!(offset = start, len = end - start, %error, "a write that was answered has failed");
+            self.shared.lock().failures.add(error);
+            return Ok(());
+        }
+        result
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if self.is_answered && !self.is_over {
+            state.failures.add(io::Error::other("it was given up"));
+        }
+        state.pending.remove(&self.entry);
+        drop(state);
+        self.entry.end();
+    }
+}
+
+impl Device for WriteBehind {
+    fn capacity(&self) -> u64 {
+        self.device.capacity()
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let mut limits = self.device.limits();
+        limits.has_volatile_cache = true;
+        limits
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        self.device.queue_depth(io_size)
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(self.read(offset, buffer))
+    }
+
+    /// Ends when the window has room for the data.
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let content = Content::Data(pages);
+            let len = content.len();
+            self.change(offset, len, content).await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.flush_all())
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        self.device.confirm()
+    }
+
+    /// Ends when the device has done it: nothing is lost by one that fails.
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.begin(offset..offset.saturating_add(len), Content::Unknown, false)
+                .await
+                .end()
+                .await
+        })
+    }
+
+    /// Ends when the window has room for one more change.
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.change(offset, len, Content::Zeros))
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(async move {
+            let range = offset..offset + len;
+            let over = self.shared.lock().pending.overlapping(&range);
+            let extents = self.device.extents(offset, len).await?;
+            Ok(pending::as_data(&over, extents))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What was answered, and has not reached the device yet.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use iscsi_initiator::device::{Extent, ExtentState};
+use tokio::sync::Semaphore;
+
+/// What a range of bytes becomes.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// These pages, one behind the other.
+    Data(Vec<Bytes>),
+    Zeros,
+    /// The device decides.
+    Unknown,
+}
+
+impl Content {
+    /// The bytes that it holds in memory.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Data(pages) => pages.iter().map(|page| page.len() as u64).sum(),
+            Self::Zeros | Self::Unknown => 0,
+        }
+    }
+}
+
+/// A change of the device that is under way.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) range: Range<u64>,
+    pub(super) content: Content,
+    /// Closed at its end.
+    end: Semaphore,
+}
+
+impl Entry {
+    pub(super) fn new(range: Range<u64>, content: Content) -> Self {
+        Self { range, content, end: Semaphore::new(0) }
+    }
+
+    pub(super) fn end(&self) {
+        self.end.close();
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&self) {
+        // It has no permits, so this ends when it is closed.
+        drop(self.end.acquire().await);
+    }
+
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.range.start < range.end && range.start < self.range.end
+    }
+}
+
+/// All changes that are under way, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Pending(VecDeque<Arc<Entry>>);
+
+impl Pending {
+    /// Adds one; those that it has to wait for.
+    pub(super) fn push(&mut self, entry: &Arc<Entry>) -> Vec<Arc<Entry>> {
+        let before = self.overlapping(&entry.range);
+        self.0.push_back(Arc::clone(entry));
+        before
+    }
+
+    pub(super) fn remove(&mut self, entry: &Arc<Entry>) {
+        self.0.retain(|other| !Arc::ptr_eq(other, entry));
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Entry>> {
+        self.0.iter().cloned().collect()
+    }
+
+    pub(super) fn overlapping(&self, range: &Range<u64>) -> Vec<Arc<Entry>> {
+        self.0.iter().filter(|entry| entry.overlaps(range)).cloned().collect()
+    }
+}
+
+/// Whether the changes say what each byte of a range becomes.
+pub(super) fn cover(entries: &[Arc<Entry>], range: &Range<u64>) -> bool {
+    let known = entries.iter().filter(|entry| !matches!(entry.content, Content::Unknown));
+    let mut ranges: Vec<_> = known.map(|entry| entry.range.clone()).collect();
+    ranges.sort_by_key(|range| range.start);
+    let reaches =
+        |end: u64, next: &Range<u64>| if next.start <= end { end.max(next.end) } else { end };
+    ranges.iter().fold(range.start, reaches) >= range.end
+}
+
+/// Puts what the changes write over the bytes from `offset` on, the oldest first.
+pub(super) fn overlay(entries: &[Arc<Entry>], offset: u64, buffer: &mut [u8]) {
+    for entry in entries {
+        match &entry.content {
+            Content::Data(pages) => {
+                let mut at = entry.range.start;
+                for page in pages {
+                    put(at, page, offset, buffer);
+                    at += page.len() as u64;
+                }
+            }
+            Content::Zeros => {
+                let [start, end] =
+                    [entry.range.start, entry.range.end].map(|at| place(at, offset, buffer));
+                buffer[start..end].fill(0);
+            }
+            Content::Unknown => {}
+        }
+    }
+}
+
+/// Puts bytes that begin at `at` into a buffer that begins at `offset`, as far as they meet.
+fn put(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
+    let start = place(at, offset, buffer);
+    let end = place(at + bytes.len() as u64, offset, buffer);
+    if start < end {
+        let skipped =
+            usize::try_from((offset + start as u64).saturating_sub(at)).unwrap_or(usize::MAX);
+        buffer[start..end].copy_from_slice(&bytes[skipped..skipped + (end - start)]);
+    }
+}
+
+/// Where a byte of the device is in a buffer that begins at `offset`, or the nearest edge.
+fn place(at: u64, offset: u64, buffer: &[u8]) -> usize {
+    usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len())
+}
+
+/// The extents, with all that is changing as data: what is there then need not be known.
+pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Extent> {
+    let mut result: Vec<Extent> = Vec::with_capacity(extents.len());
+    let mut add = |extent: Extent| match result.last_mut() {
+        _ if extent.len == 0 => {}
+        Some(last) if last.state == extent.state => last.len += extent.len,
+        _ => result.push(extent),
+    };
+    let mut changing: Vec<_> = entries.iter().map(|entry| entry.range.clone()).collect();
+    changing.sort_by_key(|range| range.start);
+    for extent in extents {
+        let mut at = extent.offset;
+        for range in &changing {
+            let (start, end) =
+                (range.start.clamp(at, extent.end()), range.end.clamp(at, extent.end()));
+            add(Extent::new(at, start - at, extent.state));
+            add(Extent::new(start, end - start, ExtentState::Data));
+            at = end;
+        }
+        add(Extent::new(at, extent.end() - at, extent.state));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(range: Range<u64>, content: Content) -> Arc<Entry> {
+        Arc::new(Entry::new(range, content))
+    }
+
+    fn data(at: u64, pages: &[&'static [u8]]) -> Arc<Entry> {
+        let pages: Vec<Bytes> = pages.iter().map(|page| Bytes::from_static(page)).collect();
+        let content = Content::Data(pages);
+        entry(at..at + content.len(), content)
+    }
+
+    #[test]
+    fn the_newest_change_is_on_top() {
+        let entries = [
+            data(2, &[b"ab", b"cdef"]),
+            entry(5..7, Content::Zeros),
+            data(6, &[b"x"]),
+            entry(0..9, Content::Unknown),
+        ];
+        let mut buffer = *b"........";
+        overlay(&entries, 1, &mut buffer);
+        assert_eq!(&buffer, b".abc\0xf.");
+        let mut within = *b"..";
+        overlay(&entries[..1], 4, &mut within);
+        assert_eq!(&within, b"cd");
+    }
+
+    #[test]
+    fn a_read_is_covered_when_no_byte_of_it_is_missing() {
+        let entries =
+            [entry(6..9, Content::Zeros), data(2, &[b"abcd"]), entry(9..20, Content::Unknown)];
+        for (range, is_covered) in
+            [(2..9, true), (3..8, true), (1..9, false), (2..10, false), (10..12, false)]
+        {
+            assert_eq!(cover(&entries, &range), is_covered, "{range:?}");
+        }
+        assert!(!cover(&[data(0, &[b"ab"]), data(3, &[b"de"])], &(0..5)));
+    }
+
+    #[test]
+    fn what_is_changing_is_no_hole() {
+        let hole = |offset, len| Extent::new(offset, len, ExtentState::Deallocated);
+        let filled = |offset, len| Extent::new(offset, len, ExtentState::Data);
+        let entries = [entry(30..35, Content::Zeros), data(8, &[b"abcd"]), data(10, &[b"abcd"])];
+        let extents = as_data(&entries, vec![hole(0, 20), filled(20, 12), hole(32, 8)]);
+        let expected = [hole(0, 8), filled(8, 6), hole(14, 6), filled(20, 15), hole(35, 5)];
+        assert_eq!(extents, expected);
+        assert_eq!(as_data(&[], expected.to_vec()), expected);
+    }
+}
