@@ -165,6 +165,14 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        self.write_allocated_zeroes(offset, len)
+    }
+
+    /// The same, and the range keeps its storage, or gets some: a later write needs none any more.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
         Box::pin(async move {
             check_range(self.capacity(), offset, len)?;
             let step = self.limits().preferred_transfer.clamp(1, MAX_ZEROS);

@@ -80,6 +80,22 @@ async fn whole_granules_are_given_back_and_the_rest_is_written() {
 }
 
 #[tokio::test]
+async fn allocated_zeros_are_given_no_block_back_and_get_theirs() {
+    for provisioning in [0x84, 0xe4] {
+        let (rig, disk) = start(1, |unit| unit.behavior.provisioning = Some(provisioning)).await;
+        zero(&rig, &disk, 0, 64 * 512).await;
+        assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 64);
+        let mut content = rig.disk.read(0, usize::MAX).to_vec();
+        content[100..200 * 512 - 100].fill(0);
+        soon(disk.write_allocated_zeroes(100, 200 * 512 - 200)).await.unwrap();
+        assert!(rig.disk.holds(0, &content));
+        // The edges are data; all blocks have storage, those that had been given back as well.
+        assert_eq!((rig.disk.mapped_blocks(), count(&rig, WRITE)), (BLOCKS, 2));
+        rig.assert_clean();
+    }
+}
+
+#[tokio::test]
 async fn what_unmap_leaves_is_written() {
     for (kept, given_back) in [(0..u64::MAX, 0), (100..300, 824), (0..1, 1023)] {
         let (rig, disk) = start(1, |unit| unit.behavior.kept_by_unmap = kept.clone()).await;

@@ -1,16 +1,13 @@
 //! The socket that takes orders while copies run.
 
 use std::convert::Infallible;
-use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use iscsi_examples_common::named_socket::NamedSocket;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -22,21 +19,12 @@ use crate::sharing::{SHARE, Told};
 
 /// Connections at once: those of processes that share the tree, and some for orders.
 const MAX_CONNECTIONS: usize = MAX_CLIENTS + 16;
-/// Connections that wait.
-const BACKLOG: i32 = 16;
 /// How long after a connection that could not be had the next one is asked for.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Only the user whose process it is.
-const MODE: u32 = 0o600;
 
-/// A Unix socket with a name in the file system, which goes with it.
+/// Where orders come from.
 #[derive(Debug)]
-pub(crate) struct ControlSocket {
-    listener: UnixListener,
-    path: PathBuf,
-    /// Device and inode: another process may have put its own in the place.
-    file: (u64, u64),
-}
+pub(crate) struct ControlSocket(NamedSocket);
 
 impl ControlSocket {
     /// Listens at a path. What is there and is no socket, or one where somebody listens, is left alone; a
@@ -45,19 +33,11 @@ impl ControlSocket {
     /// # Errors
     /// [`Error::ControlTaken`], or [`Error::Control`] with the system's reason.
     pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
-        let failed = |cause| Error::Control { path: path.into(), cause };
-        let listener = match listen(path) {
-            Err(cause) if cause.kind() == ErrorKind::AddrInUse => {
-                if !is_left(path).map_err(failed)? {
-                    return Err(Error::ControlTaken(path.into()));
-                }
-                fs::remove_file(path).map_err(failed)?;
-                listen(path).map_err(failed)?
-            }
-            listener => listener.map_err(failed)?,
-        };
-        let listener = UnixListener::from_std(listener.into()).map_err(failed)?;
-        Ok(Self { listener, path: path.into(), file: place(path).map_err(failed)? })
+        let socket = NamedSocket::bind(path).map_err(|cause| match cause.kind() {
+            ErrorKind::AddrInUse => Error::ControlTaken(path.into()),
+            _ => Error::Control { path: path.into(), cause },
+        })?;
+        Ok(Self(socket))
     }
 
     /// Takes orders for ever.
@@ -66,7 +46,7 @@ impl ControlSocket {
         loop {
             let has_room = connections.len() < MAX_CONNECTIONS;
             tokio::select! {
-                accepted = self.listener.accept(), if has_room => match accepted {
+                accepted = self.0.listener().accept(), if has_room => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(converse(stream, orders.clone()))),
                     // Too many files are open, or whoever came is gone.
                     Err(_) => sleep(PAUSE).await,
@@ -75,45 +55,6 @@ impl ControlSocket {
             }
         }
     }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        if place(&self.path).is_ok_and(|file| file == self.file) {
-            drop(fs::remove_file(&self.path));
-        }
-    }
-}
-
-/// A socket at a path, which nobody else can connect to at any time: its mode is set before it has a name.
-fn listen(path: &Path) -> io::Result<Socket> {
-    let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
-    socket.set_permissions(Permissions::from_mode(MODE))?;
-    let socket = Socket::from(OwnedFd::from(socket));
-    socket.bind(&SockAddr::unix(path)?)?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-/// Whether a process has left the socket and nobody listens there.
-fn is_left(path: &Path) -> io::Result<bool> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(ErrorKind::AlreadyExists.into());
-    }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Whoever takes no more connections now is there all the same.
-    socket.set_nonblocking(true)?;
-    match socket.connect(&SockAddr::unix(path)?) {
-        Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => Ok(true),
-        Err(cause) if cause.kind() != ErrorKind::WouldBlock => Err(cause),
-        _ => Ok(false),
-    }
-}
-
-fn place(path: &Path) -> io::Result<(u64, u64)> {
-    let file = fs::symlink_metadata(path)?;
-    Ok((file.dev(), file.ino()))
 }
 
 /// Answers each line of a connection with one, until its end, or one that is too long; or serves a process

@@ -6,6 +6,7 @@
 //! | [`failure`] | how a failure is told to programs |
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |
+//! | [`named_socket`] | a socket in the file system, which goes with its process |
 //! | [`output`] | standard output and standard error |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
 #![forbid(unsafe_code)]
@@ -14,5 +15,6 @@ pub mod command_line;
 pub mod failure;
 pub mod log;
 mod manual;
+pub mod named_socket;
 pub mod output;
 pub mod stop;

@@ -135,6 +135,14 @@ impl Disk {
         self.block_on(self.get_ref().write_zeroes(offset, len))?
     }
 
+    /// The same, and its blocks stay allocated, or become so.
+    ///
+    /// # Errors
+    /// As [`crate::Disk::write_allocated_zeroes`].
+    pub fn write_allocated_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.block_on(self.get_ref().write_allocated_zeroes(offset, len))?
+    }
+
     /// Which parts of a range hold data, as [`crate::Disk::extents`].
     ///
     /// # Errors

@@ -66,6 +66,10 @@ impl Device for Disk {
         boxed(self.write_zeroes(offset, len))
     }
 
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        boxed(self.write_allocated_zeroes(offset, len))
+    }
+
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         boxed(self.extents(offset, len))
     }

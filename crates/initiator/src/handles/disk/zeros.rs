@@ -36,16 +36,41 @@ impl Disk {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if let Some((blocks, extent)) = self.write_zero_edges(offset, len).await? {
+            self.zero_blocks(blocks, &extent).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros, without sending them where the unit can make them; a thin unit allocates their blocks,
+    /// or keeps them (WRITE SAME without UNMAP), so that a later write there needs no space.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub async fn write_allocated_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if let Some((blocks, extent)) = self.write_zero_edges(offset, len).await? {
+            self.write_zero_blocks(blocks, &extent).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over the parts of a range that are not whole blocks; the whole ones are left, and taken.
+    async fn write_zero_edges(
+        &self,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<(Range<u64>, Arc<RangeGuard>)>, Error> {
         self.check_writable()?;
-        let Some(around) = self.blocks_around(offset, len)? else { return Ok(()) };
+        let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };
         let extent = Arc::new(self.take(around).await?);
         let end = offset + len;
         let Some(blocks) = self.blocks_within(offset, len) else {
-            return self.write_zero_edge(offset..end, &extent).await;
+            self.write_zero_edge(offset..end, &extent).await?;
+            return Ok(None);
         };
         self.write_zero_edge(offset..blocks.start, &extent).await?;
         self.write_zero_edge(blocks.end..end, &extent).await?;
-        self.zero_blocks(blocks, &extent).await
+        Ok(Some((blocks, extent)))
     }
 
     /// Whether the unit says that it makes zeros by itself.
