@@ -9,6 +9,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
     ("crates/copy", &["crates/initiator"]),
     ("crates/testkit", &[]),
+    ("crates/nbd", &[]),
 ];
 
 /// A crate whose files are in layers.

@@ -1,0 +1,70 @@
+//! The lengths and offsets that requests may have.
+
+/// The payload that no request exceeds unless something else was agreed on: 32 MiB (NBD, "Block size
+/// constraints").
+pub const MAX_PAYLOAD: u32 = 1 << 25;
+
+/// What the offsets and lengths of requests are multiples of, and their limit, in bytes (NBD, "Block
+/// size constraints").
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct BlockSizes {
+    /// Every offset and length is a multiple of it: a power of two of 1 to 65,536.
+    pub minimum: u32,
+    /// Multiples of it cost no reading before writing: a power of two of at least 512 and
+    /// [`Self::minimum`].
+    pub preferred: u32,
+    /// The length of reads and writes does not exceed it: a multiple of [`Self::minimum`], or
+    /// `u32::MAX` for no limit of its own.
+    pub maximum: u32,
+}
+
+impl BlockSizes {
+    const MAX_MINIMUM: u32 = 1 << 16;
+    const MIN_PREFERRED: u32 = 512;
+
+    /// Whether the sizes keep to the rules of the protocol.
+    pub const fn is_valid(&self) -> bool {
+        self.minimum.is_power_of_two()
+            && self.minimum <= Self::MAX_MINIMUM
+            && self.preferred.is_power_of_two()
+            && self.preferred >= self.minimum
+            && self.preferred >= Self::MIN_PREFERRED
+            && (self.maximum == u32::MAX || self.maximum.is_multiple_of(self.minimum))
+            && self.maximum >= self.minimum
+    }
+
+    /// The length that no payload exceeds.
+    pub(crate) fn max_payload(&self) -> u32 {
+        self.maximum.min(MAX_PAYLOAD)
+    }
+}
+
+/// What holds where nothing was agreed on.
+impl Default for BlockSizes {
+    fn default() -> Self {
+        Self { minimum: 1, preferred: 4096, maximum: MAX_PAYLOAD }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_keep_to_the_rules() {
+        assert!(BlockSizes::default().is_valid());
+        let sizes = |minimum, preferred, maximum| BlockSizes { minimum, preferred, maximum };
+        assert!(sizes(512, 4096, u32::MAX).is_valid());
+        for bad in [
+            sizes(0, 4096, MAX_PAYLOAD),
+            sizes(3, 4096, MAX_PAYLOAD),
+            sizes(1 << 17, 1 << 17, MAX_PAYLOAD),
+            sizes(512, 256, MAX_PAYLOAD),
+            sizes(4096, 512, MAX_PAYLOAD),
+            sizes(512, 4096, 1000),
+            sizes(1, 512, 0),
+        ] {
+            assert!(!bad.is_valid(), "{bad:?}");
+        }
+    }
+}

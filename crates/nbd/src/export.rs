@@ -1,0 +1,51 @@
+//! What a server offers.
+
+use crate::block_sizes::BlockSizes;
+use crate::transmission_flags::TransmissionFlags;
+
+/// An export as its server describes it (NBD, "`NBD_INFO_EXPORT`" and the other information types).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Export {
+    /// The name that the server uses for it; the empty one is that of the default export.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// In bytes.
+    pub size: u64,
+    /// Which commands the server takes, and what the export is like.
+    pub flags: TransmissionFlags,
+    /// What requests must keep to.
+    pub block_sizes: BlockSizes,
+    /// The names of the metadata contexts that clients can select, such as
+    /// [`BASE_ALLOCATION`](crate::BASE_ALLOCATION).
+    pub contexts: Vec<String>,
+}
+
+impl Export {
+    /// The flags as a client is told them: without those that need something that is not there.
+    pub(crate) fn offered_flags(&self, structured: bool) -> TransmissionFlags {
+        let mut flags = self.flags | TransmissionFlags::HAS_FLAGS;
+        if !structured {
+            flags = flags.without(TransmissionFlags::DONT_FRAGMENT);
+        }
+        if !flags.contains(TransmissionFlags::WRITE_ZEROES) {
+            flags = flags.without(TransmissionFlags::FAST_ZERO);
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_need_something_else_are_offered_with_it_only() {
+        let needy = TransmissionFlags::DONT_FRAGMENT | TransmissionFlags::FAST_ZERO;
+        let mut export = Export { flags: needy, ..Export::default() };
+        assert_eq!(export.offered_flags(false), TransmissionFlags::HAS_FLAGS);
+        assert!(export.offered_flags(true).contains(TransmissionFlags::DONT_FRAGMENT));
+        export.flags |= TransmissionFlags::WRITE_ZEROES;
+        assert!(export.offered_flags(false).contains(TransmissionFlags::FAST_ZERO));
+    }
+}

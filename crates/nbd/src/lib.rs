@@ -1,0 +1,54 @@
+//! The Network Block Device protocol as machines without IO: fixed newstyle handshake, metadata
+//! contexts, simple and structured replies.
+//!
+//! ```text
+//!  client                              server
+//!    │ ◄──────── NBDMAGIC IHAVEOPT ──────│  server::Handshake
+//!    │ ── flags ──────────────────────► │
+//!    │ ── options ────────────────────► │  which exports, what they are like, what both can do
+//!    │ ◄─────────────────── answers ──── │
+//!    │ ── requests ───────────────────► │  server::Transmission
+//!    │ ◄──────────────────── replies ─── │  server::Replies, in any order
+//! ```
+//!
+//! Bytes are arguments, outputs are returned; sockets and time are for the caller. What the other
+//! side sends is held against what was negotiated: a request that breaks it is refused, a stream
+//! that cannot be understood ends with a [`ProtocolError`]. No input panics, and none makes a
+//! machine hold more than it says.
+//!
+//! Sections are those of the protocol's document, `doc/proto.md` of NetworkBlockDevice/nbd, which is
+//! in the public domain; names in capitals are its terms.
+#![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
+
+mod block_sizes;
+mod cookie;
+mod errno;
+mod error;
+mod export;
+mod extent;
+mod meta_context;
+mod option;
+mod reply;
+mod request;
+pub mod server;
+mod text;
+mod transmission_flags;
+
+pub use block_sizes::{BlockSizes, MAX_PAYLOAD};
+pub use cookie::Cookie;
+pub use errno::Errno;
+pub use error::ProtocolError;
+pub use export::Export;
+pub use extent::Extent;
+pub use meta_context::{BASE_ALLOCATION, MetaContext};
+pub use option::OptionError;
+pub use reply::ReplyHead;
+pub use request::{Command, Request};
+pub use text::MAX_STRING;
+pub use transmission_flags::TransmissionFlags;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,101 @@
+//! Options of the handshake, and the answers to them.
+
+use bytes::{BufMut, BytesMut};
+use thiserror::Error;
+
+/// `NBDMAGIC`, the first bytes of a server.
+pub(crate) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// `IHAVEOPT`, before the flags of a server and each option of a client.
+pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// Before each answer to an option.
+pub(crate) const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+
+/// NBD_FLAG_FIXED_NEWSTYLE and NBD_FLAG_C_FIXED_NEWSTYLE.
+pub(crate) const FIXED_NEWSTYLE: u16 = 1 << 0;
+/// NBD_FLAG_NO_ZEROES and NBD_FLAG_C_NO_ZEROES.
+pub(crate) const NO_ZEROES: u16 = 1 << 1;
+
+/// Length of an option without its data.
+pub(crate) const OPTION_LEN: usize = 16;
+/// The zeros behind the answer to NBD_OPT_EXPORT_NAME.
+pub(crate) const ZEROES: usize = 124;
+
+/// The options (NBD, "Option types").
+pub(crate) mod code {
+    pub(crate) const EXPORT_NAME: u32 = 1;
+    pub(crate) const ABORT: u32 = 2;
+    pub(crate) const LIST: u32 = 3;
+    pub(crate) const INFO: u32 = 6;
+    pub(crate) const GO: u32 = 7;
+    pub(crate) const STRUCTURED_REPLY: u32 = 8;
+    pub(crate) const LIST_META_CONTEXT: u32 = 9;
+    pub(crate) const SET_META_CONTEXT: u32 = 10;
+}
+
+/// The answers that are no errors (NBD, "Option reply types").
+pub(crate) mod answer {
+    pub(crate) const ACK: u32 = 1;
+    pub(crate) const SERVER: u32 = 2;
+    pub(crate) const INFO: u32 = 3;
+    pub(crate) const META_CONTEXT: u32 = 4;
+    /// The bit that all errors have.
+    pub(crate) const IS_ERROR: u32 = 1 << 31;
+}
+
+/// What is told of an export (NBD, "`NBD_REP_INFO`").
+pub(crate) mod info {
+    pub(crate) const EXPORT: u16 = 0;
+    pub(crate) const NAME: u16 = 1;
+    pub(crate) const DESCRIPTION: u16 = 2;
+    pub(crate) const BLOCK_SIZE: u16 = 3;
+}
+
+/// Why a server refuses an option (NBD, "Option reply types").
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+pub enum OptionError {
+    /// NBD_REP_ERR_UNSUP.
+    #[error("the server does not know the option")]
+    Unsupported = 1,
+    /// NBD_REP_ERR_POLICY.
+    #[error("the server's policy forbids the option")]
+    Policy = 2,
+    /// NBD_REP_ERR_INVALID.
+    #[error("the option is malformed, or may not come now")]
+    Invalid = 3,
+    /// NBD_REP_ERR_PLATFORM.
+    #[error("the server's platform does not support the option")]
+    Platform = 4,
+    /// NBD_REP_ERR_TLS_REQD.
+    #[error("the server wants TLS first")]
+    TlsRequired = 5,
+    /// NBD_REP_ERR_UNKNOWN.
+    #[error("the server has no such export")]
+    Unknown = 6,
+    /// NBD_REP_ERR_SHUTDOWN.
+    #[error("the server is shutting down")]
+    Shutdown = 7,
+    /// NBD_REP_ERR_BLOCK_SIZE_REQD.
+    #[error("the server wants its block sizes to be asked for")]
+    BlockSizeRequired = 8,
+    /// NBD_REP_ERR_TOO_BIG.
+    #[error("the option or its answer is too long")]
+    TooBig = 9,
+}
+
+impl OptionError {
+    /// The answer's type on the wire.
+    pub const fn to_wire(self) -> u32 {
+        answer::IS_ERROR | self as u32
+    }
+}
+
+/// Appends an answer to an option.
+pub(crate) fn put_answer(output: &mut BytesMut, option: u32, kind: u32, parts: &[&[u8]]) {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    output.put_u64(REPLY_MAGIC);
+    output.put_u32(option);
+    output.put_u32(kind);
+    // Strings have 4096 bytes at most, and an answer two of them.
+    output.put_u32(u32::try_from(len).unwrap_or_default());
+    parts.iter().for_each(|part| output.put_slice(part));
+}

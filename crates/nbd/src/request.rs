@@ -1,0 +1,165 @@
+//! What a client asks for in transmission.
+
+use bytes::{Buf, BufMut};
+
+use crate::cookie::Cookie;
+use crate::error::ProtocolError;
+
+/// NBD_REQUEST_MAGIC.
+const MAGIC: u32 = 0x2560_9513;
+
+/// The kinds of requests (NBD, "Request types").
+pub(crate) mod kind {
+    pub(crate) const READ: u16 = 0;
+    pub(crate) const WRITE: u16 = 1;
+    pub(crate) const DISC: u16 = 2;
+    pub(crate) const FLUSH: u16 = 3;
+    pub(crate) const TRIM: u16 = 4;
+    pub(crate) const CACHE: u16 = 5;
+    pub(crate) const WRITE_ZEROES: u16 = 6;
+    pub(crate) const BLOCK_STATUS: u16 = 7;
+}
+
+/// The flags of requests (NBD, "Command flags").
+pub(crate) mod flag {
+    pub(crate) const FUA: u16 = 1 << 0;
+    pub(crate) const NO_HOLE: u16 = 1 << 1;
+    pub(crate) const DF: u16 = 1 << 2;
+    pub(crate) const REQ_ONE: u16 = 1 << 3;
+    pub(crate) const FAST_ZERO: u16 = 1 << 4;
+}
+
+/// A request with the range that it is about (NBD, "Request message").
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Request {
+    /// Names the request in its replies.
+    pub cookie: Cookie,
+    /// What is to be done.
+    pub command: Command,
+    /// Where the range begins, in bytes.
+    pub offset: u64,
+    /// Length of the range, in bytes.
+    pub length: u32,
+}
+
+/// What is to be done with the range of a request (NBD, "Request types").
+///
+/// `fua`: the reply waits until what was written is on permanent storage.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Command {
+    /// The data of the range.
+    Read {
+        /// The data come in one chunk.
+        dont_fragment: bool,
+    },
+    /// The data that follow the request take the place of the range.
+    Write {
+        /// The data are on permanent storage before the reply.
+        fua: bool,
+    },
+    /// Everything that was answered before is on permanent storage before the reply. The range is
+    /// of length zero.
+    Flush,
+    /// The data of the range are no longer needed.
+    Trim {
+        /// As for a write.
+        fua: bool,
+    },
+    /// The range will be read soon.
+    Cache,
+    /// Zeros take the place of the range.
+    WriteZeroes {
+        /// As for a write.
+        fua: bool,
+        /// The range stays allocated.
+        no_hole: bool,
+        /// Fails at once with [`Errno::NotSupported`](crate::Errno::NotSupported) unless it is
+        /// faster than a write.
+        fast: bool,
+    },
+    /// The status of the range in each selected metadata context.
+    BlockStatus {
+        /// One extent for each context is enough.
+        one: bool,
+    },
+}
+
+const fn flag_if(is_set: bool, flag: u16) -> u16 {
+    if is_set { flag } else { 0 }
+}
+
+impl Command {
+    const fn to_wire(self) -> (u16, u16) {
+        match self {
+            Self::Read { dont_fragment } => (kind::READ, flag_if(dont_fragment, flag::DF)),
+            Self::Write { fua } => (kind::WRITE, flag_if(fua, flag::FUA)),
+            Self::Flush => (kind::FLUSH, 0),
+            Self::Trim { fua } => (kind::TRIM, flag_if(fua, flag::FUA)),
+            Self::Cache => (kind::CACHE, 0),
+            Self::WriteZeroes { fua, no_hole, fast } => (
+                kind::WRITE_ZEROES,
+                flag_if(fua, flag::FUA)
+                    | flag_if(no_hole, flag::NO_HOLE)
+                    | flag_if(fast, flag::FAST_ZERO),
+            ),
+            Self::BlockStatus { one } => (kind::BLOCK_STATUS, flag_if(one, flag::REQ_ONE)),
+        }
+    }
+}
+
+impl Request {
+    /// Length of a request without the data of a write.
+    pub const LEN: usize = 28;
+
+    /// The request on the wire; the data of a write follow it.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let (kind, flags) = self.command.to_wire();
+        let header = RequestHeader {
+            flags,
+            kind,
+            cookie: self.cookie,
+            offset: self.offset,
+            length: self.length,
+        };
+        header.encode()
+    }
+}
+
+/// The fields of a request, not looked at yet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct RequestHeader {
+    pub(crate) flags: u16,
+    pub(crate) kind: u16,
+    pub(crate) cookie: Cookie,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+}
+
+impl RequestHeader {
+    pub(crate) fn encode(&self) -> [u8; Request::LEN] {
+        let mut bytes = [0; Request::LEN];
+        let mut rest = &mut bytes[..];
+        rest.put_u32(MAGIC);
+        rest.put_u16(self.flags);
+        rest.put_u16(self.kind);
+        rest.put_u64(self.cookie.0);
+        rest.put_u64(self.offset);
+        rest.put_u32(self.length);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: [u8; Request::LEN]) -> Result<Self, ProtocolError> {
+        let mut bytes = &bytes[..];
+        let magic = bytes.get_u32();
+        if magic != MAGIC {
+            return Err(ProtocolError::Magic { message: "request", value: magic.into() });
+        }
+        Ok(Self {
+            flags: bytes.get_u16(),
+            kind: bytes.get_u16(),
+            cookie: Cookie(bytes.get_u64()),
+            offset: bytes.get_u64(),
+            length: bytes.get_u32(),
+        })
+    }
+}

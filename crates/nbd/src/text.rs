@@ -1,0 +1,43 @@
+//! Names, descriptions and messages.
+
+use bytes::Bytes;
+
+/// The length that no string exceeds, in bytes (NBD, "Conventions").
+pub const MAX_STRING: usize = 4096;
+
+/// The text in bytes from the other side; `None` for what is no UTF-8, has a NUL or is too long.
+pub(crate) fn string(bytes: &Bytes) -> Option<String> {
+    if bytes.len() > MAX_STRING || bytes.contains(&0) {
+        return None;
+    }
+    str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+/// As much of a text of ours as a string may hold.
+pub(crate) fn limited(text: &str) -> &str {
+    if text.len() <= MAX_STRING {
+        return text;
+    }
+    (0..=MAX_STRING).rev().find_map(|len| text.get(..len)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_is_text_without_nul_of_limited_length() {
+        assert_eq!(string(&Bytes::from_static(b"disk")).as_deref(), Some("disk"));
+        assert_eq!(string(&Bytes::from_static(b"di\0sk")), None);
+        assert_eq!(string(&Bytes::from_static(b"\xff")), None);
+        assert_eq!(string(&Bytes::from(vec![b'a'; MAX_STRING + 1])), None);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let long = "é".repeat(MAX_STRING);
+        assert_eq!(limited(&long).len(), MAX_STRING);
+        let odd = format!("a{long}");
+        assert_eq!(limited(&odd).len(), MAX_STRING - 1);
+    }
+}

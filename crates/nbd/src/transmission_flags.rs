@@ -1,0 +1,77 @@
+//! What a server says of an export.
+
+use std::ops::{BitOr, BitOrAssign};
+
+/// Properties of an export and features that clients may use (NBD, "Transmission flags").
+///
+/// Unknown bits are kept.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct TransmissionFlags(u16);
+
+impl TransmissionFlags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// NBD_FLAG_HAS_FLAGS: always set by a server.
+    pub const HAS_FLAGS: Self = Self(1 << 0);
+    /// NBD_FLAG_READ_ONLY: writes are refused.
+    pub const READ_ONLY: Self = Self(1 << 1);
+    /// NBD_FLAG_SEND_FLUSH.
+    pub const FLUSH: Self = Self(1 << 2);
+    /// NBD_FLAG_SEND_FUA.
+    pub const FUA: Self = Self(1 << 3);
+    /// NBD_FLAG_ROTATIONAL: seeks cost time.
+    pub const ROTATIONAL: Self = Self(1 << 4);
+    /// NBD_FLAG_SEND_TRIM.
+    pub const TRIM: Self = Self(1 << 5);
+    /// NBD_FLAG_SEND_WRITE_ZEROES, with the flag NO_HOLE of that command.
+    pub const WRITE_ZEROES: Self = Self(1 << 6);
+    /// NBD_FLAG_SEND_DF: reads may ask for one chunk; only with structured replies.
+    pub const DONT_FRAGMENT: Self = Self(1 << 7);
+    /// NBD_FLAG_CAN_MULTI_CONN: a flush on one connection covers the writes of all.
+    pub const MULTI_CONN: Self = Self(1 << 8);
+    /// NBD_FLAG_SEND_CACHE.
+    pub const CACHE: Self = Self(1 << 10);
+    /// NBD_FLAG_SEND_FAST_ZERO: only with [`Self::WRITE_ZEROES`].
+    pub const FAST_ZERO: Self = Self(1 << 11);
+
+    /// The bits on the wire.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The flags that these bits are.
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// Whether all of these are set.
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These flags but for some.
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
+    /// These flags and `flags`, if the condition holds.
+    #[must_use]
+    pub const fn with_if(self, condition: bool, flags: Self) -> Self {
+        if condition { Self(self.0 | flags.0) } else { self }
+    }
+}
+
+impl BitOr for TransmissionFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for TransmissionFlags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
