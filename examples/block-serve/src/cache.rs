@@ -302,6 +302,11 @@ impl Device for Cache {
         Box::pin(self.change(range, None, self.device.write_zeroes(offset, len)))
     }
 
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        let range = offset..offset.saturating_add(len);
+        Box::pin(self.change(range, None, self.device.write_allocated_zeroes(offset, len)))
+    }
+
     /// Asks for more than the range, and keeps it: some clients ask for one extent after the other.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {

@@ -1,5 +1,32 @@
 //! Serves an iSCSI unit to NBD clients.
+//!
+//! ```text
+//!  listen ──► connection ──► requests ──► layers: write_behind ──► cache ──► the unit, over its sessions
+//!                 ▲              │
+//!                 └── outbox ◄───┘        memory: what all of them may hold
+//! ```
 #![forbid(unsafe_code)]
 
+mod args;
 pub mod cache;
+mod connection;
+mod error;
+mod export;
+mod layers;
+mod listen;
+mod memory;
+mod outbox;
+mod requests;
+mod serve;
+mod server;
 pub mod write_behind;
+
+pub use args::Args;
+pub use error::Error;
+pub use export::describe;
+pub use iscsi_examples_common::stop::{Stop, StopButton};
+pub use iscsi_examples_common::{command_line, log, output, stop};
+pub use layers::Layers;
+pub use listen::{Address, Listener, Visitor};
+pub use serve::Ready;
+pub use server::{Server, ServerStats};

@@ -166,6 +166,7 @@ impl Change {
         let result = match &self.entry.content {
             Content::Data(pages) => device.write_at(start, pages.clone()).await,
             Content::Zeros => device.write_zeroes(start, end - start).await,
+            Content::AllocatedZeros => device.write_allocated_zeroes(start, end - start).await,
             Content::Unknown => device.discard(start, end - start).await,
         };
         self.is_over = true;
@@ -241,6 +242,10 @@ impl Device for WriteBehind {
     /// Ends when the window has room for one more change.
     fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
         Box::pin(self.change(offset, len, Content::Zeros))
+    }
+
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.change(offset, len, Content::AllocatedZeros))
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {

@@ -14,6 +14,8 @@ pub(super) enum Content {
     /// These pages, one behind the other.
     Data(Vec<Bytes>),
     Zeros,
+    /// Zeros that have storage.
+    AllocatedZeros,
     /// The device decides.
     Unknown,
 }
@@ -23,7 +25,7 @@ impl Content {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Data(pages) => pages.iter().map(|page| page.len() as u64).sum(),
-            Self::Zeros | Self::Unknown => 0,
+            Self::Zeros | Self::AllocatedZeros | Self::Unknown => 0,
         }
     }
 }
@@ -103,7 +105,7 @@ pub(super) fn overlay(entries: &[Arc<Entry>], offset: u64, buffer: &mut [u8]) {
                     at += page.len() as u64;
                 }
             }
-            Content::Zeros => {
+            Content::Zeros | Content::AllocatedZeros => {
                 let [start, end] =
                     [entry.range.start, entry.range.end].map(|at| place(at, offset, buffer));
                 buffer[start..end].fill(0);

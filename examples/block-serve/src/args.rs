@@ -1,0 +1,117 @@
+//! What the command line says.
+
+use clap::Parser;
+use iscsi_initiator::tuning::{Size, SizeError};
+
+use crate::listen::Address;
+
+/// Serves a logical unit to NBD clients: QEMU, nbdcopy, nbdkit, the kernel's own nbd.
+///
+/// URL is iscsi://user:password@host:port/target/lun?option=value, where user, port and options may be
+/// left out. A password need not stand in the URL, where other users may see it: LIBISCSI_CHAP_USERNAME and
+/// LIBISCSI_CHAP_PASSWORD are read as well.
+///
+/// Writes are answered before the unit has them, as many as --write-behind has room for. They are safe when
+/// a flush (NBD_CMD_FLUSH, or a write with FUA) has ended well; one that fails after its answer fails the next
+/// flush of each client.
+///
+/// SIGINT and SIGTERM end it: what was asked for is answered and flushed. The exit status is 0 then, 1 after
+/// an error, 2 for a wrong command line.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "block-serve", version)]
+pub struct Args {
+    /// The unit.
+    #[arg(value_name = "URL")]
+    pub unit: String,
+    /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be given again. Without it, the sockets that are
+    /// handed over by whoever starts the program (LISTEN_FDS). NBD has no passwords: whoever reaches the
+    /// address reads and writes the unit. A Unix socket is for processes of the same user.
+    #[arg(long, short, value_name = "ADDRESS")]
+    pub listen: Vec<Address>,
+    /// The name of the export; it is the default one as well.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub export: String,
+    /// Refuses to write.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Bytes of writes that are answered before the unit has them, 64K to 1G; 0 answers when the unit has.
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_window)]
+    pub write_behind: Size,
+    /// Bytes of memory for what was read, and what comes next, up to 64G; 0 for none. By default 64 MiB, and
+    /// none with --shared.
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
+    pub cache: Option<Size>,
+    /// Other hosts use the unit at the same time: what was read is not kept, unless --cache says so, and
+    /// writes are answered when the unit has them, unless --write-behind says otherwise.
+    #[arg(long)]
+    pub shared: bool,
+    /// Bytes that requests of all clients may hold, beside the two above, 32M to 3G.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
+    pub memory: Size,
+    /// How long a request waits for a target that is gone, in seconds, before it fails.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub patience: Option<u32>,
+    /// Ends when the last client has gone.
+    #[arg(long)]
+    pub until_last: bool,
+    /// Prints what it serves where as one JSON object when it is ready, and what was done as another at the
+    /// end.
+    #[arg(long)]
+    pub json: bool,
+    /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
+    #[arg(long, value_name = "IQN")]
+    pub initiator_name: Option<String>,
+}
+
+fn parse_window(text: &str) -> Result<Size, String> {
+    let size = parse(text, 64 << 10..=1 << 30);
+    if text.trim() == "0" { Ok(Size(0)) } else { size }
+}
+
+fn parse_cache(text: &str) -> Result<Size, String> {
+    parse(text, 0..=64 << 30)
+}
+
+fn parse_memory(text: &str) -> Result<Size, String> {
+    parse(text, 32 << 20..=3 << 30)
+}
+
+fn parse(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    let [start, end] = [Size(*range.start()), Size(*range.end())];
+    range
+        .contains(&size.0)
+        .then_some(size)
+        .ok_or_else(|| format!("it must lie between {start} and {end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for arguments in [
+            &["--write-behind", "1K"][..],
+            &["--write-behind", "2G"],
+            &["--cache", "-1"],
+            &["--cache", "65G"],
+            &["--memory", "1M"],
+            &["--memory", "4G"],
+            &["--listen", "/path"],
+            &["--patience", "0"],
+        ] {
+            let parsed = Args::try_parse_from([&["block-serve"], arguments, &["url"]].concat());
+            assert!(parsed.is_err(), "{arguments:?}");
+        }
+        let parsed = Args::try_parse_from(["block-serve", "url", "--write-behind", "0"]).unwrap();
+        assert_eq!((parsed.write_behind, parsed.memory), (Size(0), Size(256 << 20)));
+    }
+}

@@ -1,0 +1,227 @@
+//! A client, from its first byte to its last.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_nbd::server::{
+    Expected, Handshake, HandshakeEvent, Negotiated, Transmission, TransmissionEvent,
+};
+use iscsi_nbd::{Command, Export, OptionError, ProtocolError, Request};
+use thiserror::Error as ThisError;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use crate::memory::{Held, Memory};
+use crate::outbox::{self, Reply};
+use crate::requests::Requests;
+use crate::stop::Stop;
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+/// Room for what comes while it is not known how much it is, bytes: an option of any length.
+const INPUT_LEN: usize = 64 << 10;
+/// The same while nothing but requests is awaited: thousands of clients may have nothing to say.
+const IDLE_LEN: usize = 4 << 10;
+/// Requests of a client at once.
+const MAX_REQUESTS: usize = 512;
+/// Data so short are copied out of what was read, so that they do not keep the rest of it in memory.
+const SHORT: usize = 16 << 10;
+
+/// Why a connection ended before its client wanted.
+#[derive(Debug, ThisError)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    #[error("the handshake took longer than {} s", HANDSHAKE.as_secs())]
+    SlowHandshake,
+}
+
+/// What a connection needs of its server.
+pub(crate) struct Client {
+    pub(crate) export: Arc<Export>,
+    pub(crate) memory: Memory,
+    pub(crate) stop: Stop,
+}
+
+impl Client {
+    /// Serves it to its end. `begin` is called once its client has come through the handshake.
+    pub(crate) async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        begin: impl FnOnce(&Negotiated, &Transmission) -> Requests,
+    ) -> Result<(), Broken> {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut input = BytesMut::new();
+        let handshake = self.shake_hands(&mut reader, &mut writer, &mut input);
+        let handshake = self.stop.unless(timeout(HANDSHAKE, handshake)).await;
+        let Some(handshake) = handshake else { return Ok(()) };
+        let Some(negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
+            return Ok(());
+        };
+        let transmission = Transmission::new(&negotiated);
+        let requests = Arc::new(begin(&negotiated, &transmission));
+        let (replies, outgoing) = mpsc::unbounded_channel();
+        let sender = tokio::spawn(outbox::send_all(outgoing, writer));
+        let desk = Desk {
+            requests,
+            replies,
+            memory: self.memory.for_client(),
+            places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        };
+        let received = {
+            let receiving = desk.receive(&mut reader, input, transmission);
+            tokio::pin!(receiving);
+            tokio::select! {
+                biased;
+                () = self.stop.requested() => Ok(()),
+                // Nobody takes replies any more.
+                () = desk.replies.closed() => Ok(()),
+                received = &mut receiving => received,
+            }
+        };
+        // What is under way is answered.
+        drop(desk);
+        let sent = sender.await.map_err(io::Error::other)?;
+        received?;
+        Ok(sent?)
+    }
+
+    /// What was agreed on; `None` if the client has thought better of it.
+    async fn shake_hands(
+        &self,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+        input: &mut BytesMut,
+    ) -> Result<Option<Negotiated>, Broken> {
+        let mut handshake = Handshake::new();
+        loop {
+            let received = handshake.receive(input);
+            if let Ok(Some(event)) = &received {
+                self.tell(&mut handshake, event);
+            }
+            while let Some(bytes) = handshake.poll_transmit() {
+                writer.write_all(&bytes).await?;
+            }
+            match received? {
+                Some(HandshakeEvent::Negotiated(negotiated)) => return Ok(Some(negotiated)),
+                Some(HandshakeEvent::Aborted) => return Ok(None),
+                Some(HandshakeEvent::List | HandshakeEvent::Export(_)) => continue,
+                None => {}
+            }
+            input.reserve(INPUT_LEN);
+            if reader.read_buf(input).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Answers what a client asks of exports: there is one, by its name and as the default.
+    fn tell(&self, handshake: &mut Handshake, event: &HandshakeEvent) {
+        match event {
+            HandshakeEvent::List => {
+                let description = self.export.description.as_deref();
+                handshake.answer_list([(self.export.name.as_str(), description)]);
+            }
+            HandshakeEvent::Export(name) if name.is_empty() || *name == self.export.name => {
+                handshake.answer_export(Export::clone(&self.export));
+            }
+            HandshakeEvent::Export(_) => handshake.refuse(OptionError::Unknown),
+            HandshakeEvent::Negotiated(_) | HandshakeEvent::Aborted => {}
+        }
+    }
+}
+
+/// Takes requests, and hands them on.
+struct Desk {
+    requests: Arc<Requests>,
+    replies: mpsc::UnboundedSender<Reply>,
+    memory: Memory,
+    places: Arc<Semaphore>,
+}
+
+impl Desk {
+    /// Until the client says goodbye, or is gone.
+    async fn receive(
+        &self,
+        reader: &mut (impl AsyncRead + Unpin),
+        mut input: BytesMut,
+        mut transmission: Transmission,
+    ) -> Result<(), Broken> {
+        let mut held = None;
+        loop {
+            while let Some(event) = transmission.receive(&mut input)? {
+                match event {
+                    TransmissionEvent::Request(request) => {
+                        let held = self.memory.hold(answer_len(&request)).await;
+                        self.begin(request, Bytes::new(), held).await;
+                    }
+                    TransmissionEvent::Write(request, data) => {
+                        let data =
+                            if data.len() < SHORT { Bytes::copy_from_slice(&data) } else { data };
+                        let held = match held.take() {
+                            Some(held) => Some(held),
+                            None => self.memory.hold(request.length).await,
+                        };
+                        self.begin(request, data, held).await;
+                    }
+                    TransmissionEvent::Refused(refused) => {
+                        let head = self.requests.replies.refuse(&refused);
+                        self.reply(head, Bytes::new(), None);
+                    }
+                    TransmissionEvent::Disconnect => return Ok(()),
+                }
+            }
+            match transmission.expected() {
+                Expected::Payload(len) => {
+                    // Before it is read: what a client sends stays on its way until there is room.
+                    let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+                    held = self.memory.hold(len32).await;
+                    while input.len() < len {
+                        input.reserve(len - input.len());
+                        let missing = (len - input.len()) as u64;
+                        if (&mut *reader).take(missing).read_buf(&mut input).await? == 0 {
+                            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                        }
+                    }
+                }
+                Expected::Request(_) | Expected::Skipped(_) => {
+                    input.reserve(IDLE_LEN);
+                    if reader.read_buf(&mut input).await? == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out a request in a task of its own, which ends whether or not the client is still there.
+    async fn begin(&self, request: Request, data: Bytes, held: Option<Held>) {
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let (requests, replies) = (Arc::clone(&self.requests), self.replies.clone());
+        tokio::spawn(async move {
+            let _place: Option<OwnedSemaphorePermit> = place;
+            let (head, data) = requests.answer(request, data).await;
+            // The client may be gone.
+            drop(replies.send(Reply { head, data, held }));
+        });
+    }
+
+    fn reply(&self, head: Bytes, data: Bytes, held: Option<Held>) {
+        drop(self.replies.send(Reply { head, data, held }));
+    }
+}
+
+/// The memory that the answer to a request takes, bytes.
+const fn answer_len(request: &Request) -> u32 {
+    match request.command {
+        Command::Read { .. } => request.length,
+        // As many descriptors as there may be.
+        Command::BlockStatus { one: false } => 1 << 20,
+        _ => 0,
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong.
+
+use std::io;
+
+use iscsi_examples_common::failure::{self, Kind};
+use serde_json::{Value, json};
+use thiserror::Error as ThisError;
+
+use crate::listen::Address;
+
+/// Why there is nothing to serve, or no more. Each message is one sentence that says what to do where something
+/// can be done.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arguments do not go together, or not with the unit.
+    #[error("{0}")]
+    Usage(String),
+    /// A wrong URL or name, no target, no admission, or no unit.
+    #[error(transparent)]
+    Initiator(#[from] iscsi_initiator::Error),
+    /// Nobody can listen there.
+    #[error("{address}: {cause}")]
+    Listen {
+        /// Where.
+        address: Address,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// Somebody listens there already.
+    #[error("{0}: another process listens there")]
+    Taken(Address),
+    /// The sockets that were handed over cannot be used.
+    #[error("a socket that was handed over (LISTEN_FDS): {0}")]
+    Inherited(io::Error),
+    /// What clients have written may be lost, and none of them was told.
+    #[error("what clients have written may be lost: {0}")]
+    Flush(io::Error),
+    /// The program was told to stop before it could serve anything.
+    #[error("interrupted")]
+    Interrupted,
+    /// The answer cannot be told.
+    #[error("standard output: {0}")]
+    Output(io::Error),
+    /// The system gives no threads or no signals.
+    #[error("the system does not let the program start: {0}")]
+    Runtime(io::Error),
+}
+
+impl Error {
+    /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt, else 1.
+    #[must_use]
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Interrupted => 130,
+            Self::Initiator(_)
+            | Self::Listen { .. }
+            | Self::Taken(_)
+            | Self::Inherited(_)
+            | Self::Flush(_)
+            | Self::Output(_)
+            | Self::Runtime(_) => 1,
+        }
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Usage(_) => Kind::Caller,
+            Self::Initiator(cause) => cause.fault().into(),
+            Self::Flush(cause) => {
+                let cause = cause.get_ref().and_then(|cause| cause.downcast_ref());
+                cause.map_or(Kind::System, |cause: &iscsi_initiator::Error| cause.fault().into())
+            }
+            Self::Interrupted => Kind::Interrupted,
+            Self::Listen { .. }
+            | Self::Taken(_)
+            | Self::Inherited(_)
+            | Self::Output(_)
+            | Self::Runtime(_) => Kind::System,
+        }
+    }
+
+    /// The error for programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        failure::object(json!({ "complete": false }), &self.to_string(), self.kind())
+    }
+}

@@ -1,0 +1,65 @@
+//! What lies between the clients and the unit.
+
+use std::sync::Arc;
+
+use iscsi_initiator::Disk;
+use iscsi_initiator::device::Device;
+
+use crate::cache::{Cache, CacheStats};
+use crate::write_behind::WriteBehind;
+
+/// A unit with what is before it. Each [client](Self::client) has a handle of its own, so that each is
+/// told of a loss.
+#[derive(Debug)]
+pub struct Layers {
+    disk: Disk,
+    cache: Option<Cache>,
+    behind: Option<WriteBehind>,
+}
+
+impl Layers {
+    /// A window of so many bytes of writes, and so many bytes of memory for reads; 0 for none.
+    #[must_use]
+    pub fn new(disk: Disk, window: u32, memory: u64) -> Self {
+        let unit = || Arc::new(disk.clone()) as Arc<dyn Device>;
+        let cache = (memory > 0).then(|| Cache::new(unit(), memory));
+        let mut layers = Self { disk: disk.clone(), cache, behind: None };
+        layers.behind = (window > 0).then(|| WriteBehind::new(layers.cached(), window));
+        layers
+    }
+
+    /// A handle for one more client.
+    #[must_use]
+    pub fn client(&self) -> Arc<dyn Device> {
+        match &self.behind {
+            Some(behind) => Arc::new(behind.handle(self.cached())),
+            None => self.cached(),
+        }
+    }
+
+    fn cached(&self) -> Arc<dyn Device> {
+        let unit = Arc::new(self.disk.clone());
+        match &self.cache {
+            Some(cache) => Arc::new(cache.handle(unit)),
+            None => unit,
+        }
+    }
+
+    /// The unit itself.
+    #[must_use]
+    pub const fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// What the memory for reads has done, if there is one.
+    #[must_use]
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.cache.as_ref().map(Cache::stats)
+    }
+
+    /// Bytes that were answered and that the unit does not have.
+    #[must_use]
+    pub fn pending_bytes(&self) -> u64 {
+        self.behind.as_ref().map_or(0, WriteBehind::pending_bytes)
+    }
+}

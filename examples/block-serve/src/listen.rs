@@ -1,0 +1,149 @@
+//! Where clients come in.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use iscsi_examples_common::named_socket::NamedSocket;
+use listenfd::ListenFd;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
+
+/// An address to listen at.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Address {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// A name or number of this host, and a port: 0 for any that is free.
+    Tcp(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        let tcp = text.strip_prefix("tcp:").filter(|address| {
+            let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            port.is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+        });
+        let tcp = tcp.map(|address| Self::Tcp(address.to_owned()));
+        tcp.ok_or_else(|| "write unix:/PATH or tcp:HOST:PORT, as in tcp:127.0.0.1:10809".to_owned())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Listener {
+    /// With a name of ours.
+    Named(NamedSocket),
+    /// Of whoever has started this process.
+    Unix(UnixListener),
+    /// At an address.
+    Tcp(TcpListener),
+}
+
+/// A client that has come.
+#[derive(Debug)]
+pub enum Visitor {
+    /// Over a Unix socket.
+    Unix(UnixStream),
+    /// From somewhere.
+    Tcp(TcpStream, SocketAddr),
+}
+
+impl Listener {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// The system's reason; [`io::ErrorKind::AddrInUse`] if somebody does already.
+    pub async fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Unix(path) => NamedSocket::bind(path).map(Self::Named),
+            Address::Tcp(address) => {
+                let mut last = io::ErrorKind::AddrNotAvailable.into();
+                for address in lookup_host(address).await? {
+                    match TcpListener::bind(address).await {
+                        Ok(listener) => return Ok(Self::Tcp(listener)),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    /// The sockets that whoever has started this process listens at for it (`LISTEN_FDS`).
+    ///
+    /// # Errors
+    /// When one of them is no socket that listens.
+    pub fn inherited() -> io::Result<Vec<Self>> {
+        let mut sockets = ListenFd::from_env();
+        let mut listeners = Vec::new();
+        for at in 0..sockets.len() {
+            // A socket of the other kind stays where it is.
+            if let Ok(Some(socket)) = sockets.take_unix_listener(at) {
+                socket.set_nonblocking(true)?;
+                listeners.push(Self::Unix(UnixListener::from_std(socket)?));
+            } else if let Some(socket) = sockets.take_tcp_listener(at)? {
+                socket.set_nonblocking(true)?;
+                listeners.push(Self::Tcp(TcpListener::from_std(socket)?));
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Waits for the next client.
+    ///
+    /// # Errors
+    /// When the system has no room for one more, or it is gone again.
+    pub async fn accept(&self) -> io::Result<Visitor> {
+        let unix = |(stream, _)| Visitor::Unix(stream);
+        match self {
+            Self::Named(socket) => socket.listener().accept().await.map(unix),
+            Self::Unix(listener) => listener.accept().await.map(unix),
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                // Replies are sent together where there are many.
+                stream.set_nodelay(true)?;
+                Ok(Visitor::Tcp(stream, address))
+            }
+        }
+    }
+
+    /// The address that it was given, where it is one of TCP.
+    #[must_use]
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        if let Self::Tcp(listener) = self { listener.local_addr().ok() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_apart() {
+        assert_eq!("unix:/run/disk.sock".parse(), Ok(Address::Unix("/run/disk.sock".into())));
+        for text in ["tcp:127.0.0.1:0", "tcp:[::1]:10809", "tcp:host:10809"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in
+            ["", "unix:", "tcp:", "tcp:host", "tcp::10809", "tcp:host:x", "tcp:host:70000", "/path"]
+        {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! From the command line to the last client.
+
+use std::time::Duration;
+
+use iscsi_initiator::{Disk, Initiator, Options, Url, UrlError};
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::error::Error;
+use crate::export::describe;
+use crate::layers::Layers;
+use crate::listen::{Address, Listener};
+use crate::server::Server;
+use crate::stop::Stop;
+
+/// Memory for reads where nothing else is said, bytes.
+const CACHE: u64 = 64 << 20;
+
+/// A server that clients can come to.
+#[derive(Debug)]
+pub struct Ready {
+    server: std::sync::Arc<Server>,
+    listeners: Vec<Listener>,
+    ends_with_last: bool,
+}
+
+impl Ready {
+    /// Opens the unit, and listens.
+    ///
+    /// # Errors
+    /// When one of both cannot be had.
+    pub async fn prepare(args: &Args, stop: &Stop) -> Result<Self, Error> {
+        // The socket first: who comes early waits, and a second server learns of the first one at once.
+        let listeners = listen(args).await?;
+        let disk = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
+        let is_shared = args.shared;
+        let cache = args.cache.map_or(if is_shared { 0 } else { CACHE }, |size| size.0);
+        let window = u32::try_from(args.write_behind.0).unwrap_or(u32::MAX);
+        let export = describe(&disk, &args.export, args.read_only);
+        let layers = Layers::new(disk, window, cache);
+        let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
+        let server = Server::new(layers, export, memory);
+        Ok(Self { server, listeners, ends_with_last: args.until_last })
+    }
+
+    /// What is served, and where, for programs.
+    #[must_use]
+    pub fn to_json(&self, args: &Args) -> Value {
+        let disk = self.server.layers().disk();
+        json!({
+            "ready": true,
+            "bytes": disk.capacity(),
+            "block_size": disk.block_size(),
+            "addresses": self.addresses(args),
+        })
+    }
+
+    /// The same for people, as one line.
+    #[must_use]
+    pub fn line(&self, args: &Args) -> String {
+        let disk = self.server.layers().disk();
+        let size = iscsi_initiator::tuning::Size(disk.capacity());
+        let addresses = self.addresses(args);
+        let at = if addresses.is_empty() {
+            "the sockets that were handed over".to_owned()
+        } else {
+            addresses.join(" and ")
+        };
+        format!("block-serve: {size} at {at}, over {}\n", disk.spread())
+    }
+
+    fn addresses(&self, args: &Args) -> Vec<String> {
+        let actual = args.listen.iter().zip(&self.listeners).map(|(address, listener)| {
+            let tcp = listener.tcp_address();
+            tcp.map_or_else(|| address.to_string(), |address| format!("tcp:{address}"))
+        });
+        actual.collect()
+    }
+
+    /// Serves until it shall stop, and brings everything onto the medium; what was done.
+    ///
+    /// # Errors
+    /// When something was lost.
+    pub async fn run(self, stop: &Stop) -> Result<Value, Error> {
+        self.server.run(&self.listeners, stop, self.ends_with_last).await;
+        // Nobody comes any more, and the next server may.
+        drop(self.listeners);
+        let flushed = self.server.flush().await.map_err(Error::Flush);
+        let disk = self.server.layers().disk();
+        let ended = disk.logout().await;
+        flushed?;
+        match ended {
+            Err(error @ iscsi_initiator::Error::Unsettled { .. }) => return Err(error.into()),
+            Err(error) => tracing::debug!(%error, "the sessions did not end in order"),
+            Ok(()) => {}
+        }
+        let (stats, cache) = (self.server.stats(), self.server.layers().cache_stats());
+        let cache = cache.map(|cache| {
+            json!({
+                "bytes_asked": cache.asked,
+                "bytes_found": cache.found,
+                "bytes_read_ahead": cache.read_ahead,
+                "bytes_passed_by": cache.passed_by,
+                "hit_rate": cache.hit_rate(),
+            })
+        });
+        Ok(json!({
+            "complete": true,
+            "clients": stats.clients,
+            "requests": stats.requests,
+            "requests_failed": stats.failed,
+            "bytes_read": stats.bytes_read,
+            "bytes_written": stats.bytes_written,
+            "cache": cache,
+        }))
+    }
+}
+
+async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
+    let inherited = Listener::inherited().map_err(Error::Inherited)?;
+    if args.listen.is_empty() && inherited.is_empty() {
+        return Err(Error::Usage(
+            "nothing to listen at; write --listen unix:/PATH or --listen tcp:HOST:PORT".to_owned(),
+        ));
+    }
+    let mut listeners = Vec::new();
+    for address in &args.listen {
+        let listener =
+            Listener::bind(address).await.map_err(|cause| match (cause.kind(), address) {
+                (std::io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Tcp(_)) => {
+                    Error::Taken(address.clone())
+                }
+                _ => Error::Listen { address: address.clone(), cause },
+            })?;
+        listeners.push(listener);
+    }
+    listeners.extend(inherited);
+    Ok(listeners)
+}
+
+async fn open(args: &Args) -> Result<Disk, Error> {
+    let url = Url::parse(&args.unit).map_err(iscsi_initiator::Error::from)?;
+    if url.target.is_none() {
+        return Err(iscsi_initiator::Error::from(UrlError::PortalOnly).into());
+    }
+    if url.lun.is_none() {
+        return Err(iscsi_initiator::Error::NoUnitNamed.into());
+    }
+    let mut options = Options::default();
+    if let Some(patience) = args.patience {
+        options.patience = Duration::from_secs(patience.into());
+    }
+    let initiator = match &args.initiator_name {
+        Some(name) => Initiator::with_options(name, options),
+        None => Initiator::with_default_name(options),
+    };
+    Ok(initiator?.disk(url).await?)
+}

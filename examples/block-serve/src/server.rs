@@ -1,0 +1,160 @@
+//! Clients that share a unit.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use iscsi_nbd::Export;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::connection::Client;
+use crate::layers::Layers;
+use crate::listen::{Listener, Visitor};
+use crate::memory::Memory;
+use crate::requests::{Counters, Requests};
+use crate::stop::Stop;
+
+/// How long after a client that could not be had the next one is asked for.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A unit that clients are served from.
+#[derive(Debug)]
+pub struct Server {
+    layers: Layers,
+    export: Arc<Export>,
+    memory: Memory,
+    has_cache: bool,
+    counters: Arc<Counters>,
+}
+
+/// What a server has done, since its start.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct ServerStats {
+    /// Clients that came through the handshake.
+    pub clients: u64,
+    /// Requests of theirs.
+    pub requests: u64,
+    /// Of these, failed.
+    pub failed: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// Bytes of data that were written.
+    pub bytes_written: u64,
+}
+
+impl Server {
+    /// Serves a unit as an export; requests of all clients hold no more than so many bytes.
+    #[must_use]
+    pub fn new(layers: Layers, export: Export, memory: u32) -> Arc<Self> {
+        let has_cache = layers.cache_stats().is_some();
+        let counters = Arc::default();
+        let (export, memory) = (Arc::new(export), Memory::new(memory));
+        Arc::new(Self { layers, export, memory, has_cache, counters })
+    }
+
+    /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
+    /// asked for is answered.
+    pub async fn run(self: &Arc<Self>, listeners: &[Listener], stop: &Stop, ends_with_last: bool) {
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.requested() => break,
+                Some(_) = clients.join_next() => {
+                    if ends_with_last && clients.is_empty() && self.stats().clients > 0 {
+                        return;
+                    }
+                }
+                visitor = next_visitor(listeners) => match visitor {
+                    Ok(visitor) => drop(clients.spawn(Arc::clone(self).serve(visitor, stop.clone()))),
+                    Err(error) => {
+                        tracing::warn!(%error, "a client could not be had");
+                        sleep(PAUSE).await;
+                    }
+                },
+            }
+        }
+        while clients.join_next().await.is_some() {}
+    }
+
+    /// Brings everything onto the medium.
+    ///
+    /// # Errors
+    /// When something was lost, also if a client was told.
+    pub async fn flush(&self) -> io::Result<()> {
+        self.layers.client().flush().await
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        let [clients, requests, failed, bytes_read, bytes_written] = [
+            &self.counters.clients,
+            &self.counters.requests,
+            &self.counters.failed,
+            &self.counters.bytes_read,
+            &self.counters.bytes_written,
+        ]
+        .map(|counter| counter.load(Ordering::Relaxed));
+        ServerStats { clients, requests, failed, bytes_read, bytes_written }
+    }
+
+    /// What lies between clients and unit.
+    #[must_use]
+    pub const fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    async fn serve(self: Arc<Self>, visitor: Visitor, stop: Stop) {
+        match visitor {
+            Visitor::Unix(stream) => {
+                self.serve_stream(stream, "a process of this host", stop).await
+            }
+            Visitor::Tcp(stream, address) => {
+                self.serve_stream(stream, &address.to_string(), stop).await;
+            }
+        }
+    }
+
+    async fn serve_stream(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        who: &str,
+        stop: Stop,
+    ) {
+        let client = Client { export: Arc::clone(&self.export), memory: self.memory.clone(), stop };
+        let served = client.serve(stream, |negotiated, transmission| {
+            self.counters.clients.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(client = who, "a client has come");
+            Requests {
+                device: self.layers.client(),
+                replies: transmission.replies(),
+                contexts: negotiated.contexts.clone(),
+                has_cache: self.has_cache,
+                counters: Arc::clone(&self.counters),
+            }
+        });
+        match served.await {
+            Ok(()) => tracing::debug!(client = who, "a client has gone"),
+            Err(error) => tracing::warn!(client = who, %error, "a client was let go"),
+        }
+    }
+}
+
+async fn next_visitor(listeners: &[Listener]) -> io::Result<Visitor> {
+    let mut waiting: Vec<_> =
+        listeners.iter().map(|listener| Box::pin(listener.accept())).collect();
+    std::future::poll_fn(|context| {
+        for listener in &mut waiting {
+            if let ready @ std::task::Poll::Ready(_) = listener.as_mut().poll(context) {
+                return ready;
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
