@@ -33,6 +33,27 @@ impl BlockSizes {
             && self.maximum >= self.minimum
     }
 
+    /// What a server's words mean: sizes that are only not what they should be are rounded, `None` is
+    /// for those that leave no request.
+    pub(crate) fn told(minimum: u32, preferred: u32, maximum: u32) -> Option<Self> {
+        let preferred = preferred.max(minimum).max(Self::MIN_PREFERRED);
+        let preferred = preferred.checked_next_power_of_two()?;
+        if minimum == 0 {
+            return None;
+        }
+        let maximum = match maximum {
+            u32::MAX => maximum,
+            _ => maximum - maximum % minimum,
+        };
+        Some(Self { minimum, preferred, maximum }).filter(Self::is_valid)
+    }
+
+    /// What is good for a server that has not told its own.
+    pub(crate) fn untold(size: u64) -> Self {
+        let minimum = if size.is_multiple_of(512) { 512 } else { 1 };
+        Self { minimum, ..Self::default() }
+    }
+
     /// The length that no payload exceeds.
     pub(crate) fn max_payload(&self) -> u32 {
         self.maximum.min(MAX_PAYLOAD)
@@ -49,6 +70,23 @@ impl Default for BlockSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_understood_that_is_not_exact() {
+        let sizes = |minimum, preferred, maximum| Some(BlockSizes { minimum, preferred, maximum });
+        assert_eq!(BlockSizes::told(1, 1, u32::MAX), sizes(1, 512, u32::MAX));
+        assert_eq!(BlockSizes::told(512, 5000, 1_000_000), sizes(512, 8192, 999_936));
+        assert_eq!(BlockSizes::told(0, 4096, MAX_PAYLOAD), None);
+        assert_eq!(BlockSizes::told(3, 4096, MAX_PAYLOAD), None);
+        assert_eq!(BlockSizes::told(512, 4096, 100), None);
+        assert_eq!(BlockSizes::told(512, u32::MAX, MAX_PAYLOAD), None);
+    }
+
+    #[test]
+    fn blocks_that_nobody_told_are_of_512_bytes_where_the_export_is_of_such() {
+        assert_eq!(BlockSizes::untold(1 << 20).minimum, 512);
+        assert_eq!(BlockSizes::untold(1000).minimum, 1);
+    }
 
     #[test]
     fn sizes_keep_to_the_rules() {

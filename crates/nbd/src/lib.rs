@@ -2,13 +2,13 @@
 //! contexts, simple and structured replies.
 //!
 //! ```text
-//!  client                              server
-//!    │ ◄──────── NBDMAGIC IHAVEOPT ──────│  server::Handshake
-//!    │ ── flags ──────────────────────► │
-//!    │ ── options ────────────────────► │  which exports, what they are like, what both can do
-//!    │ ◄─────────────────── answers ──── │
-//!    │ ── requests ───────────────────► │  server::Transmission
-//!    │ ◄──────────────────── replies ─── │  server::Replies, in any order
+//!  client::Handshake                      server::Handshake
+//!    │ ◄──────────── greeting, flags ─────── │
+//!    │ ── flags, options ──────────────────► │  which exports, what they are like, what both can do
+//!    │ ◄───────────────────────── answers ── │
+//!  client::Transmission                   server::Transmission
+//!    │ ── requests ────────────────────────► │
+//!    │ ◄───────────────────────── replies ── │  server::Replies, in any order
 //! ```
 //!
 //! Bytes are arguments, outputs are returned; sockets and time are for the caller. What the other
@@ -22,16 +22,19 @@
 #![warn(clippy::indexing_slicing)]
 
 mod block_sizes;
+pub mod client;
 mod cookie;
 mod errno;
 mod error;
 mod export;
 mod extent;
 mod meta_context;
+mod negotiated;
 mod option;
 mod reply;
 mod request;
 pub mod server;
+mod terms;
 mod text;
 mod transmission_flags;
 
@@ -45,6 +48,7 @@ pub use meta_context::{BASE_ALLOCATION, MetaContext};
 pub use option::OptionError;
 pub use reply::ReplyHead;
 pub use request::{Command, Request};
+pub use terms::Breach;
 pub use text::MAX_STRING;
 pub use transmission_flags::TransmissionFlags;
 

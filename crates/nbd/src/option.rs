@@ -17,6 +17,8 @@ pub(crate) const NO_ZEROES: u16 = 1 << 1;
 
 /// Length of an option without its data.
 pub(crate) const OPTION_LEN: usize = 16;
+/// Length of an answer to an option without its data.
+pub(crate) const REPLY_LEN: usize = 20;
 /// The zeros behind the answer to NBD_OPT_EXPORT_NAME.
 pub(crate) const ZEROES: usize = 124;
 
@@ -87,6 +89,22 @@ impl OptionError {
     pub const fn to_wire(self) -> u32 {
         answer::IS_ERROR | self as u32
     }
+
+    /// The error behind an answer whose highest bit is set; one that is not listed counts as
+    /// [`OptionError::Unsupported`].
+    pub(crate) const fn from_wire(value: u32) -> Self {
+        match value & !answer::IS_ERROR {
+            2 => Self::Policy,
+            3 => Self::Invalid,
+            4 => Self::Platform,
+            5 => Self::TlsRequired,
+            6 => Self::Unknown,
+            7 => Self::Shutdown,
+            8 => Self::BlockSizeRequired,
+            9 => Self::TooBig,
+            _ => Self::Unsupported,
+        }
+    }
 }
 
 /// Appends an answer to an option.
@@ -98,4 +116,26 @@ pub(crate) fn put_answer(output: &mut BytesMut, option: u32, kind: u32, parts: &
     // Strings have 4096 bytes at most, and an answer two of them.
     output.put_u32(u32::try_from(len).unwrap_or_default());
     parts.iter().for_each(|part| output.put_slice(part));
+}
+
+/// Appends an option.
+pub(crate) fn put_option(output: &mut BytesMut, code: u32, data: &[u8]) {
+    output.put_u64(OPTION_MAGIC);
+    output.put_u32(code);
+    output.put_u32(u32::try_from(data.len()).unwrap_or_default());
+    output.put_slice(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_comes_back_and_unknown_ones_are_unsupported() {
+        for value in 1..=9 {
+            let wire = answer::IS_ERROR | value;
+            assert_eq!(OptionError::from_wire(wire).to_wire(), wire);
+        }
+        assert_eq!(OptionError::from_wire(answer::IS_ERROR | 77), OptionError::Unsupported);
+    }
 }

@@ -1,6 +1,6 @@
 //! What a server answers in transmission.
 
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 
 use crate::cookie::Cookie;
 
@@ -23,6 +23,8 @@ pub(crate) mod chunk {
     pub(crate) const BLOCK_STATUS: u16 = 5;
     pub(crate) const ERROR: u16 = (1 << 15) + 1;
     pub(crate) const ERROR_OFFSET: u16 = (1 << 15) + 2;
+    /// The bit that all kinds of errors have.
+    pub(crate) const IS_ERROR: u16 = 1 << 15;
 }
 
 /// The bytes of a reply that stand before its data.
@@ -94,4 +96,25 @@ pub(crate) fn put_chunk(
     bytes.put_u16(kind);
     bytes.put_u64(cookie.0);
     bytes.put_u32(len);
+}
+
+/// The head of a chunk as a client reads it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ChunkHead {
+    pub(crate) is_done: bool,
+    pub(crate) kind: u16,
+    pub(crate) cookie: Cookie,
+    pub(crate) len: u32,
+}
+
+impl ChunkHead {
+    /// Takes a head behind its magic number, all of which is there.
+    pub(crate) fn take(bytes: &mut impl Buf) -> Self {
+        Self {
+            is_done: bytes.get_u16() & DONE != 0,
+            kind: bytes.get_u16(),
+            cookie: Cookie(bytes.get_u64()),
+            len: bytes.get_u32(),
+        }
+    }
 }

@@ -113,15 +113,13 @@ impl Request {
 
     /// The request on the wire; the data of a write follow it.
     pub fn encode(&self) -> [u8; Self::LEN] {
+        self.header().encode()
+    }
+
+    pub(crate) const fn header(&self) -> RequestHeader {
         let (kind, flags) = self.command.to_wire();
-        let header = RequestHeader {
-            flags,
-            kind,
-            cookie: self.cookie,
-            offset: self.offset,
-            length: self.length,
-        };
-        header.encode()
+        let Self { cookie, offset, length, .. } = *self;
+        RequestHeader { flags, kind, cookie, offset, length }
     }
 }
 
@@ -136,6 +134,10 @@ pub(crate) struct RequestHeader {
 }
 
 impl RequestHeader {
+    /// The end of a connection (NBD, "Terminating the transmission phase").
+    pub(crate) const DISCONNECT: Self =
+        Self { flags: 0, kind: kind::DISC, cookie: Cookie(0), offset: 0, length: 0 };
+
     pub(crate) fn encode(&self) -> [u8; Request::LEN] {
         let mut bytes = [0; Request::LEN];
         let mut rest = &mut bytes[..];

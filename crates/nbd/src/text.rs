@@ -13,6 +13,12 @@ pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
+/// A message for people, whatever bytes it is made of.
+pub(crate) fn message(bytes: &[u8]) -> String {
+    let shown = bytes.get(..MAX_STRING).unwrap_or(bytes);
+    String::from_utf8_lossy(shown).into_owned()
+}
+
 /// As much of a text of ours as a string may hold.
 pub(crate) fn limited(text: &str) -> &str {
     if text.len() <= MAX_STRING {

@@ -6,6 +6,7 @@ use super::option_data::{ContextRequest, InfoRequest};
 use crate::error::ProtocolError;
 use crate::export::Export;
 use crate::meta_context::MetaContext;
+use crate::negotiated::Negotiated;
 use crate::option::{self, OptionError, answer, code, info};
 use crate::text;
 
@@ -45,21 +46,6 @@ pub enum HandshakeEvent {
     Negotiated(Negotiated),
     /// The client has ended the connection: send the output, and close.
     Aborted,
-}
-
-/// What client and server have agreed on.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Negotiated {
-    /// The export, with the flags as the client was told them.
-    pub export: Export,
-    /// The name by which the client asked for it.
-    pub name: String,
-    /// Whether replies are structured (NBD, "`NBD_OPT_STRUCTURED_REPLY`").
-    pub structured: bool,
-    /// The contexts that requests for block status are answered in; empty where there may be none.
-    pub contexts: Vec<MetaContext>,
-    /// Whether the client was told the block sizes.
-    pub knows_block_sizes: bool,
 }
 
 /// The last NBD_OPT_SET_META_CONTEXT that was answered.

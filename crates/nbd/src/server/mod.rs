@@ -12,7 +12,8 @@ mod refused;
 mod replies;
 mod transmission;
 
-pub use handshake::{Handshake, HandshakeEvent, Negotiated};
+pub use crate::negotiated::Negotiated;
+pub use handshake::{Handshake, HandshakeEvent};
 pub use refused::Refused;
 pub use replies::Replies;
 pub use transmission::{Expected, Transmission, TransmissionEvent};

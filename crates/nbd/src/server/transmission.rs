@@ -2,14 +2,12 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::handshake::Negotiated;
 use super::refused::Refused;
 use super::replies::Replies;
-use crate::block_sizes::BlockSizes;
-use crate::errno::Errno;
 use crate::error::ProtocolError;
-use crate::request::{Command, Request, RequestHeader, flag, kind};
-use crate::transmission_flags::TransmissionFlags;
+use crate::negotiated::Negotiated;
+use crate::request::{Command, Request, RequestHeader, kind};
+use crate::terms::{Breach, Terms};
 
 /// The longest write whose data are skipped when it is refused; after a longer one the connection
 /// ends.
@@ -22,11 +20,8 @@ const MAX_SKIPPED: u32 = 1 << 27;
 /// and reads no further has the data of a write in memory of their own, without a copy.
 #[derive(Debug)]
 pub struct Transmission {
-    size: u64,
-    flags: TransmissionFlags,
-    block_sizes: BlockSizes,
+    terms: Terms,
     structured: bool,
-    has_contexts: bool,
     state: State,
 }
 
@@ -77,18 +72,12 @@ enum State {
     Ended,
 }
 
-type Refusal = (Errno, &'static str);
-
 impl Transmission {
     /// Transmission after a handshake.
     pub const fn new(negotiated: &Negotiated) -> Self {
-        let export = &negotiated.export;
         Self {
-            size: export.size,
-            flags: export.flags,
-            block_sizes: export.block_sizes,
+            terms: Terms::new(negotiated),
             structured: negotiated.structured,
-            has_contexts: !negotiated.contexts.is_empty(),
             state: State::Request,
         }
     }
@@ -163,7 +152,7 @@ impl Transmission {
         }
         let len = usize::try_from(header.length).unwrap_or(usize::MAX);
         let RequestHeader { cookie, offset, length, .. } = header;
-        match self.check(&header) {
+        match self.terms.check(&header) {
             Ok(command @ Command::Write { .. }) => {
                 self.state = State::Payload(Request { cookie, command, offset, length }, len);
                 Ok(None)
@@ -175,7 +164,7 @@ impl Transmission {
             Err(_) if header.kind == kind::WRITE && length > MAX_SKIPPED => {
                 self.fail(ProtocolError::Payload(length))
             }
-            Err((errno, reason)) => {
+            Err(Breach { errno, reason }) => {
                 let refused = Refused { cookie, errno, reason };
                 if header.kind == kind::WRITE {
                     // A client that has not sent all of a request yet need not know its reply.
@@ -185,110 +174,6 @@ impl Transmission {
                 Ok(Some(TransmissionEvent::Refused(refused)))
             }
         }
-    }
-
-    /// The command of a request, if it may be.
-    fn check(&self, header: &RequestHeader) -> Result<Command, Refusal> {
-        let command = self.command(header)?;
-        match command {
-            Command::Flush => {}
-            Command::Write { .. } => {
-                self.check_writable()?;
-                self.check_range(header, Errno::NoSpace)?;
-                self.check_payload(header)?;
-            }
-            Command::WriteZeroes { .. } => {
-                self.check_writable()?;
-                self.check_range(header, Errno::NoSpace)?;
-            }
-            Command::Trim { .. } => {
-                self.check_writable()?;
-                self.check_range(header, Errno::Invalid)?;
-            }
-            Command::Read { .. } => {
-                self.check_range(header, Errno::Invalid)?;
-                self.check_payload(header)?;
-            }
-            Command::Cache => self.check_range(header, Errno::Invalid)?,
-            Command::BlockStatus { .. } => {
-                self.check_range(header, Errno::Invalid)?;
-                if !self.has_contexts {
-                    return Err((Errno::Invalid, "no metadata context was selected"));
-                }
-            }
-        }
-        Ok(command)
-    }
-
-    /// The command that kind and flags make.
-    fn command(&self, header: &RequestHeader) -> Result<Command, Refusal> {
-        let has = |flag| header.flags & flag != 0;
-        let fua = has(flag::FUA);
-        let (needed, allowed, command) = match header.kind {
-            kind::READ => {
-                let command = Command::Read { dont_fragment: has(flag::DF) };
-                (TransmissionFlags::NONE, flag::DF, command)
-            }
-            kind::WRITE => (TransmissionFlags::NONE, 0, Command::Write { fua }),
-            kind::FLUSH => (TransmissionFlags::FLUSH, 0, Command::Flush),
-            kind::TRIM => (TransmissionFlags::TRIM, 0, Command::Trim { fua }),
-            kind::CACHE => (TransmissionFlags::CACHE, 0, Command::Cache),
-            kind::WRITE_ZEROES => {
-                let (no_hole, fast) = (has(flag::NO_HOLE), has(flag::FAST_ZERO));
-                let command = Command::WriteZeroes { fua, no_hole, fast };
-                (TransmissionFlags::WRITE_ZEROES, flag::NO_HOLE | flag::FAST_ZERO, command)
-            }
-            kind::BLOCK_STATUS => {
-                let command = Command::BlockStatus { one: has(flag::REQ_ONE) };
-                (TransmissionFlags::NONE, flag::REQ_ONE, command)
-            }
-            _ => return Err((Errno::Invalid, "the request is unknown")),
-        };
-        if !self.flags.contains(needed) {
-            return Err((Errno::Invalid, "the request was not offered"));
-        }
-        // Clients set FUA on requests that write nothing, too, where it means nothing.
-        if header.flags & !(allowed | flag::FUA) != 0 {
-            return Err((Errno::Invalid, "a flag does not belong to the request"));
-        }
-        let offered = |flag, feature| !has(flag) || self.flags.contains(feature);
-        if !offered(flag::FUA, TransmissionFlags::FUA)
-            || !offered(flag::DF, TransmissionFlags::DONT_FRAGMENT)
-            || !offered(flag::FAST_ZERO, TransmissionFlags::FAST_ZERO)
-        {
-            return Err((Errno::Invalid, "a flag of the request was not offered"));
-        }
-        Ok(command)
-    }
-
-    const fn check_writable(&self) -> Result<(), Refusal> {
-        if self.flags.contains(TransmissionFlags::READ_ONLY) {
-            return Err((Errno::Permission, "the export is read-only"));
-        }
-        Ok(())
-    }
-
-    fn check_range(&self, header: &RequestHeader, beyond: Errno) -> Result<(), Refusal> {
-        if header.length == 0 {
-            return Err((Errno::Invalid, "the range is empty"));
-        }
-        let end = header.offset.checked_add(header.length.into());
-        if end.is_none_or(|end| end > self.size) {
-            return Err((beyond, "the range goes beyond the end of the export"));
-        }
-        let minimum = self.block_sizes.minimum;
-        let is_whole = header.offset.is_multiple_of(minimum.into());
-        if !is_whole || !header.length.is_multiple_of(minimum) {
-            return Err((Errno::Invalid, "the range is not of whole blocks"));
-        }
-        Ok(())
-    }
-
-    fn check_payload(&self, header: &RequestHeader) -> Result<(), Refusal> {
-        if header.length > self.block_sizes.max_payload() {
-            return Err((Errno::Invalid, "the range is longer than a request may be"));
-        }
-        Ok(())
     }
 
     fn fail<T>(&mut self, error: ProtocolError) -> Result<T, ProtocolError> {

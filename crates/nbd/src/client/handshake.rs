@@ -1,0 +1,357 @@
+//! The handshake, from a server's greeting to transmission.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use thiserror::Error;
+
+use super::answer::{Answer, Information};
+use crate::block_sizes::BlockSizes;
+use crate::error::ProtocolError;
+use crate::meta_context::MetaContext;
+use crate::negotiated::Negotiated;
+use crate::option::{self, OptionError, answer, code, info};
+use crate::text;
+use crate::transmission_flags::TransmissionFlags;
+
+/// `cliserv_magic`, in the place of `IHAVEOPT` where a server is of the oldest kind.
+const OLDSTYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
+/// Bytes of answers to one option, after which a server is no longer listened to.
+const MAX_ANSWERS: usize = 4 << 20;
+/// Information that is asked for with NBD_OPT_GO.
+const INFORMATION: [u16; 3] = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
+
+/// What a client wants of a server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Goal {
+    /// The names of the exports.
+    List,
+    /// Transmission.
+    Export {
+        /// The export; the empty name is that of the default export.
+        name: String,
+        /// Metadata contexts that would be of use, such as
+        /// [`BASE_ALLOCATION`](crate::BASE_ALLOCATION) and `qemu:dirty-bitmap:NAME`. Which of them the server has
+        /// is in [`Negotiated::contexts`].
+        contexts: Vec<String>,
+    },
+}
+
+/// What a handshake has come to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HandshakeOutcome {
+    /// The exports, as asked for; the output ends the connection.
+    Exports(Vec<ListedExport>),
+    /// Transmission has begun; what is left of the input belongs to it.
+    Negotiated(Negotiated),
+}
+
+/// An export as a server lists it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ListedExport {
+    /// The name to ask for.
+    pub name: String,
+    /// For people; empty where the server has none.
+    pub description: String,
+}
+
+/// Why there is no transmission.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The server refuses. The output ends the connection politely.
+    #[error("{error}{}{message}", if message.is_empty() { "" } else { ": " })]
+    Refused {
+        /// Why.
+        error: OptionError,
+        /// What the server says; often empty.
+        message: String,
+    },
+    /// The server can only do without options what the client wants of it.
+    #[error("the server is too old to list its exports")]
+    TooOld,
+    /// The server is of the oldest kind, whose handshake has no options.
+    #[error("the server speaks the oldstyle protocol")]
+    Oldstyle,
+    /// The server breaks the protocol.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+}
+
+/// The handshake of one connection, fixed newstyle, or newstyle where a server knows no other (NBD,
+/// "Newstyle negotiation").
+///
+/// Call [`receive`](Self::receive) until it yields nothing, send what
+/// [`poll_transmit`](Self::poll_transmit) has, then read more. A server that closes the connection
+/// where an answer is due has no such export, if it is an old one.
+#[derive(Debug)]
+pub struct Handshake {
+    goal: Goal,
+    state: State,
+    output: BytesMut,
+    no_zeroes: bool,
+    /// Bytes of answers to the option that is under way.
+    answers: usize,
+    listed: Vec<ListedExport>,
+    found: Negotiated,
+    knows_size: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Greeting,
+    /// An option was sent, and its last answer has not come.
+    Option(u32),
+    /// NBD_OPT_EXPORT_NAME was sent, to which the answer has no head.
+    ExportName,
+    Failed(HandshakeError),
+    Ended,
+}
+
+impl Handshake {
+    /// A handshake that waits for the greeting of a server.
+    pub fn new(goal: Goal) -> Self {
+        Self {
+            goal,
+            state: State::Greeting,
+            output: BytesMut::new(),
+            no_zeroes: false,
+            answers: 0,
+            listed: Vec::new(),
+            found: Negotiated::default(),
+            knows_size: false,
+        }
+    }
+
+    /// The bytes to send next; `None` when there are none.
+    pub fn poll_transmit(&mut self) -> Option<Bytes> {
+        (!self.output.is_empty()).then(|| self.output.split().freeze())
+    }
+
+    /// Takes what it can from the input; `None` when more input is needed first, or after the end.
+    ///
+    /// An input of 66 KiB is always enough.
+    ///
+    /// # Errors
+    /// When the server refuses what is wanted, or breaks the protocol. There may be output all the
+    /// same.
+    pub fn receive(
+        &mut self,
+        input: &mut BytesMut,
+    ) -> Result<Option<HandshakeOutcome>, HandshakeError> {
+        let outcome = self.advance(input);
+        if let Err(error) = &outcome {
+            self.state = State::Failed(error.clone());
+        }
+        outcome
+    }
+
+    fn advance(
+        &mut self,
+        input: &mut BytesMut,
+    ) -> Result<Option<HandshakeOutcome>, HandshakeError> {
+        loop {
+            match &self.state {
+                State::Greeting => {
+                    let Some(greeting) = input.first_chunk::<18>() else { return Ok(None) };
+                    let greeting = *greeting;
+                    self.greeting(&greeting)?;
+                    input.advance(greeting.len());
+                }
+                State::Option(option) => {
+                    let option = *option;
+                    let Some(answer) = Answer::take(input)? else { return Ok(None) };
+                    if let Some(outcome) = self.answer(option, &answer)? {
+                        return Ok(Some(outcome));
+                    }
+                }
+                State::ExportName => {
+                    let zeroes = if self.no_zeroes { 0 } else { option::ZEROES };
+                    if input.len() < 10 + zeroes {
+                        return Ok(None);
+                    }
+                    self.found.export.size = input.get_u64();
+                    self.found.export.flags = TransmissionFlags::from_bits(input.get_u16());
+                    input.advance(zeroes);
+                    return Ok(Some(self.transmission()));
+                }
+                State::Failed(error) => return Err(error.clone()),
+                State::Ended => return Ok(None),
+            }
+        }
+    }
+
+    fn greeting(&mut self, mut greeting: &[u8]) -> Result<(), HandshakeError> {
+        let magic = greeting.get_u64();
+        if magic != option::INIT_MAGIC {
+            return Err(ProtocolError::Magic { message: "greeting", value: magic }.into());
+        }
+        match greeting.get_u64() {
+            option::OPTION_MAGIC => {}
+            OLDSTYLE_MAGIC => return Err(HandshakeError::Oldstyle),
+            value => return Err(ProtocolError::Magic { message: "greeting", value }.into()),
+        }
+        let flags = greeting.get_u16() & (option::FIXED_NEWSTYLE | option::NO_ZEROES);
+        self.no_zeroes = flags & option::NO_ZEROES != 0;
+        self.output.put_u32(flags.into());
+        let is_fixed = flags & option::FIXED_NEWSTYLE != 0;
+        match &self.goal {
+            Goal::List if !is_fixed => return Err(HandshakeError::TooOld),
+            Goal::List => self.send(code::LIST, &[]),
+            Goal::Export { .. } if !is_fixed => self.send_export_name(),
+            Goal::Export { .. } => self.send(code::STRUCTURED_REPLY, &[]),
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        option: u32,
+        answer: &Answer,
+    ) -> Result<Option<HandshakeOutcome>, HandshakeError> {
+        if answer.option != option {
+            let problem = "another option is under way";
+            return Err(ProtocolError::Answer { option: answer.option, problem }.into());
+        }
+        self.answers += answer.wire_len();
+        if self.answers > MAX_ANSWERS {
+            let problem = "there are too many";
+            return Err(ProtocolError::Answer { option, problem }.into());
+        }
+        if answer.kind & answer::IS_ERROR != 0 {
+            return self.refused(option, answer).map(|()| None);
+        }
+        match (answer.kind, option) {
+            (answer::ACK, _) => return self.acknowledged(option),
+            (answer::SERVER, code::LIST) => {
+                let (name, description) = answer.server().ok_or_else(|| answer.malformed())?;
+                self.listed.push(ListedExport { name, description });
+            }
+            (answer::META_CONTEXT, code::SET_META_CONTEXT) => {
+                let context = answer.context().ok_or_else(|| answer.malformed())?;
+                self.note_context(context)?;
+            }
+            (answer::INFO, code::GO) => {
+                let information = answer.information().ok_or_else(|| answer.malformed())?;
+                self.knows_size |= matches!(information, Information::Export { .. });
+                self.found.knows_block_sizes |= matches!(information, Information::BlockSizes(_));
+                information.note(&mut self.found.export);
+            }
+            // Whatever else it is, it can be told from what follows.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn acknowledged(&mut self, option: u32) -> Result<Option<HandshakeOutcome>, HandshakeError> {
+        match option {
+            code::LIST => {
+                self.send(code::ABORT, &[]);
+                self.state = State::Ended;
+                let listed = std::mem::take(&mut self.listed);
+                return Ok(Some(HandshakeOutcome::Exports(listed)));
+            }
+            code::STRUCTURED_REPLY => {
+                self.found.structured = true;
+                self.send_contexts();
+            }
+            code::GO => {
+                if !self.knows_size {
+                    let problem = "the size of the export is missing";
+                    return Err(ProtocolError::Answer { option, problem }.into());
+                }
+                return Ok(Some(self.transmission()));
+            }
+            _ => self.send_go(),
+        }
+        Ok(None)
+    }
+
+    /// Goes on without an option where that is possible.
+    fn refused(&mut self, option: u32, answer: &Answer) -> Result<(), HandshakeError> {
+        let error = OptionError::from_wire(answer.kind);
+        let is_final = matches!(error, OptionError::TlsRequired | OptionError::Shutdown);
+        match option {
+            code::STRUCTURED_REPLY if !is_final => self.send_go(),
+            code::SET_META_CONTEXT if !is_final => {
+                self.found.contexts.clear();
+                self.send_go();
+            }
+            code::GO if error == OptionError::Unsupported => self.send_export_name(),
+            _ => {
+                self.send(code::ABORT, &[]);
+                return Err(HandshakeError::Refused {
+                    error,
+                    message: text::message(&answer.data),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn note_context(&mut self, context: MetaContext) -> Result<(), ProtocolError> {
+        if self.found.contexts.iter().any(|known| known.id == context.id) {
+            let problem = "two contexts have one id";
+            return Err(ProtocolError::Answer { option: code::SET_META_CONTEXT, problem });
+        }
+        self.found.contexts.push(context);
+        Ok(())
+    }
+
+    fn wanted(&self) -> (&str, &[String]) {
+        match &self.goal {
+            Goal::List => ("", &[]),
+            Goal::Export { name, contexts } => (text::limited(name), contexts),
+        }
+    }
+
+    fn send_contexts(&mut self) {
+        let (name, contexts) = self.wanted();
+        if contexts.is_empty() {
+            return self.send_go();
+        }
+        let mut data = Vec::new();
+        put_string(&mut data, name);
+        data.put_u32(u32::try_from(contexts.len()).unwrap_or_default());
+        contexts.iter().for_each(|context| put_string(&mut data, text::limited(context)));
+        self.send(code::SET_META_CONTEXT, &data);
+    }
+
+    fn send_go(&mut self) {
+        let mut data = Vec::new();
+        put_string(&mut data, self.wanted().0);
+        data.put_u16(u16::try_from(INFORMATION.len()).unwrap_or_default());
+        INFORMATION.iter().for_each(|kind| data.put_u16(*kind));
+        self.send(code::GO, &data);
+    }
+
+    fn send_export_name(&mut self) {
+        let name = self.wanted().0.to_owned();
+        self.send(code::EXPORT_NAME, name.as_bytes());
+        self.state = State::ExportName;
+    }
+
+    fn send(&mut self, option: u32, data: &[u8]) {
+        option::put_option(&mut self.output, option, data);
+        self.state = State::Option(option);
+        self.answers = 0;
+    }
+
+    fn transmission(&mut self) -> HandshakeOutcome {
+        self.state = State::Ended;
+        let mut found = std::mem::take(&mut self.found);
+        found.name = self.wanted().0.to_owned();
+        if found.export.name.is_empty() {
+            found.export.name.clone_from(&found.name);
+        }
+        found.export.contexts = found.contexts.iter().map(|context| context.name.clone()).collect();
+        if !found.knows_block_sizes {
+            found.export.block_sizes = BlockSizes::untold(found.export.size);
+        }
+        HandshakeOutcome::Negotiated(found)
+    }
+}
+
+fn put_string(data: &mut Vec<u8>, text: &str) {
+    data.put_u32(u32::try_from(text.len()).unwrap_or_default());
+    data.put_slice(text.as_bytes());
+}

@@ -1,0 +1,168 @@
+//! Requests under way.
+
+use bytes::{Buf, Bytes, BytesMut};
+use thiserror::Error;
+
+use super::block_status::ContextStatus;
+use super::coverage::{Coverage, CoverageError};
+use crate::cookie::Cookie;
+use crate::errno::Errno;
+use crate::error::ProtocolError;
+use crate::reply::chunk;
+use crate::request::{Command, Request};
+use crate::text;
+
+/// A request that has its reply.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Completed {
+    /// The request.
+    pub request: Request,
+    /// What came of it.
+    pub outcome: Result<Answer, Failure>,
+}
+
+/// The reply to a request that has succeeded.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The buffer of a read, filled.
+    Data(BytesMut),
+    /// One for each context that was negotiated, in no certain order.
+    BlockStatus(Vec<ContextStatus>),
+}
+
+/// Why a request has failed.
+#[derive(Clone, Debug, Eq, PartialEq, Error)]
+#[error("{errno}{}{message}", if message.is_empty() { "" } else { ": " })]
+pub struct Failure {
+    /// The first error that the server told.
+    pub errno: Errno,
+    /// Where it happened, in bytes from the start of the export, if the server says so.
+    pub offset: Option<u64>,
+    /// What the server says; often empty.
+    pub message: String,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) request: Request,
+    /// The buffer of a read, as long as the range.
+    buffer: BytesMut,
+    landed: Coverage,
+    status: Vec<ContextStatus>,
+    failure: Option<Failure>,
+    has_chunks: bool,
+}
+
+impl Pending {
+    pub(crate) fn new(request: Request, buffer: BytesMut) -> Self {
+        Self {
+            request,
+            buffer,
+            landed: Coverage::default(),
+            status: Vec::new(),
+            failure: None,
+            has_chunks: false,
+        }
+    }
+
+    pub(crate) const fn is_read(&self) -> bool {
+        matches!(self.request.command, Command::Read { .. })
+    }
+
+    pub(crate) const fn is_block_status(&self) -> bool {
+        matches!(self.request.command, Command::BlockStatus { .. })
+    }
+
+    /// Whether a part of the reply has come.
+    pub(crate) const fn has_chunks(&self) -> bool {
+        self.has_chunks
+    }
+
+    pub(crate) const fn note_chunk(&mut self) {
+        self.has_chunks = true;
+    }
+
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Where `len` bytes at an offset of the export go in the buffer; they count as landed.
+    pub(crate) fn place(&mut self, offset: u64, len: usize) -> Result<usize, ProtocolError> {
+        let cookie = self.request.cookie;
+        let outside = ProtocolError::OutsideRequest { cookie, offset };
+        let at = offset.checked_sub(self.request.offset).and_then(|at| usize::try_from(at).ok());
+        let range = at.and_then(|at| Some(at..at.checked_add(len)?));
+        let Some(range) = range.filter(|range| range.end <= self.buffer.len()) else {
+            return Err(outside);
+        };
+        let start = range.start;
+        self.landed.add(range).map_err(|error| match error {
+            CoverageError::Overlap => ProtocolError::Overlap { cookie, offset },
+            CoverageError::Fragments => ProtocolError::Fragments(cookie),
+        })?;
+        Ok(start)
+    }
+
+    /// A part of the buffer.
+    pub(crate) fn part(&mut self, at: usize, len: usize) -> &mut [u8] {
+        self.buffer.get_mut(at..).and_then(|rest| rest.get_mut(..len)).unwrap_or_default()
+    }
+
+    /// Notes the status in a context, of which there is one.
+    pub(crate) fn note_status(&mut self, status: ContextStatus) -> Result<(), ProtocolError> {
+        if self.status.iter().any(|known| known.context == status.context) {
+            let cookie = self.request.cookie;
+            return Err(ProtocolError::Context { cookie, id: status.context });
+        }
+        self.status.push(status);
+        Ok(())
+    }
+
+    /// The end of the reply, in which nothing may be missing. `contexts` is the number of those that
+    /// were negotiated.
+    pub(crate) fn complete(self, contexts: usize) -> Result<Completed, ProtocolError> {
+        let request = self.request;
+        if let Some(failure) = self.failure {
+            return Ok(Completed { request, outcome: Err(failure) });
+        }
+        let missing = Err(ProtocolError::Missing(request.cookie));
+        let answer = match request.command {
+            Command::Read { .. } if !self.landed.is_complete(self.buffer.len()) => return missing,
+            Command::Read { .. } => Answer::Data(self.buffer),
+            Command::BlockStatus { .. } if self.status.len() < contexts => return missing,
+            Command::BlockStatus { .. } => Answer::BlockStatus(self.status),
+            Command::Write { .. }
+            | Command::Flush
+            | Command::Trim { .. }
+            | Command::Cache
+            | Command::WriteZeroes { .. } => Answer::Done,
+        };
+        Ok(Completed { request, outcome: Ok(answer) })
+    }
+}
+
+impl Failure {
+    /// Reads the payload of an error chunk, of whatever kind.
+    pub(crate) fn decode(
+        cookie: Cookie,
+        kind: u16,
+        payload: &Bytes,
+    ) -> Result<Self, ProtocolError> {
+        let malformed = || ProtocolError::Chunk { cookie, kind };
+        let mut payload = payload.clone();
+        let errno = Errno::from_wire(payload.try_get_u32().map_err(|_| malformed())?);
+        let len = usize::from(payload.try_get_u16().map_err(|_| malformed())?);
+        if len > payload.len() {
+            return Err(malformed());
+        }
+        let message = text::message(&payload.split_to(len));
+        let offset = match kind {
+            chunk::ERROR_OFFSET => Some(payload.try_get_u64().map_err(|_| malformed())?),
+            _ => None,
+        };
+        Ok(Self { errno, offset, message })
+    }
+}
