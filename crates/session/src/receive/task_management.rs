@@ -32,9 +32,11 @@ impl Session {
         let code = response.response;
         if ends_tasks(management.function, code) {
             let has_arrived = |task: &Task| {
-                task.allegiance() == Some(cid)
-                    || task.uses_cmd_sn()
-                        && task.cmd_sn().is_some_and(|sn| sn.is_before(response.exp_cmd_sn))
+                if task.uses_cmd_sn() {
+                    task.cmd_sn().is_some_and(|sn| sn.is_before(response.exp_cmd_sn))
+                } else {
+                    task.allegiance() == Some(cid)
+                }
             };
             self.conclude_managed(&management, issued_at, has_arrived);
         } else {
@@ -48,8 +50,9 @@ impl Session {
 
     /// Ends the tasks that the function concerned, that were sent before it and had arrived when it was
     /// answered. The function itself has used up no CmdSN, so the next command carries the same one. What
-    /// was sent before it over another connection may come after it, and targets then carry it out, although
-    /// the function is to act on all that has a lower CmdSN (RFC 7143 §11.5.1).
+    /// was sent before it over another connection may come after it, and what waits for that in the command
+    /// order does: targets carry both out then, although the function is to act on all that has a lower CmdSN
+    /// (RFC 7143 §11.5.1).
     fn conclude_managed(
         &mut self,
         management: &Management,

@@ -240,10 +240,12 @@ impl SessionWatch {
         let request = self.tags.get(pdu.itt()).copied();
         self.tags.end(pdu.itt(), id, stat_sn);
         let Some(Tag { refers: Some((tag, function)), lun, cmd_sn, .. }) = request else { return };
+        // What waits for its turn is not carried out yet, and not ended either.
+        let first_left = if before(self.exp_cmd_sn, cmd_sn) { self.exp_cmd_sn } else { cmd_sn };
         match (function, pdu.response()) {
             (1, 0 | 1) => self.tags.end(tag, id, stat_sn),
-            (2..=5, 0) => self.tags.end_all(Some(lun), cmd_sn, id, stat_sn),
-            (6 | 7, 0) => self.tags.end_all(None, cmd_sn, id, stat_sn),
+            (2..=5, 0) => self.tags.end_all(Some(lun), first_left, id, stat_sn),
+            (6 | 7, 0) => self.tags.end_all(None, first_left, id, stat_sn),
             _ => {}
         }
     }
