@@ -38,13 +38,14 @@ impl CheckpointFile {
     /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
     /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy.
     pub fn load(&self) -> io::Result<Option<RangeSet>> {
-        let text = match fs::read_to_string(&self.path) {
+        let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let checkpoint: Result<Checkpoint, _> = text.parse();
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+        // What is no text is not damaged more than other text: its first bad line is told.
+        let checkpoint: Result<Checkpoint, _> = String::from_utf8_lossy(&text).parse();
         let checkpoint = checkpoint.map_err(invalid)?;
         checkpoint.check(&self.source, &self.destination).map_err(invalid)?;
         Ok(Some(checkpoint.flushed))

@@ -112,6 +112,11 @@ impl Destination {
         matches!(self.0, Kind::File(_))
     }
 
+    /// Whether it is a regular file, or a part of one.
+    pub(crate) const fn is_file(&self) -> bool {
+        matches!(self.0, Kind::File(_) | Kind::FilePart(..))
+    }
+
     /// How many bytes a regular file has now, from where it is written on.
     pub(crate) fn file_len(&self) -> io::Result<Option<u64>> {
         match &self.0 {

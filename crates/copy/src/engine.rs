@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     waiting: BTreeMap<u64, Part>,
     /// What a stream has given, until a flush has covered it: it cannot be read again.
     kept: BTreeMap<u64, Part>,
+    /// The destination is as long as it will be, as far as that is known.
+    is_sized: bool,
     /// Where a stream is written next.
     next_write: u64,
     /// Reads and writes under way; both count requests of the length of one.
@@ -153,6 +155,7 @@ impl Engine {
             blank: Blank::default(),
             waiting: BTreeMap::new(),
             kept: BTreeMap::new(),
+            is_sized: false,
             next_write: 0,
             reading: 0,
             writing: 0,
@@ -205,7 +208,9 @@ impl Engine {
             Err(error) => {
                 let is_written = is_prepared && self.is_copied();
                 let progress = Box::new(progress);
-                Err(Failure { error, progress, unreadable: self.unreadable, is_written })
+                let has_full_length = self.is_sized && self.awaits_length();
+                let unreadable = self.unreadable;
+                Err(Failure { error, progress, unreadable, is_written, has_full_length })
             }
         }
     }
@@ -228,9 +233,36 @@ impl Engine {
             return Err(Error::TooSmall { capacity, needed });
         }
         self.prepare_digests().await?;
-        self.destination.set_len(device).await.map_err(Error::Destination)?;
-        self.blank = self.find_blank(device.unwrap_or(u64::MAX)).await;
+        if self.awaits_length() {
+            self.blank = Blank::asked();
+        } else {
+            self.is_sized = true;
+            self.blank = self.find_blank(device.unwrap_or(u64::MAX)).await;
+        }
         self.refresh();
+        Ok(())
+    }
+
+    /// Whether the destination is a file, and it is known how long that will be.
+    fn awaits_length(&self) -> bool {
+        self.destination.is_file() && self.source.device_ref().is_some()
+    }
+
+    /// Gives a file its length once the source has given something: of a copy that fails before, nothing
+    /// is to be seen. Only then it is known where the file reads as zeros.
+    async fn set_len(&mut self) -> Result<(), Error> {
+        let is_due = !self.waiting.is_empty()
+            || self.blank.is_waited_for()
+            || self.digesting.as_ref().is_some_and(|digesting| !digesting.is_idle());
+        if self.is_sized || !is_due {
+            return Ok(());
+        }
+        let len = self.source.device_ref().map(|device| device.capacity());
+        self.destination.set_len(len).await.map_err(Error::Destination)?;
+        self.is_sized = true;
+        let zeros = self.blank.answer(RangeSet::new());
+        self.blank = self.find_blank(len.unwrap_or(u64::MAX)).await;
+        self.put_zeros_back(&zeros);
         Ok(())
     }
 
@@ -267,6 +299,12 @@ impl Engine {
             match order {
                 Order::Run => {
                     self.start_reads();
+                    let control = self.control.clone();
+                    tokio::select! {
+                        biased;
+                        () = control.at_least(Order::Cancel) => return Err(Error::Cancelled),
+                        sized = self.set_len() => sized?,
+                    }
                     self.start_writes();
                 }
                 Order::Pause => {}

@@ -88,4 +88,7 @@ pub struct Failure {
     pub unreadable: RangeSet,
     /// All was written, and nothing was missing but the last flush.
     pub is_written: bool,
+    /// The destination is a file, and has the length that it would have in the end, however much of it is
+    /// missing.
+    pub has_full_length: bool,
 }

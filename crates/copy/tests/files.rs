@@ -85,6 +85,31 @@ async fn a_file_that_becomes_shorter_is_told() {
     assert!(matches!(failure.error, Error::Shrunk), "{failure:?}");
 }
 
+/// Of a copy that fails before the source has given anything, nothing is to be seen at the destination.
+#[tokio::test]
+async fn a_file_is_left_alone_until_the_source_has_given_something() {
+    let folder = Folder::new();
+    let to = folder.path("to");
+    let copied = |fails_at, place| {
+        fs::write(&to, b"what was there").unwrap();
+        let from = Memory::new(pattern(1 << 20));
+        from.lock().depth = 1;
+        from.lock().fails_at = Some(fails_at);
+        let file = Destination::file(FileDevice::create(&to).unwrap());
+        let file = if place > 0 { file.from_byte(place) } else { file };
+        Copy::new(Source::device(from), file).run()
+    };
+    for place in [0, 4] {
+        let failure = copied(0, place).await.unwrap_err();
+        assert!(matches!(failure.error, Error::Source(_)), "{failure}");
+        assert!(!failure.has_full_length && failure.progress.done == 0, "{failure:?}");
+        assert_eq!(fs::read(&to).unwrap(), b"what was there");
+        let failure = copied(MIB - 1, place).await.unwrap_err();
+        assert!(failure.has_full_length && failure.progress.done > 0, "{failure:?}");
+        assert_eq!(fs::metadata(&to).unwrap().len(), MIB + place);
+    }
+}
+
 /// A part, here with a hole, goes to another place, and what is around that stays.
 #[tokio::test]
 async fn a_part_goes_to_another_place() {

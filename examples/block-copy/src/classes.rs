@@ -95,8 +95,13 @@ impl Classes {
     /// The class of the end of a copy that pays; without a name the one of those that have none.
     ///
     /// # Errors
-    /// [`ClassesError::Unknown`].
+    /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
     pub(crate) fn paying(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
+        if let Some(name) = name
+            && self.lock().named.values().any(|named| named.parent.as_deref() == Some(name))
+        {
+            return Err(ClassesError::Parent(name.to_owned()));
+        }
         let id = match name {
             Some(_) => self.id(name)?,
             None => self.shaper.default_class(),
@@ -113,19 +118,6 @@ impl Classes {
         let class = shaper.traffic_class(shaper.default_class());
         self.lock().sources.push((name.map(str::to_owned), shaper));
         Ok(class)
-    }
-
-    /// The class of a copy in another process.
-    ///
-    /// # Errors
-    /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
-    pub(crate) fn shared(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
-        if let Some(name) = name
-            && self.lock().named.values().any(|named| named.parent.as_deref() == Some(name))
-        {
-            return Err(ClassesError::Parent(name.to_owned()));
-        }
-        self.paying(name)
     }
 
     /// What a class, or the default one, can live on without the others, and how much that is. All funds
@@ -321,9 +313,9 @@ mod tests {
         classes.set_rate(Some("backup"), rate("3mbit")).unwrap();
         assert_eq!(fund(Some("below")), (none.0, rate("2mbit")));
         assert_eq!(fund(None).1, rate("7mbit"));
-        let parent = classes.shared(Some("backup")).unwrap_err().to_string();
+        let parent = classes.paying(Some("backup")).unwrap_err().to_string();
         assert_eq!(parent, "there are classes below \"backup\"; name one of them");
-        assert!(classes.shared(Some("nightly")).is_ok() && classes.fund(Some("x")).is_err());
+        assert!(classes.paying(Some("nightly")).is_ok() && classes.fund(Some("x")).is_err());
     }
 
     #[tokio::test]

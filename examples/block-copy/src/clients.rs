@@ -70,7 +70,7 @@ impl Clients {
         class: Option<&str>,
         process: Option<i32>,
     ) -> Result<Client, ClientError> {
-        let (traffic, fund) = (self.classes.shared(class)?, self.classes.fund(class)?.0);
+        let (traffic, fund) = (self.classes.paying(class)?, self.classes.fund(class)?.0);
         let mut state = self.lock();
         if state.present.len() >= MAX_CLIENTS {
             return Err(ClientError::TooMany);

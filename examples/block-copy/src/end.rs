@@ -96,7 +96,14 @@ impl End {
         matches!(self, Self::Stream(_))
     }
 
-    /// Whether it is a file that has its full length from the beginning of a copy.
+    /// Removes a file that was made for this copy and is still empty.
+    pub(crate) async fn remove_if_empty(&self) {
+        if let Self::File(file) = self {
+            file.remove_if_empty().await;
+        }
+    }
+
+    /// Whether it is a regular file, which is as long as what is copied to it.
     pub(crate) fn is_regular_file(&self) -> bool {
         matches!(self, Self::File(file) if file.is_regular())
     }

@@ -258,9 +258,9 @@ pub enum Error {
     },
     /// The copy ended after a part of it had been written.
     #[error(
-        "{cause}; {written}{} were written and {}, the destination is incomplete{}",
-        of(*.total), is_flushed(*.written, *.flushed),
-        if *.is_full_length { " and has its full length already" } else { "" }
+        "{cause}; {}, the destination is incomplete{}",
+        how_much(*.written, *.flushed, *.total),
+        if *.has_full_length { " and has its full length already" } else { "" }
     )]
     Incomplete {
         /// Why.
@@ -273,7 +273,7 @@ pub enum Error {
         total: Option<Size>,
         /// The destination is a file, which is as long as it will be: what is not written is a hole, or what
         /// stood there before.
-        is_full_length: bool,
+        has_full_length: bool,
     },
     /// The copy is complete, but a session of this end does not answer, and the wait for it was cut short.
     #[error(
@@ -406,9 +406,9 @@ impl Error {
     }
 
     /// The same error, with how far the copy had come by then; `is_written` says that nothing was missing
-    /// but the last flush, `is_full_length` that the destination is as long as it will be.
+    /// but the last flush, `has_full_length` that the destination is as long as it will be.
     #[must_use]
-    pub fn after(self, progress: &Progress, is_written: bool, is_full_length: bool) -> Self {
+    pub fn after(self, progress: &Progress, is_written: bool, has_full_length: bool) -> Self {
         let (written, flushed) = (Size(progress.done), Size(progress.flushed));
         if is_written && self.is_changed_unit() {
             return Self::Unconfirmed(Box::new(self));
@@ -416,7 +416,7 @@ impl Error {
         if is_written {
             return Self::Unflushed { cause: Box::new(self), written };
         }
-        if written.0 == 0 {
+        if written.0 == 0 && !has_full_length {
             return self;
         }
         Self::Incomplete {
@@ -424,7 +424,7 @@ impl Error {
             written,
             flushed,
             total: progress.total.map(Size),
-            is_full_length,
+            has_full_length,
         }
     }
 }
@@ -439,28 +439,28 @@ impl fmt::Display for Places {
     }
 }
 
-/// How much of what was written is flushed.
-fn is_flushed(written: Size, flushed: Size) -> String {
+/// How much was written, and how much of that is flushed.
+fn how_much(written: Size, flushed: Size, total: Option<Size>) -> String {
+    let of = total.map_or_else(String::new, |total| format!(" of {total}"));
     match flushed {
-        Size(0) => "not flushed".to_owned(),
-        flushed if flushed == written => "flushed".to_owned(),
-        flushed => format!("{flushed} of it flushed"),
+        _ if written.0 == 0 => format!("nothing{of} was written"),
+        Size(0) => format!("{written}{of} were written and not flushed"),
+        flushed if flushed == written => format!("{written}{of} were written and flushed"),
+        flushed => format!("{written}{of} were written and {flushed} of it flushed"),
     }
-}
-
-fn of(total: Option<Size>) -> String {
-    total.map_or_else(String::new, |total| format!(" of {total}"))
 }
 
 /// What to do about an error of the system.
 fn advice(kind: io::ErrorKind) -> &'static str {
-    const ADVICE: [(io::ErrorKind, &str); 7] = [
+    const ADVICE: [(io::ErrorKind, &str); 9] = [
         (io::ErrorKind::NotFound, "; check the path"),
         (io::ErrorKind::PermissionDenied, "; check its permissions"),
         (io::ErrorKind::IsADirectory, "; name a file or a block device"),
         (io::ErrorKind::StorageFull, "; make room there"),
         (io::ErrorKind::FileTooLarge, "; raise the limit (ulimit -f), or choose another place"),
         (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
+        (io::ErrorKind::AlreadyExists, "; choose another path"),
+        (io::ErrorKind::NotADirectory, "; check the path"),
         (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
     ];
     ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
@@ -472,17 +472,18 @@ mod tests {
 
     #[test]
     fn how_much_is_flushed_is_told() {
-        for (flushed, told) in [
-            (0, "2 MiB of 4 MiB were written and not flushed"),
-            (1, "2 MiB of 4 MiB were written and 1 MiB of it flushed"),
-            (2, "2 MiB of 4 MiB were written and flushed"),
+        for (written, flushed, told) in [
+            (0, 0, "nothing of 4 MiB was written"),
+            (2, 0, "2 MiB of 4 MiB were written and not flushed"),
+            (2, 1, "2 MiB of 4 MiB were written and 1 MiB of it flushed"),
+            (2, 2, "2 MiB of 4 MiB were written and flushed"),
         ] {
             let error = Error::Incomplete {
                 cause: Box::new(Error::Interrupted),
-                written: Size(2 << 20),
+                written: Size(written << 20),
                 flushed: Size(flushed << 20),
                 total: Some(Size(4 << 20)),
-                is_full_length: false,
+                has_full_length: false,
             };
             let sentence = format!("interrupted; {told}, the destination is incomplete");
             assert_eq!(error.to_string(), sentence);

@@ -78,10 +78,15 @@ impl Handle {
         &self.name
     }
 
+    /// Whether it has a class of its own.
+    pub(crate) const fn has_class(&self) -> bool {
+        self.class.is_some()
+    }
+
     /// The classes of the source and of the destination, by which of them are units.
     ///
     /// # Errors
-    /// [`ClassesError::Unknown`].
+    /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
     pub(crate) fn classes(
         &self,
         is_unit: [bool; 2],

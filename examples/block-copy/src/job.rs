@@ -94,13 +94,14 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     ))?;
     let mut to = Location::parse(to, Side::Destination)?;
     check_arguments(args, &to)?;
+    check_files(args, [&from, &to])?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
     password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
     let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
     let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
     if is_unit == [false; 2] {
-        check_rate(&args.rate)?;
+        check_rate(&args.rate, handle)?;
     }
     let (reader, writer) = (args.link.initiator(reader)?, args.link.initiator(writer)?);
     let span = Span::new(&args.content);
@@ -116,6 +117,9 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     };
     handle.end();
     let closed = ends.close(stop).await;
+    if result.is_err() && !is_kept(args) {
+        ends.destination.remove_if_empty().await;
+    }
     let report = result?;
     match closed {
         Ok(()) => Ok(report),
@@ -123,8 +127,32 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     }
 }
 
+/// What is kept of a copy is no end of it, and each has a file of its own.
+fn check_files(args: &Args, ends: [&Location; 2]) -> Result<(), Error> {
+    let kept = [args.resumption.checkpoint.as_deref(), args.delta.digests.as_deref()];
+    let [checkpoint, digests] = kept;
+    let is_end = |file: &Path| {
+        ends.iter().any(|end| matches!(end, Location::Path(path) if path.as_path() == file))
+    };
+    let is_twice = checkpoint.is_some() && checkpoint == digests;
+    if is_twice || kept.into_iter().flatten().any(is_end) {
+        return Err(Error::Usage(
+            "--checkpoint and --digests are each a file of its own; name another one",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a checkpoint or digests may name the destination.
+fn is_kept(args: &Args) -> bool {
+    [&args.resumption.checkpoint, &args.delta.digests]
+        .into_iter()
+        .flatten()
+        .any(|path| path.exists())
+}
+
 /// A copy without a unit has no rate.
-fn check_rate(args: &RateArgs) -> Result<(), Error> {
+fn check_rate(args: &RateArgs, handle: &Handle) -> Result<(), Error> {
     if args.rate_limit.is_some() {
         return Err(Error::Usage(
             "--rate-limit holds for what is read from units and written to them, and neither end is one; leave it out",
@@ -133,6 +161,11 @@ fn check_rate(args: &RateArgs) -> Result<(), Error> {
     if args.share.is_some() {
         return Err(Error::Usage(
             "--share holds for what is read from units and written to them, and neither end is one; leave it out",
+        ));
+    }
+    if handle.has_class() {
+        return Err(Error::Usage(
+            "a class holds for what is read from units and written to them, and neither end is one; leave it out",
         ));
     }
     Ok(())

@@ -8,6 +8,7 @@ use clap::Parser;
 use iscsi_initiator::shaping::{Class, Rate};
 use iscsi_initiator::tuning::{Size, SizeError};
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::args::Args;
 use crate::classes::{Classes, ClassesError};
@@ -56,7 +57,7 @@ struct JobText {
     name: Option<String>,
     source: String,
     destination: String,
-    class: Option<String>,
+    class: Option<Spanned<String>>,
     /// Options of the command line, by their names.
     #[serde(flatten)]
     options: BTreeMap<String, toml::Value>,
@@ -93,20 +94,24 @@ impl JobFile {
 
     fn parse_any(text: &str) -> Result<Self, String> {
         let file: FileText = toml::from_str(text).map_err(|error| {
-            let line = error.span().map(|span| text.get(..span.start).unwrap_or(text));
-            let line = line.map_or(0, |before| before.matches('\n').count()) + 1;
+            let line = error.span().map_or(1, |span| line(text, span.start));
             let message = error.message().replace('\n', " ");
             format!("line {line}: {message}")
         })?;
         let classes = classes(file.rate.as_deref(), file.class)?;
         let mut jobs = Vec::new();
         let (mut names, mut destinations) = (BTreeSet::new(), BTreeSet::new());
-        for (index, text) in file.job.into_iter().enumerate() {
-            let name = text.name.clone().unwrap_or_else(|| format!("job {}", index + 1));
+        for (index, job) in file.job.into_iter().enumerate() {
+            let name = job.name.clone().unwrap_or_else(|| format!("job {}", index + 1));
             if !names.insert(name.clone()) {
                 return Err(format!("there are two jobs {name:?}"));
             }
-            let entry = entry(name, text, &classes)?;
+            if let Some(class) = &job.class {
+                classes.paying(Some(class.get_ref())).map_err(|error| {
+                    format!("line {}: job {name:?}: {error}", line(text, class.span().start))
+                })?;
+            }
+            let entry = entry(name, job)?;
             let destination = entry.args.destination.clone().unwrap_or_default();
             if destination != "/dev/null" && !destinations.insert(destination) {
                 return Err(format!("job {:?}: another one has the same destination", entry.name));
@@ -115,6 +120,11 @@ impl JobFile {
         }
         Ok(Self { classes, jobs })
     }
+}
+
+/// The number of the line that holds this byte.
+fn line(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }
 
 fn rate(text: Option<&str>, default: Rate) -> Result<Rate, String> {
@@ -161,9 +171,8 @@ fn class(text: &ClassText) -> Result<Class, String> {
         .with_weight(text.weight))
 }
 
-fn entry(name: String, text: JobText, classes: &Classes) -> Result<Entry, String> {
+fn entry(name: String, text: JobText) -> Result<Entry, String> {
     let told = |error: String| format!("job {name:?}: {error}");
-    classes.paying(text.class.as_deref()).map_err(|error| told(error.to_string()))?;
     if [&text.source, &text.destination].contains(&&"-".to_owned()) {
         return Err(told("there is one standard input and output, and there are many jobs".into()));
     }
@@ -192,7 +201,7 @@ fn entry(name: String, text: JobText, classes: &Classes) -> Result<Entry, String
     }
     words.extend(["--".to_owned(), text.source, text.destination]);
     let args = Args::try_parse_from(words).map_err(|error| told(sentence(&error.to_string())))?;
-    Ok(Entry { name, class: text.class, args })
+    Ok(Entry { name, class: text.class.map(Spanned::into_inner), args })
 }
 
 /// The first paragraph of a complaint, which says all, as one line.
@@ -262,7 +271,11 @@ mod tests {
             ("\nspeed = \"x\"".to_owned(), "line 2: unknown field `speed`"),
             (format!("rate = \"fast\"\n{job}"), "rate: \"fast\" is no rate"),
             (format!("rate = \"0\"\n{job}"), "nothing could ever pass"),
-            (with("class = \"x\""), "job \"job 1\": there is no class \"x\""),
+            (with("class = \"x\""), "line 4: job \"job 1\": there is no class \"x\""),
+            (
+                with("class = \"a\"\n[class.a]\n[class.b]\nparent = \"a\""),
+                "line 4: job \"job 1\": there are classes below \"a\"; name one of them",
+            ),
             (with("sessions = 65"), "job \"job 1\": invalid value '65'"),
             (with("speed = 65"), "unexpected argument '--speed'"),
             (with("json = true"), "json is of all jobs"),

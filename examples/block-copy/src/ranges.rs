@@ -67,7 +67,7 @@ pub(crate) async fn load(path: Option<&Path>, ends: &Ends) -> Result<Option<Rang
         "a stream has no places; leave --ranges out, or copy from a file or a unit",
     ))?;
     let file = path.to_owned();
-    let reading = spawn_blocking(move || read(&fs::read_to_string(file)?, has));
+    let reading = spawn_blocking(move || read(&String::from_utf8_lossy(&fs::read(file)?), has));
     let failed = |cause| Error::Ranges { name: path.to_string_lossy().into(), cause };
     reading.await.map_err(io::Error::from).flatten().map(Some).map_err(failed)
 }

@@ -1,7 +1,7 @@
 //! Regular files and block devices: any range, at any time, by several threads.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ pub struct FileEnd {
     side: Side,
     name: Arc<str>,
     identity: Identity,
+    /// Where it was made for this copy.
+    made: Option<Arc<Path>>,
 }
 
 /// How a destination is opened.
@@ -53,38 +55,43 @@ pub(super) enum Opened {
 
 /// Opens a path to read from.
 pub(super) async fn open_source(path: PathBuf) -> Result<Opened, Error> {
-    open(path, Side::Source, |path| File::open(path)).await
+    open(path, Side::Source, |path| Ok((File::open(path)?, false))).await
 }
 
 /// Opens a path that was written to, to read from.
 pub(super) async fn open_copy(path: PathBuf) -> Result<Opened, Error> {
-    open(path, Side::Destination, |path| File::open(path)).await
+    open(path, Side::Destination, |path| Ok((File::open(path)?, false))).await
 }
 
 /// Opens a path to write to. Nothing is changed in a file that exists.
 pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Opened, Error> {
     let Access { reads_back, creates } = access;
     open(path, Side::Destination, move |path| {
-        OpenOptions::new().read(reads_back).write(true).create(creates).truncate(false).open(path)
+        let mut options = OpenOptions::new();
+        options.read(reads_back).write(true).create(creates).truncate(false);
+        let is_new = creates && !path.exists();
+        Ok((options.open(path)?, is_new))
     })
     .await
 }
 
+/// `open` gives the file, and whether it was made.
 async fn open(
     path: PathBuf,
     side: Side,
-    open: impl FnOnce(&Path) -> io::Result<File> + Send + 'static,
+    open: impl FnOnce(&Path) -> io::Result<(File, bool)> + Send + 'static,
 ) -> Result<Opened, Error> {
     let name: Arc<str> = path.to_string_lossy().into();
     let opening = {
         let name = Arc::clone(&name);
         spawn_blocking(move || {
-            let file = open(&path)?;
-            let Some(identity) = identify(&file)? else {
+            let (file, is_new) = open(&path)?;
+            let Some(identity) = identify(&file.metadata()?)? else {
                 return Ok(Opened::Stream(StreamEnd::new(file, name)));
             };
             let device = FileDevice::from_file(file)?;
-            Ok(Opened::Seekable(FileEnd { device, side, name, identity }))
+            let made = is_new.then(|| path.into());
+            Ok(Opened::Seekable(FileEnd { device, side, name, identity, made }))
         })
     };
     let opened = opening.await.map_err(io::Error::from).flatten();
@@ -92,8 +99,7 @@ async fn open(
 }
 
 /// Which file this is; `None` for a stream.
-fn identify(file: &File) -> io::Result<Option<Identity>> {
-    let metadata = file.metadata()?;
+fn identify(metadata: &Metadata) -> io::Result<Option<Identity>> {
     let kind = metadata.file_type();
     if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -120,6 +126,20 @@ impl FileEnd {
     /// Bytes it has.
     pub(crate) fn capacity(&self) -> u64 {
         self.device.capacity()
+    }
+
+    /// Removes a file that was made for this copy and is still empty.
+    pub(super) async fn remove_if_empty(&self) {
+        let Self { made: Some(path), identity, .. } = self.clone() else { return };
+        let removing = spawn_blocking(move || {
+            let metadata = fs::symlink_metadata(&path)?;
+            if metadata.len() == 0 && identify(&metadata)? == Some(identity) {
+                fs::remove_file(&path)?;
+            }
+            Ok::<_, io::Error>(())
+        });
+        // An empty file is all that stays.
+        _ = removing.await;
     }
 
     pub(super) const fn is_regular(&self) -> bool {

@@ -82,7 +82,13 @@ impl Job<'_> {
                     transferred.unreadable.extend(failure.unreadable.iter());
                     let is_written = failure.is_written && passes.is_last();
                     let error = self.ends.explained(self.failed(failure.error), stop).await;
-                    return Err(self.ended(error, &transferred.progress, is_written));
+                    let has_full_length = failure.has_full_length;
+                    return Err(self.ended(
+                        error,
+                        &transferred.progress,
+                        is_written,
+                        has_full_length,
+                    ));
                 }
             }
         };
@@ -115,16 +121,18 @@ impl Job<'_> {
     /// Why there is no further pass.
     fn stopped(&self, error: PassesError, progress: &Progress) -> Error {
         let of_command = |cause: io::Error| cause.downcast().unwrap_or_else(Error::Runtime);
+        // A pass has ended, at which a file has its length.
+        let has_full_length = self.ends.destination.is_regular_file();
         match (error, &self.resumption) {
             (PassesError::Changes(cause), Some(_)) => {
-                let error = of_command(cause).after(progress, false, self.is_full_length());
+                let error = of_command(cause).after(progress, false, has_full_length);
                 Error::Unasked(Box::new(error))
             }
             (PassesError::Changes(cause) | PassesError::Freeze(cause), _) => {
-                self.ended(of_command(cause), progress, false)
+                self.ended(of_command(cause), progress, false, has_full_length)
             }
             (PassesError::Checkpoint(cause), Some(resumption)) => {
-                self.ended(resumption.failed(cause), progress, false)
+                self.ended(resumption.failed(cause), progress, false, has_full_length)
             }
             (PassesError::Stream, _) => STREAM,
             (other, _) => Error::Runtime(io::Error::other(other)),

@@ -41,9 +41,9 @@ impl Job<'_> {
                     Ok(unverified),
                 )
             }
-            Err(Failure { error, progress, unreadable, is_written }) => {
+            Err(Failure { error, progress, unreadable, is_written, has_full_length }) => {
                 let error = self.ends.explained(self.failed(error), stop).await;
-                let error = self.ended(error, &progress, is_written);
+                let error = self.ended(error, &progress, is_written, has_full_length);
                 let progress = *progress;
                 (Transferred { progress, unreadable, time, samples, passes, before }, Err(error))
             }
@@ -67,14 +67,15 @@ impl Job<'_> {
     }
 
     /// An error that has ended the copy, with how far that had come and how to go on.
-    pub(super) fn ended(&self, error: Error, progress: &CopyProgress, is_written: bool) -> Error {
-        let error = error.after(progress, is_written, self.is_full_length());
+    pub(super) fn ended(
+        &self,
+        error: Error,
+        progress: &CopyProgress,
+        is_written: bool,
+        has_full_length: bool,
+    ) -> Error {
+        let error = error.after(progress, is_written, has_full_length);
         if self.resumption.is_some() { error.resumable() } else { error }
-    }
-
-    /// Whether the destination is as long as it will be: from a stream a file gets longer by and by.
-    pub(super) fn is_full_length(&self) -> bool {
-        self.ends.destination.is_regular_file() && !self.ends.source.is_stream()
     }
 
     pub(super) fn options(&self) -> iscsi_copy::Options {

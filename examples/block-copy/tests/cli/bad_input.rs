@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use iscsi_testkit::config::Chap;
+use iscsi_testkit::config::{Chap, TargetConfig};
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
@@ -29,6 +29,40 @@ fn files_that_cannot_be() {
     refuses(&image, &format!("{missing}/copy"), &["destination", "check the path"]);
     refuses(&folder.path(""), &folder.path("copy"), &["directory", "name a file"]);
     refuses(&image, &folder.path(""), &["directory", "name a file"]);
+}
+
+/// What fails before anything is copied leaves what stood at the destination, and no new file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_fails_at_once_leaves_the_destination_as_it_was() {
+    let bad = |config: &mut TargetConfig| config.faults.push(Fault::medium_error(0..2048));
+    let rig = Rig::start_with(512, MIB, bad).await;
+    rig.disk.fill(9);
+    let folder = Folder::new();
+    let (url, new, text) = (rig.url(), folder.path("new"), folder.file("text", b"no ranges"));
+    let (old, map) = (folder.file("old", b"precious"), folder.path("map"));
+    for (source, more) in [
+        (&*url, &["--progress", "none"][..]),
+        (&url, &["--offset", "2M"]),
+        (&url, &["--ranges", &text]),
+        (&url, &["--digests", &text]),
+        ("/dev/null", &["--length", "1M"]),
+    ] {
+        for to in [&new, &old] {
+            let output = block_copy(&[&[source, to], more].concat());
+            assert_ne!(output.status.code(), Some(0), "{source} {to} {more:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(!said.contains("incomplete"), "{said}");
+            assert_eq!(fs::read(&old).unwrap(), b"precious", "{more:?}");
+            // Its number may be in a file of another copy.
+            let is_kept = more.contains(&"--digests") && *to == new;
+            assert_eq!(fs::exists(&new).unwrap(), is_kept, "{source} {more:?}");
+            _ = fs::remove_file(&new);
+        }
+    }
+    // The checkpoint knows the file by its number.
+    let arguments = [&*url, &new, "--checkpoint", &map, "--progress", "none"];
+    fails(&block_copy(&arguments), 1, &["source", "--resume goes on"]);
+    assert!(fs::read(&new).unwrap().is_empty());
 }
 
 #[test]

@@ -44,6 +44,24 @@ async fn one_that_fails_does_not_stop_the_others() {
     back.assert_clean();
 }
 
+/// Where a class rules nothing, its job is not copied at any speed instead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_that_rules_nothing_is_refused() {
+    let folder = Folder::new();
+    let (image, copy) = (folder.file("image", &pattern(LEN)), folder.path("copy"));
+    let job = job("files", &image, &copy) + "class = \"low\"\n";
+    let inner = "[class.low]\nrate = \"1mbit\"\n[class.lower]\nparent = \"low\"\n";
+    let leaf = "[class.low]\nrate = \"1mbit\"\n";
+    for (classes, told) in [
+        (inner, "line 9: job \"files\": there are classes below \"low\"; name one of them"),
+        (leaf, "files: a class holds for what is read from units and written to them"),
+    ] {
+        let file = folder.file("jobs.toml", format!("{classes}{job}").as_bytes());
+        fails(&block_copy(&["--jobs", &file]), 2, &[told]);
+        assert!(!fs::exists(&copy).unwrap());
+    }
+}
+
 /// A warning of a session says whose it is, also of one that was opened long after its job had begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warning_says_of_which_job_it_is() {

@@ -155,17 +155,38 @@ async fn a_checkpoint_of_another_copy_or_a_damaged_one_is_refused() {
     file.set_modified(before).unwrap();
 
     let text = fs::read_to_string(&map).unwrap();
+    let no_text = [text.as_bytes(), b"\xff"].concat();
     for (damaged, part) in [
-        (text[..text.len() - 2].to_owned(), "it is damaged in line 8; remove it to begin anew"),
-        (text.replace("checkpoint 1", "checkpoint 2"), "of a newer version"),
-        ("something else".to_owned(), "it is no checkpoint"),
+        (&text.as_bytes()[..text.len() - 2], "it is damaged in line 8; remove it to begin anew"),
+        (text.replace("checkpoint 1", "checkpoint 2").as_bytes(), "of a newer version"),
+        (b"something else", "it is no checkpoint"),
+        (&no_text[60..], "it is no checkpoint"),
     ] {
-        fs::write(&map, &damaged).unwrap();
+        fs::write(&map, damaged).unwrap();
         resumed(&source, &rig.url(), &[part]);
-        assert_eq!(fs::read_to_string(&map).unwrap(), damaged, "it is as it was");
+        assert_eq!(fs::read(&map).unwrap(), damaged, "it is as it was");
     }
     fs::write(&map, text).unwrap();
     succeeds(&block_copy(&arguments(&source, &rig.url(), &map, &["--resume"])));
+}
+
+/// A file that is an end of the copy, or the other file, is not taken for one that is kept of it.
+#[test]
+fn what_is_kept_of_a_copy_has_a_file_of_its_own() {
+    let folder = Folder::new();
+    let (source, copy) = (folder.file("image", &pattern(9999)), folder.path("copy"));
+    let map = folder.path("map");
+    for kept in [
+        &["--checkpoint", &*copy][..],
+        &["--digests", &copy],
+        &["--checkpoint", &source, "--resume"],
+        &["--checkpoint", &map, "--digests", &map],
+    ] {
+        let output = block_copy(&[&[&*source, &copy], kept].concat());
+        fails(&output, 2, &["a file of its own; name another one"]);
+        assert!(!fs::exists(&copy).unwrap() && !fs::exists(&map).unwrap());
+    }
+    assert_eq!(fs::read(&source).unwrap(), pattern(9999));
 }
 
 #[test]
