@@ -113,6 +113,8 @@ pub(crate) struct Oracle {
     crashed: Option<Moment>,
     /// Whether a crash loses writes that were not flushed.
     is_volatile: bool,
+    /// When that was so last after it had not been.
+    switched_on: Option<Moment>,
     /// Whether each handle is told of a loss, and not only the first that asks.
     tells_each: bool,
 }
@@ -145,6 +147,7 @@ impl Oracle {
             grains,
             crashed: None,
             is_volatile,
+            switched_on: None,
             tells_each,
         }
     }
@@ -333,8 +336,17 @@ impl Oracle {
     }
 
     /// The write cache was switched on or off, and what was in it is durable.
-    pub(crate) const fn set_volatile(&mut self, is_volatile: bool) {
+    pub(crate) fn set_volatile(&mut self, is_volatile: bool) {
+        if is_volatile && !self.is_volatile {
+            self.switched_on = Some(self.now());
+        }
         self.is_volatile = is_volatile;
+    }
+
+    /// Whether a cache that was switched on has lost something since. If it is switched off now, nobody may ever
+    /// learn that there was one: the word of a reset takes the place of all before it.
+    pub(crate) fn has_lost_since_switched_on(&self) -> bool {
+        self.is_volatile && self.switched_on.is_some() && self.crashed > self.switched_on
     }
 
     /// Whether a read that began at a moment may have returned these bytes.

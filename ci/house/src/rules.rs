@@ -7,7 +7,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/tuner", &[]),
     ("crates/shaper", &["crates/tuner"]),
     ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
-    ("crates/copy", &["crates/initiator"]),
+    ("crates/copy", &["crates/initiator", "crates/nbd"]),
     ("crates/testkit", &[]),
     ("crates/nbd", &[]),
 ];

@@ -1,5 +1,6 @@
 //! The ends of a copy: files, streams and units.
 
+mod export;
 mod file;
 mod stream;
 mod unit;
@@ -18,9 +19,14 @@ use crate::side::Side;
 use crate::stop::Stop;
 use file::Opened;
 
+pub use export::ExportEnd;
 pub use file::{Access, FileEnd};
 pub use stream::StreamEnd;
 pub use unit::UnitEnd;
+
+const NO_IDENTITY: Error = Error::Usage(
+    "nothing proves an NBD export to be the same the next day; leave --checkpoint and --digests out, or write to a file or a unit",
+);
 
 /// An end of a copy.
 #[derive(Clone, Debug)]
@@ -31,6 +37,8 @@ pub enum End {
     Stream(StreamEnd),
     /// A logical unit.
     Unit(Arc<UnitEnd>),
+    /// An export of an NBD server.
+    Export(ExportEnd),
 }
 
 impl End {
@@ -46,6 +54,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
+            Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
         }
     }
 
@@ -65,6 +74,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
+            Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
         }
     }
 
@@ -83,6 +93,7 @@ impl End {
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
+            Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
         }
     }
 
@@ -114,6 +125,7 @@ impl End {
             Self::File(file) => file.to_source(),
             Self::Stream(stream) => stream.to_source(),
             Self::Unit(unit) => Source::device(unit.disk().clone()),
+            Self::Export(export) => Source::device(export.device().clone()),
         }
     }
 
@@ -123,6 +135,7 @@ impl End {
             Self::File(file) => file.to_destination(),
             Self::Stream(stream) => stream.to_destination(),
             Self::Unit(unit) => Destination::device(unit.disk().clone()),
+            Self::Export(export) => Destination::device(export.device().clone()),
         }
     }
 
@@ -137,6 +150,7 @@ impl End {
             Self::Stream(_) => Err(Error::Usage(
                 "a stream cannot be read again; leave --checkpoint out, or copy from a file or a unit",
             )),
+            Self::Export(_) => Err(NO_IDENTITY),
         }
     }
 
@@ -147,7 +161,9 @@ impl End {
     pub(crate) fn source_in_use_identity(&self) -> Result<Identity, Error> {
         match self {
             Self::File(file) => file.source_in_use_identity(),
-            Self::Unit(_) | Self::Stream(_) => Ok(self.source_identity()?.in_use()),
+            Self::Unit(_) | Self::Stream(_) | Self::Export(_) => {
+                Ok(self.source_identity()?.in_use())
+            }
         }
     }
 
@@ -167,6 +183,7 @@ impl End {
             Self::Stream(_) => Err(Error::Usage(
                 "what a stream got is gone; leave --checkpoint out, or copy to a file or a unit",
             )),
+            Self::Export(_) => Err(NO_IDENTITY),
         }
     }
 
@@ -176,6 +193,7 @@ impl End {
             Self::File(file) => Arc::clone(file.name()),
             Self::Stream(stream) => Arc::clone(stream.name()),
             Self::Unit(unit) => unit.name().into(),
+            Self::Export(export) => Arc::clone(export.name()),
         }
     }
 
@@ -192,7 +210,7 @@ impl End {
     pub fn with_io_size(self, io_size: usize) -> Self {
         match self {
             Self::Unit(unit) => Self::Unit(Arc::unwrap_or_clone(unit).with_io_size(io_size).into()),
-            Self::File(_) | Self::Stream(_) => self,
+            Self::File(_) | Self::Stream(_) | Self::Export(_) => self,
         }
     }
 
@@ -201,7 +219,8 @@ impl End {
         match (self, other) {
             (Self::File(one), Self::File(other)) => one.is(other).then_some("file"),
             (Self::Unit(one), Self::Unit(other)) => one.is(other).then_some("unit"),
-            (Self::File(_) | Self::Stream(_) | Self::Unit(_), _) => None,
+            (Self::Export(one), Self::Export(other)) => one.is(other).then_some("export"),
+            (Self::File(_) | Self::Stream(_) | Self::Unit(_) | Self::Export(_), _) => None,
         }
     }
 
@@ -211,6 +230,7 @@ impl End {
             Self::File(file) => json!({ "kind": file.kind(), "name": &**file.name() }),
             Self::Stream(stream) => json!({ "kind": "stream", "name": &**stream.name() }),
             Self::Unit(unit) => unit.to_json(),
+            Self::Export(export) => export.to_json(),
         }
     }
 
@@ -238,6 +258,7 @@ impl fmt::Display for End {
             Self::File(file) => file.fmt(f),
             Self::Stream(stream) => stream.fmt(f),
             Self::Unit(unit) => unit.fmt(f),
+            Self::Export(export) => export.fmt(f),
         }
     }
 }

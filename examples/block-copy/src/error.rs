@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use iscsi_copy::{Difference, Progress};
+use iscsi_copy::{Difference, NbdError, Progress};
 use iscsi_examples_common::failure::Kind;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
@@ -33,6 +33,14 @@ pub enum Error {
         side: Side,
         /// What happened.
         cause: iscsi_initiator::Error,
+    },
+    /// An NBD server, its export or its URI.
+    #[error("{side}: {cause}")]
+    Nbd {
+        /// Which one.
+        side: Side,
+        /// What happened.
+        cause: NbdError,
     },
     /// A file or stream.
     #[error("{side} {name}: {cause}{}", advice(cause.kind()))]
@@ -313,6 +321,7 @@ impl Error {
             | Self::Unconfirmed(cause) => cause.status(),
             Self::Initiator(_)
             | Self::Unit { .. }
+            | Self::Nbd { .. }
             | Self::File { .. }
             | Self::Shrunk(_)
             | Self::TooSmall { .. }
@@ -376,6 +385,8 @@ impl Error {
             | Self::Unasked(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.kind(),
+            Self::Nbd { cause: NbdError::Uri(_) | NbdError::Handshake { .. }, .. } => Kind::Caller,
+            Self::Nbd { .. } => Kind::Network,
             Self::File { .. }
             | Self::Command { .. }
             | Self::Digests { .. }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use iscsi_copy::{NbdError, NbdUri};
 use iscsi_initiator::{Error as IscsiError, Url, UrlError};
 
 use crate::error::Error;
@@ -17,6 +18,8 @@ pub enum Location {
     Standard,
     /// A logical unit.
     Unit(Box<Url>),
+    /// What an NBD server exports.
+    Export(NbdUri),
 }
 
 impl Location {
@@ -29,9 +32,12 @@ impl Location {
     pub fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
         match argument.to_str() {
             Some("") => Err(Error::Usage(
-                "a source or destination is empty; name a path, - or an iscsi:// URL",
+                "a source or destination is empty; name a path, -, an iscsi:// URL or an nbd:// URI",
             )),
             Some("-") => Ok(Self::Standard),
+            Some(text) if NbdUri::is_meant_by(text) => {
+                text.parse().map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })
+            }
             Some(text) if text.contains("://") => {
                 Self::parse_url(text).map_err(|cause| Error::Unit { side, cause })
             }

@@ -41,6 +41,9 @@ pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
 pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
     let caches = [Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
     let Some(cache) = rng.pick(&caches).copied() else { return };
+    if world.oracle.has_lost_since_switched_on() {
+        return;
+    }
     world.lun.disk().switch_cache(cache);
     world.oracle.set_volatile(cache == Cache::Volatile);
     world.trace.note(&format!("cache: {cache:?}"), &[]);

@@ -20,6 +20,7 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
     let source = match &ends.source {
         // It is only noted.
         End::Stream(stream) => Identity::new(&stream.to_string(), 0),
+        End::Export(export) => Identity::new(export.name(), 0),
         End::File(_) | End::Unit(_) => ends.source_identity()?,
     };
     let opened = path.to_owned();

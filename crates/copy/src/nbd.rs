@@ -1,0 +1,49 @@
+//! Exports of NBD servers as devices: what qemu-nbd and nbdkit open, and what QEMU has open.
+
+mod connection;
+mod device;
+mod uri;
+mod writes;
+
+use std::io;
+
+use iscsi_nbd::ProtocolError;
+use iscsi_nbd::client::HandshakeError;
+use thiserror::Error;
+
+pub use device::NbdDevice;
+pub use uri::NbdUri;
+
+/// Why an export cannot be had, or is lost.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NbdError {
+    /// The URI is none of NBD.
+    #[error("{0}")]
+    Uri(&'static str),
+    /// Nobody is there.
+    #[error("{place}: {cause}")]
+    Connect {
+        /// The address.
+        place: String,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// The server does not answer the handshake.
+    #[error("{0}: the server does not answer; is it one of NBD?")]
+    Silent(String),
+    /// The server has another idea, or no such export.
+    #[error("{place}: {cause}")]
+    Handshake {
+        /// The address.
+        place: String,
+        /// What it has said.
+        cause: HandshakeError,
+    },
+    /// The server does not keep to the protocol.
+    #[error("the server breaks the protocol: {0}")]
+    Protocol(#[from] ProtocolError),
+    /// The connection is lost.
+    #[error("the connection to the server is lost")]
+    Lost,
+}

@@ -1,0 +1,339 @@
+//! An export as a device of bytes.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use iscsi_nbd::client::{Answer, Negotiated};
+use iscsi_nbd::{Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlags};
+
+use super::NbdError;
+use super::connection::{Connection, unexpected};
+use super::uri::NbdUri;
+use super::writes::{Write, Writes};
+
+/// Connections to a server that takes several.
+const CONNECTIONS: usize = 4;
+/// The length of requests that suits servers, bytes.
+const PREFERRED: usize = 1 << 20;
+/// Bytes that keep one connection busy.
+const DEPTH: usize = 16 << 20;
+/// The longest range of one request without data, bytes; a multiple of every block size.
+const MAX_RANGE: u64 = 1 << 30;
+
+/// An export of an NBD server.
+///
+/// Requests of any offset and length: what the server's blocks do not fit is read, and written back. Writes to the
+/// same bytes are sent one after the other. A connection that is lost fails its requests and every later flush.
+/// Clones are the same device.
+#[derive(Clone, Debug)]
+pub struct NbdDevice {
+    connections: Arc<[Connection]>,
+    next: Arc<AtomicUsize>,
+    export: Arc<Export>,
+    /// The context that tells of holes.
+    allocation: Option<u32>,
+    block_size: u64,
+    max_payload: u64,
+    writes: Writes,
+}
+
+impl NbdDevice {
+    /// Opens an export, over several connections if the server takes them.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
+        let (first, negotiated) = Connection::open(uri).await?;
+        let Negotiated { export, contexts, .. } = negotiated;
+        let mut connections = vec![first];
+        if export.flags.contains(TransmissionFlags::MULTI_CONN) {
+            for _ in 1..CONNECTIONS {
+                // Fewer do as well.
+                let Ok((further, _)) = Connection::open(uri).await else { break };
+                connections.push(further);
+            }
+        }
+        let block_size = u64::from(export.block_sizes.minimum.max(1));
+        let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
+        let allocation = contexts.iter().find(|context| context.name == iscsi_nbd::BASE_ALLOCATION);
+        Ok(Self {
+            connections: connections.into(),
+            next: Arc::default(),
+            allocation: allocation.map(|context| context.id),
+            block_size,
+            max_payload: (max_payload / block_size * block_size).max(block_size),
+            export: export.into(),
+            writes: Writes::default(),
+        })
+    }
+
+    /// What the server says of it.
+    pub fn export(&self) -> &Export {
+        &self.export
+    }
+
+    fn has(&self, flag: TransmissionFlags) -> bool {
+        self.export.flags.contains(flag)
+    }
+
+    /// The connections take turns.
+    fn connection(&self) -> &Connection {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let is_there = |connection: &&Connection| !connection.is_lost();
+        let count = self.connections.len();
+        let mut in_turn = self.connections.iter().cycle().skip(turn % count).take(count);
+        in_turn.find(is_there).unwrap_or(&self.connections[0])
+    }
+
+    /// The whole blocks around a range.
+    fn around(&self, range: &Range<u64>) -> Range<u64> {
+        let start = range.start / self.block_size * self.block_size;
+        start..range.end.next_multiple_of(self.block_size).min(self.export.size)
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<Range<u64>> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.export.size);
+        end.map(|end| offset..end).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    async fn read(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let range = self.check(offset, buffer.len() as u64)?;
+        let around = self.around(&range);
+        if around != range {
+            let whole = BytesMut::zeroed(to_usize(around.end - around.start));
+            let whole = self.read_blocks(around.start, whole).await?;
+            let head = to_usize(range.start - around.start);
+            buffer.copy_from_slice(&whole[head..head + to_usize(range.end - range.start)]);
+            return Ok(buffer);
+        }
+        self.read_blocks(offset, buffer).await
+    }
+
+    async fn read_blocks(&self, offset: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let (mut at, mut whole) = (offset, BytesMut::new());
+        while !buffer.is_empty() {
+            let part = buffer.split_to(buffer.len().min(to_usize(self.max_payload)));
+            let len = part.len() as u64;
+            whole.unsplit(self.connection().read(at, part).await?);
+            at += len;
+        }
+        Ok(whole)
+    }
+
+    async fn write(&self, offset: u64, mut pages: Vec<Bytes>) -> io::Result<()> {
+        let len: usize = pages.iter().map(Bytes::len).sum();
+        let range = self.check(offset, len as u64)?;
+        let around = self.around(&range);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let write = Arc::new(self.writes.begin(around.clone()).await);
+        if around != range {
+            let edge = |edge: Range<u64>| {
+                self.read(edge.start, BytesMut::zeroed(to_usize(edge.end - edge.start)))
+            };
+            let head = edge(around.start..range.start).await?.freeze();
+            let tail = edge(range.end..around.end).await?.freeze();
+            pages = [vec![head], pages, vec![tail]].concat();
+        }
+        let mut at = around.start;
+        while at < around.end {
+            let len = (around.end - at).min(self.max_payload);
+            let data = take(&mut pages, to_usize(len));
+            let command = Command::Write { fua: false };
+            self.change(command, at, len, data, Some(Arc::clone(&write))).await?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// A request without data for a range; the blocks at its edges are zeroed, if it makes zeros, as a write.
+    async fn zero(&self, offset: u64, len: u64, no_hole: bool) -> io::Result<()> {
+        let range = self.check(offset, len)?;
+        let within = self.within(&range);
+        if !self.has(TransmissionFlags::WRITE_ZEROES) || within.is_empty() {
+            return self.write_zeros(range).await;
+        }
+        self.write_zeros(range.start..within.start).await?;
+        self.write_zeros(within.end..range.end).await?;
+        let command = Command::WriteZeroes { fua: false, no_hole, fast: false };
+        self.for_range(command, within).await
+    }
+
+    fn within(&self, range: &Range<u64>) -> Range<u64> {
+        let start = range.start.next_multiple_of(self.block_size);
+        start..(range.end / self.block_size * self.block_size).max(start)
+    }
+
+    async fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        let zeros = Bytes::from(vec![0; to_usize((range.end - range.start).min(PREFERRED as u64))]);
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(zeros.len() as u64);
+            self.write(at, vec![zeros.slice(..to_usize(len))]).await?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    async fn for_range(&self, command: Command, range: Range<u64>) -> io::Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(MAX_RANGE);
+            let write = Arc::new(self.writes.begin(at..at + len).await);
+            self.change(command, at, len, Vec::new(), Some(write)).await?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    async fn change(
+        &self,
+        command: Command,
+        offset: u64,
+        len: u64,
+        data: Vec<Bytes>,
+        write: Option<Arc<Write>>,
+    ) -> io::Result<()> {
+        let len = u32::try_from(len).map_err(io::Error::other)?;
+        match self.connection().ask(command, offset, len, data, write).await? {
+            Answer::Done => Ok(()),
+            Answer::Data(_) | Answer::BlockStatus(_) => Err(unexpected()),
+        }
+    }
+
+    async fn block_status(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
+        let range = self.check(offset, len)?;
+        let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];
+        let Some(context) = self.allocation else { return Ok(all_data()) };
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let around = self.around(&range);
+        let asked = (around.end - around.start).min(MAX_RANGE);
+        let command = Command::BlockStatus { one: false };
+        let asked = u32::try_from(asked).map_err(io::Error::other)?;
+        let answer = self.connection().ask(command, around.start, asked, Vec::new(), None).await?;
+        let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
+        let Some(status) = contexts.into_iter().find(|status| status.context == context) else {
+            return Ok(all_data());
+        };
+        let (mut extents, mut at): (Vec<Extent>, u64) = (Vec::new(), around.start);
+        for found in status.extents {
+            let end = at.saturating_add(found.length);
+            let (from, to) = (at.max(range.start), end.min(range.end));
+            let state = state(found.status);
+            at = end;
+            match extents.last_mut() {
+                _ if from >= to => {}
+                Some(last) if last.state == state => last.len += to - from,
+                _ => extents.push(Extent::new(from, to - from, state)),
+            }
+        }
+        Ok(if extents.is_empty() { all_data() } else { extents })
+    }
+}
+
+/// What `base:allocation` says of bytes.
+const fn state(status: u32) -> ExtentState {
+    match (status & Status::HOLE != 0, status & Status::ZERO != 0) {
+        (true, true) => ExtentState::Deallocated,
+        (false, true) => ExtentState::Anchored,
+        (true, false) => ExtentState::Unknown,
+        (false, false) => ExtentState::Data,
+    }
+}
+
+/// Takes bytes off the front of pages.
+fn take(pages: &mut Vec<Bytes>, mut len: usize) -> Vec<Bytes> {
+    let mut taken = Vec::new();
+    let mut whole = 0;
+    for page in pages.iter_mut() {
+        let part = page.split_to(page.len().min(len));
+        len -= part.len();
+        whole += usize::from(page.is_empty());
+        taken.push(part);
+        if len == 0 {
+            break;
+        }
+    }
+    pages.drain(..whole);
+    taken.retain(|page| !page.is_empty());
+    taken
+}
+
+fn to_usize(len: u64) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}
+
+impl Device for NbdDevice {
+    fn capacity(&self) -> u64 {
+        self.export.size
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let sizes = self.export.block_sizes;
+        let mut limits = DeviceLimits::default();
+        limits.block_size = sizes.minimum.max(1);
+        limits.preferred_alignment = u64::from(sizes.preferred).next_multiple_of(self.block_size);
+        limits.max_transfer = to_usize(self.max_payload);
+        limits.preferred_transfer = PREFERRED.min(limits.max_transfer);
+        limits.discard_granularity =
+            self.has(TransmissionFlags::TRIM).then_some(limits.preferred_alignment);
+        limits.has_fast_zeroes = self.has(TransmissionFlags::WRITE_ZEROES);
+        limits.is_read_only = self.has(TransmissionFlags::READ_ONLY);
+        limits.has_volatile_cache = self.has(TransmissionFlags::FLUSH);
+        limits
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        (DEPTH / io_size.max(1)).clamp(4, 64) * self.connections.len()
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(self.read(offset, buffer))
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(self.write(offset, pages))
+    }
+
+    /// Over one connection for all: they are more than one only where the server says that this is enough.
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            if self.connections.iter().any(Connection::is_lost) {
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost));
+            }
+            if !self.has(TransmissionFlags::FLUSH) {
+                return Ok(());
+            }
+            self.change(Command::Flush, 0, 0, Vec::new(), None).await
+        })
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let range = self.check(offset, len)?;
+            if !self.has(TransmissionFlags::TRIM) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            self.for_range(Command::Trim { fua: false }, self.within(&range)).await
+        })
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.zero(offset, len, false))
+    }
+
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.zero(offset, len, true))
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(self.block_status(offset, len))
+    }
+}

@@ -1,0 +1,55 @@
+//! An end that an NBD server has.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use iscsi_copy::{Device, NbdDevice, NbdUri};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::side::Side;
+
+/// What a server of the Network Block Device protocol exports.
+#[derive(Clone, Debug)]
+pub struct ExportEnd {
+    device: NbdDevice,
+    name: Arc<str>,
+}
+
+impl ExportEnd {
+    pub(super) async fn open(side: Side, uri: &NbdUri) -> Result<Self, Error> {
+        let name: Arc<str> = uri.to_string().into();
+        let device = NbdDevice::open(uri).await.map_err(|cause| Error::Nbd { side, cause })?;
+        if matches!(side, Side::Destination) && device.limits().is_read_only {
+            let cause =
+                io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the export is read-only");
+            return Err(Error::File { side, name, cause });
+        }
+        Ok(Self { device, name })
+    }
+
+    /// The device.
+    pub const fn device(&self) -> &NbdDevice {
+        &self.device
+    }
+
+    /// Its URI.
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "kind": "export", "name": &*self.name, "bytes": self.device.capacity() })
+    }
+}
+
+impl fmt::Display for ExportEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
