@@ -77,6 +77,7 @@ fn reply(
     let request = transmission.submit(command, 0x1000, 0x100).unwrap();
     let reply = receive(&mut transmission, &bytes(request.cookie));
     if reply.is_err() {
+        assert_eq!(transmission.requests().len(), 1, "it is still under way");
         assert_eq!(receive(&mut transmission, b""), reply, "it stays as it is");
     }
     reply

@@ -121,18 +121,18 @@ impl Pending {
         Ok(())
     }
 
-    /// The end of the reply, in which nothing may be missing. `contexts` is the number of those that
+    /// Whether a reply that ends now brought less than it must. `contexts` is the number of those that
     /// were negotiated.
-    pub(crate) fn complete(self, contexts: usize) -> Result<Completed, ProtocolError> {
-        let request = self.request;
-        if let Some(failure) = self.failure {
-            return Ok(Completed { request, outcome: Err(failure) });
-        }
-        let missing = Err(ProtocolError::Missing(request.cookie));
-        let answer = match request.command {
-            Command::Read { .. } if !self.landed.is_complete(self.buffer.len()) => return missing,
+    pub(crate) fn is_missing(&self, contexts: usize) -> bool {
+        self.failure.is_none()
+            && (self.is_read() && !self.landed.is_complete(self.buffer.len())
+                || self.is_block_status() && self.status.len() < contexts)
+    }
+
+    /// The end of the reply.
+    pub(crate) fn complete(self) -> Completed {
+        let answer = match self.request.command {
             Command::Read { .. } => Answer::Data(self.buffer),
-            Command::BlockStatus { .. } if self.status.len() < contexts => return missing,
             Command::BlockStatus { .. } => Answer::BlockStatus(self.status),
             Command::Write { .. }
             | Command::Flush
@@ -140,7 +140,8 @@ impl Pending {
             | Command::Cache
             | Command::WriteZeroes { .. } => Answer::Done,
         };
-        Ok(Completed { request, outcome: Ok(answer) })
+        let outcome = self.failure.map_or(Ok(answer), Err);
+        Completed { request: self.request, outcome }
     }
 }
 

@@ -226,8 +226,12 @@ impl Transmission {
     }
 
     fn complete(&mut self, cookie: Cookie) -> Result<Option<Completed>, ProtocolError> {
-        let pending = self.pending.remove(&cookie).ok_or(ProtocolError::UnknownCookie(cookie))?;
-        pending.complete(self.contexts.len()).map(Some)
+        let contexts = self.contexts.len();
+        if self.pending(cookie)?.is_missing(contexts) {
+            // It stays under way: nobody knows what came of it.
+            return Err(ProtocolError::Missing(cookie));
+        }
+        Ok(self.pending.remove(&cookie).map(Pending::complete))
     }
 
     /// A simple reply, to which the data of a read belong (NBD, "Simple reply message").

@@ -1,0 +1,122 @@
+//! Any bytes from an NBD server, cut anywhere: the client's half does not panic, comes to an end of
+//! the input, and ends each request at most once, reads with all of their bytes.
+#![no_main]
+
+use std::collections::BTreeSet;
+
+use bytes::BytesMut;
+use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, Transmission};
+use iscsi_nbd::{BASE_ALLOCATION, Command, Export, MetaContext, TransmissionFlags};
+use libfuzzer_sys::fuzz_target;
+
+/// The longest answer that is not refused, with its head.
+const MAX_ANSWER: usize = 64 * 1024 + 20;
+
+fn goal(is_list: bool) -> Goal {
+    if is_list {
+        return Goal::List;
+    }
+    let contexts = vec![BASE_ALLOCATION.to_owned()];
+    Goal::Export { name: "disk".to_owned(), contexts }
+}
+
+/// What the fuzzer need not guess.
+fn agreed(structured: bool) -> Negotiated {
+    let context = |id| MetaContext { id, name: String::new() };
+    Negotiated {
+        export: Export {
+            size: 1 << 20,
+            flags: TransmissionFlags::from_bits(0x0dfd),
+            ..Export::default()
+        },
+        structured,
+        contexts: vec![context(0), context(1)],
+        ..Negotiated::default()
+    }
+}
+
+fn shake<'a>(
+    goal: Goal,
+    input: &mut BytesMut,
+    pieces: &mut impl Iterator<Item = &'a [u8]>,
+) -> Option<Negotiated> {
+    let mut handshake = Handshake::new(goal);
+    loop {
+        match handshake.receive(input) {
+            Ok(Some(HandshakeOutcome::Negotiated(negotiated))) => return Some(negotiated),
+            Ok(Some(HandshakeOutcome::Exports(_))) | Err(_) => return None,
+            Ok(None) => {
+                assert!(input.len() < MAX_ANSWER, "the input is not taken");
+                while handshake.poll_transmit().is_some() {}
+                input.extend_from_slice(pieces.next()?);
+            }
+        }
+    }
+}
+
+fn transmit<'a>(
+    negotiated: &Negotiated,
+    input: &mut BytesMut,
+    pieces: &mut impl Iterator<Item = &'a [u8]>,
+) {
+    let mut transmission = Transmission::new(negotiated);
+    let reads = [(0, 4096), (4096, 512), (512, 64)]
+        .map(|(offset, len)| transmission.read_into(offset, BytesMut::zeroed(len)));
+    let others = [
+        (Command::BlockStatus { one: false }, 65536),
+        (Command::BlockStatus { one: true }, 4096),
+        (Command::Write { fua: true }, 512),
+        (Command::Flush, 0),
+    ]
+    .map(|(command, length)| transmission.submit(command, 0, length));
+    let requests = reads.into_iter().chain(others).flatten();
+    let mut live: BTreeSet<_> = requests.map(|request| request.cookie).collect();
+    loop {
+        match transmission.receive(input) {
+            Ok(Some(completed)) => {
+                assert!(live.remove(&completed.request.cookie), "a request ended twice");
+                match completed.outcome {
+                    Ok(Answer::Data(data)) => {
+                        assert_eq!(data.len(), completed.request.length as usize);
+                    }
+                    Ok(Answer::BlockStatus(status)) => {
+                        assert_eq!(status.len(), negotiated.contexts.len());
+                        let extents = status.iter().flat_map(|status| &status.extents);
+                        assert!(extents.clone().count() > 0);
+                        assert!(extents.clone().all(|extent| extent.length > 0));
+                    }
+                    Ok(Answer::Done) | Err(_) => {}
+                }
+            }
+            Ok(None) => {
+                assert!(input.len() < transmission.wanted(), "the input is not taken");
+                let Some(mut piece) = pieces.next() else { break };
+                if input.is_empty() {
+                    // The data of a read may bypass the input.
+                    let landing = transmission.landing();
+                    let direct = landing.len().min(piece.len());
+                    landing[..direct].copy_from_slice(&piece[..direct]);
+                    transmission.landed(direct);
+                    piece = &piece[direct..];
+                }
+                input.extend_from_slice(piece);
+            }
+            Err(_) => break,
+        }
+    }
+    assert_eq!(transmission.requests().len(), live.len());
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[choice, cut], data)) = data.split_first_chunk::<2>() else { return };
+    let mut pieces = data.chunks(usize::from(cut).max(1));
+    let mut input = BytesMut::new();
+    let negotiated = if choice & 1 == 0 {
+        agreed(choice & 2 == 0)
+    } else {
+        let found = shake(goal(choice & 2 != 0), &mut input, &mut pieces);
+        let Some(found) = found else { return };
+        found
+    };
+    transmit(&negotiated, &mut input, &mut pieces);
+});
