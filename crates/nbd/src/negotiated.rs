@@ -6,7 +6,7 @@ use crate::meta_context::MetaContext;
 /// What client and server have agreed on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Negotiated {
-    /// The export, with the flags as the client was told them.
+    /// The export, with the flags and block sizes as the client was told them.
     pub export: Export,
     /// The name by which the client asked for it.
     pub name: String,

@@ -4,7 +4,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use iscsi_nbd::server::{Handshake, HandshakeEvent, Negotiated};
 use iscsi_nbd::{
-    BASE_ALLOCATION, BlockSizes, Export, MetaContext, OptionError, ProtocolError, TransmissionFlags,
+    BASE_ALLOCATION, BlockSizes, Export, MAX_PAYLOAD, MetaContext, OptionError, ProtocolError,
+    TransmissionFlags,
 };
 
 const IHAVEOPT: &[u8] = b"IHAVEOPT";
@@ -177,6 +178,17 @@ fn go_tells_what_was_asked_and_begins_transmission() {
     assert!(negotiated.structured && negotiated.knows_block_sizes);
     assert!(negotiated.export.flags.contains(TransmissionFlags::DONT_FRAGMENT));
     assert_eq!((negotiated.name, negotiated.contexts), (String::new(), vec![]));
+}
+
+#[test]
+fn no_client_is_told_of_longer_payloads_than_are_taken() {
+    let mut pair = Pair::new();
+    assert!(pair.option(7, &info("", &[3])).is_ok());
+    let block_sizes = BlockSizes { minimum: 1, preferred: 512, maximum: u32::MAX };
+    pair.handshake.answer_export(Export { block_sizes, ..disk() });
+    let told = answer(7, INFO, b"\0\x03\0\0\0\x01\0\0\x02\0\x02\0\0\0");
+    assert!(pair.sent().ends_with(&[told, answer(7, ACK, b"")].concat()));
+    assert_eq!(pair.negotiated().export.block_sizes.maximum, MAX_PAYLOAD);
 }
 
 #[test]

@@ -22,8 +22,8 @@ const MAX_OPTIONS: u32 = 1024;
 /// [`answer_list`](Self::answer_list), [`answer_export`](Self::answer_export) or
 /// [`refuse`](Self::refuse), at whatever time; until then nothing is taken from the input.
 ///
-/// Options that are unknown, malformed or too long are refused, and their data skipped without being
-/// held: those of NBD_OPT_STARTTLS are too, so the connection stays as it is.
+/// Options that are unknown, malformed or too long are refused. What is not read of them is skipped
+/// without being held. There is no TLS: NBD_OPT_STARTTLS counts as unknown.
 #[derive(Debug)]
 pub struct Handshake {
     state: State,
@@ -362,7 +362,8 @@ impl Handshake {
         }
         if request.types.contains(&info::BLOCK_SIZE) {
             let sizes = export.block_sizes;
-            let sizes = [sizes.minimum, sizes.preferred, sizes.maximum].map(u32::to_be_bytes);
+            let sizes = [sizes.minimum, sizes.preferred, sizes.max_payload()];
+            let sizes = sizes.map(u32::to_be_bytes);
             let kind = info::BLOCK_SIZE.to_be_bytes();
             self.answer(option, answer::INFO, &[&kind, sizes.as_flattened()]);
         }
@@ -382,6 +383,7 @@ impl Handshake {
 
     fn begin_transmission(&mut self, mut export: Export, name: String, knows_block_sizes: bool) {
         export.flags = export.offered_flags(self.structured);
+        export.block_sizes.maximum = export.block_sizes.max_payload();
         let selection = self.selection.take().filter(|selection| selection.export == name);
         let contexts = selection.map(|selection| selection.contexts).unwrap_or_default();
         let structured = self.structured;

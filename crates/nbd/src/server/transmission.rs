@@ -17,7 +17,8 @@ const MAX_SKIPPED: u32 = 1 << 27;
 ///
 /// Call [`receive`](Self::receive) until it yields nothing, then read at least a byte more;
 /// [`expected`](Self::expected) says how many complete what comes next. Whoever reserves that much
-/// and reads no further has the data of a write in memory of their own, without a copy.
+/// and reads no further has the data of a write in memory of their own, without a copy. Whoever reads
+/// ahead is given data that share, and keep, the memory of all that was read with them.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,
