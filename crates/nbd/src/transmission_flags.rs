@@ -1,11 +1,12 @@
 //! What a server says of an export.
 
+use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 /// Properties of an export and features that clients may use (NBD, "Transmission flags").
 ///
 /// Unknown bits are kept.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct TransmissionFlags(u16);
 
 impl TransmissionFlags {
@@ -33,6 +34,20 @@ impl TransmissionFlags {
     pub const CACHE: Self = Self(1 << 10);
     /// NBD_FLAG_SEND_FAST_ZERO: only with [`Self::WRITE_ZEROES`].
     pub const FAST_ZERO: Self = Self(1 << 11);
+
+    const NAMES: [(Self, &str); 11] = [
+        (Self::HAS_FLAGS, "HAS_FLAGS"),
+        (Self::READ_ONLY, "READ_ONLY"),
+        (Self::FLUSH, "SEND_FLUSH"),
+        (Self::FUA, "SEND_FUA"),
+        (Self::ROTATIONAL, "ROTATIONAL"),
+        (Self::TRIM, "SEND_TRIM"),
+        (Self::WRITE_ZEROES, "SEND_WRITE_ZEROES"),
+        (Self::DONT_FRAGMENT, "SEND_DF"),
+        (Self::MULTI_CONN, "CAN_MULTI_CONN"),
+        (Self::CACHE, "SEND_CACHE"),
+        (Self::FAST_ZERO, "SEND_FAST_ZERO"),
+    ];
 
     /// The bits on the wire.
     pub const fn bits(self) -> u16 {
@@ -62,6 +77,25 @@ impl TransmissionFlags {
     }
 }
 
+/// The names of the flags that are set, as the protocol has them; unknown bits as a number.
+impl fmt::Debug for TransmissionFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = *self;
+        let mut separator = "";
+        for (flag, name) in Self::NAMES {
+            if self.contains(flag) {
+                write!(f, "{separator}{name}")?;
+                separator = " | ";
+                rest = rest.without(flag);
+            }
+        }
+        if rest != Self::NONE || separator.is_empty() {
+            write!(f, "{separator}{:#x}", rest.0)?;
+        }
+        Ok(())
+    }
+}
+
 impl BitOr for TransmissionFlags {
     type Output = Self;
 
@@ -73,5 +107,18 @@ impl BitOr for TransmissionFlags {
 impl BitOrAssign for TransmissionFlags {
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_shown_by_name() {
+        let flags = TransmissionFlags::from_bits(1 << 0 | 1 << 7 | 1 << 9);
+        assert_eq!(format!("{flags:?}"), "HAS_FLAGS | SEND_DF | 0x200");
+        assert_eq!(format!("{:?}", TransmissionFlags::NONE), "0x0");
+        assert_eq!(format!("{:?}", TransmissionFlags::FAST_ZERO), "SEND_FAST_ZERO");
     }
 }

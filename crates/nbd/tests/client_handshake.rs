@@ -18,6 +18,7 @@ const META_CONTEXT: u32 = 4;
 const UNSUP: u32 = 0x8000_0001;
 const TLS_REQD: u32 = 0x8000_0005;
 const UNKNOWN: u32 = 0x8000_0006;
+const SHUTDOWN: u32 = 0x8000_0007;
 const EXPORT_INFO: &[u8] = b"\0\0\0\0\0\0\0\x10\0\0\0\x8f";
 
 type Outcome = Result<Option<HandshakeOutcome>, HandshakeError>;
@@ -191,11 +192,15 @@ fn a_refusal_ends_the_connection_politely() {
     assert_eq!(pair.sent(), option(2, b""));
     assert_eq!(pair.receive(b""), Err(error));
 
-    let mut pair = Pair::new(disk(&[]));
-    assert_eq!(pair.receive(GREETING), Ok(None));
-    let error = OptionError::TlsRequired;
-    let refused = Err(HandshakeError::Refused { error, message: String::new() });
-    assert_eq!(pair.receive(&answer(8, TLS_REQD, b"")), refused);
+    for (kind, error) in [(TLS_REQD, OptionError::TlsRequired), (SHUTDOWN, OptionError::Shutdown)] {
+        let refused = Err(HandshakeError::Refused { error, message: String::new() });
+        let mut pair = Pair::new(disk(&[]));
+        assert_eq!(pair.receive(GREETING), Ok(None));
+        assert_eq!(pair.receive(&answer(8, kind, b"")), refused);
+        let mut pair = Pair::new(disk(&[BASE_ALLOCATION]));
+        assert_eq!(pair.receive(&[GREETING, &answer(8, ACK, b"")].concat()), Ok(None));
+        assert_eq!(pair.receive(&answer(10, kind, b"")), refused);
+    }
 }
 
 #[test]
