@@ -1,0 +1,147 @@
+//! The program from outside: what it serves, what it says, how it exits.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use bytes::Bytes;
+use iscsi_copy::{Device, NbdDevice};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use serde_json::Value;
+
+const TARGET: &str = "iqn.2026-01.org.example:disk";
+
+async fn target() -> (Server, RamDisk, String) {
+    let disk = RamDisk::new(512, 8192);
+    let config = TargetConfig::new(TARGET, disk.clone());
+    let server = Server::start(Target::new(config)).await.unwrap();
+    let url = format!("iscsi://{}/{TARGET}/0", server.address());
+    (server, disk, url)
+}
+
+/// A path that no other test has.
+fn socket(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("block-serve-{name}-{}", std::process::id()))
+}
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_block-serve"));
+    command.env_remove("RUST_LOG").env_remove("LISTEN_FDS").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The server, once clients can come, and the rest of what it prints.
+fn started(url: &str, socket: &Path, further: &[&str]) -> (Child, BufReader<ChildStdout>, Value) {
+    let listen = format!("unix:{}", socket.display());
+    let arguments = [&[url, "--listen", &listen, "--json"], further].concat();
+    let mut child = program(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    let ready = serde_json::from_str(&line).unwrap_or_else(|_| {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        panic!("{line}{said}")
+    });
+    (child, lines, ready)
+}
+
+async fn client(socket: &Path) -> NbdDevice {
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    NbdDevice::open(&uri.parse().unwrap()).await.unwrap()
+}
+
+/// The object at the end, and the status.
+fn ended(mut child: Child, mut lines: BufReader<ChildStdout>) -> (Value, Option<i32>) {
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    let status = child.wait().unwrap().code();
+    (serde_json::from_str(&rest).unwrap(), status)
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_when_everything_is_on_the_unit() {
+    let (server, disk, url) = target().await;
+    let socket = socket("signal");
+    let (child, lines, ready) = started(&url, &socket, &[]);
+    assert_eq!((&ready["ready"], &ready["bytes"]), (&true.into(), &4_194_304.into()));
+    let client = client(&socket).await;
+    let data = Bytes::from(vec![7; 1 << 20]);
+    client.write_at(1 << 20, vec![data.clone()]).await.unwrap();
+    assert_eq!(client.read_at(1 << 20, 4096).await.unwrap(), data[..4096]);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    assert_eq!(
+        (status, &end["complete"], &end["requests_failed"]),
+        (Some(0), &true.into(), &0.into())
+    );
+    assert_eq!(end["bytes_written"], 1 << 20);
+    assert!(disk.holds(1 << 20, &data) && !socket.exists());
+    let violations = server.with(|target| target.violations().to_vec());
+    assert!(violations.is_empty(), "{violations:?}");
+    assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_with_its_last_client_if_it_is_told_to() {
+    let (_server, disk, url) = target().await;
+    let socket = socket("last");
+    let (child, lines, _) = started(&url, &socket, &["--until-last", "--read-only"]);
+    let client = client(&socket).await;
+    assert!(client.limits().is_read_only);
+    client.write_at(0, vec![Bytes::from_static(b"x")]).await.unwrap_err();
+    drop(client);
+    let (end, status) = ended(child, lines);
+    assert_eq!((status, &end["bytes_written"]), (Some(0), &0.into()));
+    assert_eq!(disk.mapped_blocks(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_served_is_said_in_one_line() {
+    let (_server, _disk, url) = target().await;
+    let at = format!("unix:{}", socket("refused").display());
+    let half = url.rsplit_once('/').unwrap().0.to_owned();
+    let absent = format!("{half}/9");
+    for (arguments, status, part) in [
+        (&[url.as_str()][..], 2, "--listen"),
+        (&[&half, "--listen", &at], 1, "unit"),
+        (&[&absent, "--listen", &at], 1, "no logical unit 9"),
+        (&["iscsi://127.0.0.1:1/iqn.2026-01.org.example:x/0", "--listen", &at], 1, "127.0.0.1:1"),
+        (&[&url, "--listen", "unix:/nowhere/at/all"], 1, "/nowhere/at/all"),
+        (&["http://host/", "--listen", &at], 1, "iscsi"),
+    ] {
+        let output = program(arguments).output().unwrap();
+        let said = complaint(&output);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains(part) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
+    let (_server, _disk, url) = target().await;
+    let socket = socket("second");
+    let (mut child, _lines, _) = started(&url, &socket, &[]);
+    let output =
+        program(&[&url, "--listen", &format!("unix:{}", socket.display())]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("another process listens there"), "{}", complaint(&output));
+    client(&socket).await.read_at(0, 512).await.unwrap();
+    // What a killed one leaves in the file system is replaced.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (mut child, _lines, _) = started(&url, &socket, &[]);
+    client(&socket).await.read_at(0, 512).await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+}
