@@ -33,9 +33,11 @@ impl ControlSocket {
     /// # Errors
     /// [`Error::ControlTaken`], or [`Error::Control`] with the system's reason.
     pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
-        let socket = NamedSocket::bind(path).map_err(|cause| match cause.kind() {
-            ErrorKind::AddrInUse => Error::ControlTaken(path.into()),
-            _ => Error::Control { path: path.into(), cause },
+        let socket = NamedSocket::bind(path).map_err(|cause| {
+            if cause.kind() == ErrorKind::AddrInUse {
+                return Error::ControlTaken(path.into());
+            }
+            Error::Control { path: path.into(), cause }
         })?;
         Ok(Self(socket))
     }

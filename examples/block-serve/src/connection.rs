@@ -226,6 +226,11 @@ const fn answer_len(request: &Request) -> u32 {
         Command::Read { .. } => request.length,
         // As many descriptors as there may be.
         Command::BlockStatus { one: false } => 1 << 20,
-        _ => 0,
+        Command::BlockStatus { one: true }
+        | Command::Write { .. }
+        | Command::Flush
+        | Command::Trim { .. }
+        | Command::Cache
+        | Command::WriteZeroes { .. } => 0,
     }
 }

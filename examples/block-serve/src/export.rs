@@ -23,13 +23,14 @@ pub fn describe(device: &dyn Device, name: &str, is_read_only: bool) -> Export {
         .with_if(is_read_only, TransmissionFlags::READ_ONLY)
         .with_if(!is_read_only, TransmissionFlags::WRITE_ZEROES | TransmissionFlags::FAST_ZERO)
         .with_if(can_trim, TransmissionFlags::TRIM);
-    let mut export = Export::default();
-    export.name = name.to_owned();
-    export.size = device.capacity();
-    export.flags = flags;
-    export.block_sizes = block_sizes(&limits);
-    export.contexts = vec![BASE_ALLOCATION.to_owned()];
-    export
+    Export {
+        name: name.to_owned(),
+        size: device.capacity(),
+        flags,
+        block_sizes: block_sizes(&limits),
+        contexts: vec![BASE_ALLOCATION.to_owned()],
+        ..Export::default()
+    }
 }
 
 /// Blocks of a length that NBD has no word for are told as bytes: the device takes any range.
@@ -47,8 +48,8 @@ pub(crate) const fn status(extent: &iscsi_initiator::device::Extent) -> Extent {
         ExtentState::Deallocated => Extent::HOLE | Extent::ZERO,
         ExtentState::Anchored => Extent::ZERO,
         ExtentState::Unknown => Extent::HOLE,
-        // Data, and what is not known yet.
-        _ => 0,
+        // What a later state may be is not known.
+        ExtentState::Data | _ => 0,
     };
     Extent { length: extent.len, status }
 }
@@ -56,12 +57,15 @@ pub(crate) const fn status(extent: &iscsi_initiator::device::Extent) -> Extent {
 /// What a client is told of an error.
 pub(crate) fn errno(error: &std::io::Error) -> Errno {
     use std::io::ErrorKind;
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Errno::NoSpace,
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Errno::Permission,
-        ErrorKind::InvalidInput => Errno::Invalid,
-        ErrorKind::Unsupported => Errno::NotSupported,
-        ErrorKind::OutOfMemory => Errno::NoMemory,
-        _ => Errno::Io,
-    }
+    const KINDS: [(ErrorKind, Errno); 7] = [
+        (ErrorKind::StorageFull, Errno::NoSpace),
+        (ErrorKind::QuotaExceeded, Errno::NoSpace),
+        (ErrorKind::PermissionDenied, Errno::Permission),
+        (ErrorKind::ReadOnlyFilesystem, Errno::Permission),
+        (ErrorKind::InvalidInput, Errno::Invalid),
+        (ErrorKind::Unsupported, Errno::NotSupported),
+        (ErrorKind::OutOfMemory, Errno::NoMemory),
+    ];
+    let told = KINDS.iter().find(|(kind, _)| *kind == error.kind());
+    told.map_or(Errno::Io, |(_, errno)| *errno)
 }

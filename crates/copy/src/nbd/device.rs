@@ -47,13 +47,13 @@ impl NbdDevice {
     /// # Errors
     /// When it cannot be had.
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
-        let (first, negotiated) = Connection::open(uri).await?;
+        let (first, negotiated) = Box::pin(Connection::open(uri)).await?;
         let Negotiated { export, contexts, .. } = negotiated;
         let mut connections = vec![first];
         if export.flags.contains(TransmissionFlags::MULTI_CONN) {
             for _ in 1..CONNECTIONS {
                 // Fewer do as well.
-                let Ok((further, _)) = Connection::open(uri).await else { break };
+                let Ok((further, _)) = Box::pin(Connection::open(uri)).await else { break };
                 connections.push(further);
             }
         }

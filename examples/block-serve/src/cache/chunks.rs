@@ -59,7 +59,7 @@ impl Chunks {
     pub(super) fn missing(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let mut missing = self.numbers(range).filter(|number| self.cache.get(number).is_none());
         let first = missing.next()?;
-        let last = missing.last().unwrap_or(first);
+        let last = missing.next_back().unwrap_or(first);
         Some(first * self.len..((last + 1) * self.len).min(self.capacity))
     }
 
