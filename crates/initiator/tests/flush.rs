@@ -255,6 +255,18 @@ async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotte
     assert_lost(&disk).await;
 }
 
+/// SAM-5 §5.13: a CHECK CONDITION comes with sense data. Without them it may have been a unit attention.
+#[tokio::test]
+async fn a_status_without_sense_data_may_have_told_of_a_reset() {
+    const CHECK_CONDITION: u8 = 2;
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.server.with(|target| target.end_next_with(Outcome::status(CHECK_CONDITION)));
+    soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert_lost(&disk).await;
+}
+
 /// A command that never went out was told nothing.
 #[tokio::test]
 async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
@@ -302,28 +314,30 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// What tells of the reset comes later than the answer to the flush.
+/// What tells of the reset comes later than the answer to the flush, or goes with the session.
 #[tokio::test]
 async fn a_flush_does_not_overtake_what_the_unit_told_before() {
-    let rig = cached_rig().await;
-    let disk = open(&rig, 1).await;
-    soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
-    rig.disk.lose_power();
-    rig.server.with(|target| target.hold());
-    let read = unanswered_read(&disk, 0);
-    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
-    rig.server.with(|target| target.resume());
-    let flushes = rig.disk.flushes();
-    let flush = tokio::spawn(async move { disk.flush().await });
-    until(|| rig.disk.flushes() > flushes).await;
-    // Once this is answered, the initiator has the answer to the flush as well.
-    let connection = rig.server.with(|target| target.live_connections()[0]);
-    rig.server.with(|target| target.ping(connection, 0));
-    until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
-    rig.server.with(|target| target.release());
-    let result = soon(flush).await.unwrap();
-    assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
-    soon(read).await.unwrap().unwrap();
+    for comes in [true, false] {
+        let rig = cached_rig().await;
+        let disk = open(&rig, 1).await;
+        soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+        rig.disk.lose_power();
+        rig.server.with(|target| target.hold());
+        let read = unanswered_read(&disk, 0);
+        until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+        rig.server.with(|target| target.resume());
+        let flushes = rig.disk.flushes();
+        let flush = tokio::spawn(async move { disk.flush().await });
+        until(|| rig.disk.flushes() > flushes).await;
+        // Once this is answered, the initiator has the answer to the flush as well.
+        let connection = rig.server.with(|target| target.live_connections()[0]);
+        rig.server.with(|target| target.ping(connection, 0));
+        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
+        rig.server.with(|target| if comes { target.release() } else { target.drop_connections() });
+        let result = soon(flush).await.unwrap();
+        assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
+        soon(read).await.unwrap().unwrap();
+    }
 }
 
 /// The unit had none when the disk was opened, and has one since a restart.

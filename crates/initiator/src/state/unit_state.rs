@@ -127,8 +127,7 @@ impl Listener {
             Ok(completion) if self.unit.hear(sense_of(completion), self.synchronizes_cache) => {
                 doubts.raise();
             }
-            // Somebody else has ended it, and with it what its own status would have told.
-            Ok(completion) if completion.status == Status::TASK_ABORTED => {
+            Ok(completion) if hides_what_was_told(completion) => {
                 self.unit.unflushed.may_be_reset();
                 doubts.give_up();
             }
@@ -142,8 +141,12 @@ impl Listener {
                 | TaskError::Withdrawn
                 | TaskError::Closed,
             ) => return false,
-            // Over a session that is over, nothing can be asked any more.
-            Err(TaskError::Session { .. }) => doubts.raise(),
+            // Over a session that is over, nothing can be asked any more; a flush that was answered may wait to
+            // hear what was told before.
+            Err(TaskError::Session { .. }) => {
+                self.unit.unflushed.may_be_reset();
+                doubts.raise();
+            }
             Err(why) => {
                 self.unit.unflushed.may_be_reset();
                 if matches!(why, TaskError::Aborted) {
@@ -171,6 +174,16 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.unit.outstanding.end(self.number);
+    }
+}
+
+/// Whether a status stands in the place of what the unit had to tell: somebody else has ended the command, or
+/// there are no sense data that can be read.
+fn hides_what_was_told(completion: &Completion) -> bool {
+    match completion.status {
+        Status::TASK_ABORTED => true,
+        Status::CHECK_CONDITION => sense_of(completion).is_none(),
+        _ => false,
     }
 }
 
