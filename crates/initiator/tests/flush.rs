@@ -218,6 +218,27 @@ async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
     assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
 }
 
+/// What the session of another disk has still to hear is of no concern.
+#[tokio::test]
+async fn a_flush_waits_for_that_of_another_disk_until_it_is_answered() {
+    let rig = cached_rig().await;
+    let initiator = initiator(Options::default().with_sessions(Sessions::Fixed(1)));
+    let open = || soon(initiator.disk(rig.unit_url(0, "")));
+    let (one, two) = (open().await.unwrap(), open().await.unwrap());
+    rig.server.with(|target| target.hold());
+    let read = unanswered_read(&one, 0);
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| target.resume());
+    let flushes = rig.disk.flushes();
+    let first = tokio::spawn(async move { one.flush().await });
+    until(|| rig.disk.flushes() > flushes).await;
+    soon(two.flush()).await.unwrap();
+    assert!(!first.is_finished());
+    rig.server.with(|target| target.release());
+    soon(first).await.unwrap().unwrap();
+    soon(read).await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
     let rig = cached_rig().await;

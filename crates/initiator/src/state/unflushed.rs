@@ -225,7 +225,7 @@ impl Unflushed {
             unflushed.flushing = unflushed.waiting.take();
             unflushed.flushing
         };
-        Flush { unflushed: self, begun: self.begin(), oldest, _turns: (turn, turn_of_unit) }
+        Flush { unflushed: self, begun: self.begin(), oldest, _turn: turn, turn_of_unit }
     }
 }
 
@@ -303,7 +303,9 @@ pub(crate) struct Flush<'a> {
     unflushed: &'a Unflushed,
     begun: Epoch,
     oldest: Option<Epoch>,
-    _turns: (tokio::sync::MutexGuard<'a, ()>, Option<tokio::sync::MutexGuard<'a, ()>>),
+    _turn: tokio::sync::MutexGuard<'a, ()>,
+    /// Among the flushes of all disks with the unit, until the unit has answered.
+    turn_of_unit: Option<tokio::sync::MutexGuard<'a, ()>>,
 }
 
 impl OfUnit {
@@ -313,6 +315,11 @@ impl OfUnit {
 }
 
 impl Flush<'_> {
+    /// The unit has flushed, which is all that the flushes of other disks wait for.
+    pub(crate) fn answered(&mut self) {
+        self.turn_of_unit = None;
+    }
+
     /// Whether another session has to vouch for what was written: the unit has a cache, and this session
     /// came later, or may have been told of a reset.
     pub(crate) fn needs_witness(&self) -> bool {

@@ -20,8 +20,9 @@ impl LogicalUnit {
     /// # Errors
     /// As [`execute`](Self::execute); [`Error::UnflushedWritesLost`] when what was written before may
     /// be lost: the unit was reset, or says later that a write has failed (a deferred error), or an
-    /// earlier flush failed on the medium, be it that of another disk of the initiator. In doubt it is told. Each handle is told of each loss once,
-    /// as `fsync` tells each open file: a clone is a handle of its own, and so is a stream of a disk.
+    /// earlier flush failed on the medium, be it that of another disk of the initiator. In doubt it is told.
+    /// Each handle is told of each loss once, as `fsync` tells each open file: a clone is a handle of its own,
+    /// and so is a stream of a disk.
     ///
     /// Dropping the future does not stop the flush: the next one waits for its end.
     pub async fn flush(&self) -> Result<(), Error> {
@@ -56,9 +57,12 @@ impl LogicalUnit {
             unflushed.found_cache();
         }
         let cdb = profile.capacity.flush_command();
-        let flush = unflushed.begin_flush().await;
+        let mut flush = unflushed.begin_flush().await;
         match self.execute_in_order(Transfer::query(cdb, 0).with_proof(), patience).await {
-            Ok((number, _)) => self.hear_all_before(number).await,
+            Ok((number, _)) => {
+                flush.answered();
+                self.hear_all_before(number).await;
+            }
             Err(error) if is_unsupported(&error) && profile.write_cache != Some(true) => {
                 let span = self.session.span();
                 tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
