@@ -343,6 +343,11 @@ impl Session {
         self.shared.unsettled.is_settled()
     }
 
+    /// Whether a write waits for what the session left behind.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.shared.unsettled.is_waited_for()
+    }
+
     /// The tag of the portal group that the session is with, if the target has stated it
     /// (RFC 7143 §13.9).
     pub(crate) fn portal_group(&self) -> Option<u16> {

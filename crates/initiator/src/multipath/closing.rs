@@ -3,6 +3,7 @@
 //! Each is logged out once the target has finished with what it carries. One that is lost meanwhile is
 //! opened anew, so that the target drops what was left of it, and then logged out.
 
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -17,7 +18,7 @@ impl Supervisor {
     /// # Errors
     /// [`Error::Unsettled`], or why a session ended, if not by the logout.
     pub(super) async fn close(
-        mut self,
+        &mut self,
         remains: Remains<Path>,
         event: Option<Event>,
     ) -> Result<(), Error> {
@@ -62,6 +63,27 @@ impl Supervisor {
         match self.unsettled.take() {
             Some(why) => Err(Error::Unsettled { why: Box::new(why) }),
             None => failure.map_or(Ok(()), Err),
+        }
+    }
+
+    /// Goes on with what closing could not settle, as long as another disk of the initiator has the unit:
+    /// whenever a write there waits for it.
+    pub(super) async fn settle_for_others(&mut self) {
+        // Nobody waits for sessions that are still being opened, or let go.
+        self.events.abort_all();
+        let is_shared = |lost: &Lost| lost.path().unit.state().unflushed.is_unit_of_another_disk();
+        while self.given_up.iter().any(is_shared) {
+            sleep_until(self.settle_next).await;
+            self.settle_next = Instant::now() + self.max_pause();
+            if !self.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for()) {
+                continue;
+            }
+            self.settle_again();
+            while let Some(event) = self.events.join_next().await {
+                if let Ok(Event::Settled(lost, result)) = event {
+                    self.settlement_ended(lost, result);
+                }
+            }
         }
     }
 

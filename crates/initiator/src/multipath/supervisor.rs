@@ -47,8 +47,8 @@ pub(crate) struct Supervisor {
     /// Why what a lost session has left was not settled at the last try.
     pub(super) unsettled: Option<Error>,
     /// Those that left it, and when they are tried again.
-    given_up: Vec<Lost>,
-    settle_next: Instant,
+    pub(super) given_up: Vec<Lost>,
+    pub(super) settle_next: Instant,
     /// What came of closing.
     closed: watch::Sender<Option<Result<(), Error>>>,
     /// Why the latest session that is not there, and not on its way, is not.
@@ -192,7 +192,7 @@ impl Supervisor {
                 let (closed, remains) = (self.closed.clone(), paths.remains());
                 drop(paths);
                 closed.send_replace(Some(self.close(remains, None).await));
-                return;
+                return self.settle_for_others().await;
             }
             if Instant::now() >= self.settle_next {
                 self.settle_again();
@@ -208,7 +208,7 @@ impl Supervisor {
     }
 
     /// Nobody waits for what comes of it.
-    async fn close_dropped(self, late: Option<Event>) {
+    async fn close_dropped(mut self, late: Option<Event>) {
         let remains = loop {
             match self.paths.take_remains() {
                 Some(remains) => break remains,
@@ -219,6 +219,7 @@ impl Supervisor {
         if let Err(error) = self.close(remains, late).await {
             report.log(|| tracing::warn!(%error, "a disk that was dropped did not end in order"));
         }
+        self.settle_for_others().await;
     }
 
     fn handle(&mut self, paths: &Paths<Path>, event: Event) {
@@ -299,8 +300,12 @@ impl Supervisor {
         }
         self.unsettled = Some(why);
         self.given_up.push(lost);
-        let pause = self.opener.node.options().reopening.in_range().max_pause;
-        self.settle_next = Instant::now() + pause;
+        self.settle_next = Instant::now() + self.max_pause();
+    }
+
+    /// Between two tries to settle what was given up.
+    pub(super) fn max_pause(&self) -> Duration {
+        self.opener.node.options().reopening.in_range().max_pause
     }
 
     /// Tries once more to settle what was not.

@@ -268,6 +268,30 @@ async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     rig.disk.logout().await.unwrap();
 }
 
+/// A disk has ended without that, and another one of the initiator writes to the same unit.
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_has_left_is_settled_for_another_one() {
+    for is_dropped in [false, true] {
+        let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
+        let other = open_at(&node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
+        network.portals.iter().for_each(|portal| portal.refuse(true));
+        network.portals[0].cut();
+        if is_dropped {
+            drop(disk);
+        } else {
+            disk.logout().await.unwrap_err();
+        }
+        let error = write(&other, NEW).await.unwrap_err();
+        assert!(matches!(error, Error::OverlapsUnsettled { .. }), "{error}");
+        network.portals.iter().for_each(|portal| portal.refuse(false));
+        write(&other, NEW).await.unwrap();
+        network.portals[0].release();
+        tokio::time::sleep(LONG).await;
+        assert_eq!(parts_of(&medium, NEW), PARTS);
+        other.logout().await.unwrap();
+    }
+}
+
 /// The portal of the lost session leads to another group by now, and another portal to its own.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_settled_through_any_portal_of_its_group() {

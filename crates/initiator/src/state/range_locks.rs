@@ -102,6 +102,11 @@ impl Unsettled {
         self.writes.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether somebody waits for a range that the lost session was writing.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.lock().iter().flatten().any(|extent| extent.is_waited_for())
+    }
+
     /// The target has finished with what the lost session was writing. Gives the ranges back, and keeps
     /// none any more.
     pub(crate) fn settle(&self) {
@@ -256,6 +261,14 @@ impl Drop for Turn {
 }
 
 impl RangeGuard {
+    /// Whether somebody waits for a part of the range.
+    fn is_waited_for(&self) -> bool {
+        let line = self.shared.lock();
+        let end = line.taken.0.get(&self.start).copied().unwrap_or(self.start);
+        let overlaps = |range: &Range<u64>| range.start < end && self.start < range.end;
+        line.waiting.values().any(|waiting| overlaps(&waiting.range))
+    }
+
     /// A session was lost that was writing the range.
     fn leave(&self) {
         *self.shared.lock().unsettled.entry(self.start).or_default() += 1;

@@ -197,6 +197,11 @@ impl Unflushed {
         self.writes.of_unit.get_or_init(|| OfUnit { flushes, failed_before });
     }
 
+    /// Whether another disk of the initiator has the unit, too.
+    pub(crate) fn is_unit_of_another_disk(&self) -> bool {
+        self.writes.of_unit.get().is_some_and(|of_unit| Arc::strong_count(&of_unit.flushes) > 1)
+    }
+
     /// The unit keeps writes in a volatile cache, or does not say that it does not.
     pub(crate) fn found_cache(&self) {
         self.writes.has_cache.store(true, Ordering::SeqCst);
