@@ -59,6 +59,9 @@ pub struct TargetConfig {
     pub task_management_response: Option<u8>,
     /// Whether task management requests are carried out but never answered.
     pub silent_task_management: bool,
+    /// Whether ABORT TASK finds no command that waits for its turn in the command order, which is carried out
+    /// then, as by LIO.
+    pub early_tasks_unknown: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
     /// How much later than they have come reads and writes with the attribute SIMPLE are executed, one
@@ -95,6 +98,7 @@ impl TargetConfig {
             ping_every: 0,
             task_management_response: None,
             silent_task_management: false,
+            early_tasks_unknown: false,
             logout_response: 0,
             execution_delays: Vec::new(),
             faults: Vec::new(),

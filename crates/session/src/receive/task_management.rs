@@ -30,14 +30,15 @@ impl Session {
         let issued_at = task.cmd_sn().unwrap_or_default();
         let TaskKind::Management(management) = task.kind else { return Ok(()) };
         let code = response.response;
-        if ends_tasks(management.function, code) {
-            let has_arrived = |task: &Task| {
-                if task.uses_cmd_sn() {
-                    task.cmd_sn().is_some_and(|sn| sn.is_before(response.exp_cmd_sn))
-                } else {
-                    task.allegiance() == Some(cid)
-                }
-            };
+        let has_arrived = |task: &Task| {
+            if task.uses_cmd_sn() {
+                task.cmd_sn().is_some_and(|sn| sn.is_before(response.exp_cmd_sn))
+            } else {
+                task.allegiance() == Some(cid)
+            }
+        };
+        let referenced = management.referenced.and_then(|itt| self.tasks.get(itt));
+        if ends_tasks(management.function, code, referenced.is_none_or(has_arrived)) {
             self.conclude_managed(&management, issued_at, has_arrived);
         } else {
             self.function_failed(&management, now)?;
@@ -87,8 +88,10 @@ impl Session {
 }
 
 /// Whether the target has given up the tasks that the function concerns. A task that "does not
-/// exist" has ended, and its response came before this one or was lost (RFC 7143 §11.6.1).
-fn ends_tasks(function: TaskFunction, code: FunctionResponse) -> bool {
+/// exist" has ended, and its response came before this one or was lost (RFC 7143 §11.6.1). One that waits
+/// for its turn in the command order has not: there are targets that do not look for it there, and carry it
+/// out when its turn has come.
+fn ends_tasks(function: TaskFunction, code: FunctionResponse, has_arrived: bool) -> bool {
     let gone = function == TaskFunction::AbortTask && code == FunctionResponse::TASK_DOES_NOT_EXIST;
-    code == FunctionResponse::COMPLETE || gone
+    code == FunctionResponse::COMPLETE || gone && has_arrived
 }

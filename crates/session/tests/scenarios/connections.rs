@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, Itt, TaskFunction};
 use iscsi_session::{Output, ProtocolError, SessionError, SubmitError, TaskError};
@@ -201,6 +201,44 @@ fn tmf_04_abort_on_the_connection_of_the_task() {
     }
 }
 
+/// Hands in a write for a connection whose bytes are late.
+fn submit_late(pair: &mut Pair, cid: Cid, command: iscsi_session::Command) -> (Itt, Vec<Bytes>) {
+    let itt = pair.submit(command);
+    let mut late = Vec::new();
+    favouring(pair, cid, |pair| {
+        while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
+            late.push(transmit.copy_to_bytes(transmit.remaining()));
+        }
+    });
+    (itt, late)
+}
+
+/// TMF-04: a command that waits for its turn behind one of another connection is aborted, or, by a target that
+/// finds it nowhere, carried out: it has not ended before its own answer.
+#[test]
+fn tmf_04_abort_of_a_command_that_waits_for_its_turn() {
+    for is_found in [true, false] {
+        let mut target = target();
+        target.early_tasks_unknown = !is_found;
+        let mut pair = two_connections(target);
+        let data = [3, 4].map(|seed| pattern(512, seed));
+        let (first, late) = submit_late(&mut pair, SECOND, write(3, data[0].clone()));
+        let second = submit_over(&mut pair, Cid(0), write(4, data[1].clone()));
+        pair.session.abort(second, pair.now);
+        send_over(&mut pair, Cid(0));
+        pair.drive_receive();
+        assert_eq!(pair.completed.contains_key(&second), is_found);
+        let link = pair.link(SECOND.0);
+        late.iter().for_each(|bytes| pair.target.receive(link, bytes));
+        pair.drive();
+        assert!(pair.completed[&first].is_ok());
+        assert_eq!(pair.completed[&second].is_ok(), !is_found);
+        assert_eq!(pair.target.disk(0).unwrap().holds(4 * 512, &data[1]), !is_found);
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
+}
+
 /// TMF-10: what was sent before a reset over another connection may come after it, and is carried out then,
 /// with all that came over the connection of the reset and waits for its turn behind that: none of it has
 /// ended before its own answer.
@@ -208,13 +246,7 @@ fn tmf_04_abort_on_the_connection_of_the_task() {
 fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
     let mut pair = two_connections(target());
     let data = [3, 4].map(|seed| pattern(512, seed));
-    let first = pair.submit(write(3, data[0].clone()));
-    let mut late = Vec::new();
-    favouring(&mut pair, SECOND, |pair| {
-        while let Some(mut transmit) = pair.session.poll_transmit(SECOND, pair.now) {
-            late.push(transmit.copy_to_bytes(transmit.remaining()));
-        }
-    });
+    let (first, late) = submit_late(&mut pair, SECOND, write(3, data[0].clone()));
     let second = submit_over(&mut pair, Cid(0), write(4, data[1].clone()));
     let function = TaskFunction::LogicalUnitReset;
     let reset = pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();

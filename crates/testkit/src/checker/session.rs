@@ -243,11 +243,18 @@ impl SessionWatch {
         // What waits for its turn is not carried out yet, and not ended either.
         let first_left = if before(self.exp_cmd_sn, cmd_sn) { self.exp_cmd_sn } else { cmd_sn };
         match (function, pdu.response()) {
+            (1, 1) if self.is_early(tag) => {}
             (1, 0 | 1) => self.tags.end(tag, id, stat_sn),
             (2..=5, 0) => self.tags.end_all(Some(lun), first_left, id, stat_sn),
             (6 | 7, 0) => self.tags.end_all(None, first_left, id, stat_sn),
             _ => {}
         }
+    }
+
+    /// Whether a command waits for its turn in the command order.
+    fn is_early(&self, itt: u32) -> bool {
+        let is_early = |tag: &Tag| !tag.immediate && !before(tag.cmd_sn, self.exp_cmd_sn);
+        self.tags.get(itt).is_some_and(is_early)
     }
 
     /// What the target has not counted of a connection that is closed may come again over another

@@ -51,6 +51,7 @@ impl Target {
     /// Ends one task, or makes up for a command that never came (RFC 7143 §11.5.5).
     fn abort_task(&mut self, id: ConnId, pdu: &Pdu) -> u8 {
         let tag = pdu.referenced_tag();
+        let finds_early_tasks = !self.config.early_tasks_unknown;
         let Some(session) = self.session_of(id) else { return NO_SUCH_TASK };
         if session.tasks.remove(&tag).is_some() {
             let connections = session.connections.clone();
@@ -60,7 +61,7 @@ impl Target {
         let waiting = session.early_by_tag(tag).is_some();
         let missing = pdu.ref_cmd_sn();
         let unseen = session.in_window(missing) && before(missing, pdu.cmd_sn());
-        if !waiting && !unseen {
+        if !waiting && !unseen || waiting && !finds_early_tasks {
             return NO_SUCH_TASK;
         }
         session.plug(missing);
