@@ -145,7 +145,8 @@ impl Disk {
         if self.write_same_zeroes(&blocks, Zeroing::Write, extent).await? {
             return Ok(());
         }
-        let zeros = Bytes::from(vec![0; self.max_transfer]);
+        let len = distance(blocks.start, blocks.end);
+        let zeros = Bytes::from(vec![0; len.min(self.max_transfer)]);
         let step = zeros.len() as u64;
         let writes = (blocks.start..blocks.end).step_by(self.max_transfer).map(|offset| {
             let len = distance(offset, blocks.end.min(offset + step));
