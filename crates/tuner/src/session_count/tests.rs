@@ -1,0 +1,249 @@
+//! Transfers over simulated links.
+
+use super::*;
+
+/// A link, and the most that each session carries of it, Mbit/s.
+#[derive(Clone, Copy)]
+struct Link {
+    rate: f64,
+    each: f64,
+}
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// Runs so many seconds and says how many sessions there were, second by second.
+fn run(link: Link, first: u32, planned: impl Fn(f64) -> u32, max: u32, seconds: u32) -> Vec<u32> {
+    let mut sessions = SessionCount::new("planned", max);
+    let (mut count, mut bytes, mut history) = (first, 0.0, Vec::new());
+    for tick in 0..seconds * 4 {
+        let rate = link.rate.min(f64::from(count) * link.each);
+        bytes += rate * 1e6 / 8.0 * TICK.as_secs_f64();
+        let reading = SessionsReading {
+            time: TICK * tick,
+            bytes: bytes as u64,
+            sessions: count,
+            planned: planned(rate),
+            is_busy: true,
+            has_queue: rate >= link.rate,
+            round_trip: Duration::from_millis(100),
+            ..SessionsReading::default()
+        };
+        count = match sessions.observe(&reading) {
+            Step::Stay => count,
+            Step::Add(more) => count + more,
+            Step::Remove(fewer) => count - fewer,
+        };
+        assert!((1..=max).contains(&count), "{count}");
+        if tick % 4 == 0 {
+            history.push(count);
+        }
+    }
+    assert!(!sessions.reason().is_empty());
+    history
+}
+
+#[test]
+fn one_that_fills_the_link_stays_alone() {
+    let history = run(Link { rate: 100.0, each: 100.0 }, 1, |_| 1, 16, 120);
+    assert!(history.iter().all(|count| *count == 1), "{history:?}");
+}
+
+#[test]
+fn sessions_are_added_as_long_as_the_total_rises() {
+    let link = Link { rate: 100.0, each: 4.0 };
+    let history = run(link, 1, |_| 1, 32, 120);
+    assert!(history.last().is_some_and(|count| *count >= 25), "{history:?}");
+    let history = run(link, 1, |_| 16, 32, 120);
+    assert!(history[5..].iter().all(|count| *count >= 16), "{history:?}");
+}
+
+#[test]
+fn the_upper_bound_holds() {
+    let history = run(Link { rate: 1000.0, each: 1.0 }, 1, |_| 64, 8, 60);
+    assert_eq!(history.iter().max(), Some(&8));
+}
+
+/// Runs so many ticks over what is seen of each, and does what it is told. Says how many sessions
+/// there are then, and when some were added.
+fn follow(
+    sessions: &mut SessionCount,
+    mut count: u32,
+    ticks: u32,
+    mut observe: impl FnMut(u32, u32) -> SessionsReading,
+) -> (u32, Vec<u32>) {
+    let mut added = Vec::new();
+    for tick in 0..ticks {
+        let seen = observe(tick, count);
+        let time = TICK * tick;
+        match sessions.observe(&SessionsReading { time, sessions: count, is_busy: true, ..seen }) {
+            Step::Stay => {}
+            Step::Add(more) => {
+                count += more;
+                added.push(tick);
+            }
+            Step::Remove(fewer) => count -= fewer,
+        }
+    }
+    (count, added)
+}
+
+#[test]
+fn what_brings_nothing_is_removed_and_not_tried_again_at_once() {
+    // A wall that no number of sessions moves, and no queue that would show it.
+    let mut sessions = SessionCount::new("planned", 16);
+    let (count, added) = follow(&mut sessions, 2, 1200, |tick, _| SessionsReading {
+        bytes: u64::from(tick) * 1_000_000,
+        planned: 2,
+        round_trip: Duration::from_millis(20),
+        ..SessionsReading::default()
+    });
+    assert_eq!(count, 2);
+    assert!((3..=6).contains(&added.len()), "{added:?}");
+    let pauses: Vec<_> = added.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "{pauses:?}");
+    assert!(sessions.reason().starts_with("2 carry"), "{}", sessions.reason());
+}
+
+#[test]
+fn where_segments_are_lost_sessions_are_added_fast() {
+    let mut sessions = SessionCount::new("planned", 64);
+    let (mut bytes, mut counts) = (0, vec![]);
+    let (count, added) = follow(&mut sessions, 4, 80, |_, count| {
+        bytes += 45_000 * u64::from(count);
+        counts.push(count);
+        SessionsReading {
+            bytes,
+            planned: 4,
+            loss: 0.01,
+            round_trip: Duration::from_millis(100),
+            ..SessionsReading::default()
+        }
+    });
+    counts.dedup();
+    assert_eq!((counts, count, added.len()), (vec![4, 16, 64], 64, 2));
+}
+
+/// Beyond 32 they would crowd out others where nothing but the link holds them.
+#[test]
+fn only_where_segments_are_lost_there_are_more_than_32() {
+    let rate = |loss| {
+        let mut sessions = SessionCount::new("planned", 64);
+        let mut bytes = 0;
+        let observe = |_: u32, count: u32| {
+            bytes += 45_000 * u64::from(count);
+            SessionsReading {
+                bytes,
+                planned: 64,
+                loss,
+                round_trip: Duration::from_millis(100),
+                ..SessionsReading::default()
+            }
+        };
+        follow(&mut sessions, 4, 400, observe).0
+    };
+    assert_eq!((rate(0.01), rate(0.0)), (64, 32));
+}
+
+#[test]
+fn a_rate_that_falls_ends_the_pause() {
+    let mut sessions = SessionCount::new("planned", 16);
+    let mut bytes = 0;
+    let (count, added) = follow(&mut sessions, 3, 200, |tick, count| {
+        // First full, then lossy: each session carries a fraction.
+        let is_full = tick < 60;
+        bytes += if is_full { 3_000_000 } else { 100_000 * u64::from(count) };
+        SessionsReading {
+            bytes,
+            planned: 1,
+            has_queue: is_full,
+            loss: 0.01,
+            round_trip: Duration::from_millis(100),
+            ..SessionsReading::default()
+        }
+    });
+    assert!(added.first().is_some_and(|tick| *tick < 75), "{added:?}");
+    assert!(count > 8, "{count}");
+}
+
+#[test]
+fn too_many_for_a_slow_link_are_removed_one_after_the_other() {
+    let link = Link { rate: 100.0, each: 100.0 };
+    let history = run(link, 5, |rate| if rate > 90.0 { 1 } else { 5 }, 16, 120);
+    assert_eq!(history.last(), Some(&1), "{history:?}");
+}
+
+#[test]
+fn those_that_are_needed_come_back() {
+    // The plan is mistaken: it takes the share of one for the whole.
+    let history = run(Link { rate: 1000.0, each: 250.0 }, 5, |_| 1, 16, 60);
+    let least = history.iter().min();
+    assert!(least >= Some(&3), "{history:?}");
+    assert!(history.last() >= Some(&4), "{history:?}");
+}
+
+#[test]
+fn an_idle_caller_decides_nothing() {
+    let mut sessions = SessionCount::new("planned", 16);
+    for tick in 0..400 {
+        let reading = SessionsReading {
+            time: TICK * tick,
+            bytes: u64::from(tick) * 1000,
+            sessions: 1,
+            planned: 16,
+            is_busy: tick % 3 != 0,
+            ..SessionsReading::default()
+        };
+        assert_eq!(sessions.observe(&reading), Step::Stay);
+    }
+}
+
+#[test]
+fn none_that_come_are_not_asked_for_again_and_again() {
+    let mut sessions = SessionCount::new("planned", 16);
+    let mut asked = 0;
+    for tick in 0..240u32 {
+        let reading = SessionsReading {
+            time: TICK * tick,
+            bytes: u64::from(tick) * 1_000_000,
+            sessions: 4,
+            planned: 12,
+            is_busy: true,
+            round_trip: Duration::from_millis(100),
+            ..SessionsReading::default()
+        };
+        asked += u32::from(matches!(sessions.observe(&reading), Step::Add(_)));
+    }
+    assert!((1..=4).contains(&asked), "{asked}");
+}
+
+#[test]
+fn more_than_the_cap_are_removed_one_after_the_other() {
+    let mut sessions = SessionCount::new("planned", 16);
+    sessions.cap(1, "the target takes no more");
+    let (count, added) = follow(&mut sessions, 3, 400, |tick, _| SessionsReading {
+        bytes: u64::from(tick) * 1_000_000,
+        planned: 9,
+        has_queue: true,
+        round_trip: Duration::from_millis(100),
+        ..SessionsReading::default()
+    });
+    assert_eq!((count, added.len()), (1, 0));
+}
+
+#[test]
+fn a_cap_ends_the_search() {
+    let mut sessions = SessionCount::new("planned", 16);
+    sessions.cap(1, "the target takes no second session");
+    for tick in 0..400 {
+        let reading = SessionsReading {
+            time: TICK * tick,
+            bytes: u64::from(tick) * 1000,
+            sessions: 1,
+            planned: 16,
+            is_busy: true,
+            ..SessionsReading::default()
+        };
+        assert_eq!(sessions.observe(&reading), Step::Stay);
+    }
+    assert_eq!(sessions.reason(), "the target takes no second session");
+}
