@@ -218,6 +218,29 @@ async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
     assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
 }
 
+/// Who gives up one flush after the other does not have them all wait in line.
+#[tokio::test]
+async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    let flushes = rig.disk.flushes();
+    rig.server.with(|target| target.hold());
+    let first = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.flush().await }
+    });
+    until(|| rig.disk.flushes() > flushes).await;
+    first.abort();
+    for _ in 0..5 {
+        let flush = tokio::time::timeout(Duration::ZERO, disk.flush());
+        assert!(flush.await.is_err());
+    }
+    rig.server.with(|target| target.release());
+    soon(disk.flush()).await.unwrap();
+    assert_eq!(rig.disk.flushes(), flushes + 2, "the first one, which was sent, and the last");
+}
+
 /// What the session of another disk has still to hear is of no concern.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_until_it_is_answered() {

@@ -1,6 +1,9 @@
 //! SYNCHRONIZE CACHE over one session, and what it vouches for.
 
+use std::sync::{Arc, Weak};
+
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, SenseKey};
+use iscsi_session::TaskError;
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -24,7 +27,7 @@ impl LogicalUnit {
     /// Each handle is told of each loss once, as `fsync` tells each open file: a clone is a handle of its own,
     /// and so is a stream of a disk.
     ///
-    /// Dropping the future does not stop the flush: the next one waits for its end.
+    /// Dropping the future does not stop the flush once its turn has come: the next one waits for its end.
     pub async fn flush(&self) -> Result<(), Error> {
         let seen = self.losses.begin();
         self.flush_with(Patience::of_a_unit(&self.session.policy().retry), || None).await?;
@@ -34,22 +37,27 @@ impl LogicalUnit {
     /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session
     /// cannot know, the unit is asked over that of a witness.
     ///
-    /// It runs to its end, whoever waits for it, and the next one waits until then: one that is given up might
-    /// have failed on the medium without a word.
+    /// Once it has its turn it runs to its end, whoever waits for it, and the next one waits until then: one that
+    /// is given up might have failed on the medium without a word.
     pub(crate) async fn flush_with(
         &self,
         patience: Patience,
         witness: impl FnOnce() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
         let unit = self.clone();
-        Task::detached(async move { unit.synchronize(patience, witness).await }.in_current_span())
-            .await
+        let caller = Arc::new(());
+        let wanted = Arc::downgrade(&caller);
+        let flush = async move { unit.synchronize(patience, witness, &wanted).await };
+        let result = Task::detached(flush.in_current_span()).await;
+        drop(caller);
+        result
     }
 
     async fn synchronize(
         &self,
         patience: Patience,
         witness: impl FnOnce() -> Option<Self>,
+        wanted: &Weak<()>,
     ) -> Result<(), Error> {
         let profile = self.profile().await?;
         let unflushed = &self.state.unflushed;
@@ -57,8 +65,12 @@ impl LogicalUnit {
             unflushed.found_cache();
         }
         let cdb = profile.capacity.flush_command();
+        let transfer = Transfer::query(cdb, 0).with_proof();
         let mut flush = unflushed.begin_flush().await;
-        match self.execute_in_order(Transfer::query(cdb, 0).with_proof(), patience).await {
+        if wanted.strong_count() == 0 {
+            return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
+        }
+        match self.execute_in_order(transfer, patience).await {
             Ok((number, _)) => {
                 flush.answered();
                 self.hear_all_before(number).await;
