@@ -23,8 +23,9 @@ struct PortalGroup {
     tag: u16,
 }
 
-/// What its draws are for.
+/// What draws are for.
 const PROVISIONING: u64 = 1;
+const EARLY_TASKS: u64 = 2;
 
 /// A fifth of the units give blocks back by UNMAP alone (LBPU and LBPRZ, without LBPWS), in granules of some
 /// blocks, and some of them leave blocks as they are.
@@ -58,6 +59,7 @@ impl Topology {
     /// The target of each portal group: they serve one unit, and differ in what they negotiate.
     pub(crate) fn serve(&self, disk: &RamDisk, rng: &mut Rng) -> Vec<Target> {
         let provisioning = rng.beside(PROVISIONING);
+        let early_tasks_unknown = rng.beside(EARLY_TASKS).percent(50);
         let aborts = rng.percent(50);
         let target = |group: &PortalGroup| {
             let mut config = TargetConfig::new(name(group.target), disk.clone());
@@ -74,6 +76,7 @@ impl Topology {
                 unit.behavior.task_aborted_status = aborts;
                 provision(&mut unit.behavior, disk.blocks(), &mut provisioning.clone());
             }
+            config.early_tasks_unknown = early_tasks_unknown;
             config.window = 1 << rng.within(0..7);
             Target::new(config)
         };
