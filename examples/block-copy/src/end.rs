@@ -2,6 +2,7 @@
 
 mod export;
 mod file;
+mod medium;
 mod stream;
 mod unit;
 
@@ -21,6 +22,7 @@ use file::Opened;
 
 pub use export::ExportEnd;
 pub use file::{Access, FileEnd};
+pub(crate) use medium::Medium;
 pub use stream::StreamEnd;
 pub use unit::UnitEnd;
 
@@ -214,14 +216,24 @@ impl End {
         }
     }
 
-    /// What both ends are, if they are the same: a copy onto itself destroys.
-    pub fn same_as(&self, other: &Self) -> Option<&'static str> {
-        match (self, other) {
-            (Self::File(one), Self::File(other)) => one.is(other).then_some("file"),
-            (Self::Unit(one), Self::Unit(other)) => one.is(other).then_some("unit"),
-            (Self::Export(one), Self::Export(other)) => one.is(other).then_some("export"),
-            (Self::File(_) | Self::Stream(_) | Self::Unit(_) | Self::Export(_), _) => None,
+    /// What it is under all its names; `None` for a stream.
+    pub(crate) fn medium(&self) -> Option<Medium> {
+        match self {
+            Self::File(file) => Some(Medium::File(file.id())),
+            Self::Stream(_) => None,
+            Self::Unit(unit) => Some(unit.medium()),
+            Self::Export(export) => Some(Medium::Export(Arc::clone(export.name()))),
         }
+    }
+
+    /// What both ends are, if they are the same: a copy onto itself destroys.
+    pub(crate) fn same_as(&self, other: &Self) -> Option<&'static str> {
+        let medium = self.medium().filter(|medium| other.medium().as_ref() == Some(medium))?;
+        Some(match medium {
+            Medium::File(_) => "file",
+            Medium::Unit(..) => "unit",
+            Medium::Export(_) => "export",
+        })
     }
 
     /// What this is, for programs.

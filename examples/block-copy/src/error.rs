@@ -109,6 +109,18 @@ pub enum Error {
     /// A copy onto itself.
     #[error("source and destination are the same {0}; choose another destination")]
     Same(&'static str),
+    /// Another copy of this process writes what this one reads or writes, or reads what this one writes.
+    #[error(
+        "{side}: it is the {as_its} of {copy} as well; name another one, or copy one after the other"
+    )]
+    Claimed {
+        /// Which end it is here.
+        side: Side,
+        /// What the other copy is called.
+        copy: Arc<str>,
+        /// Which end it is there.
+        as_its: Side,
+    },
     /// The destination holds something else than what was written.
     #[error(
         "verification failed: {difference}; everything was written and flushed; copy again, and \
@@ -329,6 +341,7 @@ impl Error {
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
             | Self::Same(_)
+            | Self::Claimed { .. }
             | Self::PasswordFile { .. }
             | Self::Checkpoint { .. }
             | Self::Digests { .. }
@@ -360,6 +373,7 @@ impl Error {
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
+            | Self::Claimed { .. }
             | Self::JobFile { .. }
             | Self::Classes(_)
             | Self::ControlTaken(_)

@@ -6,7 +6,10 @@ use iscsi_copy::{Control, Progress};
 use iscsi_initiator::TrafficClass;
 use serde_json::{Value, json};
 
+use crate::claims::Claims;
 use crate::classes::{Classes, ClassesError};
+use crate::ends::Ends;
+use crate::error::Error;
 use crate::shared_class::SharedClass;
 
 /// A handle on a copy, from before it begins to its end. Clones are the same.
@@ -15,6 +18,7 @@ pub(crate) struct Handle {
     name: Arc<str>,
     rule: Option<Rule>,
     class: Option<Arc<str>>,
+    claims: Claims,
     state: Arc<Mutex<State>>,
 }
 
@@ -64,18 +68,34 @@ impl Handle {
     /// or the one of those that have none.
     pub(crate) fn new(name: &str, classes: Option<Classes>, class: Option<&str>) -> Self {
         let (rule, class) = (classes.map(Rule::Tree), class.map(Arc::from));
-        Self { name: name.into(), rule, class, state: Arc::default() }
+        let (claims, state) = (Claims::default(), Arc::default());
+        Self { name: name.into(), rule, class, claims, state }
+    }
+
+    /// The same, beside all others that have the same claims.
+    #[must_use]
+    pub(crate) fn beside(self, claims: &Claims) -> Self {
+        Self { claims: claims.clone(), ..self }
     }
 
     /// A handle on a copy that is ruled by a class in the tree of another process.
     pub(crate) fn sharing(name: &str, shared: SharedClass) -> Self {
         let class = shared.class().map(Arc::from);
-        Self { name: name.into(), rule: Some(Rule::Shared(shared)), class, state: Arc::default() }
+        let (claims, state) = (Claims::default(), Arc::default());
+        Self { name: name.into(), rule: Some(Rule::Shared(shared)), class, claims, state }
     }
 
     /// What the copy is called.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Claims both ends, so that no other copy gets in its way.
+    ///
+    /// # Errors
+    /// [`Error::Claimed`].
+    pub(crate) fn claim(&self, ends: &Ends) -> Result<(), Error> {
+        self.claims.claim(&self.name, ends)
     }
 
     /// Whether it has a class of its own.

@@ -214,6 +214,7 @@ impl<'a> Job<'a> {
     /// Makes sure that all fits.
     async fn begin(args: &'a Args, handle: &'a Handle, ends: Ends) -> Result<Self, Error> {
         ends.check(args)?;
+        handle.claim(&ends)?;
         commands::check_ends(&args.passes, &ends)?;
         let is_in_use = args.passes.ranges_from.is_some();
         let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;

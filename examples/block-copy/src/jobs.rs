@@ -9,6 +9,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
 use crate::args::OutputArgs;
+use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::error::Error;
 use crate::failure::Failure;
@@ -66,10 +67,11 @@ pub async fn run_jobs(
     if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
         return keep(classes, path, args.output.progress, stop).await;
     }
-    let handles: Vec<_> = jobs
-        .iter()
-        .map(|job: &Entry| Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()))
-        .collect();
+    let claims = Claims::default();
+    let handle = |job: &Entry| {
+        Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()).beside(&claims)
+    };
+    let handles: Vec<_> = jobs.iter().map(handle).collect();
     let orders = Orders::new(classes, handles.clone());
     let all = async {
         let (mut running, mut results) = (JoinSet::new(), Vec::new());

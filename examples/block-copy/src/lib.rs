@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
+//! | `claims` | that no copy gets in the way of another |
 //! | `shell` | commands of the user's own |
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod claims;
 pub mod classes;
 mod clients;
 mod control;

@@ -39,10 +39,6 @@ impl ExportEnd {
         &self.name
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-
     pub(super) fn to_json(&self) -> Value {
         json!({ "kind": "export", "name": &*self.name, "bytes": self.device.capacity() })
     }

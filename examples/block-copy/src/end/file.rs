@@ -11,6 +11,7 @@ use iscsi_copy::{Destination, Device, FileDevice, Identity as CopyIdentity, Sour
 use tokio::task::spawn_blocking;
 
 use super::StreamEnd;
+use super::medium::FileId;
 use crate::error::Error;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
@@ -21,7 +22,7 @@ pub struct FileEnd {
     device: FileDevice,
     side: Side,
     name: Arc<str>,
-    identity: Identity,
+    identity: FileId,
     /// Where it was made for this copy.
     made: Option<Arc<Path>>,
 }
@@ -33,15 +34,6 @@ pub struct Access {
     pub reads_back: bool,
     /// A file that is missing is created.
     pub creates: bool,
-}
-
-/// What makes a file the same under another name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Identity {
-    /// File system and number of a regular file.
-    Inode(u64, u64),
-    /// Number of a block device.
-    Device(u64),
 }
 
 /// What stood behind a path.
@@ -99,15 +91,15 @@ async fn open(
 }
 
 /// Which file this is; `None` for a stream.
-fn identify(metadata: &Metadata) -> io::Result<Option<Identity>> {
+fn identify(metadata: &Metadata) -> io::Result<Option<FileId>> {
     let kind = metadata.file_type();
     if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if kind.is_block_device() {
-        return Ok(Some(Identity::Device(metadata.rdev())));
+        return Ok(Some(FileId::Device(metadata.rdev())));
     }
-    Ok(kind.is_file().then(|| Identity::Inode(metadata.dev(), metadata.ino())))
+    Ok(kind.is_file().then(|| FileId::Inode(metadata.dev(), metadata.ino())))
 }
 
 impl FileEnd {
@@ -119,8 +111,8 @@ impl FileEnd {
         if self.device.is_block_device() { "block device" } else { "file" }
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.identity == other.identity
+    pub(super) const fn id(&self) -> FileId {
+        self.identity
     }
 
     /// Bytes it has.

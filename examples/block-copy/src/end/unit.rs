@@ -8,11 +8,13 @@ use iscsi_copy::Identity;
 use iscsi_initiator::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
-    Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
+    Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, TargetAddress,
+    Url,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
+use super::medium::Medium;
 use crate::error::Error;
 use crate::side::Side;
 use crate::stop::Stop;
@@ -114,9 +116,14 @@ impl UnitEnd {
         self.disk.retries()
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
-        (&self.url.target, self.url.lun) == (&other.url.target, other.url.lun)
-            && self.disk.profile().serial_number == other.disk.profile().serial_number
+    /// Where the URL says it is.
+    pub(crate) const fn portal(&self) -> &TargetAddress {
+        &self.url.portal
+    }
+
+    pub(super) fn medium(&self) -> Medium {
+        let serial = self.disk.profile().serial_number.clone();
+        Medium::Unit(self.url.target.clone(), self.url.lun, serial)
     }
 
     /// Ends the sessions. Everything was flushed or has failed by now, so how the goodbye goes changes

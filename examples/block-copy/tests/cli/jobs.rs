@@ -62,6 +62,33 @@ async fn a_class_that_rules_nothing_is_refused() {
     }
 }
 
+/// What one copy writes no other one reads or writes, whatever it calls it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_copy_gets_in_the_way_of_another() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let (one, other) = (folder.file("one", &pattern(LEN)), folder.file("other", &[7; LEN]));
+    let (url, again) = (rig.url(), format!("{}?timeout=60", rig.url()));
+    let link = folder.path("link");
+    fs::hard_link(&other, &link).unwrap();
+    for [first, second] in [
+        [(&*one, &*url), (&*other, &*again)],
+        [(&one, &url), (&again, &other)],
+        [(&one, &other), (&link, &url)],
+        [(&one, &other), (&url, &link)],
+    ] {
+        let text = job("first", first.0, first.1) + &job("second", second.0, second.1);
+        let output =
+            block_copy(&["--jobs", &folder.file("jobs", text.as_bytes()), "--progress", "none"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(" as well; name another one, or copy one after the other"), "{said}");
+    }
+    // Both may read the same.
+    let text = job("first", &url, &folder.path("a")) + &job("second", &again, &folder.path("b"));
+    succeeds(&block_copy(&["--jobs", &folder.file("jobs", text.as_bytes()), "--progress", "none"]));
+}
+
 /// A warning of a session says whose it is, also of one that was opened long after its job had begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warning_says_of_which_job_it_is() {
