@@ -5,7 +5,8 @@ use std::fs;
 use iscsi_testkit::fault::Fault;
 use serde_json::Value;
 
-use crate::support::{Folder, Rig, block_copy, fails, object, pattern, program, succeeds};
+use crate::control;
+use crate::support::{Folder, Rig, block_copy, ends, fails, object, pattern, program, succeeds};
 
 const LEN: usize = 1 << 20;
 
@@ -42,6 +43,36 @@ async fn one_that_fails_does_not_stop_the_others() {
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
     there.assert_clean();
     back.assert_clean();
+}
+
+/// What one has sent the others wait for, and an order reaches them all.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_of_one_process_share_a_tree() {
+    let rigs = [Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await];
+    let folder = Folder::new();
+    let (image, socket) = (folder.file("image", &pattern(LEN)), folder.path("control"));
+    let text = [
+        "rate = \"1kbit\"\n[class.low]\nceil = \"off\"\n".to_owned(),
+        job("one", &image, &rigs[0].url()) + "io-size = \"4k\"\n",
+        job("other", &image, &rigs[1].url()) + "io-size = \"4k\"\nclass = \"low\"\n",
+    ];
+    let file = folder.file("jobs.toml", text.concat().as_bytes());
+    let copies = control::start(&["--jobs", &file, "--control", &socket]);
+    let mut orders = control::connect(&socket).await;
+    let waits = |status: &Value| {
+        let is_copying = |at: usize| status["jobs"][at]["phase"] == "copying";
+        let is_behind = status["classes"]["low"]["waiting_requests"].as_u64() > Some(0);
+        is_behind && is_copying(0) && is_copying(1)
+    };
+    orders.until_status(waits).await;
+    let sent: u64 = rigs.iter().map(Rig::written).sum();
+    assert!(sent <= 64 << 10, "{sent} bytes at 1 kbit/s");
+    assert_eq!(orders.give("rate off")["error"], Value::Null);
+    succeeds(&ends(copies).await);
+    for rig in rigs {
+        assert!(rig.disk.holds(0, &pattern(LEN)));
+        rig.assert_clean();
+    }
 }
 
 /// Where a class rules nothing, its job is not copied at any speed instead.
