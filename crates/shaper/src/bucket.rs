@@ -21,13 +21,18 @@ pub(crate) struct Bucket {
     tokens: i128,
     /// When the tokens were counted.
     counted: Instant,
+    /// When something may pass, as long as nothing else does; `None` for never. It need not be counted for
+    /// that: the tokens that come by then are known.
+    ready: Option<Instant>,
 }
 
 impl Bucket {
     /// A full bucket of so many bytes.
     pub(crate) fn new(rate: Rate, depth: u64, now: Instant) -> Self {
         let full = tokens(depth);
-        Self { rate, full, tokens: full, counted: now }
+        let mut bucket = Self { rate, full, tokens: full, counted: now, ready: None };
+        bucket.foresee();
+        bucket
     }
 
     /// Counts what has come by now, up to the depth.
@@ -39,39 +44,44 @@ impl Bucket {
     /// spent.
     pub(crate) fn fill_beyond(&mut self, now: Instant, rate: Rate) {
         let time = now.saturating_duration_since(self.counted);
-        self.counted = self.counted.max(now);
+        if time.is_zero() {
+            return;
+        }
+        self.counted = now;
         let after = |rate| self.tokens.saturating_add(gain(rate, time));
         let within =
             if self.tokens < self.full { after(self.rate).min(self.full) } else { self.tokens };
         self.tokens = within.max(after(rate));
     }
 
-    /// Whether something may pass now.
-    pub(crate) fn is_ready(&self) -> bool {
-        match self.rate {
-            Rate::Zero => false,
-            Rate::Limited(_) => self.tokens >= 0,
-            Rate::Unlimited => true,
-        }
+    /// Whether something may pass now, or might have passed before.
+    pub(crate) fn is_ready(&self, now: Instant) -> bool {
+        self.ready.is_some_and(|ready| ready <= now.max(self.counted))
     }
 
-    /// When something may pass, from the time of the last count on; `None` for never.
-    pub(crate) fn ready_at(&self) -> Option<Instant> {
-        match self.rate {
+    /// When something may pass, or might have passed; `None` for never.
+    pub(crate) const fn ready_at(&self) -> Option<Instant> {
+        self.ready
+    }
+
+    /// Finds out when something may pass, since the tokens are not what came of them by time alone.
+    fn foresee(&mut self) {
+        self.ready = match self.rate {
             Rate::Zero => None,
             Rate::Limited(rate) if self.tokens < 0 => {
                 let time = self.tokens.unsigned_abs().div_ceil(rate.bits_per_second().into());
-                let time = Duration::from_nanos(u64::try_from(time).ok()?);
-                self.counted.checked_add(time)
+                let time = u64::try_from(time).map(Duration::from_nanos).ok();
+                time.and_then(|time| self.counted.checked_add(time))
             }
             Rate::Limited(_) | Rate::Unlimited => Some(self.counted),
-        }
+        };
     }
 
     /// So many bytes pass.
     pub(crate) fn charge(&mut self, bytes: u64) {
         if matches!(self.rate, Rate::Limited(_)) {
             self.tokens = self.tokens.saturating_sub(tokens(bytes));
+            self.foresee();
         }
     }
 
@@ -79,6 +89,7 @@ impl Bucket {
     pub(crate) fn refund(&mut self, bytes: u64) {
         if matches!(self.rate, Rate::Limited(_)) && self.tokens < self.full {
             self.tokens = self.tokens.saturating_add(tokens(bytes)).min(self.full);
+            self.foresee();
         }
     }
 
@@ -96,6 +107,7 @@ impl Bucket {
             }
             _ => self.tokens.min(self.full),
         };
+        self.foresee();
     }
 }
 
@@ -106,8 +118,10 @@ fn scaled(tokens: i128, new: i128, old: i128) -> i128 {
 
 /// The tokens that come in a time.
 fn gain(rate: Rate, time: Duration) -> i128 {
-    let time = i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
-    time.saturating_mul(rate.bits_per_second().unwrap_or(0).into())
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let rate = rate.bits_per_second().unwrap_or(0);
+    // No time and no rate is so long or high that this is too much.
+    i128::try_from(u128::from(time) * u128::from(rate)).unwrap_or(i128::MAX)
 }
 
 fn tokens(bytes: u64) -> i128 {
@@ -137,11 +151,11 @@ mod tests {
         bucket.charge(125 * 3600);
         let mut now = begin;
         while now < begin + Duration::from_secs(3600) {
-            assert!(!bucket.is_ready());
+            assert!(!bucket.is_ready(bucket.counted));
             now += Duration::from_nanos(1_234_567);
             bucket.fill(now.min(begin + Duration::from_secs(3600)));
         }
-        assert!(bucket.is_ready());
+        assert!(bucket.is_ready(bucket.counted));
         assert_eq!(bucket.tokens, 0);
     }
 
@@ -157,9 +171,9 @@ mod tests {
         // 3 x 2^64 bytes at 1 Tbit/s.
         assert_eq!(seconds, 442_721_857);
         bucket.fill(ready);
-        assert!(bucket.is_ready());
+        assert!(bucket.is_ready(bucket.counted));
         bucket.fill(begin);
-        assert!(bucket.is_ready(), "time does not go back");
+        assert!(bucket.is_ready(bucket.counted), "time does not go back");
 
         let mut bucket = Bucket::new(Bandwidth::MIN.into(), 0, begin);
         bucket.charge(1);
@@ -174,7 +188,7 @@ mod tests {
         let mut bucket = Bucket::new(rate("8mbit"), 1000, begin);
         bucket.fill(begin + Duration::from_secs(9));
         bucket.charge(1001);
-        assert!(!bucket.is_ready());
+        assert!(!bucket.is_ready(bucket.counted));
         assert_eq!(
             bucket.ready_at(),
             Some(begin + Duration::from_secs(9) + Duration::from_micros(1))
@@ -217,7 +231,7 @@ mod tests {
         bucket.change(rate("2kbit"), 0, begin);
         assert_eq!(bucket.ready_at(), Some(begin + Duration::from_millis(500)));
         bucket.change(Rate::Unlimited, 0, begin);
-        assert!(bucket.is_ready());
+        assert!(bucket.is_ready(bucket.counted));
         bucket.charge(u64::MAX);
         bucket.change(rate("8mbit"), 7, begin);
         assert_eq!(bucket.tokens, tokens(7), "an unlimited class owes nothing");
@@ -228,7 +242,7 @@ mod tests {
         let begin = start();
         let mut bucket = Bucket::new(Rate::Zero, 1000, begin);
         bucket.fill(begin + Duration::from_secs(1));
-        assert!(!bucket.is_ready());
+        assert!(!bucket.is_ready(bucket.counted));
         assert_eq!(bucket.ready_at(), None);
     }
 }

@@ -70,15 +70,8 @@ impl Tree {
     /// within one priority by weight.
     pub fn poll_grant(&mut self, now: Instant) -> Option<Grant> {
         self.fill_held(now);
-        for at in 0..self.waiting.len() {
-            let mut next = Some(self.waiting[at]);
-            while let Some(slot) = next {
-                self.nodes[slot].fill(now);
-                next = self.nodes[slot].parent;
-            }
-        }
-        let Some(turn) = self.stand() else {
-            self.hold();
+        let Some(turn) = self.stand(now) else {
+            self.hold(now);
             return None;
         };
         let leaf = self.elect(turn);
@@ -89,7 +82,17 @@ impl Tree {
     /// `None` if none waits. It may be past.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.iter().filter_map(|leaf| self.ready_at(*leaf)).min()
+        // Nobody is earlier than the root lets pass.
+        let earliest = self.nodes[self.root().slot].ceil.ready_at();
+        let mut first = None;
+        for leaf in &self.waiting {
+            let ready = self.ready_at(*leaf);
+            if ready.is_some() && ready == earliest {
+                return ready;
+            }
+            first = first.into_iter().chain(ready).min();
+        }
+        first
     }
 
     /// A request that was granted has moved another number of bytes than it was charged with: none, if it
@@ -123,11 +126,14 @@ impl Tree {
 
     /// Says of each class with a request when its turn is, if it may send; and of whoever is first, who
     /// stands there.
-    fn stand(&mut self) -> Option<Turn> {
+    fn stand(&mut self, now: Instant) -> Option<Turn> {
         let mut first: Option<Turn> = None;
+        if !self.nodes[self.root().slot].ceil.is_ready(now) {
+            return None;
+        }
         for at in 0..self.waiting.len() {
             let leaf = self.waiting[at];
-            let turn = self.lender(leaf).map(|lender| self.turn(leaf, lender));
+            let turn = self.lender(leaf, now).map(|lender| self.turn(leaf, lender));
             self.nodes[leaf].turn = turn;
             first = first.into_iter().chain(turn).min();
         }
@@ -146,37 +152,43 @@ impl Tree {
 
     /// Whose tokens a class may send by now. All ceils above it count, those above the lender, too: a
     /// guarantee may be late for that, which loses nothing of it, and no ceil is ever exceeded for it.
-    fn lender(&self, leaf: usize) -> Option<usize> {
+    fn lender(&self, leaf: usize, now: Instant) -> Option<usize> {
         let mut lender = None;
         for slot in self.path(leaf) {
             let node = &self.nodes[slot];
-            if !node.ceil.is_ready() {
+            if !node.ceil.is_ready(now) {
                 return None;
             }
-            if lender.is_none() && node.rate.is_ready() {
+            if lender.is_none() && node.rate.is_ready(now) {
                 lender = Some(slot);
             }
         }
         lender
     }
 
-    /// Notes who will have something to send before a ceil above lets it pass.
-    fn hold(&mut self) {
+    /// Notes who will have something to send before a ceil above lets it pass, from now on.
+    fn hold(&mut self, now: Instant) {
         let mut held = std::mem::take(&mut self.held);
+        let from_now = |ready: Option<Instant>| ready.map(|ready| ready.max(now));
+        let ceil = |slot: usize| (slot, from_now(self.nodes[slot].ceil.ready_at()));
+        let mut path: Vec<(usize, Option<Instant>)> = Vec::with_capacity(Self::MAX_LEVELS);
         for leaf in &self.waiting {
+            path.clear();
+            path.extend(self.path(*leaf).map(ceil));
             let (mut below, mut is_held) = (None, false);
-            for slot in self.path(*leaf) {
-                let node = &self.nodes[slot];
-                below = below.max(node.ceil.ready_at());
-                let above = self.path(slot).skip(1).map(|slot| self.nodes[slot].ceil.ready_at());
-                let above = above.max().flatten();
+            for (at, (slot, ceil)) in path.iter().enumerate() {
+                below = below.max(*ceil);
+                let above = path[at + 1..].iter().filter_map(|(_, ceil)| *ceil).max();
                 let is_first = |ready: Option<Instant>| ready.max(below) < above;
-                is_held |= node.rate.ready_at().is_some_and(|ready| is_first(Some(ready)));
+                let ready = from_now(self.nodes[*slot].rate.ready_at());
+                is_held |= ready.is_some_and(|ready| is_first(Some(ready)));
                 if is_held && is_first(None) {
-                    held.push(slot);
+                    held.push(*slot);
                 }
             }
         }
+        // What comes by now is counted as ever.
+        held.iter().for_each(|slot| self.nodes[*slot].fill(now));
         self.held = held;
     }
 
@@ -214,7 +226,7 @@ impl Tree {
 
     /// Takes the first request of a class, and charges all classes on its way.
     fn grant(&mut self, leaf: usize, now: Instant) -> Option<Grant> {
-        let lender = self.lender(leaf)?;
+        let lender = self.lender(leaf, now)?;
         let Waiting { serial, class: began, bytes, since } = self.nodes[leaf].queue.pop()?;
         if self.nodes[leaf].queue.is_empty() {
             self.waiting.retain(|waiting| *waiting != leaf);
@@ -227,6 +239,7 @@ impl Tree {
             let node = &mut self.nodes[slot];
             let is_lender = node.id == lender;
             is_lent |= is_lender;
+            node.fill(now);
             node.ceil.charge(bytes);
             if is_lent {
                 node.rate.charge(bytes);
