@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_copy::{Control, Progress};
 use iscsi_initiator::TrafficClass;
+use iscsi_initiator::shaping::Rate;
 use serde_json::{Value, json};
 
 use crate::claims::Claims;
@@ -96,6 +97,12 @@ impl Handle {
     /// [`Error::Claimed`].
     pub(crate) fn claim(&self, ends: &Ends) -> Result<(), Error> {
         self.claims.claim(&self.name, ends)
+    }
+
+    /// The most that may be read from a unit and written to one by now, if there is a limit.
+    pub(crate) fn limit(&self) -> Option<Rate> {
+        let ceil = self.lock().passes.iter().map(TrafficClass::ceil).min();
+        ceil.filter(|ceil| *ceil != Rate::Unlimited)
     }
 
     /// Whether it has a class of its own.

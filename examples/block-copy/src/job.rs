@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
 use iscsi_initiator::shaping::Rate;
-use iscsi_initiator::tuning::Size;
+use iscsi_initiator::tuning::{Row, Size};
 
 use crate::args::{Args, RateArgs, VerifyMode};
 use crate::classes::Classes;
@@ -195,6 +195,12 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     Ok(())
 }
 
+/// What waits for its rate is not seen by the connections.
+fn limit_remark(limit: Rate) -> Row {
+    let reason = "what waits for it counts as not asked for".into();
+    Row { name: "rate limit", value: limit.to_string(), reason }
+}
+
 /// A copy between two ends that fit.
 #[derive(Debug)]
 struct Job<'a> {
@@ -253,10 +259,12 @@ impl<'a> Job<'a> {
             None => Box::pin(self.copy(stop)).await,
         };
         let Transferred { progress, unreadable, time, samples, passes, before } = transferred;
-        let diagnoses = match &result {
+        let mut diagnoses = match &result {
             Ok(_) => stop.hurry(self.ends.diagnose(observations)).await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
+        let limit = self.handle.limit().map(limit_remark);
+        diagnoses.iter_mut().for_each(|(_, diagnosis)| diagnosis.remarks.extend(limit.clone()));
         let verified = match result {
             Ok(unverified) => self.verify(unverified, progress.done, stop).await,
             Err(error) => Err(error),

@@ -102,6 +102,23 @@ async fn so_do_reads() {
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
 }
 
+/// The connections do not see what waits for its rate, so the limit stands beside what they say.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_is_told_with_what_held_the_copy_back() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let (image, url) = (folder.file("image", &pattern(LEN)), rig.url());
+    for (options, told) in
+        [(&["--rate-limit", "1gbit"][..], Some("1 Gbit/s".into())), (&[], None::<Value>)]
+    {
+        let arguments = [&[&*image, &*url, "--json", "--progress", "none"], options].concat();
+        let report = object(&block_copy(&arguments));
+        let remarks = report["diagnosis"][0]["remarks"].as_array().unwrap();
+        let limit = remarks.iter().find(|row| row["name"] == "rate limit");
+        assert_eq!(limit.map(|row| row["value"].clone()), told, "{report}");
+    }
+}
+
 /// What is read of one and written to the other counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn between_units_each_byte_pays_once() {
