@@ -208,7 +208,9 @@ impl Engine {
             Err(error) => {
                 let is_written = is_prepared && self.is_copied();
                 let progress = Box::new(progress);
-                let has_full_length = self.is_sized && self.awaits_length();
+                // An earlier run has seen to that as well.
+                let is_sized = self.is_sized || progress.resumed > 0;
+                let has_full_length = is_sized && self.awaits_length();
                 let unreadable = self.unreadable;
                 Err(Failure { error, progress, unreadable, is_written, has_full_length })
             }

@@ -108,6 +108,13 @@ async fn a_file_is_left_alone_until_the_source_has_given_something() {
         assert!(failure.has_full_length && failure.progress.done > 0, "{failure:?}");
         assert_eq!(fs::metadata(&to).unwrap().len(), MIB + place);
     }
+    // An earlier run has given it its length.
+    let from = Memory::new(pattern(1 << 20));
+    from.lock().fails_at = Some(MIB / 2);
+    let file = Destination::file(FileDevice::create(&to).unwrap());
+    let options = Options::default().with_done((0..MIB / 2).into());
+    let failure = Copy::new(Source::device(from), file).with_options(options).run().await;
+    assert!(failure.unwrap_err().has_full_length);
 }
 
 /// A part, here with a hole, goes to another place, and what is around that stays.
