@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, Transmission};
-use iscsi_nbd::{BASE_ALLOCATION, Command, Cookie, Errno, Request};
+use iscsi_nbd::{BASE_ALLOCATION, Command, Cookie, Errno, ProtocolError, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use tokio::sync::{mpsc, oneshot};
@@ -31,7 +31,10 @@ pub(super) struct Connection {
 struct State {
     transmission: Transmission,
     waiting: HashMap<Cookie, Waiting>,
+    /// It has ended without being asked to.
     is_lost: bool,
+    /// Why, where the server is to blame.
+    breach: Option<ProtocolError>,
 }
 
 /// Who waits for an answer; the write counts as under way until it comes, whether or not he still does.
@@ -71,7 +74,7 @@ impl Connection {
         let (negotiated, reader, writer, input) =
             shaken.map_err(|_| NbdError::Silent(place.clone()))??;
         let transmission = Transmission::new(&negotiated);
-        let state = State { transmission, waiting: HashMap::new(), is_lost: false };
+        let state = State { transmission, waiting: HashMap::new(), is_lost: false, breach: None };
         let state = Arc::new(Mutex::new(state));
         let (outgoing, requests) = mpsc::unbounded_channel();
         tokio::spawn(send_all(Arc::clone(&state), requests, writer));
@@ -116,7 +119,7 @@ impl Connection {
         {
             let mut state = lock(&self.state);
             if state.is_lost {
-                return Err(lost());
+                return Err(state.loss());
             }
             let request = begin(&mut state.transmission);
             let request =
@@ -125,7 +128,7 @@ impl Connection {
             // Where nobody sends any more, the reader is about to say so.
             drop(self.outgoing.send(Outgoing { head: request.encode(), data }));
         }
-        answered.await.unwrap_or_else(|_| Err(lost()))
+        answered.await.unwrap_or_else(|_| Err(lock(&self.state).loss()))
     }
 }
 
@@ -133,8 +136,16 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lost() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost)
+impl State {
+    /// What those are told who get no answer.
+    fn loss(&self) -> io::Error {
+        match &self.breach {
+            Some(breach) => {
+                io::Error::new(io::ErrorKind::InvalidData, NbdError::from(breach.clone()))
+            }
+            None => io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost),
+        }
+    }
 }
 
 pub(super) fn unexpected() -> io::Error {
@@ -262,7 +273,10 @@ fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> bool 
             let completed = match state.transmission.receive(input) {
                 Ok(Some(completed)) => completed,
                 Ok(None) => break,
-                Err(_) => return false,
+                Err(breach) => {
+                    state.breach = Some(breach);
+                    return false;
+                }
             };
             if let Some(waiting) = state.waiting.remove(&completed.request.cookie) {
                 let outcome = completed
