@@ -64,3 +64,48 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    fn reply(head: &'static str, data: Vec<u8>) -> Reply {
+        Reply { head: Bytes::from_static(head.as_bytes()), data: data.into(), held: None }
+    }
+
+    #[tokio::test]
+    async fn replies_go_out_in_order_short_and_long_ones() {
+        let (replies, outgoing) = unbounded_channel();
+        let (mine, mut theirs) = tokio::io::duplex(1000);
+        let sender = tokio::spawn(send_all(outgoing, mine));
+        for len in [0, 10, TOGETHER, 3, TOGETHER + 1, 0] {
+            replies.send(reply("head", vec![7; len])).unwrap();
+        }
+        drop(replies);
+        let mut all = Vec::new();
+        theirs.read_to_end(&mut all).await.unwrap();
+        sender.await.unwrap().unwrap();
+        let expected =
+            [0, 10, TOGETHER, 3, TOGETHER + 1, 0].map(|len| [&b"head"[..], &vec![7; len]].concat());
+        assert!(all == expected.concat());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_for_a_minute_is_let_go_and_who_is_slow_is_not() {
+        let (replies, outgoing) = unbounded_channel();
+        let (mine, mut theirs) = tokio::io::duplex(1);
+        let sender = tokio::spawn(send_all(outgoing, mine));
+        replies.send(reply("slow", vec![1; 20])).unwrap();
+        for _ in 0..9 {
+            tokio::time::sleep(PATIENCE * 9 / 10).await;
+            theirs.read_u8().await.unwrap();
+        }
+        assert!(!sender.is_finished());
+        let error = sender.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(replies);
+    }
+}

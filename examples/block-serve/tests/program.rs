@@ -9,6 +9,7 @@ use bytes::Bytes;
 use iscsi_copy::{Device, NbdDevice};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::fault::Fault;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
@@ -89,6 +90,35 @@ async fn a_signal_ends_it_when_everything_is_on_the_unit() {
     let violations = server.with(|target| target.violations().to_vec());
     assert!(violations.is_empty(), "{violations:?}");
     assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_is_said_at_the_end_if_no_client_was_told() {
+    for is_told in [false, true] {
+        let (server, _disk, url) = target().await;
+        let socket = socket(if is_told { "told" } else { "untold" });
+        let (child, lines, _) = started(&url, &socket, &[]);
+        let fault = Fault::write_error(0..u64::MAX).times(1);
+        server.with(|target| target.config_mut().faults.push(fault));
+        let client = client(&socket).await;
+        client.write_at(0, vec![Bytes::from(vec![7; 4096])]).await.unwrap();
+        if is_told {
+            // One of its connections is.
+            let mut flushes = 0;
+            while client.flush().await.is_ok() {
+                flushes += 1;
+                assert!(flushes < 8);
+            }
+        }
+        drop(client);
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        let (end, status) = ended(child, lines);
+        assert_eq!(
+            (status, &end["complete"]),
+            (Some(i32::from(!is_told)), &is_told.into()),
+            "{end}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
