@@ -21,6 +21,8 @@ use crate::stop::Stop;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(60);
+/// A client that has announced data and sends nothing for so long holds memory that others need: it is let go.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Room for what comes while it is not known how much it is, bytes: an option of any length.
 const INPUT_LEN: usize = 64 << 10;
 /// The same while nothing but requests is awaited: thousands of clients may have nothing to say.
@@ -63,6 +65,8 @@ impl Client {
         let Some(mut negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
             return Ok(());
         };
+        // Thousands of clients may have nothing to say: they do not keep the room for options.
+        let input = BytesMut::from(&input[..]);
         if !negotiated.knows_block_sizes {
             // Who was not told of blocks need not keep to them.
             negotiated.export.block_sizes.minimum = 1;
@@ -188,7 +192,9 @@ impl Desk {
                     while input.len() < len {
                         input.reserve(len - input.len());
                         let missing = (len - input.len()) as u64;
-                        if (&mut *reader).take(missing).read_buf(&mut input).await? == 0 {
+                        let mut rest = (&mut *reader).take(missing);
+                        let read = timeout(PATIENCE, rest.read_buf(&mut input)).await;
+                        if read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? == 0 {
                             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                         }
                     }
@@ -232,5 +238,77 @@ const fn answer_len(request: &Request) -> u32 {
         | Command::Trim { .. }
         | Command::Cache
         | Command::WriteZeroes { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_initiator::device::{Device, DeviceLimits, IoFuture};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::export::describe;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Device for Nothing {
+        fn capacity(&self) -> u64 {
+            1 << 30
+        }
+
+        fn limits(&self) -> DeviceLimits {
+            DeviceLimits::default()
+        }
+
+        fn read_into(&self, _: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+            Box::pin(async { Ok(buffer) })
+        }
+
+        fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn flush(&self) -> IoFuture<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// Serves a client that says this after a handshake without options, and then nothing; how it ends, and when.
+    async fn served(words: &[u8]) -> (Result<(), Broken>, Duration) {
+        let client = Client {
+            export: Arc::new(describe(&Nothing, "", false)),
+            memory: Memory::new(64 << 20),
+            stop: Stop::never(),
+        };
+        let (mine, mut theirs) = tokio::io::duplex(1 << 16);
+        // FIXED_NEWSTYLE and NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
+        theirs.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").await.unwrap();
+        theirs.write_all(words).await.unwrap();
+        let start = Instant::now();
+        let result = client.serve(mine, |negotiated, transmission| Requests {
+            device: Arc::new(Nothing),
+            replies: transmission.replies(),
+            contexts: negotiated.contexts.clone(),
+            has_cache: false,
+            counters: Arc::default(),
+        });
+        let ended = timeout(Duration::from_secs(600), result).await.unwrap_or(Ok(()));
+        drop(theirs);
+        (ended, start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_announces_data_and_sends_none_is_let_go_and_who_says_nothing_is_not() {
+        // A write of 32 MiB.
+        let mut write = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1];
+        write.extend_from_slice(&[0; 16]);
+        write.extend_from_slice(&(32_u32 << 20).to_be_bytes());
+        let (ended, after) = served(&write).await;
+        assert!(matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut));
+        assert_eq!(after, PATIENCE);
+        let (ended, after) = served(&[]).await;
+        assert!(ended.is_ok());
+        assert_eq!(after, Duration::from_secs(600));
     }
 }
