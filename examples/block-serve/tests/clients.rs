@@ -255,7 +255,7 @@ async fn a_failure_of_the_target_is_told_by_a_flush() {
 async fn garbage_and_silence_of_some_harm_no_others() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
     let mut idle = Vec::new();
-    for _ in 0..500 {
+    for _ in 0..200 {
         idle.push(rig.raw().await);
     }
     for garbage in [
