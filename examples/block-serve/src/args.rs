@@ -5,6 +5,11 @@ use iscsi_initiator::tuning::{Size, SizeError};
 
 use crate::listen::Address;
 
+/// The window of writes where nothing else is said, bytes.
+const WINDOW: u64 = 32 << 20;
+/// The memory for reads where nothing else is said, bytes.
+const CACHE: u64 = 64 << 20;
+
 /// Serves a logical unit to NBD clients: QEMU, nbdcopy, nbdkit, the kernel's own nbd.
 ///
 /// URL is iscsi://user:password@host:port/target/lun?option=value, where user, port and options may be
@@ -34,9 +39,10 @@ pub struct Args {
     /// Refuses to write.
     #[arg(long)]
     pub read_only: bool,
-    /// Bytes of writes that are answered before the unit has them, 64K to 1G; 0 answers when the unit has.
-    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_window)]
-    pub write_behind: Size,
+    /// Bytes of writes that are answered before the unit has them, 64K to 1G; 0 answers when the unit has. By
+    /// default 32 MiB, and 0 with --shared.
+    #[arg(long, value_name = "SIZE", value_parser = parse_window)]
+    pub write_behind: Option<Size>,
     /// Bytes of memory for what was read, and what comes next, up to 64G; 0 for none. By default 64 MiB, and
     /// none with --shared.
     #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
@@ -61,6 +67,16 @@ pub struct Args {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
+}
+
+impl Args {
+    /// The bytes of the window of writes, and those of the memory for reads; 0 for none.
+    pub(crate) fn buffers(&self) -> (u32, u64) {
+        let default = |size| if self.shared { 0 } else { size };
+        let window = self.write_behind.map_or_else(|| default(WINDOW), |size| size.0);
+        let cache = self.cache.map_or_else(|| default(CACHE), |size| size.0);
+        (u32::try_from(window).unwrap_or(u32::MAX), cache)
+    }
 }
 
 fn parse_window(text: &str) -> Result<Size, String> {
@@ -97,6 +113,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_of_a_shared_unit_unless_that_is_asked_for() {
+        for (arguments, buffers) in [
+            (&[][..], (32 << 20, 64 << 20)),
+            (&["--shared"], (0, 0)),
+            (&["--shared", "--cache", "1M"], (0, 1 << 20)),
+            (&["--shared", "--write-behind", "1M"], (1 << 20, 0)),
+            (&["--write-behind", "0", "--cache", "0"], (0, 0)),
+        ] {
+            let parsed = Args::try_parse_from([&["block-serve", "url"], arguments].concat());
+            assert_eq!(parsed.unwrap().buffers(), buffers, "{arguments:?}");
+        }
+    }
+
+    #[test]
     fn values_out_of_range_are_refused() {
         for arguments in [
             &["--write-behind", "1K"][..],
@@ -112,6 +142,6 @@ mod tests {
             assert!(parsed.is_err(), "{arguments:?}");
         }
         let parsed = Args::try_parse_from(["block-serve", "url", "--write-behind", "0"]).unwrap();
-        assert_eq!((parsed.write_behind, parsed.memory), (Size(0), Size(256 << 20)));
+        assert_eq!((parsed.write_behind, parsed.memory), (Some(Size(0)), Size(256 << 20)));
     }
 }

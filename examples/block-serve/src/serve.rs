@@ -13,9 +13,6 @@ use crate::listen::{Address, Listener};
 use crate::server::Server;
 use crate::stop::Stop;
 
-/// Memory for reads where nothing else is said, bytes.
-const CACHE: u64 = 64 << 20;
-
 /// A server that clients can come to.
 #[derive(Debug)]
 pub struct Ready {
@@ -33,9 +30,7 @@ impl Ready {
         // The socket first: who comes early waits, and a second server learns of the first one at once.
         let listeners = listen(args).await?;
         let disk = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
-        let is_shared = args.shared;
-        let cache = args.cache.map_or(if is_shared { 0 } else { CACHE }, |size| size.0);
-        let window = u32::try_from(args.write_behind.0).unwrap_or(u32::MAX);
+        let (window, cache) = args.buffers();
         let export = describe(&disk, &args.export, args.read_only);
         let layers = Layers::new(disk, window, cache);
         let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
