@@ -103,12 +103,7 @@ async fn what_is_lost_is_said_at_the_end_if_no_client_was_told() {
         let client = client(&socket).await;
         client.write_at(0, vec![Bytes::from(vec![7; 4096])]).await.unwrap();
         if is_told {
-            // One of its connections is.
-            let mut flushes = 0;
-            while client.flush().await.is_ok() {
-                flushes += 1;
-                assert!(flushes < 8);
-            }
+            client.flush().await.unwrap_err();
         }
         drop(client);
         assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());

@@ -302,7 +302,8 @@ impl Device for NbdDevice {
         Box::pin(self.write(offset, pages))
     }
 
-    /// Over one connection for all: they are more than one only where the server says that this is enough.
+    /// Over the first connection for all: they are more than one only where the server says that this is
+    /// enough, and one that tells each connection of a loss tells it once then.
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(async move {
             if self.connections.iter().any(Connection::is_lost) {
@@ -311,7 +312,8 @@ impl Device for NbdDevice {
             if !self.has(TransmissionFlags::FLUSH) {
                 return Ok(());
             }
-            self.change(Command::Flush, 0, 0, Vec::new(), None).await
+            let flushed = self.connections[0].ask(Command::Flush, 0, 0, Vec::new(), None);
+            flushed.await.map(drop)
         })
     }
 
