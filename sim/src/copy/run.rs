@@ -37,7 +37,7 @@ impl Copies<'_> {
     /// Runs the copy once; one that is the last has to end well.
     pub(super) async fn run(
         &mut self,
-        job: &Job,
+        job: &mut Job,
         done: RangeSet,
         is_last: bool,
     ) -> Result<Ended, String> {
@@ -48,6 +48,7 @@ impl Copies<'_> {
             judge: Arc::clone(&job.judge),
             begun: self.shared.lock().oracle.now(),
             has_connections,
+            was_blind: job.is_blind,
             // A stream cannot leave anything out.
             done: match job.kind {
                 // Of a source in use anything may be copied again.
@@ -80,6 +81,7 @@ impl Copies<'_> {
             None => (self.run_once(&run, options).await?, RangeSet::new()),
         };
         self.requests += run.watch.requests();
+        job.is_blind |= run.watch.is_blind(&self.shared.lock());
         match ended {
             Some(Ok(copied)) => {
                 self.has_copied(job, &run, &copied)?;

@@ -25,6 +25,8 @@ pub(crate) struct Watch {
     pub(crate) begun: Moment,
     /// Whether the sessions have several connections.
     pub(crate) has_connections: bool,
+    /// Whether another unit may have answered an earlier run of the same copy.
+    pub(crate) was_blind: bool,
     /// What an earlier run has done.
     pub(crate) done: RangeSet,
     /// Bytes that it may hold.
@@ -84,7 +86,7 @@ impl Watch {
 
     /// Whether another unit may have answered before anything could tell.
     pub(crate) fn is_blind(&self, world: &World) -> bool {
-        world.lun.may_have_misled(self.has_connections, self.begun)
+        self.was_blind || world.lun.may_have_misled(self.has_connections, self.begun)
     }
 
     /// Whether no loss of power undoes what is said to be done.
