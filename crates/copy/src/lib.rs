@@ -78,7 +78,7 @@ pub use file::FileDevice;
 pub use forecast::{Divergence, Forecast, Pass, Verdict};
 pub use identity::Identity;
 pub use iscsi_initiator::device::Device;
-pub use nbd::{NbdDevice, NbdError, NbdUri};
+pub use nbd::{DirtyBitmap, NbdDevice, NbdError, NbdUri};
 pub use options::Options;
 pub use passes::{EndedPass, Passes, PassesError};
 pub use progress::{Event, Events, Progress};

@@ -2,6 +2,7 @@
 
 mod connection;
 mod device;
+mod dirty_bitmap;
 mod uri;
 mod writes;
 
@@ -12,6 +13,7 @@ use iscsi_nbd::client::HandshakeError;
 use thiserror::Error;
 
 pub use device::NbdDevice;
+pub use dirty_bitmap::DirtyBitmap;
 pub use uri::NbdUri;
 
 /// Why an export cannot be had, or is lost.
@@ -39,6 +41,19 @@ pub enum NbdError {
         place: String,
         /// What it has said.
         cause: HandshakeError,
+    },
+    /// The export has no such dirty bitmap.
+    #[error(
+        "{0}: the export has no such bitmap; it is told by name when QEMU begins to export the node"
+    )]
+    NoBitmap(String),
+    /// The server does not tell what is marked in a dirty bitmap.
+    #[error("{bitmap}: {cause}")]
+    Bitmap {
+        /// Which one.
+        bitmap: String,
+        /// Why not.
+        cause: io::Error,
     },
     /// The server does not keep to the protocol.
     #[error("the server breaks the protocol: {0}")]

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 pub use content::{ContentArgs, VerifyMode, ZeroGranularity};
-pub use delta::DeltaArgs;
+pub use delta::{DeltaArgs, RangesFrom};
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
 pub use output::OutputArgs;
 pub use passes::{PassArgs, WhenNotConverging};

@@ -224,7 +224,7 @@ impl<'a> Job<'a> {
         commands::check_ends(&args.passes, &ends)?;
         let is_in_use = args.passes.ranges_from.is_some();
         let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
-        let ranges = ranges::load(args.delta.ranges.as_deref(), &ends).await?;
+        let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
         // What earlier passes have left to be done lies anywhere.
         let is_continued = resumption.as_ref().is_some_and(Resumption::is_continued);
         let ranges = ranges.filter(|_| !(is_in_use && is_continued));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, Transmission};
-use iscsi_nbd::{BASE_ALLOCATION, Command, Cookie, Errno, ProtocolError, Request};
+use iscsi_nbd::{Command, Cookie, Errno, ProtocolError, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use tokio::sync::{mpsc, oneshot};
@@ -51,7 +51,8 @@ struct Outgoing {
 }
 
 impl Connection {
-    pub(super) async fn open(uri: &NbdUri) -> Result<(Self, Negotiated), NbdError> {
+    /// Connects to an export, and asks for a metadata context, which it need not have.
+    pub(super) async fn open(uri: &NbdUri, context: &str) -> Result<(Self, Negotiated), NbdError> {
         let place = uri.place().to_string();
         let failed = |cause| NbdError::Connect { place: place.clone(), cause };
         let handshake = async {
@@ -61,12 +62,12 @@ impl Connection {
                         TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
                     stream.set_nodelay(true).map_err(failed)?;
                     let (reader, writer) = stream.into_split();
-                    shake_hands(uri, Reader::Tcp(reader), Writer::Tcp(writer)).await
+                    shake_hands(uri, context, Reader::Tcp(reader), Writer::Tcp(writer)).await
                 }
                 Place::Unix(path) => {
                     let (reader, writer) =
                         UnixStream::connect(path).await.map_err(failed)?.into_split();
-                    shake_hands(uri, Reader::Unix(reader), Writer::Unix(writer)).await
+                    shake_hands(uri, context, Reader::Unix(reader), Writer::Unix(writer)).await
                 }
             }
         };
@@ -205,11 +206,12 @@ impl Writer {
 
 async fn shake_hands(
     uri: &NbdUri,
+    context: &str,
     mut reader: Reader,
     mut writer: Writer,
 ) -> Result<(Negotiated, Reader, Writer, BytesMut), NbdError> {
     let place = || uri.place().to_string();
-    let contexts = vec![BASE_ALLOCATION.to_owned()];
+    let contexts = vec![context.to_owned()];
     let goal = Goal::Export { name: uri.export().to_owned(), contexts };
     let (mut handshake, mut input) = (Handshake::new(goal), BytesMut::new());
     loop {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
 use iscsi_nbd::client::{Answer, Negotiated};
-use iscsi_nbd::{Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlags};
+use iscsi_nbd::{
+    BASE_ALLOCATION, Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlags,
+};
 
 use super::NbdError;
 use super::connection::{Connection, unexpected};
@@ -47,19 +49,22 @@ impl NbdDevice {
     /// # Errors
     /// When it cannot be had.
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
-        let (first, negotiated) = Box::pin(Connection::open(uri)).await?;
+        let (first, negotiated) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await?;
         let Negotiated { export, contexts, .. } = negotiated;
         let mut connections = vec![first];
         if export.flags.contains(TransmissionFlags::MULTI_CONN) {
             for _ in 1..CONNECTIONS {
                 // Fewer do as well.
-                let Ok((further, _)) = Box::pin(Connection::open(uri)).await else { break };
+                let Ok((further, _)) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await
+                else {
+                    break;
+                };
                 connections.push(further);
             }
         }
         let block_size = u64::from(export.block_sizes.minimum.max(1));
         let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
-        let allocation = contexts.iter().find(|context| context.name == iscsi_nbd::BASE_ALLOCATION);
+        let allocation = contexts.iter().find(|context| context.name == BASE_ALLOCATION);
         Ok(Self {
             connections: connections.into(),
             next: Arc::default(),

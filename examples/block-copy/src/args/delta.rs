@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use iscsi_copy::DirtyBitmap;
 
 /// What need not be sent again.
 #[derive(Clone, Debug, Default, Args)]
@@ -15,7 +16,39 @@ pub struct DeltaArgs {
     pub digests: Option<PathBuf>,
     /// Copies only the ranges that FILE tells, as tools for snapshots write them: lines of START LENGTH in
     /// bytes, decimal or with 0x, where # begins a comment; or a JSON array of objects with "start", or
-    /// "offset", and "length", each of which counts.
+    /// "offset", and "length", each of which counts. A line URI qemu:dirty-bitmap:NAME stands for what QEMU has
+    /// marked in that bitmap of an NBD export; qemu:dirty-bitmap:NAME in place of FILE for that of the source.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["offset", "length"])]
-    pub ranges: Option<PathBuf>,
+    pub ranges: Option<RangesFrom>,
+}
+
+/// What `--ranges` names.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RangesFrom {
+    /// A file that tells them.
+    File(PathBuf),
+    /// A dirty bitmap of the export that is copied from, by its name.
+    Bitmap(String),
+}
+
+impl From<&str> for RangesFrom {
+    fn from(text: &str) -> Self {
+        match DirtyBitmap::name_in(text) {
+            Some(name) => Self::Bitmap(name.to_owned()),
+            None => Self::File(text.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitmap_is_known_by_its_namespace() {
+        assert_eq!(RangesFrom::from("qemu:dirty-bitmap:b0"), RangesFrom::Bitmap("b0".to_owned()));
+        for file in ["ranges", "qemu:dirty-bitmap:", "./qemu:dirty-bitmap:b0"] {
+            assert_eq!(RangesFrom::from(file), RangesFrom::File(file.into()), "{file}");
+        }
+    }
 }

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 #[command(next_help_heading = "A source in use")]
 pub struct PassArgs {
     /// Copies in passes, because the source is written to meanwhile. After each pass CMD is run by `sh -c`, and
-    /// prints, as in a file of --ranges, what was changed since it was asked last, at the first time since before the
-    /// copy began; that is the next pass. What it has told it need not tell again.
+    /// prints, as in a file of --ranges, what was changed since it was asked last, or the dirty bitmap that knows; at
+    /// the first time since before the copy began. That is the next pass. What it has told it need not tell again.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["offset", "length"])]
     pub ranges_from: Option<String>,
     /// How long the last pass may take, during which nobody may write: 2s, 500ms. There are passes until the next

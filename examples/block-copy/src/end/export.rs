@@ -14,6 +14,7 @@ use crate::side::Side;
 #[derive(Clone, Debug)]
 pub struct ExportEnd {
     device: NbdDevice,
+    uri: NbdUri,
     name: Arc<str>,
 }
 
@@ -26,7 +27,7 @@ impl ExportEnd {
                 io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the export is read-only");
             return Err(Error::File { side, name, cause });
         }
-        Ok(Self { device, name })
+        Ok(Self { device, uri: uri.clone(), name })
     }
 
     /// The device.
@@ -34,7 +35,12 @@ impl ExportEnd {
         &self.device
     }
 
-    /// Its URI.
+    /// Where it is.
+    pub const fn uri(&self) -> &NbdUri {
+        &self.uri
+    }
+
+    /// The same as a text.
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }

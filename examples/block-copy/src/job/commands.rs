@@ -4,13 +4,13 @@ use std::io;
 
 use iscsi_copy::{Changes, RangeSet};
 use iscsi_initiator::device::IoFuture;
-use tokio::task::spawn_blocking;
 
 use crate::args::{Args, PassArgs, VerifyMode};
 use crate::ends::Ends;
 use crate::error::Error;
 use crate::ranges;
 use crate::shell::Shell;
+use crate::stop::Stop;
 
 /// Makes sure, before anything is opened, that what is asked for can be had of a source in use.
 pub(super) fn check(args: &Args) -> Result<(), Error> {
@@ -42,16 +42,17 @@ pub(super) struct Commands {
     pub(super) before_last_pass: Option<Shell>,
     /// Bytes of the source.
     pub(super) has: u64,
+    pub(super) stop: Stop,
 }
 
 impl Changes for Commands {
     fn changed(&mut self) -> IoFuture<'_, RangeSet> {
         Box::pin(async move {
             let text = self.ranges_from.output().await.map_err(io::Error::other)?;
-            let has = self.has;
-            let read = spawn_blocking(move || ranges::read(&text, has)).await;
+            let ranges = self.stop.unless(ranges::read(text, self.has)).await;
             let failed = |cause| io::Error::other(self.ranges_from.failed(cause));
-            read.map_err(io::Error::from).flatten().map_err(failed)
+            let interrupted = || io::Error::other(Error::Interrupted);
+            ranges.ok_or_else(interrupted)?.map_err(failed)
         })
     }
 

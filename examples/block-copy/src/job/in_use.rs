@@ -42,6 +42,7 @@ impl Job<'_> {
             before_last_pass: before_last_pass
                 .map(|line| Shell::new("--before-last-pass", line, stop)),
             has: source.length().unwrap_or_default(),
+            stop: stop.clone(),
         };
         let forecast = Forecast::new(*downtime, *max_passes);
         let passes = Passes::new(source, destination, self.options(), commands, forecast);

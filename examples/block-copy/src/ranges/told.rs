@@ -1,25 +1,21 @@
-//! Ranges in a file, as tools for snapshots tell what has changed.
+//! Ranges as text, as tools for snapshots tell what has changed.
 
 use std::fmt;
-use std::fs;
-use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::Path;
 
-use iscsi_copy::RangeSet;
+use iscsi_copy::{DirtyBitmap, NbdError, NbdUri, RangeSet};
 use serde_json::Value;
 use thiserror::Error as ThisError;
-use tokio::task::spawn_blocking;
-
-use crate::ends::Ends;
-use crate::error::Error;
 
 /// Why a file names no ranges to copy.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
-pub(crate) enum RangesError {
+pub(super) enum RangesError {
     /// A line says nothing that is known.
     #[error("line {0}: write the first byte and the length, as 4096 512 or 0x1000 0x200")]
     Line(usize),
+    /// A line is meant to be a dirty bitmap, and is none.
+    #[error("{0}: {1}")]
+    Bitmap(Place, String),
     /// It begins as JSON and is none.
     #[error("it is not JSON: {0}")]
     Json(String),
@@ -43,7 +39,7 @@ pub(crate) enum RangesError {
 
 /// Where in a file a range stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(super) enum Place {
     /// In this line, from 1 on.
     Line(usize),
     /// In this entry of an array, from 1 on.
@@ -59,37 +55,26 @@ impl fmt::Display for Place {
     }
 }
 
-/// Reads the ranges in a file, if there is one. `None` copies all.
-pub(crate) async fn load(path: Option<&Path>, ends: &Ends) -> Result<Option<RangeSet>, Error> {
-    let Some(path) = path else { return Ok(None) };
-    let has = ends.to_source().length().filter(|_| !ends.source.is_stream());
-    let has = has.ok_or(Error::Usage(
-        "a stream has no places; leave --ranges out, or copy from a file or a unit",
-    ))?;
-    let file = path.to_owned();
-    let reading = spawn_blocking(move || read(&String::from_utf8_lossy(&fs::read(file)?), has));
-    let failed = |cause| Error::Ranges { name: path.to_string_lossy().into(), cause };
-    reading.await.map_err(io::Error::from).flatten().map(Some).map_err(failed)
-}
-
-/// Reads ranges of a source of so many bytes.
-///
-/// # Errors
-/// [`InvalidData`](ErrorKind::InvalidData) with what cannot be so.
-pub(crate) fn read(text: &str, has: u64) -> io::Result<RangeSet> {
-    parse(text, has).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+/// What a text names.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Told {
+    /// Those it has itself.
+    pub(super) ranges: RangeSet,
+    /// Dirty bitmaps that mark further ones.
+    pub(super) bitmaps: Vec<DirtyBitmap>,
 }
 
 /// Reads ranges of a source of so many bytes: lines of `START LENGTH` in bytes, decimal or with `0x`, where
-/// `#` begins a comment; or a JSON array of objects with `start`, or `offset`, and `length`, of which
-/// every entry counts, whatever else it says.
+/// `#` begins a comment, and lines of [`DirtyBitmap`]s; or a JSON array of objects with `start`, or `offset`,
+/// and `length`, of which every entry counts, whatever else it says.
 ///
 /// # Errors
 /// The first thing that cannot be so, and where it stands.
-fn parse(text: &str, has: u64) -> Result<RangeSet, RangesError> {
-    let told = if text.trim_start().starts_with('[') { array(text)? } else { lines(text)? };
+pub(super) fn parse(text: &str, has: u64) -> Result<Told, RangesError> {
+    let is_json = text.trim_start().starts_with('[');
+    let (pieces, bitmaps) = if is_json { (array(text)?, Vec::new()) } else { lines(text)? };
     let mut ranges = RangeSet::new();
-    for (place, start, len) in told {
+    for (place, start, len) in pieces {
         let end = start.saturating_add(len);
         if end > has {
             return Err(RangesError::Beyond { place, end, has });
@@ -100,15 +85,22 @@ fn parse(text: &str, has: u64) -> Result<RangeSet, RangesError> {
         }
         ranges.insert(range);
     }
-    Ok(ranges)
+    Ok(Told { ranges, bitmaps })
 }
 
 /// Where a range stands, its first byte, and its length.
-type Told = (Place, u64, u64);
+type Piece = (Place, u64, u64);
 
-fn lines(text: &str) -> Result<Vec<Told>, RangesError> {
-    let mut told = Vec::new();
+fn lines(text: &str) -> Result<(Vec<Piece>, Vec<DirtyBitmap>), RangesError> {
+    let (mut told, mut bitmaps) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
+        if NbdUri::is_meant_by(line.trim_start()) {
+            let bitmap = line.parse().map_err(|error: NbdError| {
+                RangesError::Bitmap(Place::Line(at + 1), error.to_string())
+            })?;
+            bitmaps.push(bitmap);
+            continue;
+        }
         let words = line.split('#').next().unwrap_or_default();
         let words: Vec<_> = words.split_ascii_whitespace().collect();
         match words[..] {
@@ -121,7 +113,7 @@ fn lines(text: &str) -> Result<Vec<Told>, RangesError> {
             _ => return Err(RangesError::Line(at + 1)),
         }
     }
-    Ok(told)
+    Ok((told, bitmaps))
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -134,7 +126,7 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-fn array(text: &str) -> Result<Vec<Told>, RangesError> {
+fn array(text: &str) -> Result<Vec<Piece>, RangesError> {
     let entries: Vec<Value> =
         serde_json::from_str(text).map_err(|error| RangesError::Json(error.to_string()))?;
     let told = entries.iter().enumerate().map(|(at, entry)| {
@@ -151,8 +143,8 @@ fn array(text: &str) -> Result<Vec<Told>, RangesError> {
 mod tests {
     use super::*;
 
-    fn set<const N: usize>(ranges: [Range<u64>; N]) -> Result<RangeSet, RangesError> {
-        Ok(ranges.into_iter().collect())
+    fn set<const N: usize>(ranges: [Range<u64>; N]) -> Result<Told, RangesError> {
+        Ok(Told { ranges: ranges.into_iter().collect(), bitmaps: Vec::new() })
     }
 
     #[test]
@@ -175,6 +167,21 @@ mod tests {
         let huge = "0xffffffffffffffff 0xffffffffffffffff";
         assert!(matches!(line(huge), Err(RangesError::Beyond { .. })));
         assert_eq!(line("0 10\n20 10\n9 1"), Err(RangesError::Overlap(Place::Line(3))));
+    }
+
+    #[test]
+    fn a_line_names_a_dirty_bitmap() {
+        let bitmap = "nbd+unix:///disk?socket=/run/#1 qemu:dirty-bitmap:b0";
+        let told = Told {
+            ranges: (0..512).into(),
+            bitmaps: vec![bitmap.parse().unwrap(), "nbd://h qemu:dirty-bitmap:1".parse().unwrap()],
+        };
+        let text = format!("  {bitmap}\r\n0 512\nnbd://h\tqemu:dirty-bitmap:1");
+        assert_eq!(parse(&text, 512), Ok(told));
+        for nonsense in ["nbd://h", "nbd://h b0", "nbds://h qemu:dirty-bitmap:b", "nbd://h 1 2"] {
+            let wrong = parse(&format!("0 1\n{nonsense}\n"), 512);
+            assert!(matches!(wrong, Err(RangesError::Bitmap(Place::Line(2), _))), "{nonsense}");
+        }
     }
 
     #[test]

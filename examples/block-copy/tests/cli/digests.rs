@@ -183,6 +183,8 @@ async fn only_ranges_are_copied() {
         ("some\n", "line 1: write the first byte and the length"),
         ("[{\"start\": 0}]", "entry 1: it has no"),
         ("[{\"start\": 0,", "not JSON"),
+        ("0 512\nnbd+unix:///x?socket=/missing\n", "line 2: write the URI of an export"),
+        ("nbd+unix:///x?socket=/missing qemu:dirty-bitmap:b0\n", "/missing: No such file"),
     ] {
         folder.file("ranges", text.as_bytes());
         fails(&copy(&[]), 1, &["ranges", complaint]);
@@ -191,5 +193,7 @@ async fn only_ranges_are_copied() {
     fails(&missing, 1, &["ranges /missing"]);
     let stream = [&["-", url.as_str()], &quiet[..], &[ranges.as_str()]].concat();
     fails(&block_copy_with_input(&stream, b""), 2, &["a stream has no places"]);
+    let bitmap = [&[source.as_str(), &url], &quiet[..], &["qemu:dirty-bitmap:b0"]].concat();
+    fails(&block_copy(&bitmap), 2, &["an NBD export has dirty bitmaps"]);
     assert_eq!(rig.written(), 4608);
 }

@@ -1,0 +1,129 @@
+//! What QEMU has marked as changed, told over NBD (QEMU, `docs/interop/nbd.rst`, `qemu:dirty-bitmap:`).
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use iscsi_nbd::Command;
+use iscsi_nbd::client::{Answer, Negotiated};
+
+use super::NbdError;
+use super::connection::{Connection, unexpected};
+use super::uri::NbdUri;
+use crate::range_set::RangeSet;
+
+/// What the name of such a metadata context begins with.
+const NAMESPACE: &str = "qemu:dirty-bitmap:";
+/// The longest range of one request, bytes; a multiple of every block size.
+const MAX_RANGE: u64 = 1 << 30;
+
+/// A dirty bitmap of QEMU that is exported with a node: which bytes were written to since it was made.
+///
+/// As a text it is the URI of the export, white space, and the name of its metadata context:
+/// `nbd+unix:///disk?socket=/run/guest.nbd qemu:dirty-bitmap:b0`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirtyBitmap {
+    uri: NbdUri,
+    context: String,
+}
+
+impl DirtyBitmap {
+    /// The bitmap of this name, of an export that has it.
+    pub fn new(uri: NbdUri, name: &str) -> Self {
+        Self { uri, context: format!("{NAMESPACE}{name}") }
+    }
+
+    /// The name of a bitmap in the name of a metadata context, if it is one of a bitmap.
+    pub fn name_in(context: &str) -> Option<&str> {
+        context.strip_prefix(NAMESPACE).filter(|name| !name.is_empty())
+    }
+
+    /// Asks for all bytes that are marked, in whole granules of the bitmap. Where the server leaves open
+    /// whether bytes are marked, they count as marked.
+    ///
+    /// # Errors
+    /// When the export cannot be had, has no such bitmap, or does not tell.
+    pub async fn ranges(&self) -> Result<RangeSet, NbdError> {
+        let (connection, negotiated) = Box::pin(Connection::open(&self.uri, &self.context)).await?;
+        let Negotiated { export, contexts, .. } = negotiated;
+        let context = contexts.iter().find(|context| context.name == self.context);
+        let Some(id) = context.map(|context| context.id) else {
+            return Err(NbdError::NoBitmap(self.to_string()));
+        };
+        let failed = |cause| NbdError::Bitmap { bitmap: self.to_string(), cause };
+        let (mut dirty, mut at) = (RangeSet::new(), 0);
+        while at < export.size {
+            at = mark(&connection, id, at, export.size, &mut dirty).await.map_err(failed)?;
+        }
+        Ok(dirty)
+    }
+}
+
+/// Takes what is told of the bytes from `at` on; the first byte of which nothing was told.
+async fn mark(
+    connection: &Connection,
+    context: u32,
+    mut at: u64,
+    size: u64,
+    dirty: &mut RangeSet,
+) -> io::Result<u64> {
+    let command = Command::BlockStatus { one: false };
+    let length = u32::try_from((size - at).min(MAX_RANGE)).map_err(io::Error::other)?;
+    let answer = connection.ask(command, at, length, Vec::new(), None).await?;
+    let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
+    let told = contexts.into_iter().find(|status| status.context == context);
+    for extent in told.ok_or_else(unexpected)?.extents {
+        let end = at + extent.length;
+        if extent.status != 0 {
+            dirty.insert(at..end);
+        }
+        at = end;
+    }
+    Ok(at)
+}
+
+impl FromStr for DirtyBitmap {
+    type Err = NbdError;
+
+    fn from_str(text: &str) -> Result<Self, NbdError> {
+        const FORM: NbdError =
+            NbdError::Uri("write the URI of an export, and behind it qemu:dirty-bitmap:NAME");
+        let (uri, context) = text.trim().split_once(char::is_whitespace).ok_or(FORM)?;
+        let name = Self::name_in(context.trim_start()).ok_or(FORM)?;
+        Ok(Self::new(uri.parse()?, name))
+    }
+}
+
+impl fmt::Display for DirtyBitmap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.uri, self.context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitmap_is_an_export_and_a_context() {
+        let text = "nbd+unix:///disk?socket=/run/a qemu:dirty-bitmap:b 0";
+        let bitmap: DirtyBitmap = text.parse().unwrap();
+        assert_eq!(bitmap, DirtyBitmap::new(text[..30].parse().unwrap(), "b 0"));
+        assert_eq!(bitmap.to_string(), text);
+        assert_eq!(format!("  {text}\n").parse::<DirtyBitmap>().unwrap(), bitmap);
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "",
+            "nbd://host",
+            "nbd://host qemu:dirty-bitmap:",
+            "nbd://host base:allocation",
+            "iscsi://host/a/0 qemu:dirty-bitmap:b0",
+            "qemu:dirty-bitmap:b0",
+        ] {
+            assert!(text.parse::<DirtyBitmap>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Which ranges of a source are to be copied, as others know it.
+
+mod told;
+
+use std::fs;
+use std::io::{self, ErrorKind};
+
+use iscsi_copy::{DirtyBitmap, RangeSet};
+use tokio::task::spawn_blocking;
+
+use self::told::{Told, parse};
+use crate::args::RangesFrom;
+use crate::end::End;
+use crate::ends::Ends;
+use crate::error::Error;
+
+/// The length of a sector of QEMU, bytes: the disks that it exports end with a whole one.
+const SECTOR: u64 = 512;
+
+/// Learns the ranges to copy. `None` copies all.
+pub(crate) async fn load(
+    from: Option<&RangesFrom>,
+    ends: &Ends,
+) -> Result<Option<RangeSet>, Error> {
+    let Some(from) = from else { return Ok(None) };
+    let has = ends.to_source().length().filter(|_| !ends.source.is_stream());
+    let has = has.ok_or(Error::Usage(
+        "a stream has no places; leave --ranges out, or copy from a file or a unit",
+    ))?;
+    let (name, ranges) = match from {
+        RangesFrom::File(path) => {
+            let (name, path) = (path.to_string_lossy().into(), path.clone());
+            let text = spawn_blocking(move || fs::read(path)).await.map_err(io::Error::from);
+            let ranges = match text.flatten() {
+                Ok(text) => read(String::from_utf8_lossy(&text).into(), has).await,
+                Err(cause) => Err(cause),
+            };
+            (name, ranges)
+        }
+        RangesFrom::Bitmap(bitmap) => {
+            let End::Export(export) = &ends.source else {
+                return Err(Error::Usage(
+                    "an NBD export has dirty bitmaps; copy from nbd://HOST/EXPORT, or name a file with --ranges",
+                ));
+            };
+            let bitmap = DirtyBitmap::new(export.uri().clone(), bitmap);
+            (bitmap.to_string().into(), marked(&bitmap, has).await)
+        }
+    };
+    ranges.map(Some).map_err(|cause| Error::Ranges { name, cause })
+}
+
+/// Reads ranges of a source of so many bytes, and asks the servers of dirty bitmaps for theirs.
+///
+/// # Errors
+/// [`InvalidData`](ErrorKind::InvalidData) with what cannot be so; what a server says.
+pub(crate) async fn read(text: String, has: u64) -> io::Result<RangeSet> {
+    let told = spawn_blocking(move || parse(&text, has)).await?;
+    let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+    let Told { mut ranges, bitmaps } = told.map_err(invalid)?;
+    for bitmap in bitmaps {
+        marked(&bitmap, has).await?.iter().for_each(|range| ranges.insert(range));
+    }
+    Ok(ranges)
+}
+
+/// What a dirty bitmap marks of a source of so many bytes.
+async fn marked(bitmap: &DirtyBitmap, has: u64) -> io::Result<RangeSet> {
+    let mut ranges = bitmap.ranges().await.map_err(io::Error::other)?;
+    let end = ranges.iter().next_back().map_or(0, |range| range.end);
+    if end > has.next_multiple_of(SECTOR) {
+        let why = format!("{bitmap}: it marks byte {}, and the source has {has} bytes", end - 1);
+        return Err(io::Error::new(ErrorKind::InvalidData, why));
+    }
+    ranges.remove(&(has..end.max(has)));
+    Ok(ranges)
+}
