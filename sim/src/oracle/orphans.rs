@@ -1,0 +1,74 @@
+//! What processes have left that died.
+
+use std::collections::BTreeSet;
+
+use super::Oracle;
+use super::version::{Version, is_replaced};
+
+impl Oracle {
+    /// A process has died that had opened these disks. `is_settled` says of each whether the target had
+    /// finished with all that was sent and acknowledged; blocks have so many grains.
+    pub(crate) fn orphaned(&mut self, disks: &[(usize, bool)], block: usize) {
+        let now = self.now();
+        for block in self.grains.chunks_mut(block) {
+            let orphans = orphans_of(block, disks);
+            let is_orphan = |version: &Version| orphans.contains(&version.write);
+            let covers_all = |write: &usize| {
+                block.iter().all(|grain| grain.iter().any(|version| version.write == *write))
+            };
+            // Who writes a part of a block writes back what it has read of the rest.
+            let partial = orphans.iter().filter(|write| !covers_all(write));
+            let begun = |write: &usize| {
+                block.iter().flatten().find(|version| version.write == *write).map(|it| it.begun)
+            };
+            let first = partial.filter_map(begun).min();
+            for grain in block {
+                let returns: Vec<bool> = grain
+                    .iter()
+                    .map(|version| {
+                        let was_there =
+                            |first| !grain.iter().any(|later| is_replaced(version, later, first));
+                        is_orphan(version) || first.is_some_and(was_there)
+                    })
+                    .collect();
+                for (version, returns) in grain.iter_mut().zip(returns) {
+                    let is_of_process = disks.iter().any(|(disk, _)| *disk == version.disk);
+                    if is_of_process && version.ended.is_none() {
+                        (version.ended, version.settled) = (Some(now), Some(now));
+                    }
+                    if returns {
+                        (version.settled, version.was_orphan) = (None, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing of any process that has died is on its way any more.
+    pub(crate) fn no_orphans(&mut self) {
+        let now = self.now();
+        for version in self.grains.iter_mut().flatten().filter(|version| version.was_orphan) {
+            version.settled.get_or_insert(now);
+        }
+    }
+}
+
+/// The writes of a block that may come after the death of the process that had opened these disks. One
+/// that the same process has overwritten since had come before: the later one has waited for it.
+fn orphans_of(block: &[Vec<Version>], disks: &[(usize, bool)]) -> BTreeSet<usize> {
+    let of_process =
+        |version: &Version| disks.iter().find(|(disk, _)| *disk == version.disk).copied();
+    let may_come = |version: &Version, grain: &[Version]| {
+        let Some((_, is_settled)) = of_process(version) else { return false };
+        let waited = |later: &Version| {
+            let began_after = version.ended.is_some_and(|ended| ended < later.begun);
+            began_after && later.is_acknowledged && of_process(later).is_some()
+        };
+        let is_over = version.ended.is_some() && version.is_acknowledged && is_settled;
+        !is_over && !grain.iter().any(waited)
+    };
+    let orphans = block.iter().flat_map(|grain| {
+        grain.iter().filter(|version| may_come(version, grain)).map(|version| version.write)
+    });
+    orphans.collect()
+}
