@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(long)]
     pub read_only: bool,
     /// Bytes of writes that are answered before the unit has them, 64K to 1G; 0 answers when the unit has. By
-    /// default 32 MiB, and 0 with --shared.
+    /// default 32 MiB, and 0 with --shared. A server that is killed loses what it has answered and not
+    /// flushed: 0 is for one that is started anew under clients that go on.
     #[arg(long, value_name = "SIZE", value_parser = parse_window)]
     pub write_behind: Option<Size>,
     /// Bytes of memory for what was read, and what comes next, up to 64G; 0 for none. By default 64 MiB, and
