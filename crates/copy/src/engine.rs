@@ -7,6 +7,7 @@
 //! Everything ends in any order; what waits is written from the lowest offset on. A source or a
 //! destination that is a stream has one read or write under way, in order.
 
+mod depths;
 mod digesting;
 mod flushing;
 mod reading;
@@ -41,6 +42,7 @@ use crate::progress::Teller;
 use crate::range_set::RangeSet;
 use crate::source::Source;
 use crate::survey::{Segment, Survey};
+use depths::{Depth, Load};
 
 /// How often the devices are asked how deep the queues shall be, and progress is told.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -53,7 +55,8 @@ pub(crate) struct Engine {
     options: Options,
     cut: Cut,
     /// Reads, and writes, under way at most.
-    depths: (usize, usize),
+    reads: Depth,
+    writes: Depth,
     control: Control,
     teller: Teller,
     ledger: Ledger,
@@ -72,7 +75,8 @@ pub(crate) struct Engine {
     /// Reads and writes under way; both count requests of the length of one.
     reading: usize,
     writing: usize,
-    /// Bytes of those writes.
+    /// Their bytes.
+    reading_bytes: u64,
     writing_bytes: u64,
     flushes: Flushes,
     checksums: Option<Checksums>,
@@ -98,9 +102,9 @@ enum Ended {
     Asked(RangeSet),
     /// The source has told which parts of a range hold data.
     Surveyed(Vec<Segment>),
-    /// So many requests have brought these parts.
+    /// What was asked for has brought these parts.
     Read {
-        asked: usize,
+        asked: Load,
         bytes: u64,
         parts: Vec<(Part, u64)>,
         /// The blocks that they are of, if digests are kept.
@@ -145,7 +149,8 @@ impl Engine {
         let flushes = Flushes::new(&options);
         Self {
             cut: Cut { io_size, granularity },
-            depths: (1, 1),
+            reads: Depth::ONE,
+            writes: Depth::ONE,
             control,
             teller,
             ledger: Ledger::new(to_do, done),
@@ -159,6 +164,7 @@ impl Engine {
             next_write: 0,
             reading: 0,
             writing: 0,
+            reading_bytes: 0,
             writing_bytes: 0,
             flushes,
             checksums: options.has_checksums.then(Checksums::default),
@@ -344,7 +350,8 @@ impl Engine {
             }
             Ended::Surveyed(segments) => self.take_survey(segments),
             Ended::Read { asked, bytes, parts, blocks, unreadable, is_last } => {
-                self.reading -= asked;
+                self.reading -= asked.count;
+                self.reading_bytes -= asked.bytes;
                 self.teller.progress.read += bytes;
                 self.take_unreadable(&unreadable);
                 self.take_parts(parts, &blocks, is_last)?;
@@ -360,9 +367,12 @@ impl Engine {
     /// Asks the devices for the depth of the queues, and tells of progress.
     fn refresh(&mut self) {
         let io_size = self.cut.io_size;
-        self.depths = match self.options.queue_depth {
-            Some(depth) => (depth, depth),
-            None => (self.source.queue_depth(io_size), self.destination.queue_depth(io_size)),
+        (self.reads, self.writes) = match self.options.queue_depth {
+            Some(depth) => (Depth::fixed(depth), Depth::fixed(depth)),
+            None => (
+                Depth::of(io_size, |len| self.source.queue_depth(len)),
+                Depth::of(io_size, |len| self.destination.queue_depth(len)),
+            ),
         };
         self.teller.tell_progress();
     }

@@ -33,6 +33,10 @@ impl Part {
     pub(crate) const fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
+
+    pub(crate) const fn is_data(&self) -> bool {
+        matches!(self.content, Content::Data { .. })
+    }
 }
 
 /// How data are cut into parts.

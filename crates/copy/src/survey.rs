@@ -45,11 +45,6 @@ impl Survey {
         self.segments.is_empty() && !self.is_asking && self.stream.is_none()
     }
 
-    /// Whether there is data to be read.
-    pub(crate) fn has_data(&self) -> bool {
-        self.segments.front().is_some_and(|segment| !segment.is_zero)
-    }
-
     /// Where a stream is read next.
     pub(crate) const fn stream(&self) -> Option<u64> {
         self.stream
@@ -67,9 +62,18 @@ impl Survey {
         self.stream = None;
     }
 
-    /// A question, if all that is known is begun: for the beginning of what is still to be done.
+    /// What is too short to be asked about counts as data, unless enough is known for now.
+    pub(crate) fn put_short(&mut self, range: &Range<u64>) -> bool {
+        let is_wanted = !self.is_asking && self.segments.len() < MANY;
+        if is_wanted {
+            self.segments.push_back(Segment { range: range.clone(), is_zero: false });
+        }
+        is_wanted
+    }
+
+    /// A question, if almost all that is known is begun: for the beginning of what is still to be done.
     pub(crate) fn ask(&mut self, to_do: &Range<u64>) -> Option<Range<u64>> {
-        if self.is_asking || !self.segments.is_empty() {
+        if self.is_asking || self.segments.len() >= FEW {
             return None;
         }
         self.is_asking = true;
@@ -93,17 +97,21 @@ impl Survey {
         segments.for_each(|segment| self.segments.push_front(segment));
     }
 
-    /// Data of the first segment, cut off it: no more than `len` bytes, to a multiple of `grid`.
-    pub(crate) fn cut_data(&mut self, len: usize, grid: usize) -> Option<Range<u64>> {
-        let first = self.segments.front_mut().filter(|segment| !segment.is_zero)?;
+    /// Data of the first segment: no more than `len` bytes, to a multiple of `grid`.
+    pub(crate) fn data(&self, len: usize, grid: usize) -> Option<Range<u64>> {
+        let first = self.segments.front().filter(|segment| !segment.is_zero)?;
         let start = first.range.start;
         let aligned = start - start % grid as u64 + len as u64;
-        let range = start..first.range.end.min(aligned);
-        first.range.start = range.end;
+        Some(start..first.range.end.min(aligned))
+    }
+
+    /// Cuts these data off the first segment.
+    pub(crate) fn begin(&mut self, data: &Range<u64>) {
+        let Some(first) = self.segments.front_mut() else { return };
+        first.range.start = data.end;
         if first.range.is_empty() {
             self.segments.pop_front();
         }
-        Some(range)
     }
 
     /// Zeros of the first segment, cut off it: no more than `len` bytes.
@@ -168,7 +176,12 @@ mod tests {
     fn reads_end_on_the_grid_of_the_requests() {
         let mut survey = Survey::new(false);
         survey.segments.push_back(segment(5..100, false));
-        let cut: Vec<_> = std::iter::from_fn(|| survey.cut_data(32, 16)).collect();
+        let cut = std::iter::from_fn(|| {
+            let data = survey.data(32, 16)?;
+            survey.begin(&data);
+            Some(data)
+        });
+        let cut: Vec<_> = cut.collect();
         assert_eq!(cut, [5..32, 32..64, 64..96, 96..100]);
         assert!(survey.is_over());
     }

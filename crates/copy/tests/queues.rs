@@ -56,6 +56,47 @@ async fn the_queue_follows_the_device_unless_it_is_fixed() {
     assert_eq!(most_reads(Options::default().with_queue_depth(3), 2, 7).await, (3, 3));
 }
 
+/// What is changed on a disk in use lies here and there. On a long link it is the bytes under way that count, and a
+/// question about a few of them takes as long as they do.
+#[tokio::test(start_paused = true)]
+async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
+    const IO: u64 = 64 << 10;
+    let long = 2 << 20..(2 << 20) + 4 * IO;
+    let short = (0..400).map(|at| at * 10_240).filter(|at| !long.contains(at));
+    let ranges = short.map(|at| at..at + 1024).chain([long.clone()]).collect();
+    let mut image = pattern(LEN);
+    image[long.start as usize..][..IO as usize].fill(0);
+    let devices = || {
+        let devices = (Memory::new(image.clone()), Memory::new(vec![0xaa; LEN]));
+        for device in [&devices.0, &devices.1] {
+            let mut state = device.lock();
+            (state.depth, state.short_depth) = (4, Some(50));
+            state.limits.preferred_transfer = IO as usize;
+        }
+        devices
+    };
+    let options = Options::default().with_ranges(ranges).with_io_size(IO as usize);
+    for (options, most) in [(options.clone(), 50), (options.with_queue_depth(4), 4)] {
+        let (from, to) = devices();
+        let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
+        Copy::new(source, destination).with_options(options).run().await.unwrap();
+        // The destination has questions and flushes as well.
+        let (reads, writes) = (from.lock().under_way.1, to.lock().under_way.1);
+        assert!((most..=most + 1).contains(&reads), "{reads} of {most}");
+        assert!((most..=most + 2).contains(&writes), "{writes} of {most}");
+        assert_eq!(from.lock().questions, 1, "of the long range, whose hole is not read");
+        assert!(
+            from.lock().reads.iter().all(|(at, _)| !(long.start..long.start + IO).contains(at))
+        );
+        assert_eq!(to.lock().bytes[20_480..21_504], image[20_480..21_504]);
+        assert_eq!(
+            to.lock().bytes[long.start as usize..long.end as usize].to_vec(),
+            image[long.start as usize..long.end as usize]
+        );
+        assert!(to.lock().bytes[1024..10_240].iter().all(|byte| *byte == 0xaa));
+    }
+}
+
 /// A flush that takes long stops the writes behind it: no more is at stake than two of them cover.
 #[tokio::test(start_paused = true)]
 async fn writes_wait_for_a_flush_that_does_not_end() {

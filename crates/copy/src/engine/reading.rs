@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::depths::Load;
 use super::{Ended, Engine};
 use crate::blocks::{Block, blocks, whole_blocks};
 use crate::checksums::sum;
@@ -44,13 +45,20 @@ impl Engine {
         }
     }
 
-    /// Asks which parts of what is to be done hold data.
+    /// Asks which parts of what is to be done hold data. What one request reads is not asked about: the
+    /// question would take as long.
     fn start_survey(&mut self) {
-        let (Some(to_do), Some(device)) = (self.ledger.next(), self.source.device_ref()) else {
-            return;
+        let Some(device) = self.source.device_ref() else { return };
+        let grid = self.block_grid();
+        let to_do = loop {
+            let Some(to_do) = self.ledger.next() else { return };
+            let is_short = to_do.end - to_do.start <= self.cut.io_size as u64;
+            if !is_short || grid.is_some() || !self.survey.put_short(&to_do) {
+                break to_do;
+            }
+            self.ledger.take(&to_do);
         };
         let Some(mut range) = self.survey.ask(&to_do) else { return };
-        let grid = self.block_grid();
         if let Some((size, _)) = grid
             && range.end < to_do.end
         {
@@ -106,27 +114,59 @@ impl Engine {
         !self.destination.is_sequential() && self.destination.limits().has_fast_zeroes
     }
 
+    /// What is read next, and how much that is, if one more read may be under way; a stream is read where it is.
+    fn next_read(&self, grid: Option<(u64, u64)>) -> Option<(Range<u64>, Load)> {
+        let (stride, len) = self.stride(grid);
+        if let Some(offset) = self.survey.stream() {
+            let asked = Load { count: stride, bytes: len as u64 };
+            let is_next = self.reading == 0 && self.has_room(asked, stride);
+            return is_next.then(|| (offset..offset + len as u64, asked));
+        }
+        let io_size = self.cut.io_size;
+        let align = grid.map_or(io_size, |(size, _)| to_usize(size, len));
+        let range = self.survey.data(len, align)?;
+        let bytes = range.end - range.start;
+        let asked = Load { count: to_usize(bytes, len).div_ceil(io_size), bytes };
+        // A read of several requests begins as one does: it may go beyond.
+        let next = Load { count: 1, bytes };
+        let reading = Load { count: self.reading, bytes: self.reading_bytes };
+        let is_next = self.reads.takes(next, reading, io_size) && self.has_room(asked, stride);
+        is_next.then_some((range, asked))
+    }
+
+    /// Whether there is room for what is read between the reads and the writes.
+    fn has_room(&self, asked: Load, stride: usize) -> bool {
+        let io_size = self.cut.io_size;
+        let judged = self.digesting.as_ref().map_or(0, Digesting::waiting);
+        // Zeros wait as requests of no bytes.
+        let waiting = self.waiting.values().filter(|part| part.is_data()).map(Part::len);
+        let held = Load {
+            count: judged + self.reading + self.waiting.len() + self.writing,
+            bytes: (judged * io_size) as u64
+                + self.reading_bytes
+                + waiting.sum::<u64>()
+                + self.writing_bytes,
+        };
+        held.count == 0 || self.reads.and(self.writes, 2 * stride).takes(asked, held, io_size)
+    }
+
     /// Begins a read, if one may begin.
     fn start_read(&mut self) -> bool {
         let grid = self.block_grid();
-        let (stride, len) = self.stride(grid);
-        let at_once = if self.survey.stream().is_some() { 1 } else { self.depths.0 };
-        let held = self.digesting.as_ref().map_or(0, Digesting::waiting);
-        let held = held + self.reading + self.waiting.len() + self.writing;
-        let is_full = held > 0 && held + stride > (self.depths.0 + self.depths.1).max(2 * stride);
-        let is_there = self.survey.has_data() || self.survey.stream().is_some();
-        if !is_there || self.reading >= at_once || is_full {
-            return false;
-        }
+        let Some((range, asked)) = self.next_read(grid) else { return false };
+        let len = to_usize(asked.bytes, usize::MAX);
         let Some(hold) = self.memory.take(len) else { return false };
         let (pool, mut cut) = (self.pool.clone(), self.cut);
         let wants_sums = self.checksums.is_some();
         if !self.makes_zeros() && !self.blank.is_possible() {
             cut.granularity = None;
         }
+        let into_parts = move |offset, data: &Bytes, grid| {
+            let (parts, blocks) = parts(cut, offset, data, &hold, grid);
+            (summed(parts, wants_sums), blocks)
+        };
         if let Some(device) = self.source.device_ref() {
-            let align = grid.map_or(cut.io_size, |(size, _)| usize::try_from(size).unwrap_or(len));
-            let Some(range) = self.survey.cut_data(len, align) else { return false };
+            self.survey.begin(&range);
             let device = Arc::clone(device);
             let skips = self.options.skips_unreadable && !self.destination.is_sequential();
             let block = skips.then(|| u64::from(device.limits().block_size).max(MIN_BLOCK));
@@ -137,31 +177,30 @@ impl Engine {
                     if is_short { Error::Shrunk } else { Error::Source(cause) }
                 })?;
                 let bytes = data.iter().map(|(_, data)| data.len() as u64).sum();
-                let (mut found, mut blocks) = (Vec::new(), Vec::new());
+                let (mut parts, mut blocks) = (Vec::new(), Vec::new());
                 for (at, data) in data {
-                    let (own, cut_blocks) = parts(cut, at, &pool.lend(data), &hold, grid);
-                    found.extend(own);
+                    let (own, cut_blocks) = into_parts(at, &pool.lend(data), grid);
+                    parts.extend(own);
                     blocks.extend(cut_blocks);
                 }
-                let parts = summed(found, wants_sums);
-                Ok(Ended::Read { asked: stride, bytes, parts, blocks, unreadable, is_last: false })
+                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last: false })
             });
         } else {
-            let Some(offset) = self.survey.stream() else { return false };
-            self.survey.advance(len as u64);
+            let offset = range.start;
+            self.survey.advance(asked.bytes);
             let source = self.source.clone();
             self.tasks.spawn(async move {
                 let data = source.fill(pool.take(len)).await.map_err(Error::Source)?;
                 let (bytes, is_last) = (data.len() as u64, data.len() < len);
                 let end = if is_last { offset + bytes } else { u64::MAX };
                 let grid = grid.map(|(size, _)| (size, end));
-                let (parts, blocks) = parts(cut, offset, &pool.lend(data), &hold, grid);
-                let parts = summed(parts, wants_sums);
+                let (parts, blocks) = into_parts(offset, &pool.lend(data), grid);
                 let unreadable = RangeSet::new();
-                Ok(Ended::Read { asked: stride, bytes, parts, blocks, unreadable, is_last })
+                Ok(Ended::Read { asked, bytes, parts, blocks, unreadable, is_last })
             });
         }
-        self.reading += stride;
+        self.reading += asked.count;
+        self.reading_bytes += asked.bytes;
         true
     }
 
@@ -170,7 +209,7 @@ impl Engine {
     fn stride(&self, grid: Option<(u64, u64)>) -> (usize, usize) {
         let io_size = self.cut.io_size;
         let preferred = self.source.device_ref().map_or(0, |d| d.limits().preferred_transfer);
-        let len = (preferred / io_size).clamp(1, self.depths.0) * io_size;
+        let len = (preferred / io_size).clamp(1, self.reads.requests()) * io_size;
         let block = grid.map_or(io_size, |(size, _)| usize::try_from(size).unwrap_or(io_size));
         let len = len.next_multiple_of(block);
         (len.div_ceil(io_size), len)
@@ -211,6 +250,10 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+fn to_usize(len: u64, otherwise: usize) -> usize {
+    usize::try_from(len).unwrap_or(otherwise)
 }
 
 /// Cuts what was read from `offset` on, where blocks end as well, if there are any.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::depths::{Depth, Load};
 use super::{Ended, Engine};
 use crate::error::Error;
 use crate::ledger::Task;
@@ -49,10 +50,13 @@ impl Engine {
 
     fn next_to_write(&mut self) -> Option<Part> {
         let in_order = self.destination.is_sequential();
-        let at_once = if in_order { 1 } else { self.depths.1 };
+        let depth = if in_order { Depth::ONE } else { self.writes };
+        let under_way = Load { count: self.writing, bytes: self.writing_bytes };
         let next = self.waiting.first_entry()?;
+        let more = Load { count: 1, bytes: next.get().len() };
         let in_turn = !in_order || *next.key() == self.next_write;
-        (self.writing < at_once && in_turn).then(|| next.remove())
+        let is_due = depth.takes(more, under_way, self.cut.io_size);
+        (is_due && in_turn).then(|| next.remove())
     }
 
     pub(super) fn take_written(

@@ -49,8 +49,11 @@ pub(crate) struct State {
     pub(crate) holds_extents: bool,
     pub(crate) holds_writes: bool,
     pub(crate) holds_flushes: bool,
-    /// The queue that it wants.
+    /// The queue that it wants, and that of short requests, if it is another one.
     pub(crate) depth: usize,
+    pub(crate) short_depth: Option<usize>,
+    /// How often it was asked for its extents.
+    pub(crate) questions: usize,
     /// How many extents are told at once.
     pub(crate) extents_at_once: usize,
     /// Looks at a file before anything is written.
@@ -90,6 +93,8 @@ impl Memory {
             holds_writes: false,
             holds_flushes: false,
             depth: 4,
+            short_depth: None,
+            questions: 0,
             extents_at_once: usize::MAX,
             watch: None,
             random: 1,
@@ -185,8 +190,10 @@ impl Device for Memory {
         self.lock().limits
     }
 
-    fn queue_depth(&self, _io_size: usize) -> usize {
-        self.lock().depth
+    fn queue_depth(&self, io_size: usize) -> usize {
+        let state = self.lock();
+        let is_short = io_size < state.limits.preferred_transfer;
+        state.short_depth.filter(|_| is_short).unwrap_or(state.depth)
     }
 
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
@@ -262,7 +269,8 @@ impl Device for Memory {
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
         Box::pin(async move {
             self.dawdle_while(|state| state.holds_extents).await;
-            let state = self.lock();
+            let mut state = self.lock();
+            state.questions += 1;
             let (mut at, end) = (offset, offset + len);
             let mut extents: Vec<Extent> = Vec::new();
             while at < end {

@@ -1,0 +1,86 @@
+//! How much may be under way at once.
+
+/// The length of requests that count as short, bytes.
+const SHORT: usize = 4096;
+
+/// How many requests a device is to have under way at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Depth {
+    /// Those of the length of one.
+    requests: usize,
+    /// Shorter ones, as long as they have no more bytes together: on a long link it is the bytes that fill it.
+    most: usize,
+}
+
+/// What is under way, or waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Requests.
+    pub(super) count: usize,
+    /// Their bytes.
+    pub(super) bytes: u64,
+}
+
+impl Depth {
+    pub(super) const ONE: Self = Self { requests: 1, most: 1 };
+
+    /// A number of requests of any length.
+    pub(super) const fn fixed(requests: usize) -> Self {
+        Self { requests, most: requests }
+    }
+
+    /// What a device says of requests by their length.
+    pub(super) fn of(io_size: usize, depth_for: impl Fn(usize) -> usize) -> Self {
+        let requests = depth_for(io_size);
+        Self { requests, most: depth_for(SHORT.min(io_size)).max(requests) }
+    }
+
+    /// Requests of the length of one.
+    pub(super) const fn requests(self) -> usize {
+        self.requests
+    }
+
+    /// What two devices take together, and at least this many requests.
+    pub(super) fn and(self, other: Self, least: usize) -> Self {
+        Self {
+            requests: (self.requests + other.requests).max(least),
+            most: (self.most + other.most).max(least),
+        }
+    }
+
+    /// Whether it takes more beside what is under way; one request has `io_size` bytes.
+    pub(super) fn takes(self, more: Load, under_way: Load, io_size: usize) -> bool {
+        let count = under_way.count.saturating_add(more.count);
+        let bytes = under_way.bytes.saturating_add(more.bytes);
+        let all = (self.requests as u64).saturating_mul(io_size as u64);
+        count <= self.requests || count <= self.most && bytes <= all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(count: usize, bytes: u64) -> Load {
+        Load { count, bytes }
+    }
+
+    #[test]
+    fn short_requests_count_by_their_bytes() {
+        let depth = Depth::of(1 << 20, |len| if len == 4096 { 100 } else { 4 });
+        let short = load(1, 4096);
+        assert!(depth.takes(load(1, 1 << 20), load(3, 3 << 20), 1 << 20));
+        assert!(!depth.takes(load(1, 1 << 20), load(4, 4 << 20), 1 << 20));
+        assert!(!depth.takes(short, load(4, 4 << 20), 1 << 20), "the bytes are under way");
+        assert!(depth.takes(short, load(4, 4 * 4096), 1 << 20));
+        assert!(depth.takes(short, load(99, 99 * 4096), 1 << 20));
+        assert!(!depth.takes(short, load(100, 100 * 4096), 1 << 20), "there are no more of them");
+    }
+
+    #[test]
+    fn a_fixed_depth_is_one_of_requests() {
+        let depth = Depth::fixed(4);
+        assert!(depth.takes(load(1, 512), load(3, 1 << 30), 1 << 20));
+        assert!(!depth.takes(load(1, 512), load(4, 2048), 1 << 20));
+    }
+}
