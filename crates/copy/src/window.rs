@@ -43,6 +43,10 @@ impl Device for Window {
         self.device.limits()
     }
 
+    fn attentions(&self) -> u64 {
+        self.device.attentions()
+    }
+
     fn queue_depth(&self, io_size: usize) -> usize {
         self.device.queue_depth(io_size)
     }

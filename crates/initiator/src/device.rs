@@ -107,6 +107,13 @@ pub trait Device: fmt::Debug + Send + Sync {
         1
     }
 
+    /// How often the device has told, or may have told, that it does not hold what it held, though nothing was
+    /// written through it: while the number stays the same, what was read before may be kept. 0 of a device
+    /// that tells no such thing; of a disk [`Disk::attentions`](crate::Disk::attentions).
+    fn attentions(&self) -> u64 {
+        0
+    }
+
     /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
     ///
     /// # Errors

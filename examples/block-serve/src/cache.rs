@@ -3,6 +3,9 @@
 //! For a unit that nobody else writes to: what others change is not seen. What is written through this device is
 //! forgotten when it begins and when it has ended, so that no read that was under way meanwhile leaves what was there
 //! before. Once a write has failed, nothing is kept any more: the unit may still carry it out.
+//!
+//! What the device tells of itself ([`Device::attentions`]: resets, losses, another size, another unit) ends what
+//! was kept before, and what a read brings that was under way then is not kept.
 
 mod chunks;
 mod fills;
@@ -37,10 +40,16 @@ pub struct Cache {
 }
 
 #[derive(Debug)]
-struct Shared(Mutex<State>);
+struct Shared {
+    state: Mutex<State>,
+    /// Asked what it has told of itself; requests go to that of each handle.
+    device: Arc<dyn Device>,
+}
 
 #[derive(Debug)]
 struct State {
+    /// What is kept was read since the device has told so often of itself.
+    attentions: u64,
     chunks: Chunks,
     extents: KnownExtents,
     /// Reads of the device, and questions for its extents.
@@ -67,6 +76,7 @@ impl Cache {
     #[must_use]
     pub fn new(device: Arc<dyn Device>, bytes: u64) -> Self {
         let state = State {
+            attentions: device.attentions(),
             chunks: Chunks::new(device.limits().block_size, device.capacity(), bytes),
             extents: KnownExtents::default(),
             fills: Fills::default(),
@@ -76,7 +86,8 @@ impl Cache {
             stats: CacheStats::default(),
             is_off: false,
         };
-        Self { shared: Arc::new(Shared(Mutex::new(state))), device }
+        let shared = Shared { state: Mutex::new(state), device: Arc::clone(&device) };
+        Self { shared: Arc::new(shared), device }
     }
 
     /// A further handle of the same memory, with a handle of the same device of its own.
@@ -121,10 +132,16 @@ impl Cache {
                     let missing = filling.fill.range.clone();
                     let len = usize::try_from(missing.end - missing.start).unwrap_or(usize::MAX);
                     let data = self.device.read_at(missing.start, len).await?;
-                    if let Some(buffer) = buffer {
+                    if let Some(buffer) = buffer.as_deref_mut() {
                         chunks::copy_overlap(missing.start, &data, range.start, buffer);
                     }
-                    filling.end(&data);
+                    let is_of_one_time = filling.end(&data);
+                    let is_whole = missing.start <= range.start && range.end <= missing.end;
+                    if let Some(buffer) = buffer.filter(|_| !is_of_one_time && !is_whole) {
+                        // What was in memory is of before, and what was read may be of after.
+                        let data = self.device.read_at(range.start, buffer.len()).await?;
+                        buffer.copy_from_slice(&data);
+                    }
                     return Ok(());
                 }
             }
@@ -147,8 +164,11 @@ impl Cache {
 }
 
 impl Shared {
+    /// What is known, without what was known before the device told of itself.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.heed(self.device.attentions());
+        state
     }
 
     fn next_step(self: &Arc<Self>, range: &Range<u64>, buffer: Option<&mut BytesMut>) -> Step {
@@ -166,7 +186,7 @@ impl Shared {
             state.chunks.copy(range, buffer);
         }
         let fill = state.fills.begin(missing);
-        Step::Fill(Filling { shared: Arc::clone(self), fill })
+        Step::Fill(Filling { shared: Arc::clone(self), fill, attentions: state.attentions })
     }
 }
 
@@ -191,6 +211,15 @@ impl State {
         self.extents.replace(range, becomes);
     }
 
+    /// The device has told of itself so often by now.
+    fn heed(&mut self, attentions: u64) {
+        if self.attentions != attentions {
+            tracing::debug!("the unit may have changed: what was read before is not kept");
+            self.attentions = attentions;
+            self.forget_all();
+        }
+    }
+
     fn forget_all(&mut self) {
         self.forget(&(0..u64::MAX), None);
     }
@@ -200,15 +229,18 @@ impl State {
 struct Filling {
     shared: Arc<Shared>,
     fill: Arc<Fill>,
+    /// How often the device had told of itself when it began.
+    attentions: u64,
 }
 
 impl Filling {
-    /// These bytes were there.
-    fn end(self, data: &Bytes) {
+    /// These bytes were there. Says whether the device has told nothing of itself meanwhile.
+    fn end(self, data: &Bytes) -> bool {
         let mut state = self.shared.lock();
         if !state.is_off && state.fills.is_sound(&self.fill) {
             state.chunks.insert(self.fill.range.start, data);
         }
+        state.attentions == self.attentions
     }
 
     /// So were these extents.
@@ -260,6 +292,10 @@ impl Device for Cache {
 
     fn limits(&self) -> DeviceLimits {
         self.device.limits()
+    }
+
+    fn attentions(&self) -> u64 {
+        self.device.attentions()
     }
 
     fn queue_depth(&self, io_size: usize) -> usize {
@@ -320,7 +356,7 @@ impl Device for Cache {
                 let fill = state
                     .questions
                     .begin(offset..offset + len.max(EXTENTS_ASKED).min(left).max(len));
-                Filling { shared: Arc::clone(&self.shared), fill }
+                Filling { shared: Arc::clone(&self.shared), fill, attentions: state.attentions }
             };
             let asked = filling.fill.range.clone();
             let extents = self.device.extents(offset, asked.end - asked.start).await?;

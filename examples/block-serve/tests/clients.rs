@@ -20,6 +20,7 @@ use iscsi_initiator::device::ExtentState;
 use iscsi_initiator::{Initiator, Options};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::scsi::{Sense, Unit};
 use iscsi_testkit::serve::Server as Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -173,6 +174,52 @@ async fn each_client_is_told_of_a_loss() {
             soon(client.flush()).await.unwrap();
         }
     }
+}
+
+/// SAM-5 §5.14: another initiator has reset the unit, or the target says that it is not what it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
+    let tells: [fn(&mut iscsi_testkit::target::Target); 4] = [
+        |target| target.reset_by_another(0),
+        |target| tell(target, Sense::CAPACITY_CHANGED),
+        |target| tell(target, Sense::INQUIRY_CHANGED),
+        |target| tell(target, Sense::LUNS_CHANGED),
+    ];
+    for (window, tells) in [0, WINDOW].into_iter().zip([tells; 2]) {
+        for tells in tells {
+            let rig = Rig::start(window, MEMORY, false).await;
+            let client = rig.client().await;
+            assert_eq!(soon(client.read_at(0, 4096)).await.unwrap(), vec![0; 4096]);
+            let extents = soon(client.extents(0, 4096)).await.unwrap();
+            rig.disk.write(0, &bytes(5, 4096));
+            assert_eq!(soon(client.read_at(0, 4096)).await.unwrap(), vec![0; 4096], "it is kept");
+            assert_eq!(soon(client.extents(0, 4096)).await.unwrap(), extents);
+            rig.target.with(tells);
+            // The next command is told.
+            soon(client.read_at(1 << 20, 4096)).await.unwrap();
+            assert_eq!(soon(client.read_at(0, 4096)).await.unwrap(), bytes(5, 4096));
+            let extents = soon(client.extents(0, 4096)).await.unwrap();
+            assert_eq!(extents[0].state, ExtentState::Data);
+        }
+    }
+}
+
+/// The unit stays as it is.
+fn tell(target: &mut iscsi_testkit::target::Target, sense: Sense) {
+    let unit = target.config_mut().units[&0].clone();
+    target.replace_unit_and_tell(0, unit, sense);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_kept_of_a_unit_that_another_one_has_taken_the_place_of() {
+    let rig = Rig::start(WINDOW, MEMORY, false).await;
+    let client = rig.client().await;
+    soon(client.read_at(0, 4096)).await.unwrap();
+    let other =
+        Unit::new(RamDisk::new(512, LEN as u64 / 512)).with_identity("0002", 0x3000_0000_0000_0002);
+    rig.target.with(|target| target.replace_unit(0, other));
+    soon(client.read_at(1 << 20, 4096)).await.unwrap_err();
+    soon(client.read_at(0, 4096)).await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread")]

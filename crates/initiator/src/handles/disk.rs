@@ -243,6 +243,20 @@ impl Disk {
         self.paths.retries()
     }
 
+    /// How often the unit has told that something about it has changed, over all sessions of the disk:
+    /// every unit attention counts (SAM-5 §5.14), every deferred error (SPC-4 §4.5.5), and a flush that
+    /// failed on the medium; also what may have been told without being heard, with a command that ended
+    /// without a status or a session that is gone, and that another unit has taken the place of this one.
+    ///
+    /// Whoever keeps what was read may use it while this number stays the same: between two readings of it
+    /// that are equal, no command of the disk was told of a reset, a loss, or a change of the unit. It has
+    /// grown before the caller of the command that was told hears of its end. A unit tells each session at
+    /// its next command, so it does not grow while none is sent, and may grow several times for one event.
+    /// The first number is of no meaning.
+    pub fn attentions(&self) -> u64 {
+        self.unit.state().attentions.count()
+    }
+
     /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within
     /// what the options allow to be under way, and what its [class](crate::Options::class) lets pass in
     /// a second.

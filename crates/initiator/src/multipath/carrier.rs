@@ -18,6 +18,9 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
     /// Whether the unit has finished with every write that was sent over it.
     fn is_settled(&self) -> bool;
 
+    /// The unit may have something to tell that nobody hears: the path is gone, or there was none before it.
+    fn may_have_missed(&self) {}
+
     /// One more command is sent again.
     fn count_retry(&self);
 

@@ -58,6 +58,10 @@ impl Carrier for Path {
         self.unit.session().is_settled()
     }
 
+    fn may_have_missed(&self) {
+        self.unit.state().attentions.add();
+    }
+
     fn count_retry(&self) {
         self.unit.session().count_retry();
     }

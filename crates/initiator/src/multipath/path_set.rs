@@ -52,6 +52,9 @@ impl<C: Carrier> PathSet<C> {
         if self.is_supervised {
             carrier.keep_unsettled();
         }
+        if self.open.is_empty() {
+            carrier.may_have_missed();
+        }
         self.open.push((id, carrier));
         id
     }
@@ -93,6 +96,7 @@ impl<C: Carrier> PathSet<C> {
     pub(super) fn remove(&mut self, id: PathId) -> Option<C> {
         let at = self.open.iter().position(|(path, _)| *path == id)?;
         let (_, carrier) = self.open.remove(at);
+        carrier.may_have_missed();
         self.retries_of_gone += carrier.retries();
         carrier.counters().merge_into(&self.counters_of_gone);
         Some(carrier)

@@ -8,6 +8,8 @@ use iscsi_session::{Completion, TaskError};
 use tokio::sync::OnceCell;
 
 use crate::completion::sense_of;
+use crate::error::Error;
+use crate::state::attentions::Attentions;
 use crate::state::doubts::Doubts;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
@@ -21,6 +23,7 @@ pub(crate) struct UnitState {
     pub(crate) outstanding: Outstanding,
     pub(crate) unknown_forms: UnknownForms,
     pub(crate) doubts: Doubts,
+    pub(crate) attentions: Attentions,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each
@@ -53,6 +56,7 @@ impl UnitState {
         let is_attention = sense.key == SenseKey::UnitAttention;
         if is_attention || sense.deferred {
             tracing::debug!(%sense, "the unit has something to tell");
+            self.attentions.add();
         }
         if is_attention && sense.additional.is_reset() {
             self.unflushed.reset();
@@ -62,8 +66,22 @@ impl UnitState {
             self.unflushed.lost();
         } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
             self.unflushed.flush_failed();
+            // What could not be written reads as something else from now on.
+            self.attentions.add();
         }
         may_be_another_unit(sense.additional)
+    }
+
+    /// The unit may have told something that nobody heard, and does not tell it again.
+    fn may_have_told(&self) {
+        self.unflushed.may_be_reset();
+        self.attentions.add();
+    }
+
+    /// The session leads to another unit, for good.
+    pub(crate) fn found_another(&self, verdict: &Error) {
+        self.doubts.found_another(verdict);
+        self.attentions.add();
     }
 
     /// Whether something was known of the unit, and has to be asked again before it counts.
@@ -84,6 +102,9 @@ impl UnitState {
         if asked.unflushed.has_lost() {
             self.unflushed.lost();
         }
+        if asked.attentions.count() > 0 {
+            self.attentions.add();
+        }
     }
 
     /// What is known of the same unit within a further session, where it has this profile: what it is,
@@ -99,6 +120,7 @@ impl UnitState {
             outstanding: Outstanding::default(),
             unknown_forms: self.unknown_forms.clone(),
             doubts: self.doubts.follow(),
+            attentions: self.attentions.clone(),
         }
     }
 }
@@ -128,7 +150,7 @@ impl Listener {
                 doubts.raise();
             }
             Ok(completion) if hides_what_was_told(completion) => {
-                self.unit.unflushed.may_be_reset();
+                self.unit.may_have_told();
                 doubts.give_up();
             }
             // It had a status that tells of nothing, or was never sent.
@@ -144,11 +166,11 @@ impl Listener {
             // Over a session that is over, nothing can be asked any more; a flush that was answered may wait to
             // hear what was told before.
             Err(TaskError::Session { .. }) => {
-                self.unit.unflushed.may_be_reset();
+                self.unit.may_have_told();
                 doubts.raise();
             }
             Err(why) => {
-                self.unit.unflushed.may_be_reset();
+                self.unit.may_have_told();
                 if matches!(why, TaskError::Aborted) {
                     doubts.give_up();
                 } else if matches!(

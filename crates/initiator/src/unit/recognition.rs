@@ -102,7 +102,7 @@ impl LogicalUnit {
             let count = doubts.count();
             match unit.compare(known).await {
                 Ok(()) => doubts.resolve(count),
-                Err(error) if is_final(&error) => doubts.found_another(&error),
+                Err(error) if is_final(&error) => self.state().found_another(&error),
                 Err(error) if is_told_at_once(&error) => return Err(error),
                 Err(error) => {
                     let pause = pauses.next();

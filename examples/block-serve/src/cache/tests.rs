@@ -14,6 +14,7 @@ struct Slow {
     reads: Mutex<Vec<Range<u64>>>,
     questions: AtomicU64,
     fails: AtomicBool,
+    attentions: AtomicU64,
 }
 
 const LEN: usize = 4 << 20;
@@ -26,11 +27,22 @@ impl Slow {
             reads: Mutex::default(),
             questions: AtomicU64::new(0),
             fails: AtomicBool::new(false),
+            attentions: AtomicU64::new(7),
         })
     }
 
     fn reads(&self) -> usize {
         self.reads.lock().unwrap().len()
+    }
+
+    /// All of it becomes something else by other hands.
+    fn becomes(&self, byte: u8) {
+        self.content.lock().unwrap().fill(byte);
+    }
+
+    /// It tells of itself.
+    fn tells(&self) {
+        self.attentions.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -43,6 +55,10 @@ impl Device for Slow {
         let mut limits = DeviceLimits::default();
         limits.block_size = 512;
         limits
+    }
+
+    fn attentions(&self) -> u64 {
+        self.attentions.load(Ordering::SeqCst)
     }
 
     /// The bytes are those of the middle of the time that it takes.
@@ -220,4 +236,60 @@ async fn extents_are_asked_for_once_until_they_change() {
     let known = cache.extents(0, 512).await.unwrap();
     assert_eq!(slow.questions.load(Ordering::Relaxed), 3, "asked again");
     assert_eq!(known, [hole(0, 512)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_device_tells_of_itself_ends_what_was_kept() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    let other = cache.handle(Arc::<Slow>::clone(&slow));
+    let before = cache.read_at(0, 8192).await.unwrap();
+    cache.extents(0, 8192).await.unwrap();
+    slow.becomes(0xaa);
+    assert_eq!(other.read_at(0, 8192).await.unwrap(), before, "nobody was told");
+    slow.tells();
+    for _ in 0..2 {
+        check(&other, &slow, 0, 8192).await;
+        other.extents(0, 8192).await.unwrap();
+    }
+    // What was read since is kept again.
+    assert_eq!((slow.reads(), slow.questions.load(Ordering::Relaxed)), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_being_read_when_the_device_told_of_itself_is_not_kept() {
+    for told_after in 1..25 {
+        let slow = Slow::new();
+        let cache = Arc::new(cached(&slow, 1 << 20));
+        let reader = Arc::clone(&cache);
+        let reads = tokio::spawn(async move {
+            let (read, extents) = tokio::join!(reader.read_at(4096, 4096), reader.extents(0, 4096));
+            extents.unwrap();
+            read.unwrap()
+        });
+        sleep(Duration::from_millis(told_after)).await;
+        slow.becomes(0xaa);
+        slow.tells();
+        // It waits for no read of before.
+        check(&cache, &slow, 4096, 4096).await;
+        reads.await.unwrap();
+        check(&cache, &slow, 4096, 4096).await;
+        cache.extents(0, 4096).await.unwrap();
+        assert_eq!(slow.questions.load(Ordering::Relaxed), 2, "{told_after}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_the_device_tells_of_itself_in_is_of_one_time() {
+    let slow = Slow::new();
+    let cache = Arc::new(cached(&slow, 1 << 20));
+    slow.becomes(1);
+    check(&cache, &slow, 0, 8192).await;
+    let reader = Arc::clone(&cache);
+    // The first half is in memory.
+    let read = tokio::spawn(async move { reader.read_at(0, 16_384).await.unwrap() });
+    sleep(Duration::from_millis(5)).await;
+    slow.becomes(2);
+    slow.tells();
+    assert_eq!(read.await.unwrap(), vec![2; 16_384]);
 }

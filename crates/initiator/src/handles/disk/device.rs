@@ -34,6 +34,10 @@ impl Device for Disk {
         }
     }
 
+    fn attentions(&self) -> u64 {
+        self.attentions()
+    }
+
     fn queue_depth(&self, io_size: usize) -> usize {
         self.queue_depth(io_size)
     }
