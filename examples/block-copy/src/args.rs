@@ -14,7 +14,8 @@ use clap::Parser;
 
 pub use content::{ContentArgs, VerifyMode, ZeroGranularity};
 pub use delta::{DeltaArgs, RangesFrom};
-pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth, SessionCount};
+pub use iscsi_examples_common::session_count::SessionCount;
+pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth};
 pub use output::OutputArgs;
 pub use passes::{PassArgs, WhenNotConverging};
 pub use rate::RateArgs;

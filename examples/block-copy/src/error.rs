@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_copy::{Difference, NbdError, Progress};
-use iscsi_examples_common::failure::Kind;
+use iscsi_examples_common::failure::{Kind, file_advice};
+use iscsi_examples_common::password_file::PasswordFileError;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
@@ -43,7 +45,7 @@ pub enum Error {
         cause: NbdError,
     },
     /// A file or stream.
-    #[error("{side} {name}: {cause}{}", advice(cause.kind()))]
+    #[error("{side} {name}: {cause}{}", file_advice(cause.kind()))]
     File {
         /// Which one.
         side: Side,
@@ -168,16 +170,11 @@ pub enum Error {
     /// Everything was copied, but an end that is a unit is another one now, or does not say which.
     #[error("{0}; everything was copied, but what was copied may be of another unit")]
     Unconfirmed(Box<Self>),
-    /// The file with the password cannot be read, or holds none.
-    #[error("password file {name}: {cause}{}", advice(cause.kind()))]
-    PasswordFile {
-        /// Its name.
-        name: Arc<str>,
-        /// Why.
-        cause: io::Error,
-    },
+    /// There is no password in the file for it.
+    #[error(transparent)]
+    Password(#[from] PasswordFileError),
     /// A checkpoint cannot be used, or not be written.
-    #[error("checkpoint {name}: {cause}{}", advice(cause.kind()))]
+    #[error("checkpoint {name}: {cause}{}", file_advice(cause.kind()))]
     Checkpoint {
         /// Its name.
         name: Arc<str>,
@@ -185,7 +182,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// Digests cannot be used, or not be written.
-    #[error("digests {name}: {cause}{}", advice(cause.kind()))]
+    #[error("digests {name}: {cause}{}", file_advice(cause.kind()))]
     Digests {
         /// Its name.
         name: Arc<str>,
@@ -193,7 +190,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A file names no ranges to copy.
-    #[error("ranges {name}: {cause}{}", advice(cause.kind()))]
+    #[error("ranges {name}: {cause}{}", file_advice(cause.kind()))]
     Ranges {
         /// Its name.
         name: Arc<str>,
@@ -230,7 +227,7 @@ pub enum Error {
     #[error("{0}; the same command with --resume goes on from what is flushed")]
     Resumable(Box<Self>),
     /// There is no socket for orders.
-    #[error("control socket {}: {cause}{}", path.display(), advice(cause.kind()))]
+    #[error("control socket {}: {cause}{}", path.display(), file_advice(cause.kind()))]
     Control {
         /// Where it was to be.
         path: PathBuf,
@@ -302,7 +299,7 @@ pub enum Error {
     )]
     Unsettled(Side),
     /// The result cannot be told.
-    #[error("standard output: {cause}{}; the copy itself is complete", advice(cause.kind()))]
+    #[error("standard output: {cause}{}; the copy itself is complete", file_advice(cause.kind()))]
     Output {
         /// What happened.
         cause: io::Error,
@@ -321,6 +318,7 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::JobFile { .. } | Self::Classes(_) => 2,
+            Self::Password(cause) => cause.status(),
             Self::Unreadable { .. } => 3,
             Self::NotConverging(_) => 4,
             Self::Interrupted | Self::Abandoned { .. } => 130,
@@ -342,7 +340,6 @@ impl Error {
             | Self::NoRoom { .. }
             | Self::Same(_)
             | Self::Claimed { .. }
-            | Self::PasswordFile { .. }
             | Self::Checkpoint { .. }
             | Self::Digests { .. }
             | Self::Ranges { .. }
@@ -369,7 +366,7 @@ impl Error {
             Self::Usage(_)
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
-            | Self::PasswordFile { .. }
+            | Self::Password(_)
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
@@ -464,6 +461,16 @@ impl fmt::Display for Places {
     }
 }
 
+impl ProgramError for Error {
+    fn exit_status(&self) -> u8 {
+        self.status()
+    }
+
+    fn no_start(cause: io::Error) -> Self {
+        Self::Runtime(cause)
+    }
+}
+
 /// How much was written, and how much of that is flushed.
 fn how_much(written: Size, flushed: Size, total: Option<Size>) -> String {
     let of = total.map_or_else(String::new, |total| format!(" of {total}"));
@@ -473,22 +480,6 @@ fn how_much(written: Size, flushed: Size, total: Option<Size>) -> String {
         flushed if flushed == written => format!("{written}{of} were written and flushed"),
         flushed => format!("{written}{of} were written and {flushed} of it flushed"),
     }
-}
-
-/// What to do about an error of the system.
-fn advice(kind: io::ErrorKind) -> &'static str {
-    const ADVICE: [(io::ErrorKind, &str); 9] = [
-        (io::ErrorKind::NotFound, "; check the path"),
-        (io::ErrorKind::PermissionDenied, "; check its permissions"),
-        (io::ErrorKind::IsADirectory, "; name a file or a block device"),
-        (io::ErrorKind::StorageFull, "; make room there"),
-        (io::ErrorKind::FileTooLarge, "; raise the limit (ulimit -f), or choose another place"),
-        (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
-        (io::ErrorKind::AlreadyExists, "; choose another path"),
-        (io::ErrorKind::NotADirectory, "; check the path"),
-        (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
-    ];
-    ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
+use iscsi_examples_common::password_file;
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::{Row, Size};
 
@@ -28,7 +29,6 @@ use crate::handle::Handle;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
 use crate::orders::Orders;
-use crate::password_file;
 use crate::plan::CopyPlan;
 use crate::progress::{ProgressMode, say};
 use crate::ranges;
@@ -97,7 +97,8 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     check_files(args, [&from, &to])?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
-    password_file::apply(args.link.password_file.as_deref(), [&mut from, &mut to]).await?;
+    let urls = [&mut from, &mut to].into_iter().filter_map(Location::url_mut);
+    password_file::apply(args.link.password_file.as_deref(), urls).await.map_err(Error::from)?;
     let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
     let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
     if is_unit == [false; 2] {

@@ -35,7 +35,6 @@ pub mod meter;
 mod observation;
 mod orders;
 pub mod passes;
-mod password_file;
 pub mod plan;
 pub mod progress;
 mod ranges;

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use iscsi_copy::{NbdError, NbdUri};
-use iscsi_initiator::{Error as IscsiError, Url, UrlError};
+use iscsi_examples_common::unit;
+use iscsi_initiator::Url;
 
 use crate::error::Error;
 use crate::side::Side;
@@ -39,7 +40,8 @@ impl Location {
                 text.parse().map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })
             }
             Some(text) if text.contains("://") => {
-                Self::parse_url(text).map_err(|cause| Error::Unit { side, cause })
+                let url = unit::parse_url(text).map_err(|cause| Error::Unit { side, cause })?;
+                Ok(Self::Unit(Box::new(url)))
             }
             _ => Ok(Self::Path(argument.into())),
         }
@@ -48,17 +50,6 @@ impl Location {
     /// The URL, if it is one.
     pub(crate) fn url_mut(&mut self) -> Option<&mut Url> {
         if let Self::Unit(url) = self { Some(url) } else { None }
-    }
-
-    fn parse_url(text: &str) -> Result<Self, IscsiError> {
-        let url = Url::parse(text)?;
-        if url.target.is_none() {
-            return Err(UrlError::PortalOnly.into());
-        }
-        if url.lun.is_none() {
-            return Err(IscsiError::NoUnitNamed);
-        }
-        Ok(Self::Unit(Box::new(url)))
     }
 }
 

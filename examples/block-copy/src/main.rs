@@ -13,27 +13,29 @@ use block_copy::{
     verify,
 };
 use iscsi_examples_common::failure;
+use iscsi_examples_common::program::Program;
 use serde_json::{Value, json};
-use tokio::runtime::Builder;
 use tokio::task::JoinError;
 
-const STOPPING: &str =
-    "block-copy: stopping when what is under way has ended; once more stops at once\n";
-
 fn main() -> ExitCode {
-    let result = if has_jobs() {
+    if has_jobs() {
         let args: JobsArgs = command_line::parse(json!({ "jobs": [] }));
-        start(args.output.progress, |stop| jobs(args, stop))
+        program(args.output.progress).run(|stop| in_a_task(jobs(args, stop)))
     } else {
         let args: Args = command_line::parse(json!({ "bytes": 0, "verified": false }));
-        start(args.output.progress, |stop| copy(args, stop))
-    };
-    match result {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            say(&format!("block-copy: {error}\n"));
-            ExitCode::from(error.status())
-        }
+        program(args.output.progress).run(|stop| in_a_task(copy(args, stop)))
+    }
+}
+
+const fn program(progress: ProgressMode) -> Program {
+    Program {
+        name: "block-copy",
+        stopping: "stopping when what is under way has ended; once more stops at once",
+        usually: match progress {
+            ProgressMode::None => Usually::Silence,
+            ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
+        },
+        say,
     }
 }
 
@@ -43,27 +45,11 @@ fn has_jobs() -> bool {
     words.into_iter().any(|word| word == "--jobs" || word.as_bytes().starts_with(b"--jobs="))
 }
 
-/// Does the work of the program, which may be told to stop, and returns the exit status.
-fn start<W>(progress: ProgressMode, work: impl FnOnce(Stop) -> W) -> Result<u8, Error>
-where
-    W: Future<Output = Result<u8, Error>> + Send + 'static,
-{
-    let status = Error::Interrupted.status();
-    // Before anything is said: whoever does not read it must not keep the program.
-    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
-    let usually = match progress {
-        ProgressMode::None => Usually::Silence,
-        ProgressMode::Auto | ProgressMode::Bar | ProgressMode::Plain => Usually::Warnings,
-    };
-    let log = log::start(usually, say);
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    // The copy runs where the sessions do: each chunk would otherwise wake this thread and back.
-    let work = runtime.spawn(work(stop));
-    let result = runtime.block_on(work);
-    // A read of standard input may be stuck for ever; the process need not wait for it.
-    runtime.shutdown_background();
-    log.flush();
-    match result.map_err(JoinError::try_into_panic) {
+/// The copy runs where the sessions do: each chunk would otherwise wake the first thread and back.
+async fn in_a_task(
+    work: impl Future<Output = Result<u8, Error>> + Send + 'static,
+) -> Result<u8, Error> {
+    match tokio::spawn(work).await.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),
         Err(Err(_)) => Err(Error::Cancelled),

@@ -1,6 +1,9 @@
 //! What the command line says.
 
+use std::path::PathBuf;
+
 use clap::Parser;
+use iscsi_examples_common::session_count::SessionCount;
 use iscsi_initiator::tuning::{Size, SizeError};
 
 use crate::listen::Address;
@@ -14,7 +17,7 @@ const CACHE: u64 = 64 << 20;
 ///
 /// URL is iscsi://user:password@host:port/target/lun?option=value, where user, port and options may be
 /// left out. A password need not stand in the URL, where other users may see it: LIBISCSI_CHAP_USERNAME and
-/// LIBISCSI_CHAP_PASSWORD are read as well.
+/// LIBISCSI_CHAP_PASSWORD are read as well, and --password-file.
 ///
 /// Writes are answered before the unit has them, as many as --write-behind has room for. They are safe when
 /// a flush (NBD_CMD_FLUSH, or a write with FUA) has ended well; one that fails after its answer fails the next
@@ -58,6 +61,10 @@ pub struct Args {
     /// How long a request waits for a target that is gone, in seconds, before it fails.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub patience: Option<u32>,
+    /// Sessions with the unit, 1 to 64; auto begins with what the link needs by the plan, and adds more as long as
+    /// the total rises.
+    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    pub sessions: SessionCount,
     /// Ends when the last client has gone.
     #[arg(long)]
     pub until_last: bool,
@@ -68,6 +75,10 @@ pub struct Args {
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
+    /// Reads the CHAP password from the first line of FILE, if the URL has none: it is seen neither in a list of
+    /// processes nor in the environment.
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
 }
 
 impl Args {
@@ -138,6 +149,8 @@ mod tests {
             &["--memory", "4G"],
             &["--listen", "/path"],
             &["--patience", "0"],
+            &["--sessions", "0"],
+            &["--sessions", "65"],
         ] {
             let parsed = Args::try_parse_from([&["block-serve"], arguments, &["url"]].concat());
             assert!(parsed.is_err(), "{arguments:?}");

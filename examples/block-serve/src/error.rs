@@ -3,6 +3,8 @@
 use std::io;
 
 use iscsi_examples_common::failure::{self, Kind};
+use iscsi_examples_common::password_file::PasswordFileError;
+use iscsi_examples_common::program::ProgramError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -19,6 +21,9 @@ pub enum Error {
     /// A wrong URL or name, no target, no admission, or no unit.
     #[error(transparent)]
     Initiator(#[from] iscsi_initiator::Error),
+    /// There is no password in the file for it.
+    #[error(transparent)]
+    Password(#[from] PasswordFileError),
     /// Nobody can listen there.
     #[error("{address}: {cause}")]
     Listen {
@@ -53,6 +58,7 @@ impl Error {
     pub const fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Password(cause) => cause.status(),
             Self::Interrupted => 130,
             Self::Initiator(_)
             | Self::Listen { .. }
@@ -68,7 +74,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Usage(_) => Kind::Caller,
+            Self::Usage(_) | Self::Password(_) => Kind::Caller,
             Self::Initiator(cause) => cause.fault().into(),
             Self::Flush(cause) => {
                 let cause = cause.get_ref().and_then(|cause| cause.downcast_ref());
@@ -87,5 +93,15 @@ impl Error {
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())
+    }
+}
+
+impl ProgramError for Error {
+    fn exit_status(&self) -> u8 {
+        self.status()
+    }
+
+    fn no_start(cause: io::Error) -> Self {
+        Self::Runtime(cause)
     }
 }

@@ -2,35 +2,22 @@
 
 use std::process::ExitCode;
 
-use block_serve::log::{self, Usually};
+use block_serve::log::Usually;
 use block_serve::output::say;
 use block_serve::{Args, Error, Ready, Stop, command_line, output};
+use iscsi_examples_common::program::Program;
 use serde_json::json;
-use tokio::runtime::Builder;
 
-const STOPPING: &str =
-    "block-serve: stopping when what was asked for is done and flushed; once more stops at once\n";
+const PROGRAM: Program = Program {
+    name: "block-serve",
+    stopping: "stopping when what was asked for is done and flushed; once more stops at once",
+    usually: Usually::Warnings,
+    say,
+};
 
 fn main() -> ExitCode {
-    match start(&command_line::parse(json!({ "complete": false }))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("block-serve: {error}\n"));
-            ExitCode::from(error.status())
-        }
-    }
-}
-
-fn start(args: &Args) -> Result<(), Error> {
-    let status = Error::Interrupted.status();
-    let stop = Stop::at_signal(|| say(STOPPING), status).map_err(Error::Runtime)?;
-    let log = log::start(Usually::Warnings, say);
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let result = runtime.block_on(serve(args, &stop));
-    // A name may take long to be found; the process need not wait for it.
-    runtime.shutdown_background();
-    log.flush();
-    result
+    let args: Args = command_line::parse(json!({ "complete": false }));
+    PROGRAM.run(async |stop| serve(&args, &stop).await.map(|()| 0))
 }
 
 async fn serve(args: &Args, stop: &Stop) -> Result<(), Error> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Initiator, Options, Url, UrlError};
+use iscsi_examples_common::{password_file, unit};
+use iscsi_initiator::{Disk, Options};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -134,20 +135,13 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
 }
 
 async fn open(args: &Args) -> Result<Disk, Error> {
-    let url = Url::parse(&args.unit).map_err(iscsi_initiator::Error::from)?;
-    if url.target.is_none() {
-        return Err(iscsi_initiator::Error::from(UrlError::PortalOnly).into());
-    }
-    if url.lun.is_none() {
-        return Err(iscsi_initiator::Error::NoUnitNamed.into());
-    }
+    let mut url = unit::parse_url(&args.unit)?;
+    password_file::apply(args.password_file.as_deref(), [&mut url]).await?;
     let mut options = Options::default();
+    options.sessions = args.sessions.into();
     if let Some(patience) = args.patience {
         options.patience = Duration::from_secs(patience.into());
     }
-    let initiator = match &args.initiator_name {
-        Some(name) => Initiator::with_options(name, options),
-        None => Initiator::with_default_name(options),
-    };
-    Ok(initiator?.disk(url).await?)
+    let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
+    Ok(initiator.disk(url).await?)
 }

@@ -1,24 +1,33 @@
 //! The program from outside: what it serves, what it says, how it exits.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_copy::{Device, NbdDevice};
-use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::config::{Chap, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
+use tokio::time::{sleep, timeout};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
 async fn target() -> (Server, RamDisk, String) {
+    target_with(|_| {}).await
+}
+
+async fn target_with(change: impl FnOnce(&mut TargetConfig)) -> (Server, RamDisk, String) {
     let disk = RamDisk::new(512, 8192);
-    let config = TargetConfig::new(TARGET, disk.clone());
+    let mut config = TargetConfig::new(TARGET, disk.clone());
+    change(&mut config);
     let server = Server::start(Target::new(config)).await.unwrap();
     let url = format!("iscsi://{}/{TARGET}/0", server.address());
     (server, disk, url)
@@ -169,4 +178,58 @@ async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
     child.kill().unwrap();
     child.wait().unwrap();
     std::fs::remove_file(&socket).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_comes_from_a_file_that_others_should_not_read() {
+    let chap = Chap::new("me", "hunter2hunter2");
+    let (server, _disk, url) = target_with(|config| config.chap = Some(chap)).await;
+    let (socket, path) = (socket("password"), socket("password-file"));
+    let mine = url.replace("iscsi://", "iscsi://me@");
+    let file = |content: &str, mode| {
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap()
+    };
+    let good = file("hunter2hunter2\n", 0o640);
+    let (mut child, lines, _) = started(&mine, &socket, &["--password-file", good]);
+    client(&socket).await.read_at(0, 512).await.unwrap();
+    let mut said = child.stderr.take().unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    let mut warning = String::new();
+    said.read_to_string(&mut warning).unwrap();
+    assert!(warning.contains("others may read it; chmod 600"), "{warning}");
+
+    let listen = format!("unix:{}", socket.display());
+    let refused = |url: &str, path: &str, status, part| {
+        let arguments = [url, "--listen", &listen, "--password-file", path];
+        let output = program(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", complaint(&output));
+        assert!(complaint(&output).contains(part), "{}", complaint(&output));
+    };
+    refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
+    refused(&mine, file("\n", 0o600), 1, "holds no password");
+    refused(&url, file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
+    std::fs::remove_file(&path).unwrap();
+    refused(&mine, path.to_str().unwrap(), 1, "check the path");
+    assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_has_as_many_sessions_as_it_is_told_to() {
+    let (server, _disk, url) = target().await;
+    let socket = socket("sessions");
+    let (child, lines, _) = started(&url, &socket, &["--sessions", "3"]);
+    let client = client(&socket).await;
+    let all_there = async {
+        while server.with(|target| target.sessions()) < 3 {
+            client.read_at(0, 4096).await.unwrap();
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), all_there).await.unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    assert_eq!(server.with(|target| target.sessions()), 0);
 }

@@ -1,5 +1,7 @@
 //! How a program that fails says so to programs.
 
+use std::io;
+
 use iscsi_initiator::Fault;
 use serde_json::{Value, json};
 
@@ -54,4 +56,21 @@ pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
         members.insert("kind".to_owned(), json!(kind.name()));
     }
     known
+}
+
+/// What to do about an error of the system.
+#[must_use]
+pub fn file_advice(kind: io::ErrorKind) -> &'static str {
+    const ADVICE: [(io::ErrorKind, &str); 9] = [
+        (io::ErrorKind::NotFound, "; check the path"),
+        (io::ErrorKind::PermissionDenied, "; check its permissions"),
+        (io::ErrorKind::IsADirectory, "; name a file or a block device"),
+        (io::ErrorKind::StorageFull, "; make room there"),
+        (io::ErrorKind::FileTooLarge, "; raise the limit (ulimit -f), or choose another place"),
+        (io::ErrorKind::ReadOnlyFilesystem, "; choose a place that can be written"),
+        (io::ErrorKind::AlreadyExists, "; choose another path"),
+        (io::ErrorKind::NotADirectory, "; check the path"),
+        (io::ErrorKind::BrokenPipe, "; the program that reads it has ended"),
+    ];
+    ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
 }

@@ -8,7 +8,11 @@
 //! | [`log`] | what the crates below have to tell |
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
 //! | [`output`] | standard output and standard error |
+//! | [`password_file`] | the file that a password is read from |
+//! | [`program`] | a program from its first word to its exit status |
+//! | [`session_count`] | how many sessions a unit shall have |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
+//! | [`mod@unit`] | the unit that the command line names, and who opens it |
 #![forbid(unsafe_code)]
 
 pub mod command_line;
@@ -17,4 +21,8 @@ pub mod log;
 mod manual;
 pub mod named_socket;
 pub mod output;
+pub mod password_file;
+pub mod program;
+pub mod session_count;
 pub mod stop;
+pub mod unit;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use iscsi_examples_common::unit;
 use iscsi_initiator::{Initiator, Options, Session, Url};
 use tokio::time::timeout;
 
@@ -26,11 +27,7 @@ impl Connector {
     /// # Errors
     /// When the name is none.
     pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
-        let initiator = match &self.initiator_name {
-            Some(name) => Initiator::with_options(name, options),
-            None => Initiator::with_default_name(options),
-        };
-        Ok(initiator?)
+        Ok(unit::initiator(self.initiator_name.as_deref(), options)?)
     }
 
     /// Works on a session with the target of a URL, and logs out.

@@ -3,6 +3,7 @@
 use std::io;
 
 use iscsi_examples_common::failure::{self, Kind};
+use iscsi_examples_common::program::ProgramError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -69,5 +70,15 @@ impl Error {
     pub fn to_json(&self, command: &str) -> Value {
         let known = json!({ "command": command, "complete": false });
         failure::object(known, &self.to_string(), self.kind())
+    }
+}
+
+impl ProgramError for Error {
+    fn exit_status(&self) -> u8 {
+        self.status()
+    }
+
+    fn no_start(cause: io::Error) -> Self {
+        Self::Runtime(cause)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use iscsi_examples_common::unit;
 use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Url};
 use tokio::time::timeout;
 
@@ -52,11 +53,7 @@ fn initiator(args: &Args) -> Result<Initiator, Error> {
         let wanted = MAX_READ.saturating_mul(depth as usize);
         options.max_bytes_in_flight = options.max_bytes_in_flight.max(wanted);
     }
-    let initiator = match &args.initiator_name {
-        Some(name) => Initiator::with_options(name, options),
-        None => Initiator::with_default_name(options),
-    };
-    Ok(initiator?)
+    Ok(unit::initiator(args.initiator_name.as_deref(), options)?)
 }
 
 /// An examination of a session.

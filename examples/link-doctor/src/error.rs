@@ -3,6 +3,7 @@
 use std::io;
 
 use iscsi_examples_common::failure::{self, Kind};
+use iscsi_examples_common::program::ProgramError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -72,5 +73,15 @@ impl Error {
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())
+    }
+}
+
+impl ProgramError for Error {
+    fn exit_status(&self) -> u8 {
+        self.status()
+    }
+
+    fn no_start(cause: io::Error) -> Self {
+        Self::Runtime(cause)
     }
 }

@@ -1,11 +1,13 @@
 //! How the bytes are sent: requests, sessions, sockets.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::session_count::SessionCount;
+use iscsi_examples_common::unit;
 use iscsi_initiator::tuning::{Bandwidth, Policy, Size, SizeError, UnknownPolicy};
 use iscsi_initiator::{Initiator, Options, Sessions, TrafficClass};
 
@@ -83,9 +85,8 @@ impl LinkArgs {
     /// How many sessions each unit shall have.
     pub(crate) fn sessions(&self) -> Sessions {
         match self.sessions {
-            Some(SessionCount::Fixed(count)) => Sessions::Fixed(count.get()),
             None if self.connections > 1 => Sessions::Fixed(1),
-            Some(SessionCount::Auto) | None => Sessions::default(),
+            count => count.unwrap_or(SessionCount::Auto).into(),
         }
     }
 
@@ -124,11 +125,7 @@ impl LinkArgs {
         options.tuning.bandwidth = self.bandwidth;
         options.tuning.no_delay = self.nodelay.wish();
         options.tuning.congestion_control = self.congestion.clone();
-        let initiator = match &self.initiator_name {
-            Some(name) => Initiator::with_options(name, options),
-            None => Initiator::with_default_name(options),
-        };
-        initiator.map_err(Error::Initiator)
+        unit::initiator(self.initiator_name.as_deref(), options).map_err(Error::Initiator)
     }
 }
 
@@ -214,31 +211,5 @@ impl FromStr for QueueDepth {
         depth
             .map(Self::Fixed)
             .ok_or_else(|| format!("write auto, or a number from 1 to {DEEPEST_QUEUE}"))
-    }
-}
-
-/// How many sessions a unit has.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum SessionCount {
-    /// As many as the link needs.
-    Auto,
-    /// This many, 1 to 64.
-    Fixed(NonZeroU32),
-}
-
-/// More would crowd out whoever else uses the target.
-const MAX_SESSIONS: u32 = 64;
-
-impl FromStr for SessionCount {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "auto" {
-            return Ok(Self::Auto);
-        }
-        let count = text.parse().ok().filter(|count: &NonZeroU32| count.get() <= MAX_SESSIONS);
-        count
-            .map(Self::Fixed)
-            .ok_or_else(|| format!("write auto, or a number from 1 to {MAX_SESSIONS}"))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::Verify;
+use iscsi_examples_common::password_file;
 use iscsi_initiator::TrafficClass;
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::Size;
@@ -22,7 +23,6 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
-use crate::password_file;
 use crate::rate::mbit_per_s;
 use crate::shared_class::{Connected, SharedClass};
 use crate::side::Side;
@@ -55,7 +55,8 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
         return Err(Error::Usage("--control is for copies; leave it out").into());
     }
     let mut at = Location::parse(&args.source, Side::Destination)?;
-    password_file::apply(args.link.password_file.as_deref(), [&mut at]).await?;
+    let password_file = args.link.password_file.as_deref();
+    password_file::apply(password_file, at.url_mut()).await.map_err(Error::from)?;
     let (class, _connected) = class(&args.rate, stop).await?;
     let initiator = args.link.initiator(class)?;
     let end = unless(stop, End::read_back(&at, &initiator)).await?;

@@ -7,36 +7,66 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use iscsi_initiator::{Secret, Url};
+use thiserror::Error as ThisError;
 use tokio::task::spawn_blocking;
 
-use crate::error::Error;
-use crate::location::Location;
-use crate::progress::say;
+use crate::failure::file_advice;
+use crate::output::say;
 
 /// A password has no more bytes.
 const MAX_LEN: u64 = 4096;
-const NO_USER: Error = Error::Usage(
-    "--password-file needs a user to whom it belongs; write iscsi://USER@HOST/..., or set \
-     LIBISCSI_CHAP_USERNAME",
-);
 
-/// Gives the password in a file to each unit whose URL has none.
-pub(crate) async fn apply<'a>(
+/// Why there is no password. Each is the fault of whoever wrote the command line.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum PasswordFileError {
+    /// No URL wants a password.
+    #[error(
+        "--password-file needs a user to whom it belongs; write iscsi://USER@HOST/..., or set \
+         LIBISCSI_CHAP_USERNAME"
+    )]
+    NoUser,
+    /// The file cannot be read, or holds none.
+    #[error("password file {}: {cause}{}", path.display(), file_advice(cause.kind()))]
+    Unreadable {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+impl PasswordFileError {
+    /// The exit status that stands for the error: 2 for a wrong command line, else 1.
+    #[must_use]
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::NoUser => 2,
+            Self::Unreadable { .. } => 1,
+        }
+    }
+}
+
+/// Gives the password in a file, its first line, to each URL that has none and names a user, or whose user is in the
+/// environment. A file that others may read is warned of on standard error.
+///
+/// # Errors
+/// When no URL wants it, or there is none.
+pub async fn apply<'a>(
     path: Option<&Path>,
-    ends: impl IntoIterator<Item = &'a mut Location>,
-) -> Result<(), Error> {
+    urls: impl IntoIterator<Item = &'a mut Url>,
+) -> Result<(), PasswordFileError> {
     let Some(path) = path else { return Ok(()) };
     let has_user = env::var_os("LIBISCSI_CHAP_USERNAME").is_some_and(|user| !user.is_empty());
     let wants = |url: &Url| url.password.is_none() && (url.user.is_some() || has_user);
-    let urls = ends.into_iter().filter_map(Location::url_mut).filter(|url| wants(url));
-    let urls: Vec<_> = urls.collect();
+    let urls: Vec<_> = urls.into_iter().filter(|url| wants(url)).collect();
     if urls.is_empty() {
-        return Err(NO_USER);
+        return Err(PasswordFileError::NoUser);
     }
     let owned: PathBuf = path.into();
     let read = spawn_blocking(move || read(&owned)).await.map_err(io::Error::from).flatten();
-    let name = || path.to_string_lossy().into();
-    let (secret, is_open) = read.map_err(|cause| Error::PasswordFile { name: name(), cause })?;
+    let (secret, is_open) =
+        read.map_err(|cause| PasswordFileError::Unreadable { path: path.into(), cause })?;
     if is_open {
         let path = path.display();
         say(&format!("warning: password file {path}: others may read it; chmod 600 {path}\n"));

@@ -1,0 +1,41 @@
+//! How many sessions a unit shall have, as the command line says it.
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use iscsi_initiator::Sessions;
+
+/// How many sessions a unit has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SessionCount {
+    /// As many as the link needs.
+    Auto,
+    /// This many, 1 to 64.
+    Fixed(NonZeroU32),
+}
+
+/// More would crowd out whoever else uses the target.
+const MAX_SESSIONS: u32 = 64;
+
+impl FromStr for SessionCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let count = text.parse().ok().filter(|count: &NonZeroU32| count.get() <= MAX_SESSIONS);
+        count
+            .map(Self::Fixed)
+            .ok_or_else(|| format!("write auto, or a number from 1 to {MAX_SESSIONS}"))
+    }
+}
+
+impl From<SessionCount> for Sessions {
+    fn from(count: SessionCount) -> Self {
+        match count {
+            SessionCount::Auto => Self::default(),
+            SessionCount::Fixed(count) => Self::Fixed(count.get()),
+        }
+    }
+}
