@@ -22,6 +22,7 @@ mod execute;
 mod flush;
 pub(crate) mod lane;
 mod life;
+mod outage;
 pub(crate) mod path;
 mod path_set;
 mod portal_looks;

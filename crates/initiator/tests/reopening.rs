@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, Options, ReopeningOptions, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::scsi::status;
@@ -392,4 +393,56 @@ async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
     soon(writing).await.unwrap().unwrap();
     assert_eq!(disk.spread().reopened, 1);
     assert!(rig.disk.holds(0, &data));
+}
+
+/// A server's disk: requests fail when patience is over, and go on when the target is back; what was not flushed
+/// may be lost by then, and each handle is told.
+#[tokio::test]
+async fn a_disk_outlasts_its_patience_where_it_shall() {
+    for sessions in [1, 2] {
+        let disk = RamDisk::new(512, 4096);
+        disk.set_cache(Cache::Volatile);
+        let target = || {
+            let mut config = TargetConfig::new(TARGET, disk.clone());
+            config.keys.default_time2wait = 0;
+            Target::new(config)
+        };
+        let server = Server::start(target()).await.unwrap();
+        let address = server.address();
+        let mut options = Options::default();
+        options.sessions = Sessions::Fixed(sessions);
+        options.patience = Duration::from_secs(1);
+        let pause = Duration::from_millis(50);
+        options.reopening = ReopeningOptions::default()
+            .with_first_pause(pause)
+            .with_max_pause(pause)
+            .with_outlasts_patience(true);
+        let url = format!("iscsi://{address}/{TARGET}/0");
+        let unit = soon(initiator(options).disk(url)).await.unwrap();
+        until(|| unit.sessions().len() == sessions as usize).await;
+        soon(unit.flush()).await.unwrap();
+        soon(unit.write_at(0, vec![7; 512])).await.unwrap();
+        server.stop().await;
+        disk.lose_power();
+        let all = async {
+            tokio::join!(unit.read_at(0, 512), unit.write_at(512, vec![8; 512]), unit.flush())
+        };
+        let (read, written, flushed) = soon(all).await;
+        for error in [read.unwrap_err(), written.unwrap_err(), flushed.unwrap_err()] {
+            assert!(matches!(error, Error::NotReopened { .. }), "{error}");
+        }
+        let notes = || unit.spread().notes.join("; ");
+        assert!(notes().contains("requests fail until a session is back"), "{}", notes());
+        soon(unit.read_at(0, 512)).await.unwrap_err();
+
+        let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+        until(|| unit.sessions().len() == sessions as usize).await;
+        assert!(notes().contains("a session is back"), "{}", notes());
+        assert_eq!(soon(unit.read_at(0, 512)).await.unwrap(), vec![0; 512]);
+        let error = soon(unit.flush()).await.unwrap_err();
+        assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+        soon(unit.write_at(0, vec![9; 512])).await.unwrap();
+        soon(unit.flush()).await.unwrap();
+        assert_eq!(disk.read_durable(0, 512), vec![9; 512]);
+    }
 }

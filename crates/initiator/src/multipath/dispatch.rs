@@ -494,7 +494,8 @@ impl<C: Carrier> Paths<C> {
     }
 
     fn reason_of_end(&self) -> Error {
-        self.lock().end.clone().unwrap_or(Error::Closed)
+        let state = self.lock();
+        state.end.as_ref().or_else(|| state.paths.last_refusal()).cloned().unwrap_or(Error::Closed)
     }
 
     /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
@@ -516,10 +517,11 @@ impl<C: Carrier> Paths<C> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, unless nothing goes any more.
+    /// The same, unless nothing goes any more, or for the time being.
     fn lock_open(&self) -> Result<MutexGuard<'_, State<C>>, Error> {
         let state = self.lock();
-        state.end.clone().map_or(Ok(state), Err)
+        let refusal = state.end.as_ref().or_else(|| state.paths.refusal()).cloned();
+        refusal.map_or(Ok(state), Err)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The paths that there are, those that were lost, and those that are of no use.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
@@ -31,6 +34,11 @@ pub(super) struct PathSet<C> {
     retries_of_gone: u64,
     /// What was counted of paths that are gone.
     counters_of_gone: Arc<Counters>,
+    /// Since when there is none.
+    none_since: Option<Instant>,
+    /// Why requests are refused until there is one, or were the last time.
+    refusal: Option<Error>,
+    is_refusing: bool,
     /// Sessions that were lost.
     losses: u64,
     /// Sessions that were lost while no request was alone there to see whether it ends them.
@@ -56,6 +64,7 @@ impl<C: Carrier> PathSet<C> {
             carrier.may_have_missed();
         }
         self.open.push((id, carrier));
+        (self.none_since, self.is_refusing) = (None, false);
         id
     }
 
@@ -96,6 +105,9 @@ impl<C: Carrier> PathSet<C> {
     pub(super) fn remove(&mut self, id: PathId) -> Option<C> {
         let at = self.open.iter().position(|(path, _)| *path == id)?;
         let (_, carrier) = self.open.remove(at);
+        if self.open.is_empty() {
+            self.none_since = Some(Instant::now());
+        }
         carrier.may_have_missed();
         self.retries_of_gone += carrier.retries();
         carrier.counters().merge_into(&self.counters_of_gone);
@@ -111,6 +123,25 @@ impl<C: Carrier> PathSet<C> {
         self.unsettled.push(carrier.clone());
         self.lost.push((carrier, error.clone()));
         true
+    }
+
+    /// Where there has been none for so long, requests are refused until there is one. Says whether they are.
+    pub(super) fn refuse(&mut self, why: Error, after: Duration) -> bool {
+        let is_due = self.none_since.is_some_and(|since| since.elapsed() >= after);
+        if is_due {
+            (self.refusal, self.is_refusing) = (Some(why), true);
+        }
+        is_due
+    }
+
+    /// Why requests are refused until there is one, if they are.
+    pub(super) fn refusal(&self) -> Option<&Error> {
+        self.refusal.as_ref().filter(|_| self.is_refusing)
+    }
+
+    /// The same of the last time that they were.
+    pub(super) const fn last_refusal(&self) -> Option<&Error> {
+        self.refusal.as_ref()
     }
 
     /// What was counted of paths that are gone.
@@ -197,6 +228,9 @@ impl<C> Default for PathSet<C> {
             is_port_called_for: false,
             retries_of_gone: 0,
             counters_of_gone: Arc::default(),
+            none_since: None,
+            refusal: None,
+            is_refusing: false,
             losses: 0,
             plain_losses: 0,
         }

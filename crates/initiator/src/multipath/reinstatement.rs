@@ -28,6 +28,10 @@ impl Lost {
         &self.path
     }
 
+    pub(super) const fn at(&self) -> Instant {
+        self.at
+    }
+
     pub(super) const fn why(&self) -> &Error {
         &self.why
     }

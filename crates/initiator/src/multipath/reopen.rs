@@ -165,11 +165,13 @@ impl Opener {
 
     /// Opens a lost session anew, under its old name: at the login the target ends what was left of
     /// it (RFC 7143 §6.3.5). Each try goes to the portal that it had, and then to all others, since that
-    /// one may be gone for good. The unit is asked everything again, before anything is written.
+    /// one may be gone for good. The unit is asked everything again, before anything is written. It was lost at
+    /// `since`, and may have been tried before.
     pub(crate) async fn reopen(
         &self,
         lost: &Path,
         why: &Error,
+        since: Instant,
         expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
         let expected = known(expected).await;
@@ -179,7 +181,7 @@ impl Opener {
         let (pause, next_life) = lost.life.end(&lost.unit.session().policy().retry);
         // Why it ended is told before all of what that means is known.
         drop(lost.unit.session().closed().await);
-        let time2wait = lost.unit.session().time2wait();
+        let time2wait = lost.unit.session().time2wait().saturating_sub(since.elapsed());
         if time2wait > patience {
             sleep(patience).await;
             return Err(why.clone());
@@ -438,7 +440,7 @@ async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
 
 /// Whether another try at the same portal is of no use; whatever else is wrong may pass, also a unit
 /// that does not say its name.
-fn is_final(error: &Error) -> bool {
+pub(super) fn is_final(error: &Error) -> bool {
     let is_another_unit = matches!(error, Error::DifferentUnits { .. });
     is_another_unit || is_of_unit(error) || error.is_initiators_at_login()
 }

@@ -35,7 +35,7 @@ pub(crate) struct Supervisor {
     pub(super) expected: ExpectedUnitReceiver,
     sessions: Sessions,
     session_count: SessionCount,
-    report: Arc<Report>,
+    pub(super) report: Arc<Report>,
     /// What becomes of the sessions that are being opened, or closed.
     pub(super) events: JoinSet<Event>,
     /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
@@ -249,6 +249,7 @@ impl Supervisor {
     /// A lost session is back.
     fn reopened(&mut self, paths: &Paths<Path>, lost: Lost, path: Path) {
         self.report.with(|spread| spread.reopened += 1);
+        self.note_return(paths);
         let is_settled = lost.settle_by(&path);
         self.join(paths, path);
         if is_settled {
@@ -261,8 +262,11 @@ impl Supervisor {
     /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
     /// where the lost one was.
     fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
+        if self.outlasts(&why) && paths.open().is_empty() {
+            return self.outlast(paths, lost, why);
+        }
         let note = format!("a lost session did not come back: {why}");
-        span_of(lost.path()).in_scope(|| self.report.note(note));
+        self.note_of(&lost, note);
         self.refusal = Some(why.clone());
         if paths.open().is_empty() && self.reopening == 0 {
             let end = Box::new(lost.why().clone());
@@ -296,11 +300,16 @@ impl Supervisor {
         let why = result.err().unwrap_or_else(|| lost.why().clone());
         if self.unsettled.is_none() {
             let note = format!("nothing proves what became of the writes of a lost session: {why}");
-            span_of(lost.path()).in_scope(|| self.report.note(note));
+            self.note_of(&lost, note);
         }
         self.unsettled = Some(why);
         self.given_up.push(lost);
         self.settle_next = Instant::now() + self.max_pause();
+    }
+
+    /// Notes something of a lost session.
+    pub(super) fn note_of(&self, lost: &Lost, note: String) {
+        span_of(lost.path()).in_scope(|| self.report.note(note));
     }
 
     /// Between two tries to settle what was given up.
@@ -356,13 +365,20 @@ impl Supervisor {
     pub(super) fn reopen(&mut self, path: Path, why: Error) {
         let span = span_of(&path);
         span.in_scope(|| self.report.note(format!("a session was lost: {why}")));
+        self.lost.push(path.clone());
+        self.try_to_reopen(Lost::new(path, why));
+    }
+
+    /// It may have been tried before.
+    pub(super) fn try_to_reopen(&mut self, lost: Lost) {
+        let span = span_of(lost.path());
         let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
         self.reopening += 1;
-        self.lost.push(path.clone());
-        let lost = Lost::new(path, why);
         let reopening = async move {
             let (path, why) = (lost.path().clone(), lost.why().clone());
-            let reopened = Box::pin(async move { opener.reopen(&path, &why, expected).await });
+            let since = lost.at();
+            let reopened = async move { opener.reopen(&path, &why, since, expected).await };
+            let reopened = Box::pin(reopened);
             let path = outcome(reopened).await.unwrap_or(Err(Error::Closed));
             Event::Again(lost, path)
         };

@@ -24,17 +24,25 @@ pub struct ReopeningOptions {
     /// After how many tries, each at all portals, the session is given up, at least 1; `None` tries for as long as
     /// [`Options::patience`](crate::Options::patience) says, which counts in any case.
     pub max_tries: Option<u32>,
+    /// Whether a disk goes on when its last session has not come back for as long as
+    /// [`Options::patience`](crate::Options::patience) says, as a server's should. Requests fail then, those that
+    /// wait and those that come ([`Error::NotReopened`](crate::Error::NotReopened)), while the session is tried
+    /// on, until it is back. Without it, and where [`max_tries`](Self::max_tries) is there, the disk ends; so it does in
+    /// any case where another try is of no use: the login is refused as the initiator's error, or the unit has
+    /// another size, or is another one.
+    pub outlasts_patience: bool,
 }
 
 impl Default for ReopeningOptions {
-    /// Pauses of up to 1 s at first and 5 s later, half of each left to chance, and no limit of
-    /// tries.
+    /// Pauses of up to 1 s at first and 5 s later, half of each left to chance, no limit of tries, and an
+    /// end of the disk with its patience.
     fn default() -> Self {
         Self {
             first_pause: Duration::from_secs(1),
             max_pause: Duration::from_secs(5),
             jitter: 50,
             max_tries: None,
+            outlasts_patience: false,
         }
     }
 }
@@ -45,6 +53,7 @@ impl ReopeningOptions {
         with_max_pause(max_pause: Duration),
         with_jitter(jitter: u8),
         with_max_tries(max_tries: Option<u32>),
+        with_outlasts_patience(outlasts_patience: bool),
     }
 
     /// All values within their ranges.
@@ -55,6 +64,7 @@ impl ReopeningOptions {
             max_pause: self.max_pause.clamp(first_pause, MAX_TIME),
             jitter: self.jitter.min(100),
             max_tries: self.max_tries.map(|tries| tries.max(1)),
+            outlasts_patience: self.outlasts_patience && self.max_tries.is_none(),
         }
     }
 }

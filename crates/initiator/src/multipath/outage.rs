@@ -1,0 +1,54 @@
+//! A disk that outlasts a target that is gone for longer than requests wait.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::path::Path;
+use crate::multipath::reinstatement::Lost;
+use crate::multipath::reopen::is_final;
+use crate::multipath::supervisor::Supervisor;
+
+impl Paths<Path> {
+    /// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says
+    /// whether that is news.
+    fn refuse(&self, why: &Error, after: Duration) -> bool {
+        let mut state = self.lock();
+        let was_refusing = state.paths.refusal().is_some();
+        let is_refusing = state.paths.refuse(why.as_not_executed(), after);
+        if is_refusing {
+            state.queue.clear();
+        }
+        is_refusing && !was_refusing
+    }
+
+    fn is_refusing(&self) -> bool {
+        self.lock().paths.refusal().is_some()
+    }
+}
+
+impl Supervisor {
+    /// Whether the disk goes on though its last session has not come back, for this reason.
+    pub(super) fn outlasts(&self, why: &Error) -> bool {
+        let options = self.opener.node.options().reopening.in_range();
+        options.outlasts_patience && !is_final(why)
+    }
+
+    /// No session has come back for as long as requests wait: they fail, and it is tried on.
+    pub(super) fn outlast(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
+        let error = Error::NotReopened { lost: Box::new(lost.why().clone()), why: Box::new(why) };
+        // What was lost later is waited for as long; the last pause is not begun.
+        let patience = lost.path().unit.session().policy().patience;
+        if paths.refuse(&error, patience.saturating_sub(self.max_pause())) {
+            self.note_of(&lost, format!("{error}; requests fail until a session is back"));
+        }
+        self.try_to_reopen(lost);
+    }
+
+    /// A session is about to join.
+    pub(super) fn note_return(&self, paths: &Paths<Path>) {
+        if paths.is_refusing() {
+            self.report.note("a session is back: requests are carried out again".to_owned());
+        }
+    }
+}
