@@ -47,22 +47,19 @@ impl Terms {
 
     /// The command of a request, if it may be.
     pub(crate) fn check(&self, header: &RequestHeader) -> Result<Command, Breach> {
+        if matches!(header.kind, kind::WRITE | kind::WRITE_ZEROES | kind::TRIM) {
+            // What writes is not offered of a read-only export, but that is the reason.
+            self.check_writable()?;
+        }
         let command = self.command(header)?;
         match command {
             Command::Flush => {}
             Command::Write { .. } => {
-                self.check_writable()?;
                 self.check_range(header, Errno::NoSpace)?;
                 self.check_payload(header)?;
             }
-            Command::WriteZeroes { .. } => {
-                self.check_writable()?;
-                self.check_range(header, Errno::NoSpace)?;
-            }
-            Command::Trim { .. } => {
-                self.check_writable()?;
-                self.check_range(header, Errno::Invalid)?;
-            }
+            Command::WriteZeroes { .. } => self.check_range(header, Errno::NoSpace)?,
+            Command::Trim { .. } => self.check_range(header, Errno::Invalid)?,
             Command::Read { .. } => {
                 self.check_range(header, Errno::Invalid)?;
                 self.check_payload(header)?;
