@@ -58,7 +58,8 @@ pub struct Args {
     /// Bytes that requests of all clients may hold, beside the two above, 32M to 3G.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     pub memory: Size,
-    /// How long a request waits for a target that is gone, in seconds, before it fails.
+    /// How long requests wait for a target that is gone, in seconds, before they fail; those that come later fail
+    /// at once, until the target is back. By default 300.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub patience: Option<u32>,
     /// Sessions with the unit, 1 to 64; auto begins with what the link needs by the plan, and adds more as long as

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use iscsi_examples_common::{password_file, unit};
-use iscsi_initiator::{Disk, Options};
+use iscsi_initiator::{Disk, Options, ReopeningOptions};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -139,6 +139,8 @@ async fn open(args: &Args) -> Result<Disk, Error> {
     password_file::apply(args.password_file.as_deref(), [&mut url]).await?;
     let mut options = Options::default();
     options.sessions = args.sessions.into();
+    // Clients may wait for a target that comes back later, too.
+    options.reopening = ReopeningOptions::default().with_outlasts_patience(true);
     if let Some(patience) = args.patience {
         options.patience = Duration::from_secs(patience.into());
     }

@@ -7,92 +7,22 @@
     reason = "a test may panic"
 )]
 
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
 use std::io::ErrorKind;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use block_serve::{Address, Layers, Listener, Server, Stop, StopButton, describe};
-use bytes::{Bytes, BytesMut};
+use block_serve::{Address, Listener};
+use bytes::BytesMut;
 use iscsi_copy::{Device, NbdDevice};
 use iscsi_initiator::device::ExtentState;
-use iscsi_initiator::{Initiator, Options};
-use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::scsi::{Sense, Unit};
-use iscsi_testkit::serve::Server as Target;
+use support::{LEN, MEMORY, Raw, Rig, WINDOW, bytes, kind, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::yield_now;
 use tokio::time::timeout;
-
-const LEN: usize = 8 << 20;
-const WINDOW: u32 = 1 << 20;
-const MEMORY: u64 = 1 << 20;
-
-/// A unit, a server before it, and the way to it.
-struct Rig {
-    disk: RamDisk,
-    target: Target,
-    socket: PathBuf,
-    server: Arc<Server>,
-    button: StopButton,
-    running: JoinHandle<()>,
-}
-
-/// Fails a test that would wait for ever.
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(60), work).await.expect("it waits for ever")
-}
-
-impl Rig {
-    async fn start(window: u32, memory: u64, is_read_only: bool) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let disk = RamDisk::new(512, LEN as u64 / 512);
-        let mut config = TargetConfig::new("iqn.2026-01.org.example:disk", disk.clone());
-        config.keys.default_time2wait = 0;
-        config.units.values_mut().for_each(|unit| unit.behavior.provisioning = Some(0xe4));
-        let target = Target::start(iscsi_testkit::target::Target::new(config)).await.unwrap();
-        let url = format!("iscsi://{}/iqn.2026-01.org.example:disk/0", target.address());
-        let mut options = Options::default();
-        options.patience = Duration::from_secs(3);
-        let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
-        let unit = soon(initiator.disk(url)).await.unwrap();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("block-serve-{}-{number}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
-        let listener = Listener::bind(&Address::Unix(socket.clone())).await.unwrap();
-        let export = describe(&unit, "disk", is_read_only);
-        let server = Server::new(Layers::new(unit, window, memory), export, 64 << 20);
-        let (button, stop) = Stop::new();
-        let serving = Arc::clone(&server);
-        let running = tokio::spawn(async move { serving.run(&[listener], &stop, false).await });
-        Self { disk, target, socket, server, button, running }
-    }
-
-    async fn client(&self) -> NbdDevice {
-        let uri = format!("nbd+unix:///disk?socket={}", self.socket.display());
-        soon(NbdDevice::open(&uri.parse().unwrap())).await.unwrap()
-    }
-
-    /// A stream, once the server has room for one more that waits.
-    async fn raw(&self) -> UnixStream {
-        soon(async {
-            loop {
-                match UnixStream::connect(&self.socket).await {
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => yield_now().await,
-                    stream => return stream.unwrap(),
-                }
-            }
-        })
-        .await
-    }
-}
-
-fn bytes(seed: usize, len: usize) -> Bytes {
-    (0..len).map(|at| (seed * 31 + at / 7 + at) as u8 | 1).collect()
-}
 
 /// Numbers that look drawn, and are the same in each run.
 struct Numbers(u64);
@@ -319,19 +249,11 @@ async fn garbage_and_silence_of_some_harm_no_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_no_replies_holds_up_no_other() {
     let rig = Rig::start(0, 0, false).await;
-    let mut greedy = rig.raw().await;
-    let mut greeting = [0; 18];
-    greedy.read_exact(&mut greeting).await.unwrap();
-    // FIXED_NEWSTYLE, NO_ZEROES; then NBD_OPT_EXPORT_NAME of the default export, which transmission follows.
-    greedy.write_all(&[0, 0, 0, 3]).await.unwrap();
-    greedy.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").await.unwrap();
-    greedy.read_exact(&mut [0; 10]).await.unwrap();
-    let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
-    request.extend_from_slice(&[0; 16]);
-    request.extend_from_slice(&(4_u32 << 20).to_be_bytes());
+    let mut greedy = Raw::shake_hands(rig.raw().await).await;
     // 400 MiB of replies, which nobody reads: the server stops to read requests.
     for _ in 0..100 {
-        if timeout(Duration::from_millis(200), greedy.write_all(&request)).await.is_err() {
+        let sent = greedy.send(0, kind::READ, 0, 4 << 20);
+        if timeout(Duration::from_millis(200), sent).await.is_err() {
             break;
         }
     }

@@ -1,6 +1,9 @@
 //! The program from outside: what it serves, what it says, how it exits.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +19,7 @@ use iscsi_testkit::fault::Fault;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
+use support::{Raw, connect, errno, soon};
 use tokio::time::{sleep, timeout};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
@@ -232,4 +236,86 @@ async fn it_has_as_many_sessions_as_it_is_told_to() {
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(ended(child, lines).1, Some(0));
     assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+async fn raw(socket: &Path) -> Raw {
+    soon(Raw::shake_hands(connect(socket).await)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
+    let disk = RamDisk::new(512, 8192);
+    let target = || {
+        let mut config = TargetConfig::new(TARGET, disk.clone());
+        config.keys.default_time2wait = 0;
+        Target::new(config)
+    };
+    let server = Server::start(target()).await.unwrap();
+    let address = server.address();
+    let url = format!("iscsi://{address}/{TARGET}/0");
+    let socket = socket("outage");
+    let (mut child, lines, _) = started(&url, &socket, &["--patience", "2", "--write-behind", "0"]);
+    let mut client = raw(&socket).await;
+    assert_eq!(client.write(0, 0, &[1; 4096]).await, 0);
+    assert_eq!(client.flush().await, 0);
+    assert_eq!(client.write(0, 4096, &[2; 4096]).await, 0);
+    server.stop().await;
+    // It waits, and fails.
+    assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
+    assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
+    let mut other = raw(&socket).await;
+    assert_eq!(other.flush().await, errno::IO, "clients can come meanwhile");
+
+    let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+    soon(async {
+        while client.read(1 << 20, 4096).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    for client in [&mut client, &mut other] {
+        assert_eq!(client.flush().await, errno::IO, "what was not flushed may be lost");
+        assert_eq!(client.flush().await, 0);
+    }
+    assert_eq!(client.read(0, 4096).await, Ok(vec![1; 4096]));
+    assert_eq!(client.write(support::FUA, 0, &[3; 4096]).await, 0);
+    assert!(disk.holds(0, &[3; 4096]));
+    let mut said = child.stderr.take().unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    let mut told = String::new();
+    said.read_to_string(&mut told).unwrap();
+    for part in ["requests fail until a session is back", "a session is back"] {
+        assert!(told.lines().any(|line| line.contains(part)), "{part}: {told}");
+    }
+}
+
+/// Nearly as many as a process may have files open, by the usual limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_ask_for_nothing_hold_no_memory() {
+    const ALL: u32 = 32 << 20;
+    let (_server, _disk, url) = target_with(|config| {
+        let big = RamDisk::new(512, 2 * u64::from(ALL) / 512);
+        config.units.values_mut().for_each(|unit| unit.disk = big.clone());
+    })
+    .await;
+    let socket = socket("idle");
+    let (child, lines, _) = started(&url, &socket, &["--memory", "32M", "--sessions", "1"]);
+    let mut idle = Vec::new();
+    for _ in 0..900 {
+        idle.push(raw(&socket).await);
+    }
+    // It needs all that there is.
+    let mut client = raw(&socket).await;
+    for client in [&mut client, &mut idle[450]] {
+        assert_eq!(client.write(0, 0, &vec![5; ALL as usize]).await, 0);
+        assert_eq!(client.read(0, ALL).await, Ok(vec![5; ALL as usize]));
+    }
+    drop((client, idle));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    assert_eq!(
+        (status, &end["clients"], &end["requests_failed"]),
+        (Some(0), &901.into(), &0.into())
+    );
 }
