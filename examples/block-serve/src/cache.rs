@@ -2,7 +2,8 @@
 //!
 //! For a unit that nobody else writes to: what others change is not seen. What is written through this device is
 //! forgotten when it begins and when it has ended, so that no read that was under way meanwhile leaves what was there
-//! before. Once a write has failed, nothing is kept any more: the unit may still carry it out.
+//! before. What a write should have changed that has failed is not kept: the unit may still carry it out, until a later
+//! write of the same bytes has ended well.
 //!
 //! What the device tells of itself ([`Device::attentions`]: resets, losses, another size, another unit) ends what
 //! was kept before, and what a read brings that was under way then is not kept.
@@ -12,6 +13,7 @@ mod fills;
 mod known_extents;
 mod stats;
 mod streams;
+mod uncertain;
 
 use std::io;
 use std::ops::Range;
@@ -26,6 +28,7 @@ use chunks::Chunks;
 use fills::{Fill, Fills};
 use known_extents::KnownExtents;
 use streams::Streams;
+use uncertain::Uncertain;
 
 /// Longer reads pass by, bytes: they fill the link by themselves, and would push out what is read again.
 const MAX_KEPT_READ: usize = 128 << 10;
@@ -57,8 +60,8 @@ struct State {
     questions: Fills,
     streams: Streams,
     stats: CacheStats,
-    /// A write has failed, and may still be carried out.
-    is_off: bool,
+    /// What writes that have failed may still become of the device.
+    uncertain: Uncertain,
 }
 
 /// What a read has to do next.
@@ -84,7 +87,7 @@ impl Cache {
             // Several readers share what is not for what was asked for twice.
             streams: Streams::new(bytes / 8),
             stats: CacheStats::default(),
-            is_off: false,
+            uncertain: Uncertain::default(),
         };
         let shared = Shared { state: Mutex::new(state), device: Arc::clone(&device) };
         Self { shared: Arc::new(shared), device }
@@ -197,7 +200,7 @@ impl State {
         self.stats.found += self.chunks.present(range);
         let ahead = self.streams.advance(range)?;
         let ahead = ahead.start..ahead.end.min(self.chunks.capacity());
-        if ahead.is_empty() || self.is_off {
+        if ahead.is_empty() || !self.uncertain.within(&ahead).is_empty() {
             return None;
         }
         self.stats.read_ahead += ahead.end - ahead.start;
@@ -237,8 +240,11 @@ impl Filling {
     /// These bytes were there. Says whether the device has told nothing of itself meanwhile.
     fn end(self, data: &Bytes) -> bool {
         let mut state = self.shared.lock();
-        if !state.is_off && state.fills.is_sound(&self.fill) {
+        if state.fills.is_sound(&self.fill) {
             state.chunks.insert(self.fill.range.start, data);
+            for part in state.uncertain.within(&self.fill.range) {
+                state.chunks.remove(&part);
+            }
         }
         state.attentions == self.attentions
     }
@@ -246,8 +252,11 @@ impl Filling {
     /// So were these extents.
     fn end_extents(self, extents: &[Extent]) {
         let mut state = self.shared.lock();
-        if !state.is_off && state.questions.is_sound(&self.fill) {
+        if state.questions.is_sound(&self.fill) {
             state.extents.insert(extents);
+            for part in state.uncertain.within(&self.fill.range) {
+                state.extents.replace(&part, None);
+            }
         }
     }
 }
@@ -277,10 +286,12 @@ impl Changing<'_> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.forget(&self.range, self.becomes);
-        if !self.has_ended_well {
-            state.is_off = true;
-            state.forget_all();
+        if self.has_ended_well {
+            state.forget(&self.range, self.becomes);
+            state.uncertain.settle(&self.range);
+        } else {
+            state.forget(&self.range, None);
+            state.uncertain.add(&self.range);
         }
     }
 }

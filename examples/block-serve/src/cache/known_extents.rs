@@ -55,6 +55,25 @@ impl KnownExtents {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// From the first byte of which something is known to the last.
+    pub(super) fn hull(&self) -> Option<Range<u64>> {
+        let (first, _) = self.0.first_key_value()?;
+        let (_, last) = self.0.last_key_value()?;
+        Some(*first..last.end())
+    }
+
+    /// The parts of a range of which something is known.
+    pub(super) fn overlapping(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let first = self.0.range(..range.start).next_back().map(|(start, _)| *start);
+        let near = self.0.range(first.unwrap_or(range.start)..range.end.max(range.start));
+        let parts = near.map(|(_, it)| it.offset.max(range.start)..it.end().min(range.end));
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
     fn remove(&mut self, range: &Range<u64>) {
         let first = self.0.range(..range.start).next_back().map(|(start, _)| *start);
         let touched = self.0.range(first.unwrap_or(range.start)..range.end);

@@ -205,11 +205,28 @@ async fn after_a_failure_nothing_old_is_believed() {
     check(&cache, &slow, 0, 8192).await;
     check(&cache, &slow, 0, 8192).await;
     assert_eq!(slow.reads(), 2);
-    cache.write_at(0, vec![Bytes::from_static(b"late")]).await.unwrap_err();
+    check(&cache, &slow, 16_384, 8192).await;
+    cache.write_at(4090, vec![Bytes::from_static(b"late")]).await.unwrap_err();
     // The device carries it out after all.
     check(&cache, &slow, 0, 8192).await;
-    slow.content.lock().unwrap()[..4].copy_from_slice(b"late");
+    slow.content.lock().unwrap()[4090..4094].copy_from_slice(b"late");
     check(&cache, &slow, 0, 8192).await;
+    cache.extents(0, 8192).await.unwrap();
+    let questions = slow.questions.load(Ordering::Relaxed);
+    cache.extents(4090, 4).await.unwrap();
+    assert_eq!(slow.questions.load(Ordering::Relaxed), questions + 1, "so are its extents");
+    // What it has nothing to do with is kept all the same.
+    let reads = slow.reads();
+    check(&cache, &slow, 16_384, 8192).await;
+    check(&cache, &slow, 4096, 4096).await;
+    assert_eq!(slow.reads(), reads);
+    // A later write of the same bytes comes after it.
+    slow.fails.store(false, Ordering::Relaxed);
+    cache.write_at(4096 - 512, vec![Bytes::from(vec![9; 512])]).await.unwrap();
+    for _ in 0..2 {
+        check(&cache, &slow, 0, 4096).await;
+    }
+    assert_eq!(slow.reads(), reads + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,79 @@
+//! What failed changes may still become of the device.
+
+use std::ops::Range;
+
+use iscsi_initiator::device::{Extent, ExtentState};
+
+use super::known_extents::KnownExtents;
+
+/// More parts than that count as one, with all between them.
+const MAX_PARTS: usize = 4096;
+
+/// The parts of the device that nothing is kept of: a change of them has failed, and may still be carried out,
+/// until a later one of the same bytes has ended well.
+///
+/// That one comes after what was given up before, as every [`Device`](iscsi_initiator::device::Device) says.
+#[derive(Debug, Default)]
+pub(super) struct Uncertain(KnownExtents);
+
+impl Uncertain {
+    /// A change of these bytes has failed.
+    pub(super) fn add(&mut self, range: &Range<u64>) {
+        self.insert(range);
+        if self.0.len() > MAX_PARTS
+            && let Some(hull) = self.0.hull()
+        {
+            self.insert(&hull);
+        }
+    }
+
+    /// A change of these bytes has ended well.
+    pub(super) fn settle(&mut self, range: &Range<u64>) {
+        self.0.replace(range, None);
+    }
+
+    /// The parts of a range that nothing is kept of.
+    pub(super) fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        self.0.overlapping(range)
+    }
+
+    fn insert(&mut self, range: &Range<u64>) {
+        let len = range.end.saturating_sub(range.start);
+        self.0.insert(&[Extent::new(range.start, len, ExtentState::Unknown)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice::from_ref;
+
+    use super::*;
+
+    #[test]
+    fn what_failed_is_uncertain_until_it_is_written_well() {
+        let mut uncertain = Uncertain::default();
+        let all = 0..u64::MAX;
+        assert_eq!(uncertain.within(&all), []);
+        uncertain.add(&(10..20));
+        uncertain.add(&(15..30));
+        uncertain.add(&(100..110));
+        assert_eq!(uncertain.within(&(0..50)), [10..15, 15..30]);
+        uncertain.settle(&(12..18));
+        assert_eq!(uncertain.within(&all), [10..12, 18..30, 100..110]);
+        assert_eq!(uncertain.within(&(30..100)), []);
+    }
+
+    #[test]
+    fn many_parts_are_one_with_all_between_them() {
+        let mut uncertain = Uncertain::default();
+        for at in 1..=MAX_PARTS as u64 {
+            uncertain.add(&(at * 10..at * 10 + 1));
+        }
+        assert_eq!(uncertain.within(&(15..16)), []);
+        uncertain.add(&(0..1));
+        let end = MAX_PARTS as u64 * 10 + 1;
+        assert_eq!(uncertain.within(&(0..u64::MAX)), from_ref(&(0..end)));
+        uncertain.settle(&(5..end));
+        assert_eq!(uncertain.within(&(0..u64::MAX)), from_ref(&(0..5)));
+    }
+}
