@@ -6,7 +6,8 @@
 //! write of the same bytes has ended well.
 //!
 //! What the device tells of itself ([`Device::attentions`]: resets, losses, another size, another unit) ends what
-//! was kept before, and what a read brings that was under way then is not kept.
+//! was kept before, and what a read brings that was under way then is not kept. It tells that when it is asked for
+//! something only, so where all is found in memory it is asked now and then.
 
 mod chunks;
 mod fills;
@@ -18,9 +19,11 @@ mod uncertain;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use tokio::time::Instant;
 
 pub use stats::CacheStats;
 
@@ -34,6 +37,9 @@ use uncertain::Uncertain;
 const MAX_KEPT_READ: usize = 128 << 10;
 /// The unit is asked for the extents of so much at once, bytes.
 const EXTENTS_ASKED: u64 = 256 << 20;
+/// A device that was asked for nothing for so long, while something of it was found in memory, is asked whether it is
+/// what it was.
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// A device with a memory of what was read from it, and of which parts hold data.
 #[derive(Debug)]
@@ -60,6 +66,8 @@ struct State {
     questions: Fills,
     streams: Streams,
     stats: CacheStats,
+    /// When the device was last asked for something.
+    asked: Instant,
     /// What writes that have failed may still become of the device.
     uncertain: Uncertain,
 }
@@ -87,6 +95,7 @@ impl Cache {
             // Several readers share what is not for what was asked for twice.
             streams: Streams::new(bytes / 8),
             stats: CacheStats::default(),
+            asked: Instant::now(),
             uncertain: Uncertain::default(),
         };
         let shared = Shared { state: Mutex::new(state), device: Arc::clone(&device) };
@@ -125,11 +134,32 @@ impl Cache {
         Ok(buffer)
     }
 
+    /// Asks a device for news that was asked for nothing else. Nobody waits for them, nor for what is wrong there: the
+    /// next request hears of it.
+    fn break_silence(&self) {
+        {
+            let mut state = self.shared.lock();
+            if state.asked.elapsed() < MAX_SILENCE {
+                return;
+            }
+            state.asked = Instant::now();
+        }
+        let device = Arc::clone(&self.device);
+        tokio::spawn(async move {
+            if let Err(error) = device.confirm().await {
+                tracing::debug!(%error, "the unit does not say that it is what it was");
+            }
+        });
+    }
+
     /// Sees to it that a range is in memory, and copies it out.
     async fn keep(&self, range: Range<u64>, mut buffer: Option<&mut BytesMut>) -> io::Result<()> {
         loop {
             match self.shared.next_step(&range, buffer.as_deref_mut()) {
-                Step::Ready => return Ok(()),
+                Step::Ready => {
+                    self.break_silence();
+                    return Ok(());
+                }
                 Step::Wait(fill) => fill.ended().await,
                 Step::Fill(filling) => {
                     let missing = filling.fill.range.clone();
@@ -158,7 +188,11 @@ impl Cache {
         becomes: Option<ExtentState>,
         change: IoFuture<'_, ()>,
     ) -> io::Result<()> {
-        self.shared.lock().forget(&range, becomes);
+        {
+            let mut state = self.shared.lock();
+            state.forget(&range, becomes);
+            state.asked = Instant::now();
+        }
         let changing = Changing { shared: &self.shared, range, becomes, has_ended_well: false };
         let result = change.await;
         changing.end(result.is_ok());
@@ -188,6 +222,7 @@ impl Shared {
         if let Some(buffer) = buffer {
             state.chunks.copy(range, buffer);
         }
+        state.asked = Instant::now();
         let fill = state.fills.begin(missing);
         Step::Fill(Filling { shared: Arc::clone(self), fill, attentions: state.attentions })
     }
@@ -361,8 +396,11 @@ impl Device for Cache {
             let filling = {
                 let mut state = self.shared.lock();
                 if let Some(extents) = state.extents.of(&range) {
+                    drop(state);
+                    self.break_silence();
                     return Ok(extents);
                 }
+                state.asked = Instant::now();
                 let left = self.device.capacity().saturating_sub(offset);
                 let fill = state
                     .questions

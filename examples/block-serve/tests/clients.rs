@@ -22,7 +22,7 @@ use iscsi_testkit::scsi::{Sense, Unit};
 use support::{LEN, MEMORY, Raw, Rig, WINDOW, bytes, kind, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Numbers that look drawn, and are the same in each run.
 struct Numbers(u64);
@@ -132,6 +132,22 @@ async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
             assert_eq!(extents[0].state, ExtentState::Data);
         }
     }
+}
+
+/// No request of the client makes the unit tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_all_in_memory_sees_all_the_same_what_a_reset_has_changed() {
+    let rig = Rig::start(WINDOW, MEMORY, false).await;
+    let client = rig.client().await;
+    assert_eq!(soon(client.read_at(0, 4096)).await.unwrap(), vec![0; 4096]);
+    rig.disk.write(0, &bytes(5, 4096));
+    rig.target.with(|target| target.reset_by_another(0));
+    soon(async {
+        while client.read_at(0, 4096).await.unwrap() != bytes(5, 4096) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
 /// The unit stays as it is.

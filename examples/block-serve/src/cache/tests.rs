@@ -15,6 +15,9 @@ struct Slow {
     questions: AtomicU64,
     fails: AtomicBool,
     attentions: AtomicU64,
+    /// How often it was asked whether it is what it was, and has something to tell then.
+    confirmations: AtomicU64,
+    has_news: AtomicBool,
 }
 
 const LEN: usize = 4 << 20;
@@ -28,6 +31,8 @@ impl Slow {
             questions: AtomicU64::new(0),
             fails: AtomicBool::new(false),
             attentions: AtomicU64::new(7),
+            confirmations: AtomicU64::new(0),
+            has_news: AtomicBool::new(false),
         })
     }
 
@@ -90,6 +95,17 @@ impl Device for Slow {
     fn flush(&self) -> IoFuture<'_, ()> {
         let fails = self.fails.load(Ordering::Relaxed);
         Box::pin(async move { if fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) } })
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.confirmations.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(20)).await;
+            if self.has_news.load(Ordering::Relaxed) {
+                self.tells();
+            }
+            Ok(())
+        })
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
@@ -309,4 +325,33 @@ async fn a_read_that_the_device_tells_of_itself_in_is_of_one_time() {
     slow.becomes(2);
     slow.tells();
     assert_eq!(read.await.unwrap(), vec![2; 16_384]);
+}
+
+/// SAM-5 §5.14: the unit tells at the next command.
+#[tokio::test(start_paused = true)]
+async fn a_device_is_asked_for_news_while_all_is_found_in_memory() {
+    let slow = Slow::new();
+    let cache = cached(&slow, 1 << 20);
+    let confirmed = || slow.confirmations.load(Ordering::Relaxed);
+    for _ in 0..60 {
+        sleep(Duration::from_secs(1)).await;
+        check(&cache, &slow, 0, 4096).await;
+    }
+    assert_eq!(slow.reads(), 1);
+    assert!((10..=12).contains(&confirmed()), "{}", confirmed());
+    // Who reads something else asks by that.
+    let before = confirmed();
+    for at in 1..60 {
+        sleep(Duration::from_secs(1)).await;
+        check(&cache, &slow, at * 32_768, 4096).await;
+    }
+    assert_eq!(confirmed(), before);
+    // Nobody reads, so nobody asks.
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(confirmed(), before);
+    slow.becomes(0xaa);
+    slow.has_news.store(true, Ordering::Relaxed);
+    cache.read_at(59 * 32_768, 4096).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    check(&cache, &slow, 59 * 32_768, 4096).await;
 }
