@@ -12,12 +12,13 @@ use crate::faults::{self, FaultFigure, Store, Victims, judge};
 use crate::flows;
 use crate::images::Images;
 use crate::job::{ExecJob, Job, RunJob};
+use crate::mirror::{self, MirrorFigure};
 use crate::peers::{Bench, measure};
 use crate::process::{Group, tool};
 use crate::provenance;
 use crate::record::Record;
 use crate::result::{Figure, Outcome};
-use crate::scenario::{Direction, FaultJob, Flows, Ordeal, Point, Scenario, Source};
+use crate::scenario::{Direction, FaultJob, Flows, Mirror, Ordeal, Point, Scenario, Source};
 use crate::signals::Signals;
 use crate::testbed::{self, INITIATOR, Testbed, link_words};
 
@@ -113,11 +114,12 @@ async fn measure_all(testbed: &mut Testbed, job: RunJob, points: &[Point]) -> Re
     Ok(())
 }
 
-/// A store for the units that meet faults, or are written holes, if there are any.
+/// A store for the units that meet faults, are mirrored to, or are written holes, if there are any.
 async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
     let thin = scenario.measures.iter().find(|measure| measure.is_thin());
     let faulty = scenario.faults.first().map(|fault| fault.lun);
-    let lun = faulty.or_else(|| thin.map(|measure| measure.lun));
+    let mirrored = scenario.mirrors.first().map(|mirror| mirror.lun);
+    let lun = faulty.or(mirrored).or_else(|| thin.map(|measure| measure.lun));
     match lun.and_then(|lun| scenario.file_of(lun)) {
         Some(file) => Store::mount(file).await.map(Some),
         None => Ok(None),
@@ -163,6 +165,11 @@ impl Lab<'_> {
             };
             self.recover().await;
             return Figure::of_flows(point, told);
+        }
+        if let Some(mirror) = &point.mirror {
+            let told = self.mirror(point, mirror).await;
+            self.recover().await;
+            return Figure::of_mirror(point, told);
         }
         let prepared = self.prepare(point).await;
         let before = testbed::carried();
@@ -233,6 +240,17 @@ impl Lab<'_> {
         self.testbed.set_target(&words).await?;
         self.testbed.set_link(&link_words(&point.link)).await?;
         Ok(self.bench())
+    }
+
+    /// Mirrors a disk of random bytes to a unit of zeros.
+    async fn mirror(&mut self, point: &Point, mirror: &Mirror) -> Result<MirrorFigure, Outcome> {
+        let failed = |error: Error| Outcome::Failed(error.to_string());
+        self.images.clear_room();
+        self.renew_unit(point).await.map_err(failed)?;
+        let bench = self.prepare(point).await.map_err(failed)?;
+        let missing = || Outcome::Failed("no unit that keeps its bytes in a file".to_owned());
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        mirror::measure(point, mirror, &bench, store).await
     }
 
     /// A copy through a fault: how it is judged, and what came of it.

@@ -11,6 +11,8 @@
 //! - Figures with the parameter `fault` are copies that met one: a row each, with how it ended.
 //! - Figures with the parameter `flows` are flows that were ruled: a chart over time each, and what each
 //!   flow had between the orders, beside what it should.
+//! - Figures with the parameter `mirror` are disks in use that QEMU mirrored: a table and a chart over time for each
+//!   link and load.
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
@@ -28,6 +30,7 @@ mod flows;
 mod frame;
 mod goals;
 mod group;
+mod mirror;
 mod names;
 mod page;
 mod part;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::faults::FaultFigure;
 use crate::flows::FlowsFigure;
+use crate::mirror::{self, MirrorFigure};
 use crate::peers::Reading;
 use crate::rate::{mbit_per_s, start, steady};
 use crate::result::{Figure, LinkConditions, Outcome};
@@ -49,6 +50,19 @@ impl Figure {
                 let seconds = told.seconds.last().copied();
                 Self { seconds, detail: serde_json::to_value(told).unwrap_or_default(), ..none }
             }
+            Err(outcome) => Self::new(point, Err(outcome)),
+        }
+    }
+
+    /// The figure of a mirror. One that was never ready tells how far it came.
+    pub fn of_mirror(point: &Point, told: Result<MirrorFigure, Outcome>) -> Self {
+        match told {
+            Ok(told) => Self {
+                outcome: mirror::judge(&told),
+                seconds: told.ready_seconds,
+                detail: serde_json::to_value(told).unwrap_or_default(),
+                ..Self::new(point, Err(Outcome::Complete))
+            },
             Err(outcome) => Self::new(point, Err(outcome)),
         }
     }

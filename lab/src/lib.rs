@@ -17,6 +17,7 @@ mod figure;
 pub mod flows;
 pub mod images;
 pub mod job;
+pub mod mirror;
 pub mod peers;
 pub mod process;
 pub mod provenance;

@@ -16,6 +16,7 @@ use crate::testbed::{Testbed, traffic};
 
 pub use bench::Bench;
 pub use block_copy::command as block_copy;
+pub(crate) use end::not_started;
 pub use reading::Reading;
 
 /// Measures one point.

@@ -15,7 +15,7 @@ use crate::job::{Job, RunJob};
 use crate::provenance::{self, ProcessorTime};
 use crate::record::Record;
 use crate::result::{Figure, Machine, Outcome, ResultFile};
-use crate::scenario::{Direction, Point, Scenario, Source, Who};
+use crate::scenario::{Direction, Point, Scenario, Source, Through, Who};
 use crate::size::Size;
 
 /// Measures a scenario and returns the exit status.
@@ -135,14 +135,18 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     let mut copiers = copiers.chain(scenario.flows.iter().map(|flows| flows.who));
     let copies = copiers.any(|who| who == Who::BlockCopy);
     if copies || !scenario.faults.is_empty() {
-        build_block_copy()?;
+        build("block-copy")?;
+    }
+    if scenario.mirrors.iter().any(|mirror| mirror.through == Through::BlockServe) {
+        build("block-serve")?;
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     Ok(provenance::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
 }
 
-fn build_block_copy() -> Result<(), Error> {
-    let words = ["build", "--release", "--quiet", "-p", "block-copy"];
+/// Builds a program of the workspace.
+fn build(package: &str) -> Result<(), Error> {
+    let words = ["build", "--release", "--quiet", "-p", package];
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&cargo);
     command.args(words).current_dir(provenance::workspace());
@@ -150,7 +154,7 @@ fn build_block_copy() -> Result<(), Error> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Error::Tool {
-            program: "cargo build -p block-copy".to_owned(),
+            program: format!("cargo build -p {package}"),
             message: status.to_string(),
         }),
         Err(cause) => Err(Error::Start { program, cause }),
@@ -168,7 +172,8 @@ fn memory(scenario: &Scenario, points: &[Point]) -> Size {
     let image =
         most(&|point| point.measure.writes_image() && point.measure.source != Source::Sparse);
     let copy = most(&|point| point.measure.direction == Direction::Read);
-    let store = most(&|point| point.ordeal.is_some() || point.measure.is_thin());
+    let store =
+        most(&|point| point.ordeal.is_some() || point.mirror.is_some() || point.measure.is_thin());
     Size(BASE + scenario.target.memory() + image + copy + store)
 }
 
@@ -213,26 +218,41 @@ fn command(args: &RunArgs) -> String {
 
 /// The versions of those who are measured.
 fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
-    let version = |program: &Path| {
-        let found = program.to_str().and_then(find).unwrap_or_else(|| program.into());
-        provenance::first_line(Command::new(found).arg("--version"))
+    let version = |program: &PathBuf| {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let found = program.to_str().and_then(find).unwrap_or_else(|| program.clone());
+        let version = provenance::first_line(Command::new(found).arg("--version"));
+        (format!("version.{name}"), version)
     };
-    let mut versions = BTreeMap::new();
+    measured(scenario, tree).iter().map(version).collect()
+}
+
+/// The programs of those who are measured.
+fn measured(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
+    let mut programs = Vec::new();
     let of_faults = scenario.faults.first().map(|_| Who::BlockCopy);
     let of_flows = scenario.flows.iter().map(|flows| flows.who);
     let of_measures = scenario.measures.iter().map(|measure| measure.who);
     for who in of_measures.chain(of_faults).chain(of_flows) {
         let program = match who {
-            Who::BlockCopy => &tree.join("block-copy"),
-            Who::Iperf3 => Path::new("iperf3"),
-            Who::Libiscsi | Who::QemuImg => Path::new("qemu-img"),
-            Who::OpenIscsi => Path::new("iscsiadm"),
+            Who::BlockCopy => tree.join("block-copy"),
+            Who::Iperf3 => "iperf3".into(),
+            Who::Libiscsi | Who::QemuImg => "qemu-img".into(),
+            Who::OpenIscsi => "iscsiadm".into(),
             Who::Program => continue,
         };
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        versions.insert(format!("version.{name}"), version(program));
+        programs.push(program);
     }
-    versions
+    if !scenario.mirrors.is_empty() {
+        programs.push("qemu-storage-daemon".into());
+    }
+    if scenario.mirrors.iter().any(|mirror| mirror.load.is_some()) {
+        programs.push("fio".into());
+    }
+    if scenario.mirrors.iter().any(|mirror| mirror.through == Through::BlockServe) {
+        programs.push(tree.join("block-serve"));
+    }
+    programs
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod direction;
 mod fault;
 mod flows;
 mod goal;
+mod mirror;
 mod point;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use direction::Direction;
 pub use fault::{Fault, FaultJob, FaultKind, FaultRun, Ordeal, Shape};
 pub use flows::{Deed, Flow, Flows, Order, Share};
 pub use goal::{Goal, Over, Reason, Start};
+pub use mirror::{Load, Mirror, Through};
 pub use point::Point;
 pub use who::Who;
 
@@ -55,6 +57,9 @@ pub struct Scenario {
     /// Flows side by side that are ruled at the initiator, over each of them.
     #[serde(default)]
     pub flows: Vec<Flows>,
+    /// Disks in use that QEMU mirrors to a unit, over each of them.
+    #[serde(default, rename = "mirror")]
+    pub mirrors: Vec<Mirror>,
     /// What the figures must reach; a table of their drawing tells which do.
     #[serde(default, rename = "goal")]
     pub goals: Vec<Goal>,
@@ -180,7 +185,8 @@ impl Scenario {
         let measures = self.measures.iter().map(Measure::name);
         let faults = self.faults.iter().map(|fault| fault.what.name());
         let flows = self.flows.iter().map(|flows| flows.who.name());
-        let known: Vec<_> = measures.chain(faults).chain(flows).collect();
+        let mirrors = self.mirrors.iter().map(|mirror| mirror.through.name());
+        let known: Vec<_> = measures.chain(faults).chain(flows).chain(mirrors).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(Error::Usage(format!("nothing in the scenario is measured by `{name}`")));
         }
@@ -189,6 +195,7 @@ impl Scenario {
             self.measures.retain(|measure| kept(measure.name()));
             self.faults.retain(|fault| kept(fault.what.name()));
             self.flows.retain(|flows| kept(flows.who.name()));
+            self.mirrors.retain(|mirror| kept(mirror.through.name()));
         }
         Ok(())
     }
@@ -205,10 +212,19 @@ impl Scenario {
         }
         self.faults.retain(|fault| !fault.runs.is_empty());
         self.flows.retain(|flows| flows.direction == direction);
-        if self.measures.is_empty() && self.faults.is_empty() && self.flows.is_empty() {
+        self.mirrors.retain(|_| direction == Direction::Write);
+        if self.is_empty() {
             return Err(Error::Usage(format!("nothing of this is a {}", direction.name())));
         }
         Ok(())
+    }
+
+    /// Whether there is nothing to measure.
+    fn is_empty(&self) -> bool {
+        self.measures.is_empty()
+            && self.faults.is_empty()
+            && self.flows.is_empty()
+            && self.mirrors.is_empty()
     }
 
     /// The file that a unit keeps its bytes in, if it does.

@@ -26,6 +26,11 @@ impl Part {
         Self { markdown: format!("## {}\n\n", escape(heading)), charts: Vec::new() }
     }
 
+    /// Adds a heading below the part's own.
+    pub(super) fn subheading(&mut self, heading: &str) {
+        self.markdown.push_str(&format!("### {}\n\n", escape(heading)));
+    }
+
     /// Adds a paragraph.
     pub(super) fn paragraph(&mut self, text: &str) {
         self.markdown.push_str(&format!("{}\n\n", escape(text)));

@@ -24,7 +24,7 @@ pub(super) async fn to_end(
 }
 
 /// Tells a program that is not there from one that cannot be.
-pub(super) fn not_started(error: Error, package: &str) -> Outcome {
+pub(crate) fn not_started(error: Error, package: &str) -> Outcome {
     if let Error::Start { program, cause } = &error
         && cause.kind() == ErrorKind::NotFound
     {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Direction, Fault, Links, Measure, Scenario, Who};
+use super::{Direction, Links, Measure, Scenario, Who};
 
 impl Scenario {
     /// Says what makes no sense.
@@ -10,10 +10,7 @@ impl Scenario {
         let wanting = [
             (self.target.luns.is_empty(), "[target]: `luns` names no unit"),
             (self.links.is_empty(), "there is no [[link]]"),
-            (
-                self.measures.is_empty() && self.faults.is_empty() && self.flows.is_empty(),
-                "there is no [[measure]], no [[fault]], and no [[flows]]",
-            ),
+            (self.is_empty(), "there is no [[measure]], [[fault]], [[flows]] or [[mirror]]"),
         ];
         refuse(&wanting)?;
         for (index, links) in self.links.iter().enumerate() {
@@ -27,7 +24,7 @@ impl Scenario {
         for (index, fault) in self.faults.iter().enumerate() {
             fault
                 .check()
-                .and_then(|()| self.check_unit_of(fault))
+                .and_then(|()| self.check_store(fault.lun))
                 .map_err(|reason| format!("[[fault]] number {}: {reason}", index + 1))?;
         }
         for (index, flows) in self.flows.iter().enumerate() {
@@ -38,6 +35,12 @@ impl Scenario {
             });
             checked.map_err(|reason| format!("[[flows]] number {}: {reason}", index + 1))?;
         }
+        for (index, mirror) in self.mirrors.iter().enumerate() {
+            mirror
+                .check()
+                .and_then(|()| self.check_store(mirror.lun))
+                .map_err(|reason| format!("[[mirror]] number {}: {reason}", index + 1))?;
+        }
         let measured: Vec<_> = self.measures.iter().map(Measure::name).collect();
         for (index, goal) in self.goals.iter().enumerate() {
             goal.check(&measured)
@@ -47,12 +50,12 @@ impl Scenario {
     }
 
     /// What a unit holds afterwards is read from its file, and all files are on one file system.
-    fn check_unit_of(&self, fault: &Fault) -> Result<(), String> {
+    fn check_store(&self, lun: u16) -> Result<(), String> {
         let files = self.target.luns.iter().map(|unit| unit.file.as_deref());
         let mut folders: Vec<_> = files.map(|file| file.and_then(Path::parent)).collect();
         folders.dedup();
         refuse(&[
-            (self.unit(fault.lun).is_none(), "`lun`: there is no such unit"),
+            (self.unit(lun).is_none(), "`lun`: there is no such unit"),
             (
                 folders.len() > 1 || folders.contains(&None),
                 "[target]: all units keep their bytes in files of one folder",

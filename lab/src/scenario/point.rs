@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{
-    Direction, Fault, FaultJob, FaultRun, Flows, Links, Measure, Ordeal, Scenario, Source, Who,
+    Direction, Fault, FaultJob, FaultRun, Flows, Links, Load, Measure, Mirror, Ordeal, Scenario,
+    Source, Who,
 };
 use crate::result::LinkConditions;
 use crate::size::Size;
+
+/// What QEMU copies again after a write where nobody says, of a disk without clusters of its own.
+const QEMU_GRANULARITY: Size = Size(64 << 10);
 
 /// One measurement to be done.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub struct Point {
     pub ordeal: Option<Ordeal>,
     /// The flows that are ruled.
     pub flows: Option<Flows>,
+    /// The disk that is mirrored.
+    pub mirror: Option<Mirror>,
 }
 
 impl Scenario {
@@ -48,6 +54,7 @@ impl Scenario {
             points.extend(fault.runs.iter().map(|run| self.fault_point(link, fault, run)));
         }
         points.extend(self.flows.iter().map(|flows| self.flows_point(link, flows)));
+        points.extend(self.mirrors.iter().map(|mirror| self.mirror_point(link, mirror)));
         points
     }
 
@@ -77,6 +84,7 @@ impl Scenario {
             limit: Duration::from_secs(measure.limit.unwrap_or(self.limit)),
             ordeal: None,
             flows: None,
+            mirror: None,
         }
     }
 
@@ -91,6 +99,29 @@ impl Scenario {
             limit: Duration::from_secs(flows.seconds),
             ordeal: None,
             flows: Some(flows.clone()),
+            mirror: None,
+        }
+    }
+
+    fn mirror_point(&self, link: &LinkConditions, mirror: &Mirror) -> Point {
+        let load = mirror.load.as_ref().map_or_else(|| "none".to_owned(), Load::words);
+        let granularity = mirror.granularity.unwrap_or(QEMU_GRANULARITY).to_string();
+        let words = [("mirror", load), ("granularity", granularity)];
+        let args = (!mirror.args.is_empty()).then(|| ("args", mirror.args.join(" ")));
+        let words = words.into_iter().chain(args);
+        Point {
+            link: link.clone(),
+            measure: Measure {
+                label: Some(mirror.through.name().to_owned()),
+                lun: mirror.lun,
+                ..Measure::of(Who::Program)
+            },
+            parameters: words.map(|(name, value)| (name.to_owned(), value)).collect(),
+            bytes: self.unit(mirror.lun).map_or(0, |unit| unit.size.0),
+            limit: Duration::from_secs(mirror.limit.unwrap_or(self.limit)),
+            ordeal: None,
+            flows: None,
+            mirror: Some(mirror.clone()),
         }
     }
 
@@ -120,6 +151,7 @@ impl Scenario {
                 error: run.error.clone(),
             }),
             flows: None,
+            mirror: None,
         }
     }
 }

@@ -344,3 +344,64 @@ fn flows_without_sense_are_refused() {
         assert!(error.starts_with("[[flows]] number 1: ") && error.contains(told), "{error}");
     }
 }
+
+const MIRROR: &str = r#"
+    title = "moved"
+    limit = 60
+    target = { luns = ["0:10M:512:/mnt/units/0"] }
+    link = [{ rtt_ms = [1] }]
+    [[mirror]]
+    through = "block-serve"
+    args = ["--write-behind", "1M"]
+    load = { rate = "5M", sizes = ["4K", "64K"], depth = 4 }
+    granularity = "4K"
+    limit = 9
+    [[mirror]]
+    through = "qemu-iscsi"
+"#;
+
+#[test]
+fn mirrors_are_points_of_their_own() {
+    let mut scenario = Scenario::parse(MIRROR).unwrap();
+    let points = scenario.points();
+    let told: Vec<_> = points
+        .iter()
+        .map(|point| {
+            let words = ["mirror", "granularity", "args"];
+            let words = words.map(|name| point.parameters.get(name).map_or("-", String::as_str));
+            format!("{}: {}", point.measure.name(), words.join("; "))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "block-serve: 5M/s, 4K to 64K, 4 at once; 4K; --write-behind 1M",
+            "qemu-iscsi: none; 64K; -"
+        ]
+    );
+    assert_eq!((points[0].bytes, points[0].limit.as_secs()), (10 << 20, 9));
+    assert_eq!(points[1].limit.as_secs(), 60);
+    scenario.keep_only(&["qemu-iscsi".to_owned()]).unwrap();
+    assert_eq!(scenario.points().len(), 1);
+    scenario.keep_direction(Some(Direction::Read)).unwrap_err();
+}
+
+#[test]
+fn mirrors_without_sense_are_refused() {
+    for (from, to, told) in [
+        (":512:/mnt/units/0", "", "in files of one folder"),
+        ("limit = 9", "lun = 1", "no such unit"),
+        ("limit = 9", "limit = 0", "`limit`"),
+        ("\"4K\"\n", "\"5K\"\n", "`granularity`"),
+        ("\"4K\"\n", "\"128M\"\n", "`granularity`"),
+        ("[\"4K\", \"64K\"]", "[\"64K\", \"4K\"]", "`sizes`"),
+        ("[\"4K\", \"64K\"]", "[\"0\", \"64K\"]", "`sizes`"),
+        ("[\"4K\", \"64K\"]", "[\"4K\", \"1000\"]", "`sizes`"),
+        ("depth = 4", "depth = 0", "`depth`"),
+        ("rate = \"5M\"", "rate = \"0\"", "`rate`"),
+        ("block-serve", "qemu-iscsi", "words for block-serve"),
+    ] {
+        let error = Scenario::parse(&MIRROR.replace(from, to)).unwrap_err();
+        assert!(error.starts_with("[[mirror]] number 1: ") && error.contains(told), "{error}");
+    }
+}

@@ -1,0 +1,163 @@
+//! QMP, the language that QEMU takes orders in: JSON objects, a line each.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::error::Error;
+
+/// A connection to QEMU that takes orders.
+#[derive(Debug)]
+pub(super) struct Qmp {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    orders: OwnedWriteHalf,
+    /// Events that nobody has asked for yet.
+    events: VecDeque<Value>,
+}
+
+/// What QEMU says in one line.
+#[derive(Debug, PartialEq)]
+enum Said {
+    /// The answer to the order before.
+    Answer(Value),
+    /// Why there is none.
+    Refusal(String),
+    /// Something happened.
+    Event(Value),
+    /// What needs no answer: it greets so.
+    Greeting,
+}
+
+impl Qmp {
+    /// Connects, and ends the negotiation.
+    ///
+    /// # Errors
+    /// [`Error::System`] if nobody listens, [`Error::Tool`] if it is not QEMU.
+    pub(super) async fn connect(socket: &Path) -> Result<Self, Error> {
+        let (reader, orders) = UnixStream::connect(socket).await?.into_split();
+        let lines = BufReader::new(reader).lines();
+        let mut qmp = Self { lines, orders, events: VecDeque::new() };
+        qmp.execute("qmp_capabilities", json!({})).await?;
+        Ok(qmp)
+    }
+
+    /// Carries out an order, and returns the answer.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with QEMU's reason.
+    pub(super) async fn execute(&mut self, order: &str, arguments: Value) -> Result<Value, Error> {
+        let mut line = json!({ "execute": order, "arguments": arguments }).to_string();
+        line.push('\n');
+        self.orders.write_all(line.as_bytes()).await?;
+        loop {
+            match self.hear().await? {
+                Said::Answer(answer) => return Ok(answer),
+                Said::Refusal(reason) => return Err(refused(order, reason)),
+                Said::Event(event) => self.events.push_back(event),
+                Said::Greeting => {}
+            }
+        }
+    }
+
+    /// The next event. May be given up while it waits: none is lost.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] if QEMU says something else, or is gone.
+    pub(super) async fn event(&mut self) -> Result<Value, Error> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            match self.hear().await? {
+                Said::Event(event) => return Ok(event),
+                Said::Greeting => {}
+                Said::Answer(_) | Said::Refusal(_) => {
+                    return Err(refused("event", "an answer that nobody asked for".to_owned()));
+                }
+            }
+        }
+    }
+
+    async fn hear(&mut self) -> Result<Said, Error> {
+        match self.lines.next_line().await? {
+            Some(line) => said(&line).ok_or_else(|| refused("QMP", format!("not QMP: {line}"))),
+            None => Err(refused("QMP", "QEMU is gone".to_owned())),
+        }
+    }
+}
+
+fn refused(order: &str, message: String) -> Error {
+    Error::Tool { program: format!("qemu-storage-daemon: {order}"), message }
+}
+
+/// Reads a line.
+fn said(line: &str) -> Option<Said> {
+    let mut line: Value = serde_json::from_str(line).ok()?;
+    let object = line.as_object_mut()?;
+    if let Some(answer) = object.remove("return") {
+        return Some(Said::Answer(answer));
+    }
+    if let Some(error) = object.get("error") {
+        return Some(Said::Refusal(error.get("desc")?.as_str()?.to_owned()));
+    }
+    if object.contains_key("event") {
+        return Some(Said::Event(line));
+    }
+    object.contains_key("QMP").then_some(Said::Greeting)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_line_is_known() {
+        assert_eq!(said(r#"{"QMP": {"version": {}, "capabilities": []}}"#), Some(Said::Greeting));
+        assert_eq!(said(r#"{"return": {"a": 1}}"#), Some(Said::Answer(json!({ "a": 1 }))));
+        let refusal = r#"{"error": {"class": "GenericError", "desc": "no such node"}}"#;
+        assert_eq!(said(refusal), Some(Said::Refusal("no such node".to_owned())));
+        let event = r#"{"event": "BLOCK_JOB_READY", "data": {}}"#;
+        assert!(matches!(said(event), Some(Said::Event(_))));
+        for line in ["", "{}", "[1]", "{", r#"{"error": "odd"}"#] {
+            assert_eq!(said(line), None, "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn events_between_order_and_answer_are_kept() {
+        let path = std::env::temp_dir().join(format!("lab-qmp-{}.sock", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (reader, mut writer) = stream.into_split();
+            let mut orders = BufReader::new(reader).lines();
+            let answers = [
+                "{\"QMP\": {}}\n{\"return\": {}}\n",
+                "{\"event\": \"FIRST\"}\n{\"return\": 7}\n{\"event\": \"SECOND\"}\n",
+                "{\"error\": {\"desc\": \"no\"}}\n",
+            ];
+            for answer in answers {
+                orders.next_line().await.unwrap().unwrap();
+                writer.write_all(answer.as_bytes()).await.unwrap();
+            }
+        };
+        let client = async {
+            let mut qmp = Qmp::connect(&path).await.unwrap();
+            assert_eq!(qmp.execute("look", json!({})).await.unwrap(), 7);
+            assert_eq!(qmp.event().await.unwrap()["event"], "FIRST");
+            assert_eq!(qmp.event().await.unwrap()["event"], "SECOND");
+            let error = qmp.execute("look", json!({})).await.unwrap_err();
+            assert!(error.to_string().ends_with("look failed: no"), "{error}");
+            // The server has closed it.
+            assert!(qmp.event().await.is_err());
+        };
+        tokio::join!(server, client);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
