@@ -7,10 +7,10 @@
 mod job;
 mod load;
 mod qmp;
+mod socket;
 mod source;
 mod unit;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::Error;
 use crate::faults::Store;
 use crate::peers::Bench;
+use crate::provenance::ProcessorTime;
 use crate::result::Outcome;
 use crate::scenario::{Mirror, Point};
 use crate::testbed::carried;
@@ -58,6 +59,9 @@ pub struct MirrorFigure {
     pub sent_bytes: Option<u64>,
     /// Whether the unit held what the disk did when the mirror had ended; none if it did not.
     pub equal: Option<bool>,
+    /// The share of its time that the lab's processor was busy until then, 0 to 1: near 1 it is the lab that
+    /// was measured. None if the system does not tell.
+    pub busy: Option<f64>,
     /// What was written meanwhile; none without a load.
     pub load: Option<LoadFigure>,
     /// How it stood: seconds after the order, bytes copied, bytes that differed.
@@ -85,7 +89,7 @@ pub async fn measure(
     if load.is_some() {
         sleep(BEFORE).await;
     }
-    let sent = carried();
+    let (sent, processor) = (carried(), ProcessorTime::now());
     let mut figure = until_ready(point, &mut job, load.as_mut()).await.map_err(failed)?;
     if figure.ready_seconds.is_some() {
         cut_over(&mut figure, &mut job, load.take()).await.map_err(failed)?;
@@ -97,6 +101,7 @@ pub async fn measure(
     }
     let sent = sent.zip(carried()).map(|(before, after)| after.since(before).sent);
     figure.sent_bytes = sent;
+    figure.busy = processor.and_then(|begun| Some(ProcessorTime::now()?.busy_since(begun)));
     if figure.equal.is_some() {
         job.quit().await.map_err(failed)?;
         unit.end().await.map_err(failed)?;
@@ -163,11 +168,6 @@ async fn cut_over(
     figure.left_bytes = 0;
     figure.cut_over_seconds = Some(begun.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// A socket of the lab's own.
-fn socket(name: &str) -> PathBuf {
-    PathBuf::from(format!("/run/lab-{name}.sock"))
 }
 
 #[cfg(test)]

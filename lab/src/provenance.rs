@@ -63,6 +63,7 @@ fn read(path: impl AsRef<Path>) -> String {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessorTime {
     all: u64,
+    idle: u64,
     stolen: u64,
 }
 
@@ -77,7 +78,8 @@ impl ProcessorTime {
     fn of(stat: &str) -> Option<Self> {
         let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
         let ticks: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
-        Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        Some(Self { all: ticks.iter().sum(), idle, stolen: *ticks.get(7)? })
     }
 
     /// The share of the time since then that went to others.
@@ -85,6 +87,13 @@ impl ProcessorTime {
     pub fn stolen_since(self, begun: Self) -> f64 {
         let all = self.all.saturating_sub(begun.all).max(1);
         self.stolen.saturating_sub(begun.stolen) as f64 / all as f64
+    }
+
+    /// The share of the time since then in which there was something to do.
+    #[expect(clippy::cast_precision_loss, reason = "no share is that exact")]
+    pub fn busy_since(self, begun: Self) -> f64 {
+        let all = self.all.saturating_sub(begun.all).max(1);
+        1.0 - self.idle.saturating_sub(begun.idle) as f64 / all as f64
     }
 }
 
@@ -155,6 +164,8 @@ mod tests {
         let ended = ProcessorTime::of("cpu  20 10 20 110 5 2 3 40 9 9\n").unwrap();
         assert_eq!((begun.all, begun.stolen), (100, 10));
         assert!((ended.stolen_since(begun) - 30.0 / 110.0).abs() < 1e-9);
+        // 40 of them idle, 5 waiting for a disk.
+        assert!((ended.busy_since(begun) - 65.0 / 110.0).abs() < 1e-9);
         assert_eq!(ProcessorTime::of("cpu  1 2 3 4\n"), None, "an old kernel");
         assert_eq!(ProcessorTime::of(""), None);
     }

@@ -28,7 +28,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
          seconds from the last write that was asked for until the mirror had ended (BLOCK_JOB_COMPLETED), so what a \
          machine that moves waits at most. Copied: what the mirror wrote to the unit, with what was written again. \
          Sent: what crossed the link, with all headers. Load: what was written to the disk meanwhile, and what 99 % \
-         of the writes took at most. Bytes: whether the unit held what the disk did, before anybody flushed it again.",
+         of the writes took at most. Busy: the time in which the lab's only processor had something to do. Bytes: whether the unit held what the disk did, before anybody flushed it again.",
     );
     for (conditions, figures) in group(figures, conditions) {
         part.subheading(&conditions);
@@ -74,7 +74,7 @@ fn is_ours(figure: &Figure) -> bool {
 }
 
 fn table(figures: &[&Figure]) -> Table {
-    let columns = ["Ready", "Cut-over", "Copied", "Left", "Sent", "Load", "99 %", "Bytes"];
+    let columns = ["Ready", "Cut-over", "Copied", "Left", "Sent", "Load", "99 %", "Busy", "Bytes"];
     let mut table = Table::new("Through", columns.map(str::to_owned).to_vec());
     for figure in figures {
         let cells = match told(figure) {
@@ -131,6 +131,7 @@ fn told_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<St
         told.sent_bytes.map_or_else(dash, size),
         load,
         late,
+        told.busy.map_or_else(dash, |busy| format!("{:.0} %", busy * 100.0)),
         bytes,
     ]
 }
@@ -218,13 +219,13 @@ mod tests {
             json!({ "bytes": 5_242_880 * 10, "seconds": 10.0, "mean_ms": 0.5, "p99_ms": 2.04 });
         let ready = json!({
             "ready_seconds": 25.0, "cut_over_seconds": 1.25, "load_end_seconds": 0.5,
-            "copied_bytes": 300 << 20, "left_bytes": 0, "sent_bytes": 320 << 20, "equal": true,
+            "copied_bytes": 300 << 20, "left_bytes": 0, "sent_bytes": 320 << 20, "equal": true, "busy": 0.955,
             "load": load, "samples": [[0.5, 0, 256 << 20], [25.0, 290 << 20, 0]],
         });
         let never = json!({
             "ready_seconds": null, "cut_over_seconds": null, "load_end_seconds": null,
             "copied_bytes": 125_000_000, "left_bytes": 100 << 20, "sent_bytes": 150 << 20,
-            "equal": null, "load": load, "samples": [[50.0, 125_000_000, 100 << 20]],
+            "equal": null, "busy": null, "load": load, "samples": [[50.0, 125_000_000, 100 << 20]],
         });
         let figures = [
             figure("block-serve", Outcome::Complete, ready),
@@ -238,11 +239,11 @@ mod tests {
         insta::assert_snapshot!(page, @r"
         ### 100 Mbit/s, 100 ms, written at 5M/s, 4K to 64K, 4 at once, granularity 4K
 
-        | Through | Ready | Cut-over | Copied | Left | Sent | Load | 99 % | Bytes |
-        |---|---:|---:|---:|---:|---:|---:|---:|---:|
-        | **block-serve** | 25.0 | 1.25 | 300 MiB | 0 B | 320 MiB | 5.0 MiB/s | 2 ms | equal |
-        | qemu-iscsi | **never**<sup>1</sup> | - | 119 MiB | 100 MiB | 150 MiB | 5.0 MiB/s | 2 ms | - |
-        | qemu-iscsi | **failed**<sup>2</sup> | - | - | - | - | - | - | - |
+        | Through | Ready | Cut-over | Copied | Left | Sent | Load | 99 % | Busy | Bytes |
+        |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+        | **block-serve** | 25.0 | 1.25 | 300 MiB | 0 B | 320 MiB | 5.0 MiB/s | 2 ms | 96 % | equal |
+        | qemu-iscsi | **never**<sup>1</sup> | - | 119 MiB | 100 MiB | 150 MiB | 5.0 MiB/s | 2 ms | - | - |
+        | qemu-iscsi | **failed**<sup>2</sup> | - | - | - | - | - | - | - | - |
 
         <sup>1</sup> not equal for once within 50 s, in which 20.0 Mbit/s were copied
 

@@ -92,6 +92,7 @@ fn words(load: &scenario::Load, uri: &str, bytes: u64) -> Vec<String> {
         "--time_based".to_owned(),
         "--randseed=1".to_owned(),
         "--output-format=json".to_owned(),
+        "--eta=never".to_owned(),
     ];
     words.into()
 }

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::job::Job;
 use super::qmp::Qmp;
-use super::socket;
+use super::socket::socket;
 use super::unit::{self, Unit};
 use crate::error::Error;
 use crate::peers::not_started;
@@ -38,7 +38,7 @@ impl Source {
             let _absent = std::fs::remove_file(left);
         }
         let file = json!({
-            "driver": "file", "node-name": "disk", "filename": image.to_string_lossy(),
+            "driver": "file", "node-name": "disk", "filename": image.to_string_lossy(), "aio": "io_uring",
         });
         let mut command = Command::new(PROGRAM);
         command.args(["--blockdev", &file.to_string()]);

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::socket;
+use super::socket::socket;
 use crate::error::Error;
 use crate::peers::Bench;
 use crate::process::Group;
