@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::axis::{Axis, Position, Scale};
 use super::chart::{Chart, Line, Point};
 use super::group::{group, parameter};
-use super::names::speed;
+use super::names::{link_slug, speed};
 use super::part::{Part, Source};
 use super::table::Table;
 use super::text;
@@ -36,7 +36,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
         for sentence in verdict(&figures) {
             part.paragraph(&sentence);
         }
-        part.chart(source, &conditions, &chart(&conditions, &figures, source));
+        part.chart(source, &file_name(&figures), &chart(&conditions, &figures, source));
     }
     Some(part)
 }
@@ -56,6 +56,14 @@ fn conditions(figure: &Figure) -> String {
     };
     let granularity = parameter(figure, "granularity").unwrap_or_default();
     format!("{rate}{} ms{loss}, {load}, granularity {granularity}", text::plain(link.rtt_ms))
+}
+
+/// What tells a chart's file from the others.
+fn file_name(figures: &[&Figure]) -> String {
+    let Some(first) = figures.first() else { return String::new() };
+    let word = |name| parameter(first, name).unwrap_or_default();
+    let rtt = text::plain(first.link.rtt_ms);
+    format!("{} {rtt}ms {} {}", link_slug(&first.link), word("mirror"), word("granularity"))
 }
 
 fn told(figure: &Figure) -> Option<MirrorFigure> {
@@ -136,7 +144,7 @@ fn told_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<St
     ]
 }
 
-/// How much sooner ours was ready than each other.
+/// When ours was ready, and each other.
 fn verdict(figures: &[&Figure]) -> Vec<String> {
     let ready = |figure: &Figure| told(figure).and_then(|told| told.ready_seconds);
     let Some((ours, own)) =
@@ -147,10 +155,12 @@ fn verdict(figures: &[&Figure]) -> Vec<String> {
     let others = figures.iter().filter(|figure| !is_ours(figure));
     let sentence = |other: &&Figure| match ready(other) {
         Some(seconds) => Some(format!(
-            "{} was ready {:.1} times as soon as {}.",
+            "{} was ready after {} s, {} after {} s: {:.1} times as long.",
             name(ours),
-            seconds / own,
-            name(other)
+            text::seconds(own),
+            name(other),
+            text::seconds(seconds),
+            seconds / own
         )),
         None => told(other).map(|_| {
             format!(
@@ -178,7 +188,7 @@ fn chart(conditions: &str, figures: &[&Figure], source: &Source) -> Chart {
         lines.push(Line {
             name: name(figure),
             bold: is_ours(figure),
-            points: told.samples.iter().map(point).collect(),
+            points: thinned(&told.samples).map(point).collect(),
         });
     }
     Chart {
@@ -199,6 +209,14 @@ fn chart(conditions: &str, figures: &[&Figure], source: &Source) -> Chart {
         marks: Vec::new(),
     }
 }
+
+/// No more points than a chart has room for, the last one among them.
+fn thinned<T>(samples: &[T]) -> impl Iterator<Item = &T> {
+    samples.iter().rev().step_by(samples.len() / POINTS + 1).collect::<Vec<_>>().into_iter().rev()
+}
+
+/// How many points a line has at most.
+const POINTS: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -251,8 +269,17 @@ mod tests {
 
         block-serve was ready after 25.0 s, qemu-iscsi never.
 
-        ![What the unit lacks](mirror-100-mbit-s-100-ms-written-at-5m-s-4k-to-64k-4-at-once-granularity-4k.svg)
+        ![What the unit lacks](mirror-100mbit-100ms-5m-s-4k-to-64k-4-at-once-4k.svg)
         ");
         assert_eq!(part.charts.len(), 1);
+    }
+
+    #[test]
+    fn a_line_keeps_its_end_and_not_too_many_points() {
+        for (len, kept) in [(0, 0), (3, 3), (100, 50), (350, 88)] {
+            let samples: Vec<usize> = (0..len).collect();
+            let points: Vec<_> = thinned(&samples).collect();
+            assert_eq!((points.len(), points.last().copied()), (kept, samples.last()), "{len}");
+        }
     }
 }
