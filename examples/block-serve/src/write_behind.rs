@@ -78,8 +78,7 @@ impl WriteBehind {
         let len = content.len().max(ENTRY_LEN).min(self.shared.size.into());
         let room = Arc::clone(&self.shared.room);
         let room = room.acquire_many_owned(u32::try_from(len).unwrap_or(u32::MAX)).await;
-        let entry = Arc::new(Entry::new(range, content));
-        let before = self.shared.lock().pending.push(&entry);
+        let (entry, before) = self.shared.lock().pending.push(range, content);
         let change = Change {
             shared: Arc::clone(&self.shared),
             entry: Arc::clone(&entry),

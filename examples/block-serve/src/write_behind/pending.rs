@@ -1,6 +1,6 @@
 //! What was answered, and has not reached the device yet.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,13 +35,15 @@ impl Content {
 pub(super) struct Entry {
     pub(super) range: Range<u64>,
     pub(super) content: Content,
+    /// Of two the older one has the smaller.
+    number: u64,
     /// Closed at its end.
     end: Semaphore,
 }
 
 impl Entry {
-    pub(super) fn new(range: Range<u64>, content: Content) -> Self {
-        Self { range, content, end: Semaphore::new(0) }
+    fn new(range: Range<u64>, content: Content, number: u64) -> Self {
+        Self { range, content, number, end: Semaphore::new(0) }
     }
 
     pub(super) fn end(&self) {
@@ -54,33 +56,62 @@ impl Entry {
         drop(self.end.acquire().await);
     }
 
+    fn key(&self) -> Key {
+        (self.range.start, self.number)
+    }
+
     fn overlaps(&self, range: &Range<u64>) -> bool {
         self.range.start < range.end && range.start < self.range.end
     }
 }
 
-/// All changes that are under way, the oldest first.
+/// The first byte of a change, and its number.
+type Key = (u64, u64);
+
+/// All changes that are under way, by their first bytes: a window may hold many thousand.
 #[derive(Debug, Default)]
-pub(super) struct Pending(VecDeque<Arc<Entry>>);
+pub(super) struct Pending {
+    entries: BTreeMap<Key, Arc<Entry>>,
+    /// The number of the next one.
+    next: u64,
+    /// The longest since there was none, bytes: what begins farther before a byte does not reach it.
+    longest: u64,
+}
 
 impl Pending {
     /// Adds one; those that it has to wait for.
-    pub(super) fn push(&mut self, entry: &Arc<Entry>) -> Vec<Arc<Entry>> {
-        let before = self.overlapping(&entry.range);
-        self.0.push_back(Arc::clone(entry));
-        before
+    pub(super) fn push(
+        &mut self,
+        range: Range<u64>,
+        content: Content,
+    ) -> (Arc<Entry>, Vec<Arc<Entry>>) {
+        let before = self.overlapping(&range);
+        if self.entries.is_empty() {
+            self.longest = 0;
+        }
+        self.longest = self.longest.max(range.end.saturating_sub(range.start));
+        let entry = Arc::new(Entry::new(range, content, self.next));
+        self.next += 1;
+        self.entries.insert(entry.key(), Arc::clone(&entry));
+        (entry, before)
     }
 
-    pub(super) fn remove(&mut self, entry: &Arc<Entry>) {
-        self.0.retain(|other| !Arc::ptr_eq(other, entry));
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        self.entries.remove(&entry.key());
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
-        self.0.iter().cloned().collect()
+        self.entries.values().cloned().collect()
     }
 
+    /// Those that change a byte of this range, the oldest first.
     pub(super) fn overlapping(&self, range: &Range<u64>) -> Vec<Arc<Entry>> {
-        self.0.iter().filter(|entry| entry.overlaps(range)).cloned().collect()
+        let first = range.start.saturating_sub(self.longest);
+        let near = self.entries.range((first, 0)..(range.end.max(first), 0));
+        let overlapping = near.map(|(_, entry)| entry).filter(|entry| entry.overlaps(range));
+        let mut found: Vec<_> = overlapping.cloned().collect();
+        found.sort_unstable_by_key(|entry| entry.number);
+        found
     }
 }
 
@@ -160,7 +191,7 @@ mod tests {
     use super::*;
 
     fn entry(range: Range<u64>, content: Content) -> Arc<Entry> {
-        Arc::new(Entry::new(range, content))
+        Arc::new(Entry::new(range, content, 0))
     }
 
     fn data(at: u64, pages: &[&'static [u8]]) -> Arc<Entry> {
@@ -195,6 +226,29 @@ mod tests {
             assert_eq!(cover(&entries, &range), is_covered, "{range:?}");
         }
         assert!(!cover(&[data(0, &[b"ab"]), data(3, &[b"de"])], &(0..5)));
+    }
+
+    #[test]
+    fn all_that_overlaps_is_found_the_oldest_first() {
+        let mut pending = Pending::default();
+        let mut add = |range| pending.push(range, Content::Zeros).0;
+        let entries = [add(40..50), add(0..45), add(44..45), add(100..200), add(44..60)];
+        let numbers = |pending: &Pending, range: Range<u64>| {
+            let found = pending.overlapping(&range);
+            found.iter().map(|entry| entry.number).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&pending, 44..46), [0, 1, 2, 4]);
+        assert!(numbers(&pending, 60..100).is_empty());
+        assert_eq!(numbers(&pending, 59..101), [3, 4]);
+        assert_eq!(numbers(&pending, 0..u64::MAX), [0, 1, 2, 3, 4]);
+        assert_eq!(numbers(&pending, 7..7), [1]);
+        for entry in &entries[..4] {
+            pending.remove(entry);
+        }
+        assert_eq!(numbers(&pending, 44..46), [4]);
+        assert_eq!(pending.all().len(), 1);
+        let (_, before) = pending.push(59..61, Content::Unknown);
+        assert_eq!(before.iter().map(|entry| entry.number).collect::<Vec<_>>(), [4]);
     }
 
     #[test]
