@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, Sessions};
+use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, ReopeningOptions, Sessions};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -18,6 +18,8 @@ use crate::world::Shared;
 
 /// The number of the unit that disks are opened by.
 const UNIT: u16 = 0;
+/// What decides whether disks outlast their patience.
+const OUTLASTING: u64 = 0x6f75_746c_6173_7473;
 /// The number of the handle that reads all at the end; no worker has it.
 const LAST_HANDLE: u32 = 63;
 /// Handles that the workers of a disk begin with; streams make more.
@@ -47,6 +49,8 @@ struct Process {
     initiator: Initiator,
     /// Whether its sessions have several connections.
     has_connections: bool,
+    /// Its disks do not end when no session has come back in time.
+    outlasts: bool,
     disks: Vec<Open>,
     /// Disks that were not closed in order.
     dropped: Vec<usize>,
@@ -119,12 +123,19 @@ impl Host {
         } else {
             Sessions::Fixed(u32::try_from(self.rng.within(1..5)).unwrap_or(1))
         });
+        let mut beside = self.rng.beside(OUTLASTING);
+        let outlasts = beside.percent(15);
+        if outlasts {
+            let reopening = ReopeningOptions::default().with_outlasts_patience(true);
+            let patience = beside.millis(500..60_000);
+            options = options.with_patience(patience).with_reopening(reopening);
+        }
         let process = self.shared.lock().start_process();
         let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
         let initiator = Initiator::over(network, self.name, options);
         let initiator = initiator.map_err(|why| why.to_string())?;
         let (has_connections, disks, dropped) = (connections > 1, Vec::new(), Vec::new());
-        Ok(Process { number: process, initiator, has_connections, disks, dropped })
+        Ok(Process { number: process, initiator, has_connections, outlasts, disks, dropped })
     }
 
     async fn open_one(&mut self) -> Result<(), String> {
@@ -177,6 +188,7 @@ impl Host {
             drops: self.has(Class::Dropped),
             resets: self.has(Class::Reset),
             has_connections: process.has_connections,
+            outlasts: process.outlasts,
             is_strict: self.is_strict,
         };
         let (disk, rng) = (Arc::new(open.disk.clone()), self.rng.fork());
@@ -309,11 +321,25 @@ impl Host {
     }
 }
 
+/// Reads all; a disk that outlasts its patience refuses that until a session is back.
+async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
+    loop {
+        match worker.read_all().await {
+            Some(Err(error @ Error::NotReopened { .. }))
+                if worker.work.outlasts && !is_of_no_use(&error) =>
+            {
+                sleep(Duration::from_secs(1)).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
 /// A disk that is still there serves all that it is asked. Of each loss it is told once; of a failed
 /// write-back each session tells.
 async fn serves(worker: &mut Worker, classes: &[Class]) -> Result<(), String> {
     let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
-    match timeout(MAX_WAIT, worker.read_all()).await.map_err(slow)? {
+    match timeout(MAX_WAIT, first_read(worker)).await.map_err(slow)? {
         Some(Err(error)) if worker.fails(&error) || is_of_no_use(&error) => return Ok(()),
         Some(Err(error)) => return Err(format!("nothing is wrong, but a read fails: {error}")),
         Some(Ok(())) | None => {}

@@ -35,6 +35,8 @@ pub(crate) struct Work {
     pub(crate) resets: bool,
     /// Whether the sessions have several connections.
     pub(crate) has_connections: bool,
+    /// The disk does not end when no session has come back in time.
+    pub(crate) outlasts: bool,
     /// Whether nothing goes wrong, so that a request that fails is a violation.
     pub(crate) is_strict: bool,
 }
@@ -114,7 +116,10 @@ impl Worker {
         if self.work.is_strict {
             world.accuse(format!("nothing is wrong, but a request failed: {error}"));
         }
-        matches!(error, Error::Closed | Error::NotReopened { .. } | Error::Session(_))
+        match error {
+            Error::NotReopened { .. } => !self.work.outlasts,
+            error => matches!(error, Error::Closed | Error::Session(_)),
+        }
     }
 
     fn kind(&mut self) -> Kind {
