@@ -15,6 +15,7 @@ mod export;
 mod layers;
 mod listen;
 mod memory;
+mod open_files;
 mod outbox;
 mod requests;
 mod serve;

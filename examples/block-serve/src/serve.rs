@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
+use crate::open_files::max_clients;
 use crate::server::Server;
 use crate::stop::Stop;
 
@@ -35,7 +36,7 @@ impl Ready {
         let export = describe(&disk, &args.export, args.read_only);
         let layers = Layers::new(disk, window, cache);
         let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
-        let server = Server::new(layers, export, memory);
+        let server = Server::new(layers, export, memory, max_clients());
         Ok(Self { server, listeners, ends_with_last: args.until_last })
     }
 

@@ -27,6 +27,7 @@ pub struct Server {
     export: Arc<Export>,
     memory: Memory,
     has_cache: bool,
+    max_clients: usize,
     counters: Arc<Counters>,
 }
 
@@ -47,13 +48,14 @@ pub struct ServerStats {
 }
 
 impl Server {
-    /// Serves a unit as an export; requests of all clients hold no more than so many bytes.
+    /// Serves a unit as an export; requests of all clients hold no more than `memory` bytes. Who comes while
+    /// there are `max_clients` waits until one of them goes.
     #[must_use]
-    pub fn new(layers: Layers, export: Export, memory: u32) -> Arc<Self> {
+    pub fn new(layers: Layers, export: Export, memory: u32, max_clients: usize) -> Arc<Self> {
         let has_cache = layers.cache_stats().is_some();
         let counters = Arc::default();
         let (export, memory) = (Arc::new(export), Memory::new(memory));
-        Arc::new(Self { layers, export, memory, has_cache, counters })
+        Arc::new(Self { layers, export, memory, has_cache, max_clients, counters })
     }
 
     /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
@@ -69,7 +71,7 @@ impl Server {
                         return;
                     }
                 }
-                visitor = next_visitor(listeners) => match visitor {
+                visitor = next_visitor(listeners), if clients.len() < self.max_clients => match visitor {
                     Ok(visitor) => drop(clients.spawn(Arc::clone(self).serve(visitor, stop.clone()))),
                     Err(error) => {
                         tracing::warn!(%error, "a client could not be had");

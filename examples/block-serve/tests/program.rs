@@ -18,6 +18,7 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
 use support::{Raw, connect, errno, soon};
 use tokio::time::{sleep, timeout};
@@ -53,7 +54,11 @@ fn program(arguments: &[&str]) -> Command {
 fn started(url: &str, socket: &Path, further: &[&str]) -> (Child, BufReader<ChildStdout>, Value) {
     let listen = format!("unix:{}", socket.display());
     let arguments = [&[url, "--listen", &listen, "--json"], further].concat();
-    let mut child = program(&arguments).spawn().unwrap();
+    ready(&mut program(&arguments))
+}
+
+fn ready(command: &mut Command) -> (Child, BufReader<ChildStdout>, Value) {
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
@@ -290,7 +295,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     }
 }
 
-/// Nearly as many as a process may have files open, by the usual limit.
+/// More than a process may have files open by the usual limit, where this one may have twice as many.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_ask_for_nothing_hold_no_memory() {
     const ALL: u32 = 32 << 20;
@@ -301,8 +306,11 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     .await;
     let socket = socket("idle");
     let (child, lines, _) = started(&url, &socket, &["--memory", "32M", "--sessions", "1"]);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let count = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(200).min(3000);
     let mut idle = Vec::new();
-    for _ in 0..900 {
+    for _ in 0..count {
         idle.push(raw(&socket).await);
     }
     // It needs all that there is.
@@ -316,6 +324,37 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     let (end, status) = ended(child, lines);
     assert_eq!(
         (status, &end["clients"], &end["requests_failed"]),
-        (Some(0), &901.into(), &0.into())
+        (Some(0), &(count + 1).into(), &0.into())
     );
+}
+
+/// Clients that do nothing take all the files that a process may have open: the next one waits for one of them to
+/// go, and a session that is lost meanwhile comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_leave_the_sessions_their_files() {
+    let (server, _disk, url) = target_with(|_| ()).await;
+    let socket = socket("files");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 160 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_block-serve")]);
+    let listen = format!("unix:{}", socket.display());
+    command.args([&*url, "--listen", &listen, "--json", "--sessions", "1"]);
+    let (child, lines, _) = ready(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut clients = Vec::new();
+    for _ in 0..64 {
+        clients.push(raw(&socket).await);
+    }
+    // The system has taken its connection, and nobody else has.
+    let mut next = tokio::spawn({
+        let socket = socket.clone();
+        async move { raw(&socket).await }
+    });
+    assert!(timeout(Duration::from_millis(300), &mut next).await.is_err());
+    server.with(Target::drop_connections);
+    assert_eq!(clients[63].write(0, 0, &[7; 512]).await, 0);
+    drop(clients);
+    let mut next = timeout(Duration::from_secs(30), next).await.unwrap().unwrap();
+    assert_eq!(next.read(0, 512).await, Ok(vec![7; 512]));
+    drop(next);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
 }

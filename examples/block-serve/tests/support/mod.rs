@@ -64,7 +64,7 @@ impl Rig {
         let socket = std::env::temp_dir().join(name);
         let listener = Listener::bind(&Address::Unix(socket.clone())).await.unwrap();
         let export = describe(&unit, "disk", is_read_only);
-        let server = Server::new(Layers::new(unit, window, memory), export, HELD);
+        let server = Server::new(Layers::new(unit, window, memory), export, HELD, usize::MAX);
         let (button, stop) = Stop::new();
         let serving = Arc::clone(&server);
         let running = tokio::spawn(async move { serving.run(&[listener], &stop, false).await });
