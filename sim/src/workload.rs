@@ -116,10 +116,8 @@ impl Worker {
         if self.work.is_strict {
             world.accuse(format!("nothing is wrong, but a request failed: {error}"));
         }
-        match error {
-            Error::NotReopened { .. } => !self.work.outlasts,
-            error => matches!(error, Error::Closed | Error::Session(_)),
-        }
+        let has_ended = matches!(error, Error::Closed | Error::Session(_));
+        has_ended || !self.work.outlasts && matches!(error, Error::NotReopened { .. })
     }
 
     fn kind(&mut self) -> Kind {
