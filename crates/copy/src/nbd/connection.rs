@@ -17,6 +17,8 @@ use super::NbdError;
 use super::uri::{NbdUri, Place};
 use super::writes::Write;
 
+/// The longest range of one request without data, bytes; a multiple of every block size.
+pub(super) const MAX_RANGE: u64 = 1 << 30;
 /// How long a server may take for the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 

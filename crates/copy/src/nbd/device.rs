@@ -13,7 +13,7 @@ use iscsi_nbd::{
 };
 
 use super::NbdError;
-use super::connection::{Connection, unexpected};
+use super::connection::{Connection, MAX_RANGE, unexpected};
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 
@@ -23,8 +23,6 @@ const CONNECTIONS: usize = 4;
 const PREFERRED: usize = 1 << 20;
 /// Bytes that keep one connection busy.
 const DEPTH: usize = 16 << 20;
-/// The longest range of one request without data, bytes; a multiple of every block size.
-const MAX_RANGE: u64 = 1 << 30;
 
 /// An export of an NBD server.
 ///

@@ -8,14 +8,12 @@ use iscsi_nbd::Command;
 use iscsi_nbd::client::{Answer, Negotiated};
 
 use super::NbdError;
-use super::connection::{Connection, unexpected};
+use super::connection::{Connection, MAX_RANGE, unexpected};
 use super::uri::NbdUri;
 use crate::range_set::RangeSet;
 
 /// What the name of such a metadata context begins with.
 const NAMESPACE: &str = "qemu:dirty-bitmap:";
-/// The longest range of one request, bytes; a multiple of every block size.
-const MAX_RANGE: u64 = 1 << 30;
 
 /// A dirty bitmap of QEMU that is exported with a node: which bytes were written to since it was made.
 ///
