@@ -3,7 +3,7 @@
 
 use iscsi_pdu::scsi::{
     Cdb, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense,
-    StandardInquiry, vpd,
+    StandardInquiry, TargetPortGroups, vpd,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -17,6 +17,7 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(identification) = vpd::DeviceIdentification::decode(data) {
         show(&identification.logical_unit_name());
+        show(&(identification.relative_target_port(), identification.target_port_group()));
     }
     show(&StandardInquiry::decode(data));
     show(&vpd::SupportedPages::decode(data));
@@ -26,6 +27,7 @@ fuzz_target!(|data: &[u8]| {
     show(&ReadCapacity16::decode(data));
     show(&ReportLuns::decode(data));
     show(&LbaStatus::decode(data));
+    show(&TargetPortGroups::decode(data));
     show(&ModeParameters::decode_6(data));
     show(&ModeParameters::decode_10(data));
     if let Ok(cdb) = Cdb::new(data) {

@@ -23,6 +23,8 @@ impl AdditionalSense {
     pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(0x04, 0x0b);
     /// 04/0C: the same, for longer.
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(0x04, 0x0c);
+    /// 04/12: the unit is offline, until someone brings it back.
+    pub const LOGICAL_UNIT_OFFLINE: Self = Self::new(0x04, 0x12);
     /// 20/00: the device does not know the command.
     pub const INVALID_COMMAND_OPERATION_CODE: Self = Self::new(0x20, 0x00);
     /// 21/00: blocks past the end of the medium.
@@ -43,6 +45,16 @@ impl AdditionalSense {
     pub const IT_NEXUS_LOSS_OCCURRED: Self = Self::new(0x29, 0x07);
     /// 2A/01: mode pages, or the length of a block, are others now.
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(0x2a, 0x01);
+    /// 2A/03: another initiator took the reservation over.
+    pub const RESERVATIONS_PREEMPTED: Self = Self::new(0x2a, 0x03);
+    /// 2A/04: the reservation is gone, its holder gave it up.
+    pub const RESERVATIONS_RELEASED: Self = Self::new(0x2a, 0x04);
+    /// 2A/05: another initiator removed the registration of this one.
+    pub const REGISTRATIONS_PREEMPTED: Self = Self::new(0x2a, 0x05);
+    /// 2A/06: ports of the target have another state towards the unit now.
+    pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(0x2a, 0x06);
+    /// 2A/07: a change of state that the device began by itself did not come about.
+    pub const IMPLICIT_TRANSITION_FAILED: Self = Self::new(0x2a, 0x07);
     /// 2A/09: the unit has another size now.
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(0x2a, 0x09);
     /// 3F/03: what INQUIRY tells has changed.

@@ -3,7 +3,7 @@
 //! The constructors cover the commands a disk user sends; any other block goes through
 //! [`Cdb::new`].
 
-use super::{FormatError, operation};
+use super::{FormatError, PortGroupsHeader, operation};
 use bytes::Bytes;
 use std::fmt;
 
@@ -244,6 +244,22 @@ impl Cdb {
     pub fn report_luns(select_report: u8, allocation_length: u32) -> Self {
         let [a, b, c, d] = allocation_length.to_be_bytes();
         Self::short(&[operation::REPORT_LUNS, 0, select_report, 0, 0, 0, a, b, c, d, 0, 0])
+    }
+
+    /// REPORT TARGET PORT GROUPS: through which ports the unit is reached, and how well (SPC-4 §6.37). The
+    /// allocation length, in bytes, is at least 8.
+    pub fn report_target_port_groups(header: PortGroupsHeader, allocation_length: u32) -> Self {
+        let [a, b, c, d] = allocation_length.to_be_bytes();
+        let action = operation::REPORT_TARGET_PORT_GROUPS | header.bits();
+        Self::short(&[operation::MAINTENANCE_IN, action, 0, 0, 0, 0, a, b, c, d, 0, 0])
+    }
+
+    /// SET TARGET PORT GROUPS: asks for the states of a
+    /// [`SetTargetPortGroups`](super::SetTargetPortGroups), whose length in bytes is given here (SPC-4 §6.45).
+    pub fn set_target_port_groups(parameter_list_length: u32) -> Self {
+        let [a, b, c, d] = parameter_list_length.to_be_bytes();
+        let action = operation::SET_TARGET_PORT_GROUPS;
+        Self::short(&[operation::MAINTENANCE_OUT, action, 0, 0, 0, 0, a, b, c, d, 0, 0])
     }
 
     /// MODE SENSE (6) for the current values of a page, block descriptors left out (SPC-4).

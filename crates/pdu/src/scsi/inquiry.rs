@@ -53,6 +53,57 @@ impl fmt::Display for DeviceType {
     }
 }
 
+/// Who changes the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum TargetPortGroupSupport {
+    /// 00b: the device has no such states, or says nothing of them.
+    #[default]
+    None,
+    /// 01b: the device alone.
+    Implicit,
+    /// 10b: SET TARGET PORT GROUPS alone.
+    Explicit,
+    /// 11b: the device and SET TARGET PORT GROUPS.
+    Both,
+}
+
+impl TargetPortGroupSupport {
+    const fn from_code(code: u8) -> Self {
+        match code & 0x03 {
+            0 => Self::None,
+            1 => Self::Implicit,
+            2 => Self::Explicit,
+            _ => Self::Both,
+        }
+    }
+
+    /// Whether REPORT TARGET PORT GROUPS has an answer.
+    pub const fn is_supported(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Whether the device changes the states by itself.
+    pub const fn is_implicit(self) -> bool {
+        matches!(self, Self::Implicit | Self::Both)
+    }
+
+    /// Whether SET TARGET PORT GROUPS changes the states.
+    pub const fn is_explicit(self) -> bool {
+        matches!(self, Self::Explicit | Self::Both)
+    }
+}
+
+impl fmt::Display for TargetPortGroupSupport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Implicit => "implicit",
+            Self::Explicit => "explicit",
+            Self::Both => "implicit and explicit",
+        })
+    }
+}
+
 /// Standard INQUIRY data (SPC-4).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -65,8 +116,8 @@ pub struct StandardInquiry {
     pub removable: bool,
     /// VERSION: which SPC the device claims; 5 is SPC-3, 6 SPC-4, 7 SPC-5.
     pub version: u8,
-    /// TPGS: asymmetric access is 0 not supported, 1 implicit, 2 explicit, 3 both.
-    pub target_port_group_support: u8,
+    /// TPGS: whether the ports of the device differ, and who may change their states.
+    pub target_port_group_support: TargetPortGroupSupport,
     /// 3PC: the device copies by itself.
     pub third_party_copy: bool,
     /// PROTECT: the device supports protection information.
@@ -98,7 +149,7 @@ impl StandardInquiry {
             device_type: DeviceType(fields.u8(0) & 0x1f),
             removable: fields.bit(1, 0x80),
             version: fields.u8(2),
-            target_port_group_support: (fields.u8(5) >> 4) & 0x03,
+            target_port_group_support: TargetPortGroupSupport::from_code(fields.u8(5) >> 4),
             third_party_copy: fields.bit(5, 0x08),
             protect: fields.bit(5, 0x01),
             command_queuing: fields.bit(7, 0x02),

@@ -11,6 +11,9 @@
 //! | `inquiry` | [`StandardInquiry`]: what kind of device it is | SPC-4, INQUIRY |
 //! | `vpd` | [`vpd`]: identity and limits of the device | SPC-4 §7.8, SBC-3 §6.5 |
 //! | `capacity` | [`ReadCapacity10`], [`ReadCapacity16`]: how many blocks of which size | SBC-3 |
+//! | `access_state` | [`AccessState`]: what a port does for a unit | SPC-4 §5.11 |
+//! | `target_port_groups` | [`TargetPortGroups`]: which ports reach a unit, and how well | SPC-4 §6.37 |
+//! | `set_target_port_groups` | [`SetTargetPortGroups`]: the states that ports shall have | SPC-4 §6.45 |
 //! | `report_luns` | [`ReportLuns`]: which logical units there are | SPC-4 |
 //! | `mode_sense` | [`ModeParameters`]: write protection, cache, mode pages | SPC-4 §7.5 |
 //! | `unmap` | [`UnmapList`]: which blocks to deallocate | SBC-3, UNMAP |
@@ -21,6 +24,7 @@
 //! bytes that are missing at the end read as zero, which in these formats means "not reported".
 //! Only data too short to mean anything, or of another format, is an error.
 
+mod access_state;
 mod additional_sense;
 mod additional_sense_names;
 mod capacity;
@@ -35,20 +39,27 @@ mod operation;
 mod report_luns;
 mod sense;
 mod sense_key;
+mod set_target_port_groups;
 mod status;
+mod target_port_groups;
 mod unmap;
 pub mod vpd;
 
+pub use access_state::AccessState;
 pub use additional_sense::AdditionalSense;
 pub use capacity::{ReadCapacity10, ReadCapacity16};
 pub use cdb::{Cdb, WriteSameFlags};
 pub use error::FormatError;
-pub use inquiry::{DeviceType, StandardInquiry};
+pub use inquiry::{DeviceType, StandardInquiry, TargetPortGroupSupport};
 pub use lba_status::{LbaExtent, LbaStatus, ProvisioningStatus};
 pub use lun::Lun;
 pub use mode_sense::{ModePage, ModePages, ModeParameters};
 pub use report_luns::ReportLuns;
 pub use sense::{Sense, SenseKeySpecific};
 pub use sense_key::SenseKey;
+pub use set_target_port_groups::SetTargetPortGroups;
 pub use status::Status;
+pub use target_port_groups::{
+    PortGroupsHeader, StateChange, SupportedStates, TargetPortGroup, TargetPortGroups,
+};
 pub use unmap::UnmapList;

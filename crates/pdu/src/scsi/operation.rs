@@ -18,11 +18,20 @@ pub(super) const WRITE_SAME_16: u8 = 0x93;
 /// SERVICE ACTION IN (16): byte 1 tells which command it is.
 pub(super) const SERVICE_ACTION_IN_16: u8 = 0x9e;
 pub(super) const REPORT_LUNS: u8 = 0xa0;
+/// MAINTENANCE IN: byte 1 tells which command it is.
+pub(super) const MAINTENANCE_IN: u8 = 0xa3;
+/// MAINTENANCE OUT: byte 1 tells which command it is.
+pub(super) const MAINTENANCE_OUT: u8 = 0xa4;
 
 /// Service action of SERVICE ACTION IN (16).
 pub(super) const READ_CAPACITY_16: u8 = 0x10;
 /// Service action of SERVICE ACTION IN (16).
 pub(super) const GET_LBA_STATUS: u8 = 0x12;
+
+/// Service action of MAINTENANCE IN.
+pub(super) const REPORT_TARGET_PORT_GROUPS: u8 = 0x0a;
+/// Service action of MAINTENANCE OUT.
+pub(super) const SET_TARGET_PORT_GROUPS: u8 = 0x0a;
 
 /// Service action of SERVICE ACTION IN (16).
 const READ_LONG_16: u8 = 0x11;
@@ -33,7 +42,6 @@ const LOG_SENSE: u8 = 0x4d;
 const PERSISTENT_RESERVE_IN: u8 = 0x5e;
 const THIRD_PARTY_COPY_IN: u8 = 0x84;
 const SECURITY_PROTOCOL_IN: u8 = 0xa2;
-const MAINTENANCE_IN: u8 = 0xa3;
 const READ_DEFECT_DATA_12: u8 = 0xb7;
 const READ_12: u8 = 0xa8;
 const WRITE_12: u8 = 0xaa;
@@ -101,7 +109,7 @@ pub(super) fn name(cdb: &[u8]) -> &'static str {
         0x5f => reservation_out(action),
         SERVICE_ACTION_IN_16 => service_action_in_16(action),
         MAINTENANCE_IN => maintenance_in(action),
-        0xa4 => maintenance_out(action),
+        MAINTENANCE_OUT => maintenance_out(action),
         _ => plain_name(code),
     }
 }
@@ -241,7 +249,7 @@ const fn reservation_out(action: u8) -> &'static str {
 const fn maintenance_in(action: u8) -> &'static str {
     match action {
         0x05 => "REPORT IDENTIFYING INFORMATION",
-        0x0a => "REPORT TARGET PORT GROUPS",
+        REPORT_TARGET_PORT_GROUPS => "REPORT TARGET PORT GROUPS",
         0x0b => "REPORT ALIASES",
         0x0c => "REPORT SUPPORTED OPERATION CODES",
         0x0d => "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
@@ -254,7 +262,7 @@ const fn maintenance_in(action: u8) -> &'static str {
 const fn maintenance_out(action: u8) -> &'static str {
     match action {
         0x06 => "SET IDENTIFYING INFORMATION",
-        0x0a => "SET TARGET PORT GROUPS",
+        SET_TARGET_PORT_GROUPS => "SET TARGET PORT GROUPS",
         0x0b => "CHANGE ALIASES",
         0x0e => "SET PRIORITY",
         0x0f => "SET TIMESTAMP",

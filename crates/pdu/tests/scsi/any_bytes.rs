@@ -6,6 +6,7 @@ use iscsi_pdu::scsi::vpd::{
 };
 use iscsi_pdu::scsi::{
     LbaStatus, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense, StandardInquiry,
+    TargetPortGroups,
 };
 use proptest::prelude::*;
 
@@ -45,6 +46,7 @@ proptest! {
         decode_all_beginnings(&bytes, StandardInquiry::decode);
         decode_all_beginnings(&bytes, ReportLuns::decode);
         decode_all_beginnings(&bytes, LbaStatus::decode);
+        decode_all_beginnings(&bytes, TargetPortGroups::decode);
         decode_all_beginnings(&bytes, ModeParameters::decode_6);
         decode_all_beginnings(&bytes, ModeParameters::decode_10);
         decode_all_beginnings(&bytes, Sense::decode);
@@ -66,6 +68,10 @@ proptest! {
         }
         if let Ok(status) = LbaStatus::decode(&bytes) {
             prop_assert!(status.extents.len() * 16 + 8 <= bytes.len());
+        }
+        if let Ok(answer) = TargetPortGroups::decode(&bytes) {
+            let held: usize = answer.groups.iter().map(|group| 8 + 4 * group.ports.len()).sum();
+            prop_assert!(held + 4 <= bytes.len());
         }
         if let Ok(mode) = ModeParameters::decode_6(&bytes) {
             let held: usize = mode.pages().map(|page| page.parameters.len() + 2).sum();

@@ -6,6 +6,7 @@ use iscsi_pdu::scsi::vpd::{
 };
 use iscsi_pdu::scsi::{
     Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense, StandardInquiry,
+    TargetPortGroupSupport,
 };
 
 const INQUIRY: &str = "000005123d00000249455420202020205649525455414c2d4449534b20202020 \
@@ -30,7 +31,7 @@ fn inquiry() {
     let disk = StandardInquiry::decode(&hex(INQUIRY)).unwrap();
     assert!(disk.is_present() && disk.command_queuing && !disk.removable);
     assert_eq!(disk.device_type.to_string(), "disk");
-    assert_eq!((disk.version, disk.target_port_group_support), (5, 0));
+    assert_eq!((disk.version, disk.target_port_group_support), (5, TargetPortGroupSupport::None));
     assert_eq!([&disk.vendor, &disk.product, &disk.revision], ["IET", "VIRTUAL-DISK", "0001"]);
 
     let controller = StandardInquiry::decode(&hex(INQUIRY_CONTROLLER)).unwrap();

@@ -1,7 +1,7 @@
 //! LUN, CDB and status.
 
 use super::hex;
-use iscsi_pdu::scsi::{Cdb, FormatError, Lun, Status, WriteSameFlags};
+use iscsi_pdu::scsi::{Cdb, FormatError, Lun, PortGroupsHeader, Status, WriteSameFlags};
 use proptest::prelude::*;
 
 /// LAY-18: up to 255 in byte 1, from 256 on flat with 0x40 in byte 0.
@@ -172,10 +172,39 @@ fn commands() {
             "GET LBA STATUS",
         ),
     ] {
-        assert_eq!(cdb.as_bytes(), hex(bytes), "{name}");
-        assert_eq!(cdb.operation_name(), name);
-        assert_eq!(cdb.operation_code(), cdb.as_bytes()[0]);
+        assert_command(&cdb, bytes, name);
     }
+}
+
+/// SPC-4 §6.37, §6.45: the header that is asked for stands above the service action.
+#[test]
+fn commands_of_target_port_groups() {
+    let length = 0x0a0b_0c0d;
+    for (cdb, bytes, name) in [
+        (
+            Cdb::report_target_port_groups(PortGroupsHeader::LengthOnly, length),
+            "a3 0a 00 00 00 00 0a 0b 0c 0d 00 00",
+            "REPORT TARGET PORT GROUPS",
+        ),
+        (
+            Cdb::report_target_port_groups(PortGroupsHeader::Extended, length),
+            "a3 2a 00 00 00 00 0a 0b 0c 0d 00 00",
+            "REPORT TARGET PORT GROUPS",
+        ),
+        (
+            Cdb::set_target_port_groups(length),
+            "a4 0a 00 00 00 00 0a 0b 0c 0d 00 00",
+            "SET TARGET PORT GROUPS",
+        ),
+    ] {
+        assert_command(&cdb, bytes, name);
+    }
+}
+
+fn assert_command(cdb: &Cdb, bytes: &str, name: &str) {
+    assert_eq!(cdb.as_bytes(), hex(bytes), "{name}");
+    assert_eq!(cdb.operation_name(), name);
+    assert_eq!(cdb.operation_code(), cdb.as_bytes()[0]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use iscsi_pdu::scsi::vpd::{
     DeviceIdentification, LogicalBlockProvisioning, MediumRotationRate, ProvisioningType,
     SupportedPages, UnitSerialNumber,
 };
-use iscsi_pdu::scsi::{DeviceType, FormatError, StandardInquiry, vpd};
+use iscsi_pdu::scsi::{DeviceType, FormatError, StandardInquiry, TargetPortGroupSupport, vpd};
 
 fn ascii(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
@@ -25,7 +25,7 @@ fn standard_inquiry() {
     assert_eq!(inquiry.device_type, DeviceType::DIRECT_ACCESS_BLOCK);
     assert!(inquiry.removable);
     assert_eq!(inquiry.version, 6);
-    assert_eq!(inquiry.target_port_group_support, 3);
+    assert_eq!(inquiry.target_port_group_support, TargetPortGroupSupport::Both);
     assert!(inquiry.third_party_copy && inquiry.protect && inquiry.command_queuing);
     assert_eq!(
         (inquiry.vendor.as_str(), inquiry.product.as_str(), inquiry.revision.as_str()),

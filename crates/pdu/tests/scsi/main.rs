@@ -9,6 +9,7 @@
 )]
 
 mod any_bytes;
+mod asymmetric_access;
 mod captures;
 mod command;
 mod disk;

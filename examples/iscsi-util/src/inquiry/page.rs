@@ -158,12 +158,6 @@ fn standard(inquiry: &StandardInquiry) -> Vec<Field> {
         7 => " (SPC-5)",
         _ => "",
     };
-    let groups = match inquiry.target_port_group_support {
-        0 => "none",
-        1 => "implicit",
-        2 => "explicit",
-        _ => "implicit and explicit",
-    };
     vec![
         Field::new("device_type", inquiry.device_type.to_string()),
         Field::new("qualifier", inquiry.qualifier),
@@ -172,7 +166,7 @@ fn standard(inquiry: &StandardInquiry) -> Vec<Field> {
         Field::new("revision", inquiry.revision.trim()),
         Field::with_text("version", inquiry.version, format!("{}{standard}", inquiry.version)),
         Field::new("removable", inquiry.removable),
-        Field::new("asymmetric_access", groups),
+        Field::new("asymmetric_access", inquiry.target_port_group_support.to_string()),
         Field::new("third_party_copy", inquiry.third_party_copy),
         Field::new("protection_information", inquiry.protect),
         Field::new("command_queuing", inquiry.command_queuing),

@@ -121,10 +121,33 @@ impl DeviceIdentification {
     pub fn has_registered_name(&self) -> bool {
         self.designators.iter().any(|name| name.rank() == Some(REGISTERED))
     }
+
+    /// The relative target port identifier of the port that the answer came through, which REPORT TARGET
+    /// PORT GROUPS calls it by (SPC-4 §7.8.6.7).
+    pub fn relative_target_port(&self) -> Option<u16> {
+        self.number_of_port(DesignatorType::RelativeTargetPort)
+    }
+
+    /// The number of the target port group of the port that the answer came through (SPC-4 §7.8.6.8).
+    pub fn target_port_group(&self) -> Option<u16> {
+        self.number_of_port(DesignatorType::TargetPortGroup)
+    }
+
+    /// The number in the first whole designator of this type that names the port.
+    fn number_of_port(&self, designator_type: DesignatorType) -> Option<u16> {
+        let of_port = |name: &&Designator| {
+            name.association == Association::TargetPort
+                && name.designator_type == designator_type
+                && name.bytes.len() == NUMBER_LEN
+        };
+        self.designators.iter().find(of_port).map(Designator::number)
+    }
 }
 
 /// The rank of a name that no other goes before.
 const REGISTERED: u8 = 0;
+/// The length of a port or group designator: two reserved bytes, then the number.
+const NUMBER_LEN: usize = 4;
 /// The vendor at the beginning of a T10 vendor identification, bytes.
 const VENDOR_LEN: usize = 8;
 

@@ -1,0 +1,198 @@
+//! REPORT TARGET PORT GROUPS parameter data: which ports reach a unit, and how well (SPC-4 §6.37).
+
+use super::{
+    AccessState, FormatError,
+    fields::{Fields, to_usize},
+};
+
+/// The header that the answer to REPORT TARGET PORT GROUPS is asked to have (SPC-4 §6.37,
+/// PARAMETER DATA FORMAT).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PortGroupsHeader {
+    /// 000b: the length alone; every device that knows the command knows this one.
+    LengthOnly,
+    /// 001b: also how long a transition may take. A device older than SPC-4 refuses it with INVALID
+    /// FIELD IN CDB, or answers with the other header.
+    Extended,
+}
+
+impl PortGroupsHeader {
+    /// The field as it stands in byte 1 of the CDB, above the service action.
+    pub(super) const fn bits(self) -> u8 {
+        match self {
+            Self::LengthOnly => 0b000 << 5,
+            Self::Extended => 0b001 << 5,
+        }
+    }
+}
+
+/// The answer to REPORT TARGET PORT GROUPS (SPC-4 §6.37).
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct TargetPortGroups {
+    /// The groups in the order they came. A target may leave out those without ports here.
+    pub groups: Vec<TargetPortGroup>,
+    /// IMPLICIT TRANSITION TIME: seconds, 1 to 255, for which a transition that the device began by
+    /// itself is waited for; `None` where the device does not say.
+    pub implicit_transition_time: Option<u8>,
+    /// RETURN DATA LENGTH: bytes behind the field, whether they fit into the answer or not.
+    pub return_data_length: u32,
+    /// Whether groups are missing that the length counts.
+    truncated: bool,
+}
+
+/// One group of target ports, which share one state towards the unit (SPC-4 §6.37, target port group
+/// descriptor).
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct TargetPortGroup {
+    /// PREF: the device would rather be used through this group.
+    pub preferred: bool,
+    /// ASYMMETRIC ACCESS STATE.
+    pub state: AccessState,
+    /// The states that the group can be in.
+    pub supported: SupportedStates,
+    /// TARGET PORT GROUP: the number of the group.
+    pub id: u16,
+    /// STATUS CODE: why the state is what it is.
+    pub status: StateChange,
+    /// A byte whose meaning is the vendor's.
+    pub vendor_specific: u8,
+    /// The relative target port identifiers of the group's ports.
+    pub ports: Vec<u16>,
+}
+
+/// The states that a group of ports can be in (SPC-4 §6.37, the bits that end in `_SUP`).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct SupportedStates(pub u8);
+
+/// Why a group is in its state (SPC-4 §6.37, STATUS CODE).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum StateChange {
+    /// 00h: the device does not say.
+    NotReported,
+    /// 01h: SET TARGET PORT GROUPS brought it about.
+    Explicit,
+    /// 02h: the device changed the state by itself.
+    Implicit,
+    /// A reserved code, 3 to 255.
+    Reserved(u8),
+}
+
+impl TargetPortGroups {
+    /// An allocation length that holds what most devices answer: 8 bytes of header and some dozen
+    /// groups, bytes.
+    pub const ALLOCATION_LENGTH: u32 = 1024;
+
+    /// Length of the header of length alone, bytes.
+    const LENGTH_ONLY_LEN: usize = 4;
+    /// Length of the extended header, bytes.
+    const EXTENDED_LEN: usize = 8;
+
+    /// Reads the parameter data; a descriptor that is cut, and what lies behind it, is left out.
+    ///
+    /// Which header it is tells the answer itself, by the format type in byte 4, where a descriptor has
+    /// reserved bits: a device may answer with another one than was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below four bytes.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        const FORMAT: &str = "REPORT TARGET PORT GROUPS data";
+        let fields = Fields::new(data, FORMAT, Self::LENGTH_ONLY_LEN)?;
+        let return_data_length = fields.u32(0);
+        let end = to_usize(return_data_length).saturating_add(Self::LENGTH_ONLY_LEN);
+        let fields = fields.cut(end);
+        let extended = fields.u8(4) & FORMAT_TYPE == EXTENDED;
+        let header = if extended { Self::EXTENDED_LEN } else { Self::LENGTH_ONLY_LEN };
+        let mut rest = fields.tail(header);
+        let mut groups = Vec::new();
+        while let Some((group, next)) = TargetPortGroup::decode(rest) {
+            groups.push(group);
+            rest = next;
+        }
+        let time = if extended { fields.u8(5) } else { 0 };
+        let truncated = data.len() < end || !rest.is_empty();
+        let implicit_transition_time = (time != 0).then_some(time);
+        Ok(Self { groups, implicit_transition_time, return_data_length, truncated })
+    }
+
+    /// Whether the answer holds less than it counts: ask again with
+    /// [`allocation_length`](Self::allocation_length). It stays so where the device counts wrongly.
+    pub const fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// The allocation length that the whole answer takes, bytes.
+    pub const fn allocation_length(&self) -> u32 {
+        self.return_data_length.saturating_add(4)
+    }
+
+    /// The group of this number.
+    pub fn group(&self, id: u16) -> Option<&TargetPortGroup> {
+        self.groups.iter().find(|group| group.id == id)
+    }
+
+    /// The group that the port with this relative target port identifier is in.
+    pub fn group_of_port(&self, port: u16) -> Option<&TargetPortGroup> {
+        self.groups.iter().find(|group| group.ports.contains(&port))
+    }
+}
+
+/// FORMAT TYPE in byte 4 of the extended header.
+const FORMAT_TYPE: u8 = 0x70;
+/// The format type of the extended header.
+const EXTENDED: u8 = 0x10;
+/// PREF in byte 0 of a descriptor.
+const PREFERRED: u8 = 0x80;
+
+impl TargetPortGroup {
+    /// The first group of a list and what lies behind it.
+    fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[first, supported, high, low, _, status, vendor_specific, count], rest) =
+            list.split_first_chunk()?;
+        let (ports, rest) = rest.split_at_checked(usize::from(count) * 4)?;
+        let (ports, _) = ports.as_chunks();
+        let group = Self {
+            preferred: first & PREFERRED != 0,
+            state: AccessState::from_code(first),
+            supported: SupportedStates(supported),
+            id: u16::from_be_bytes([high, low]),
+            status: StateChange::from_code(status),
+            vendor_specific,
+            ports: ports
+                .iter()
+                .map(|[_, _, high, low]| u16::from_be_bytes([*high, *low]))
+                .collect(),
+        };
+        Some((group, rest))
+    }
+}
+
+impl SupportedStates {
+    /// Whether the group can be in the state; `false` for a reserved one.
+    pub const fn contains(self, state: AccessState) -> bool {
+        let bit = match state {
+            AccessState::ActiveOptimized => 0x01,
+            AccessState::ActiveNonOptimized => 0x02,
+            AccessState::Standby => 0x04,
+            AccessState::Unavailable => 0x08,
+            AccessState::LogicalBlockDependent => 0x10,
+            AccessState::Offline => 0x40,
+            AccessState::Transitioning => 0x80,
+            AccessState::Reserved(_) => 0,
+        };
+        self.0 & bit != 0
+    }
+}
+
+impl StateChange {
+    const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::NotReported,
+            1 => Self::Explicit,
+            2 => Self::Implicit,
+            other => Self::Reserved(other),
+        }
+    }
+}
