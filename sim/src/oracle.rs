@@ -163,8 +163,12 @@ impl Oracle {
         }
     }
 
-    /// The unit ends here now: what was behind, or is on its way there, is gone, and zeros if it comes back.
-    pub(crate) fn shrunk(&mut self, grains: usize) {
+    /// The unit ends here now: what was behind, or is on its way there, is gone, and zeros if it comes back. What
+    /// it has not had before is zero.
+    pub(crate) fn resized(&mut self, grains: usize) {
+        if grains > self.grains.len() {
+            self.grains.resize(grains, vec![Version::first()]);
+        }
         let behind = self.grains.get_mut(grains..).unwrap_or_default();
         if !behind.is_empty() {
             self.now += 1;

@@ -101,7 +101,11 @@ impl Worker {
             2 => SeekFrom::Current(place.cast_signed() - stream.position().cast_signed()),
             _ => SeekFrom::Start(place),
         };
-        let result = stream.seek(seek).await;
+        let result = match stream.seek(seek).await {
+            // The unit has shrunk since the distance to its end was reckoned.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(stream.position()),
+            result => result,
+        };
         self.has_written(streaming, result.is_ok()).await;
         streaming.cleared = self.work.shared.lock().oracle.now();
         result.map(drop)
@@ -144,6 +148,13 @@ impl Worker {
             data
         };
         let result = streaming.stream.write_all(&data).await;
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            // The unit has shrunk: what lies before its end is written, and the stream goes on.
+            if let Some(write) = streaming.pending.pop() {
+                self.work.shared.lock().oracle.end_write(write, false);
+            }
+            return Ok(());
+        }
         if result.is_err() {
             self.has_written(streaming, false).await;
         }

@@ -10,6 +10,7 @@ use iscsi_initiator::device::{Device, DeviceLimits};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
+use crate::error::Error;
 use crate::file::{FileDevice, local_depth};
 use crate::pipe::Pipe;
 use crate::window::Window;
@@ -74,6 +75,20 @@ impl Destination {
         match &self.0 {
             Kind::Device(device) => Some(device.capacity()),
             Kind::File(_) | Kind::FilePart(..) | Kind::Stream(_) | Kind::Pipe(_) => None,
+        }
+    }
+
+    /// Makes sure that so many bytes fit, or an unknown number. A device that may be too small is asked once more:
+    /// it may have grown, and not have said so yet.
+    pub(crate) async fn fits(&self, needed: Option<u64>) -> Result<(), Error> {
+        let Kind::Device(device) = &self.0 else { return Ok(()) };
+        let fits = |needed: u64| needed <= device.capacity();
+        if !needed.is_some_and(fits) {
+            device.confirm().await.map_err(Error::Destination)?;
+        }
+        match needed.filter(|needed| !fits(*needed)) {
+            Some(needed) => Err(Error::TooSmall { capacity: device.capacity(), needed }),
+            None => Ok(()),
         }
     }
 

@@ -235,11 +235,7 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         let device = self.source.device_ref().map(|device| device.capacity());
-        if let (Some(needed), Some(capacity)) = (device, self.destination.capacity())
-            && needed > capacity
-        {
-            return Err(Error::TooSmall { capacity, needed });
-        }
+        self.destination.fits(device).await?;
         self.prepare_digests().await?;
         if self.awaits_length() {
             self.blank = Blank::asked();

@@ -35,7 +35,7 @@ impl Identity {
             (None, Some(serial)) => format!("serial number {serial}"),
             (None, None) => return None,
         };
-        Some(Self::new(&format!("logical unit {name}"), disk.capacity()))
+        Some(Self::new(&format!("logical unit {name}"), profile.capacity.bytes()))
     }
 
     /// A file that is read, by its length and the time of its last change: under another name, or on

@@ -32,9 +32,9 @@ enum Kind {
 }
 
 impl Source {
-    /// A device: a file, a block device, a disk.
+    /// A device: a file, a block device, a disk. What it has now is what is copied, also where it grows meanwhile.
     pub fn device(device: impl Device + 'static) -> Self {
-        Self(Kind::Device(Arc::new(device)))
+        Self(Kind::Device(Arc::new(device))).part(0..u64::MAX)
     }
 
     /// A stream: a pipe, a socket, something that is unpacked. `len` is how many bytes it is said to have,

@@ -193,8 +193,9 @@ pub enum Error {
         /// What it has, bytes.
         now: u32,
     },
-    /// The unit has another size than when it was opened.
-    #[error("the unit has {now} bytes now, and had {before}; open it anew")]
+    /// The unit has become smaller than what was asked for, or was found with another size and no name to know it
+    /// by.
+    #[error("the unit has {now} bytes now, and had {before}; ask for what it has, or open it anew")]
     CapacityChanged {
         /// What it had, bytes.
         before: u64,

@@ -185,6 +185,7 @@ pub use state::latency::Latency;
 pub use state::notices::Notices;
 pub use state::profile::Profile;
 pub use state::session_key::SessionKey;
+pub use state::unit_changes::{UnitChange, UnitChanges};
 pub use traffic_class::TrafficClass;
 pub use unit::logical_unit::LogicalUnit;
 pub use url::{Url, UrlError};

@@ -228,6 +228,13 @@ impl Copies<'_> {
         Ok(())
     }
 
+    /// Whether the unit was too small for an image at some time.
+    fn has_shrunk(&self, job: &Job) -> bool {
+        let world = self.shared.lock();
+        let bytes = world.lun.min_blocks() * u64::from(world.lun.disk().block_size());
+        bytes < job.image.bytes.len() as u64
+    }
+
     /// A copy has failed, which it may.
     fn has_failed(&self, job: &Job, run: &Run, failure: &Failure) -> Result<Ended, String> {
         let error = &failure.error;
@@ -239,11 +246,10 @@ impl Copies<'_> {
             Error::Abandoned { .. } => run.stop == Some(Stop::Abandon),
             Error::Source(_) => run.fails || job.kind == Kind::Unit && !run.is_strict,
             Error::Destination(_) | Error::Flush(_) => !run.is_strict && of_disk.is_some(),
-            Error::Shrunk
-            | Error::ReadOnly
-            | Error::TooSmall { .. }
-            | Error::Overflow { .. }
-            | _ => false,
+            Error::TooSmall { .. } | Error::Overflow { .. } => {
+                !run.is_strict && self.has_shrunk(job)
+            }
+            Error::Shrunk | Error::ReadOnly | _ => false,
         };
         if !may_fail {
             return Err(format!("a copy has failed without a reason: {error}"));

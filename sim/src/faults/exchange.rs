@@ -44,7 +44,7 @@ fn resize(world: &mut World, blocks: u64) {
     disk.resize(blocks);
     let bytes = usize::try_from(disk.capacity()).unwrap_or(usize::MAX);
     world.trace.note("resize", &[blocks]);
-    world.oracle.shrunk(bytes / GRAIN);
+    world.oracle.resized(bytes / GRAIN);
     world.lun.resized();
 }
 

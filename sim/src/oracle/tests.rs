@@ -135,7 +135,7 @@ fn what_lay_behind_a_new_end_is_gone_whatever_a_flush_has_said() {
     written(&mut oracle, 8..9);
     let begun = oracle.now();
     oracle.flushed(1, 0, begun);
-    oracle.shrunk(8);
+    oracle.resized(8);
     assert!(read(&mut oracle, 8, &[0; GRAIN]).is_ok());
     let new = written(&mut oracle, 8..9);
     assert!(read(&mut oracle, 8, &[0; GRAIN]).is_err());

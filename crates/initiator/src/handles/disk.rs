@@ -1,6 +1,7 @@
 //! A disk: byte-addressed, of any alignment.
 
 mod device;
+mod end;
 mod extents;
 mod join;
 pub(crate) mod open;
@@ -24,6 +25,7 @@ use tracing::{Span, error_span, field};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
+use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
 use crate::multipath::dispatch::{Paths, now};
@@ -123,9 +125,28 @@ impl Disk {
         &self.profile
     }
 
-    /// The capacity, bytes.
+    /// The capacity that the unit has now, bytes: it may grow and shrink while the disk is open. What it was at
+    /// first is in the [profile](Self::profile).
+    ///
+    /// A unit that has grown can be used to its new end as soon as it has said so. A request that begins or ends beyond
+    /// the end of one that has shrunk fails with [`Error::CapacityChanged`].
     pub fn capacity(&self) -> u64 {
-        self.profile.capacity.bytes()
+        self.unit.state().size.bytes(&self.profile.capacity)
+    }
+
+    /// What the unit tells of itself from now on: another capacity, another name, other units beside it, other
+    /// ports that serve it.
+    ///
+    /// ```no_run
+    /// # async fn watch(disk: &iscsi_initiator::Disk) {
+    /// let mut changes = disk.changes();
+    /// while let Some(change) = changes.next().await {
+    ///     println!("{change:?}");
+    /// }
+    /// # }
+    /// ```
+    pub fn changes(&self) -> UnitChanges {
+        self.unit.state().changes.follow()
     }
 
     /// The length of a logical block, bytes: what is aligned to it is read and written directly.
@@ -404,12 +425,15 @@ impl Disk {
     /// Sends a command whose whole buffer must be filled.
     async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
         let transfer = transfer?;
-        let expected = Expected::of(&transfer);
+        let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
         let running = self.begin(transfer.kind(), transfer.len());
         let result = self.execute(transfer).await;
         let result = result.and_then(|completion| expected.all_read(completion));
         running.end(result.is_ok(), now());
-        result
+        match result {
+            Err(error) => Err(self.explain(error, blocks).await),
+            read => read,
+        }
     }
 
     /// Boxed, since the future of a request is copied on its way into a task: so little of it is.
@@ -422,12 +446,15 @@ impl Disk {
 
     /// Sends a command that changes blocks; all its data must be taken.
     async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
-        let expected = Expected::of(&transfer);
+        let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
         let running = self.begin(transfer.kind(), transfer.len());
         let result = self.execute(transfer).await;
         let result = result.and_then(|completion| expected.all_written(&completion));
         running.end(result.is_ok(), now());
-        result
+        match result {
+            Err(error) => Err(self.explain(error, blocks).await),
+            written => written,
+        }
     }
 
     /// Takes a range for a write, when the target has finished with those that overlap it.
@@ -461,14 +488,6 @@ impl Disk {
             return Err(Error::WriteProtected(self.unit.lun()));
         }
         Ok(())
-    }
-
-    fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let capacity = self.capacity();
-        match offset.checked_add(len) {
-            Some(end) if end <= capacity => Ok(()),
-            Some(_) | None => Err(Error::OutOfRange { offset, len, capacity }),
-        }
     }
 
     /// The smallest range of whole blocks around a range of bytes; `None` if that is empty.

@@ -19,7 +19,6 @@ use crate::published::Published;
 use crate::session::Session;
 use crate::session::node::Node;
 use crate::state::budget::Budget;
-use crate::state::capacity::Capacity;
 use crate::state::session_key::SessionKey;
 use crate::unit::identity::{Doubt, Identity};
 use crate::unit::logical_unit::LogicalUnit;
@@ -101,10 +100,13 @@ impl Opener {
         let known = expected.like.profile().await?;
         let state = expected.like.state().shared_with_another_session(&known);
         let unit = session.adopt_unit(expected.like.lun(), state);
-        let block_size = probe::block_size(&unit, &known.capacity);
-        let (found, block_size) = tokio::join!(expected.identity.ask(&unit), block_size);
+        let question = unit.state().size.ask();
+        let capacity = probe::capacity_now(&unit, &known.capacity);
+        let (found, capacity) = tokio::join!(expected.identity.ask(&unit), capacity);
         self.check(portal, &expected, found?)?;
-        known.capacity.check_block_size(block_size?)?;
+        let capacity = capacity?;
+        known.capacity.check_block_size(capacity.block_size)?;
+        unit.state().learn_size(question, &capacity);
         Ok(Path::new(unit, portal))
     }
 
@@ -382,10 +384,16 @@ impl Opener {
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let unit = session.logical_unit(old.lun());
+        let question = old.state().size.ask();
         let profile = unit.profile().await?;
         self.check(portal, expected, expected.identity.recognize(&unit, &profile))?;
-        check_size(&expected.like.profile().await?.capacity, &profile.capacity)?;
+        let known = expected.like.profile().await?;
+        known.capacity.check_block_size(profile.capacity.block_size)?;
         let state = old.state().shared_with_another_session(&profile);
+        if !expected.identity.is_a_name() {
+            check_size(state.size.bytes(&known.capacity), profile.capacity.bytes())?;
+        }
+        state.learn_size(question, &profile.capacity);
         state.heed(unit.state());
         Ok(Path::new(session.adopt_unit(old.lun(), state), portal))
     }
@@ -427,10 +435,8 @@ impl Opener {
     }
 }
 
-/// While a disk has no session, its unit stays as long as it is.
-fn check_size(before: &Capacity, now: &Capacity) -> Result<(), Error> {
-    before.check_block_size(now.block_size)?;
-    let (before, now) = (before.bytes(), now.bytes());
+/// A unit without a name of its own is not known again where it has another size.
+const fn check_size(before: u64, now: u64) -> Result<(), Error> {
     if now == before { Ok(()) } else { Err(Error::CapacityChanged { before, now }) }
 }
 

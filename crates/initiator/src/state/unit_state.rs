@@ -10,10 +10,13 @@ use tokio::sync::OnceCell;
 use crate::completion::sense_of;
 use crate::error::Error;
 use crate::state::attentions::Attentions;
+use crate::state::capacity::Capacity;
 use crate::state::doubts::Doubts;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
+use crate::state::size::{Size, SizeQuestion};
 use crate::state::unflushed::Unflushed;
+use crate::state::unit_changes::ChangeLog;
 
 /// What is known of a logical unit within a session.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ pub(crate) struct UnitState {
     pub(crate) unknown_forms: UnknownForms,
     pub(crate) doubts: Doubts,
     pub(crate) attentions: Attentions,
+    pub(crate) size: Size,
+    pub(crate) changes: ChangeLog,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each
@@ -58,6 +63,9 @@ impl UnitState {
             tracing::debug!(%sense, "the unit has something to tell");
             self.attentions.add();
         }
+        if is_attention {
+            self.changes.hear(sense.additional);
+        }
         if is_attention && sense.additional.is_reset() {
             self.unflushed.reset();
         } else if is_attention && sense.additional == AdditionalSense::MODE_PARAMETERS_CHANGED {
@@ -82,6 +90,16 @@ impl UnitState {
     pub(crate) fn found_another(&self, verdict: &Error) {
         self.doubts.found_another(verdict);
         self.attentions.add();
+    }
+
+    /// A unit that was found to be that of before has told its capacity.
+    pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
+        let Some(known) = self.profile.get() else { return };
+        if let Some((before, now)) = self.size.learn(question, &known.capacity, found) {
+            tracing::info!(before, now, "the unit has another capacity, bytes");
+            self.attentions.add();
+            self.changes.resized(before, now);
+        }
     }
 
     /// Whether something was known of the unit, and has to be asked again before it counts.
@@ -121,6 +139,8 @@ impl UnitState {
             unknown_forms: self.unknown_forms.clone(),
             doubts: self.doubts.follow(),
             attentions: self.attentions.clone(),
+            size: self.size.clone(),
+            changes: self.changes.clone(),
         }
     }
 }

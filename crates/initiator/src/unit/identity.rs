@@ -82,6 +82,11 @@ impl Identity {
         }
     }
 
+    /// Whether the unit says itself which one it is.
+    pub(crate) const fn is_a_name(&self) -> bool {
+        matches!(self, Self::Designator(..) | Self::SerialNumber(_))
+    }
+
     /// Asks a unit over a further session whether it is this one: one question, so that the session
     /// carries data a round trip after its login, and a second where the first is refused.
     pub(crate) async fn ask(&self, unit: &LogicalUnit) -> Result<Result<(), Doubt>, Error> {

@@ -157,13 +157,14 @@ pub(crate) async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     better_of(long, short)
 }
 
-/// How long the blocks of a unit are now, by one question, in the form that it knew before.
-pub(crate) async fn block_size(unit: &LogicalUnit, before: &Capacity) -> Result<u32, Error> {
+/// The capacity of a unit now, by one question, in the form that it knew before.
+pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Result<Capacity, Error> {
     if before.long_commands {
-        let capacity: Capacity = unit.read_capacity_16().await?.into();
-        return Ok(capacity.block_size);
+        return Ok(unit.read_capacity_16().await?.into());
     }
-    Ok(unit.read_capacity_10().await?.block_length)
+    let answer = unit.read_capacity_10().await?;
+    let blocks = answer.blocks().unwrap_or(before.blocks);
+    Ok(Capacity { blocks, block_size: answer.block_length, ..*before })
 }
 
 /// The capacity that a unit tells. A unit with more blocks than the short answer can count has none

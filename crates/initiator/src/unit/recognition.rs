@@ -120,6 +120,7 @@ impl LogicalUnit {
     /// CHANGED.
     async fn compare(&self, known: &Profile) -> Result<(), Error> {
         let identity = Identity::within_a_session(known);
+        let question = self.state().size.ask();
         let (inquiry, found, capacity, mode) = tokio::join!(
             probe::inquiry(self),
             identity.ask(self),
@@ -132,7 +133,10 @@ impl LogicalUnit {
         }
         let portal = || self.session().portal().map(portal_name).unwrap_or_default();
         found?.map_err(|doubt| doubt.about(&identity, portal()))?;
-        known.capacity.check_block_size(capacity?.block_size)
+        let capacity = capacity?;
+        known.capacity.check_block_size(capacity.block_size)?;
+        self.state().learn_size(question, &capacity);
+        Ok(())
     }
 }
 

@@ -1,0 +1,36 @@
+//! Requests beyond the end of a unit that has shrunk.
+
+use std::ops::Range;
+
+use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
+
+use super::Disk;
+use crate::error::Error;
+
+impl Disk {
+    /// Whether a range lies on the unit, by what it told last.
+    pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.unit.state().size.check(&self.profile.capacity, offset, len)
+    }
+
+    /// The error of a request for these blocks. Where the unit does not have them, it is asked how many it has: it
+    /// may have shrunk, and its unit attention may come later, or over another session.
+    pub(super) async fn explain(&self, error: Error, blocks: Option<Range<u64>>) -> Error {
+        let Some(blocks) = blocks.filter(|_| is_beyond_end(&error)) else { return error };
+        let block_size = u64::from(self.block_size());
+        let (start, end) = (blocks.start * block_size, blocks.end * block_size);
+        if Box::pin(self.confirm_unit()).await.is_err() {
+            return error;
+        }
+        self.check_range(start, end - start).err().unwrap_or(error)
+    }
+}
+
+/// Whether the unit has fewer blocks than the command needs.
+fn is_beyond_end(error: &Error) -> bool {
+    let sense = error.sense().filter(|sense| !sense.deferred);
+    sense.is_some_and(|sense| {
+        sense.key == SenseKey::IllegalRequest
+            && sense.additional == AdditionalSense::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE
+    })
+}

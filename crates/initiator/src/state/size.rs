@@ -1,0 +1,119 @@
+//! How many blocks a unit has by now: it may grow and shrink while a disk is open (SBC-3 §4.7).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::state::capacity::Capacity;
+
+/// What is known of that, over all sessions of a disk. Clones know the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Size(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// As the unit has told since the disk was opened, bytes; `None` as long as that is what it told first.
+    now: Option<u64>,
+    /// The most that it ever had since then, bytes.
+    most: u64,
+    /// Questions that were sent, and the latest of them that was answered.
+    asked: u64,
+    answered: u64,
+}
+
+/// A question for the capacity: it counts in the order in which they were sent, since one session may answer
+/// later than another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizeQuestion(u64);
+
+impl Size {
+    /// A question is about to be sent.
+    pub(crate) fn ask(&self) -> SizeQuestion {
+        let mut known = self.lock();
+        known.asked += 1;
+        SizeQuestion(known.asked)
+    }
+
+    /// Takes in an answer, where no later question has been answered yet. `first` is what the unit told when
+    /// the disk was opened. Gives the bytes of before and of now, if they differ.
+    pub(crate) fn learn(
+        &self,
+        question: SizeQuestion,
+        first: &Capacity,
+        found: &Capacity,
+    ) -> Option<(u64, u64)> {
+        let mut known = self.lock();
+        if question.0 < known.answered {
+            return None;
+        }
+        known.answered = question.0;
+        let (before, now) = (known.now.unwrap_or_else(|| first.bytes()), found.bytes());
+        known.most = known.most.max(before).max(now);
+        known.now = Some(now);
+        (before != now).then_some((before, now))
+    }
+
+    /// The bytes that the unit has now.
+    pub(crate) fn bytes(&self, first: &Capacity) -> u64 {
+        self.lock().now.unwrap_or_else(|| first.bytes())
+    }
+
+    /// Whether a range lies on the unit.
+    ///
+    /// # Errors
+    /// [`Error::CapacityChanged`] where it did once, and [`Error::OutOfRange`] where it never did.
+    pub(crate) fn check(&self, first: &Capacity, offset: u64, len: u64) -> Result<(), Error> {
+        let (now, most) = {
+            let known = self.lock();
+            let now = known.now.unwrap_or_else(|| first.bytes());
+            (now, known.most.max(now))
+        };
+        match offset.checked_add(len) {
+            Some(end) if end <= now => Ok(()),
+            Some(end) if end <= most => Err(Error::CapacityChanged { before: most, now }),
+            Some(_) | None => Err(Error::OutOfRange { offset, len, capacity: now }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::ReadCapacity10;
+
+    use super::*;
+
+    fn capacity(blocks: u8) -> Capacity {
+        let answer = ReadCapacity10::decode(&[0, 0, 0, blocks - 1, 0, 0, 2, 0]).unwrap();
+        Capacity::counted_by(answer).unwrap()
+    }
+
+    #[test]
+    fn a_range_that_was_there_once_is_told_from_one_that_never_was() {
+        let (size, first) = (Size::default(), capacity(8));
+        assert_eq!(size.bytes(&first), 8 * 512);
+        assert!(size.check(&first, 7 * 512, 512).is_ok());
+        assert!(matches!(size.check(&first, 7 * 512, 513), Err(Error::OutOfRange { .. })));
+        let question = size.ask();
+        assert_eq!(size.learn(question, &first, &capacity(4)), Some((8 * 512, 4 * 512)));
+        assert!(size.check(&first, 0, 4 * 512).is_ok());
+        let gone = size.check(&first, 4 * 512, 1);
+        assert!(matches!(gone, Err(Error::CapacityChanged { before: 4096, now: 2048 })));
+        assert!(matches!(size.check(&first, 8 * 512, 1), Err(Error::OutOfRange { .. })));
+        assert!(matches!(size.check(&first, u64::MAX, 2), Err(Error::OutOfRange { .. })));
+        let question = size.ask();
+        assert_eq!(size.learn(question, &first, &capacity(9)), Some((4 * 512, 9 * 512)));
+        assert!(size.check(&first, 8 * 512, 512).is_ok());
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_comes_too_late() {
+        let (size, first) = (Size::default(), capacity(8));
+        let (early, late) = (size.ask(), size.ask());
+        assert_eq!(size.learn(late, &first, &capacity(9)), Some((8 * 512, 9 * 512)));
+        assert_eq!(size.learn(early, &first, &capacity(8)), None);
+        assert_eq!(size.bytes(&first), 9 * 512);
+    }
+}
