@@ -5,6 +5,9 @@ use iscsi_pdu::scsi::{
     Cdb, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense,
     StandardInquiry, TargetPortGroups, vpd,
 };
+use iscsi_pdu::scsi::reservation::{
+    FullStatus, HeldReservation, RegisteredKeys, ReservationCapabilities, ReservationKey,
+};
 use libfuzzer_sys::fuzz_target;
 
 fn show(value: &impl std::fmt::Debug) {
@@ -28,6 +31,18 @@ fuzz_target!(|data: &[u8]| {
     show(&ReportLuns::decode(data));
     show(&LbaStatus::decode(data));
     show(&TargetPortGroups::decode(data));
+    show(&RegisteredKeys::decode(data));
+    show(&HeldReservation::decode(data));
+    show(&ReservationCapabilities::decode(data));
+    if let Ok(status) = FullStatus::decode(data) {
+        for registrant in &status.registrants {
+            let _ = format!("{} {}", registrant.key, registrant.initiator_port);
+        }
+    }
+    if let Some(key) = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok()) {
+        let key: ReservationKey = key;
+        assert_eq!(key.to_string().parse(), Ok(key));
+    }
     show(&ModeParameters::decode_6(data));
     show(&ModeParameters::decode_10(data));
     if let Ok(cdb) = Cdb::new(data) {

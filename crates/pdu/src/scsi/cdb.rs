@@ -81,7 +81,7 @@ impl Cdb {
     }
 
     /// Invariant: at most 16 bytes; `zip` makes longer ones a cut, not a panic.
-    fn short(source: &[u8]) -> Self {
+    pub(super) fn short(source: &[u8]) -> Self {
         let mut bytes = [0; Self::SHORT_LEN];
         let mut len = 0;
         for (to, from) in bytes.iter_mut().zip(source) {

@@ -14,6 +14,7 @@
 //! | `access_state` | [`AccessState`]: what a port does for a unit | SPC-4 §5.11 |
 //! | `target_port_groups` | [`TargetPortGroups`]: which ports reach a unit, and how well | SPC-4 §6.37 |
 //! | `set_target_port_groups` | [`SetTargetPortGroups`]: the states that ports shall have | SPC-4 §6.45 |
+//! | `reservation` | [`reservation`]: which initiators may use a unit | SPC-4 §5.13 |
 //! | `report_luns` | [`ReportLuns`]: which logical units there are | SPC-4 |
 //! | `mode_sense` | [`ModeParameters`]: write protection, cache, mode pages | SPC-4 §7.5 |
 //! | `unmap` | [`UnmapList`]: which blocks to deallocate | SBC-3, UNMAP |
@@ -37,6 +38,7 @@ mod lun;
 mod mode_sense;
 mod operation;
 mod report_luns;
+pub mod reservation;
 mod sense;
 mod sense_key;
 mod set_target_port_groups;

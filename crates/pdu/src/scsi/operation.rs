@@ -11,6 +11,10 @@ pub(super) const SYNCHRONIZE_CACHE_10: u8 = 0x35;
 pub(super) const WRITE_SAME_10: u8 = 0x41;
 pub(super) const UNMAP: u8 = 0x42;
 pub(super) const MODE_SENSE_10: u8 = 0x5a;
+/// PERSISTENT RESERVE IN: byte 1 tells what it asks.
+pub(super) const PERSISTENT_RESERVE_IN: u8 = 0x5e;
+/// PERSISTENT RESERVE OUT: byte 1 tells what it changes.
+pub(super) const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
 pub(super) const READ_16: u8 = 0x88;
 pub(super) const WRITE_16: u8 = 0x8a;
 pub(super) const SYNCHRONIZE_CACHE_16: u8 = 0x91;
@@ -39,7 +43,6 @@ const READ_LONG_16: u8 = 0x11;
 const RECEIVE_DIAGNOSTIC_RESULTS: u8 = 0x1c;
 const READ_DEFECT_DATA_10: u8 = 0x37;
 const LOG_SENSE: u8 = 0x4d;
-const PERSISTENT_RESERVE_IN: u8 = 0x5e;
 const THIRD_PARTY_COPY_IN: u8 = 0x84;
 const SECURITY_PROTOCOL_IN: u8 = 0xa2;
 const READ_DEFECT_DATA_12: u8 = 0xb7;
@@ -106,7 +109,7 @@ pub(super) fn name(cdb: &[u8]) -> &'static str {
     let action = cdb.get(1).map_or(0, |byte| byte & 0x1f);
     match code {
         PERSISTENT_RESERVE_IN => reservation_in(action),
-        0x5f => reservation_out(action),
+        PERSISTENT_RESERVE_OUT => reservation_out(action),
         SERVICE_ACTION_IN_16 => service_action_in_16(action),
         MAINTENANCE_IN => maintenance_in(action),
         MAINTENANCE_OUT => maintenance_out(action),

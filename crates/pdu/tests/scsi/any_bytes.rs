@@ -1,5 +1,8 @@
 //! Properties that hold for any bytes a target may send.
 
+use iscsi_pdu::scsi::reservation::{
+    FullStatus, HeldReservation, RegisteredKeys, ReservationCapabilities,
+};
 use iscsi_pdu::scsi::vpd::{
     BlockDeviceCharacteristics, BlockLimits, DeviceIdentification, LogicalBlockProvisioning,
     SupportedPages, UnitSerialNumber,
@@ -47,6 +50,9 @@ proptest! {
         decode_all_beginnings(&bytes, ReportLuns::decode);
         decode_all_beginnings(&bytes, LbaStatus::decode);
         decode_all_beginnings(&bytes, TargetPortGroups::decode);
+        decode_all_beginnings(&bytes, RegisteredKeys::decode);
+        decode_all_beginnings(&bytes, ReservationCapabilities::decode);
+        decode_all_beginnings(&bytes, FullStatus::decode);
         decode_all_beginnings(&bytes, ModeParameters::decode_6);
         decode_all_beginnings(&bytes, ModeParameters::decode_10);
         decode_all_beginnings(&bytes, Sense::decode);
@@ -89,6 +95,21 @@ proptest! {
         if let Ok(page) = DeviceIdentification::decode(&bytes) {
             for name in &page.designators {
                 prop_assert!(!name.to_string().chars().any(char::is_control));
+            }
+        }
+    }
+
+    /// Names of initiators are safe to print, and a reservation is told from none by its length alone.
+    #[test]
+    fn registrations_are_printable(bytes in bytes(), reservation: [u8; 24]) {
+        if let Ok(status) = FullStatus::decode(&bytes) {
+            for registrant in &status.registrants {
+                prop_assert!(!registrant.initiator_port.to_string().chars().any(char::is_control));
+            }
+        }
+        for len in 0..=reservation.len() {
+            if let Ok(held) = HeldReservation::decode(&reservation[..len]) {
+                prop_assert_eq!(held.reservation.is_some(), reservation[4..8] != [0; 4]);
             }
         }
     }

@@ -14,6 +14,7 @@ mod captures;
 mod command;
 mod disk;
 mod identity;
+mod reservation;
 mod sense;
 
 /// Bytes written as hexadecimal digits, blanks ignored.

@@ -1,0 +1,65 @@
+//! REPORT CAPABILITIES parameter data: which reservations a unit can have (SPC-4 §6.15.4).
+
+use super::ReservationType;
+use crate::scsi::FormatError;
+use crate::scsi::fields::Fields;
+
+/// The answer to PERSISTENT RESERVE IN with REPORT CAPABILITIES (SPC-4 §6.15.4).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ReservationCapabilities {
+    /// CRH: RESERVE and RELEASE of SPC-2 get along with persistent reservations.
+    pub compatible_reservation_handling: bool,
+    /// SIP_C: a registration can name other nexuses (SPEC_I_PT).
+    pub specify_initiator_ports: bool,
+    /// ATP_C: a registration can hold for all ports of the target (ALL_TG_PT).
+    pub all_target_ports: bool,
+    /// PTPL_C: registrations can outlast a loss of power (APTPL).
+    pub persist_through_power_loss: bool,
+    /// PTPL_A: those that there are now do.
+    pub persist_through_power_loss_activated: bool,
+    /// ALLOW COMMANDS: what the unit takes in spite of a reservation, 0 to 7; 0 is not reported.
+    pub allow_commands: u8,
+    /// PERSISTENT RESERVATION TYPE MASK, if the unit gives one (TMV).
+    type_mask: Option<[u8; 2]>,
+}
+
+impl ReservationCapabilities {
+    /// The allocation length that fetches every field here, bytes.
+    pub const LEN: u16 = 8;
+
+    /// Reads the parameter data; what a shorter answer lacks is not reported.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::TooShort`] below four bytes.
+    pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
+        let fields = Fields::new(data, "REPORT CAPABILITIES data", 4)?;
+        let fields = fields.cut(usize::from(fields.u16(0)).max(4));
+        // A mask of nothing is one that the answer lacks: a unit without any type has no such command.
+        let mask = Some(fields.array(4)).filter(|mask| fields.bit(3, 0x80) && *mask != [0; 2]);
+        Ok(Self {
+            compatible_reservation_handling: fields.bit(2, 0x10),
+            specify_initiator_ports: fields.bit(2, 0x08),
+            all_target_ports: fields.bit(2, 0x04),
+            persist_through_power_loss: fields.bit(2, 0x01),
+            persist_through_power_loss_activated: fields.bit(3, 0x01),
+            allow_commands: (fields.u8(3) >> 4) & 0x07,
+            type_mask: mask,
+        })
+    }
+
+    /// Whether the unit can be reserved so, `None` where it does not say.
+    pub fn supports(&self, reservation_type: ReservationType) -> Option<bool> {
+        let [first, second] = self.type_mask?;
+        Some(match reservation_type {
+            ReservationType::WriteExclusive => first & 0x02 != 0,
+            ReservationType::ExclusiveAccess => first & 0x08 != 0,
+            ReservationType::WriteExclusiveRegistrantsOnly => first & 0x20 != 0,
+            ReservationType::ExclusiveAccessRegistrantsOnly => first & 0x40 != 0,
+            ReservationType::WriteExclusiveAllRegistrants => first & 0x80 != 0,
+            ReservationType::ExclusiveAccessAllRegistrants => second & 0x01 != 0,
+            ReservationType::Reserved(_) => false,
+        })
+    }
+}

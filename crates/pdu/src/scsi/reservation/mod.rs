@@ -1,0 +1,35 @@
+//! Persistent reservations: which initiators may use a unit, and who says so (SPC-4 §5.13, §6.15, §6.16).
+//!
+//! An initiator registers a key with the unit for each I_T nexus: its own name and ISID, and the port it came
+//! through. Whoever has registered may reserve the unit, and may remove the registration of another by its key.
+//!
+//! | File | Noun |
+//! |---|---|
+//! | `key` | [`ReservationKey`]: what a nexus is registered by |
+//! | `reservation_type` | [`ReservationType`]: who may do what while the unit is reserved |
+//! | `reserve_in` | [`PersistentReserveIn`]: what is asked |
+//! | `registered_keys` | [`RegisteredKeys`]: READ KEYS |
+//! | `held` | [`HeldReservation`]: READ RESERVATION |
+//! | `capabilities` | [`ReservationCapabilities`]: REPORT CAPABILITIES |
+//! | `full_status`, `transport_id` | [`FullStatus`], [`TransportId`]: READ FULL STATUS |
+//! | `reserve_out` | [`PersistentReserveOut`]: what is changed |
+
+mod capabilities;
+mod full_status;
+mod held;
+mod key;
+mod registered_keys;
+mod reservation_type;
+mod reserve_in;
+mod reserve_out;
+mod transport_id;
+
+pub use capabilities::ReservationCapabilities;
+pub use full_status::{FullStatus, Registrant};
+pub use held::{HeldReservation, Reservation};
+pub use key::{InvalidReservationKey, ReservationKey};
+pub use registered_keys::RegisteredKeys;
+pub use reservation_type::ReservationType;
+pub use reserve_in::PersistentReserveIn;
+pub use reserve_out::PersistentReserveOut;
+pub use transport_id::TransportId;

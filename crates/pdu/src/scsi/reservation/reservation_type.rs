@@ -1,0 +1,86 @@
+//! The types of persistent reservations (SPC-4 §6.15.3.4).
+
+use std::fmt;
+
+/// Who may do what while a unit is reserved (SPC-4 §6.15.3.4).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ReservationType {
+    /// 1h: the holder alone writes, everyone reads.
+    WriteExclusive,
+    /// 3h: the holder alone reads and writes.
+    ExclusiveAccess,
+    /// 5h: those who have registered write, everyone reads; one of them holds it.
+    WriteExclusiveRegistrantsOnly,
+    /// 6h: those who have registered read and write; one of them holds it.
+    ExclusiveAccessRegistrantsOnly,
+    /// 7h: those who have registered write, everyone reads; all of them hold it.
+    WriteExclusiveAllRegistrants,
+    /// 8h: those who have registered read and write; all of them hold it.
+    ExclusiveAccessAllRegistrants,
+    /// An obsolete or reserved code: 0, 2, 4, 9 to 15.
+    Reserved(u8),
+}
+
+impl ReservationType {
+    /// All types there are, in the order of their codes.
+    pub const ALL: [Self; 6] = [
+        Self::WriteExclusive,
+        Self::ExclusiveAccess,
+        Self::WriteExclusiveRegistrantsOnly,
+        Self::ExclusiveAccessRegistrantsOnly,
+        Self::WriteExclusiveAllRegistrants,
+        Self::ExclusiveAccessAllRegistrants,
+    ];
+
+    /// The type of a code, of which the low four bits count.
+    pub const fn from_code(code: u8) -> Self {
+        match code & 0x0f {
+            1 => Self::WriteExclusive,
+            3 => Self::ExclusiveAccess,
+            5 => Self::WriteExclusiveRegistrantsOnly,
+            6 => Self::ExclusiveAccessRegistrantsOnly,
+            7 => Self::WriteExclusiveAllRegistrants,
+            8 => Self::ExclusiveAccessAllRegistrants,
+            other => Self::Reserved(other),
+        }
+    }
+
+    /// The code of the type, 0 to 15.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::WriteExclusive => 1,
+            Self::ExclusiveAccess => 3,
+            Self::WriteExclusiveRegistrantsOnly => 5,
+            Self::ExclusiveAccessRegistrantsOnly => 6,
+            Self::WriteExclusiveAllRegistrants => 7,
+            Self::ExclusiveAccessAllRegistrants => 8,
+            Self::Reserved(code) => code & 0x0f,
+        }
+    }
+
+    /// Whether everyone who has registered may do what the holder may.
+    pub const fn admits_registrants(self) -> bool {
+        matches!(
+            self,
+            Self::WriteExclusiveRegistrantsOnly
+                | Self::ExclusiveAccessRegistrantsOnly
+                | Self::WriteExclusiveAllRegistrants
+                | Self::ExclusiveAccessAllRegistrants
+        )
+    }
+}
+
+impl fmt::Display for ReservationType {
+    /// The standard's words, such as `write exclusive, registrants only`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::WriteExclusive => "write exclusive",
+            Self::ExclusiveAccess => "exclusive access",
+            Self::WriteExclusiveRegistrantsOnly => "write exclusive, registrants only",
+            Self::ExclusiveAccessRegistrantsOnly => "exclusive access, registrants only",
+            Self::WriteExclusiveAllRegistrants => "write exclusive, all registrants",
+            Self::ExclusiveAccessAllRegistrants => "exclusive access, all registrants",
+            Self::Reserved(code) => return write!(f, "reserved type {code:#x}"),
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! PERSISTENT RESERVE OUT: registrations and reservations that change (SPC-4 §6.16).
+
+use super::{ReservationKey, ReservationType};
+use crate::scsi::{Cdb, operation};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// What PERSISTENT RESERVE OUT changes (SPC-4 §6.16, service actions).
+///
+/// Each speaks for the nexus that it comes over. Registrations of other nexuses (SPEC_I_PT), and moving a
+/// reservation to one, have no form here.
+///
+/// ```
+/// use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
+///
+/// let register = PersistentReserveOut::Register {
+///     key: ReservationKey::NONE,
+///     new_key: ReservationKey(0x1a2b),
+///     persist_through_power_loss: false,
+///     all_target_ports: false,
+/// };
+/// assert_eq!(register.cdb().as_bytes(), [0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0]);
+/// assert_eq!(register.encode().len(), 24);
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PersistentReserveOut {
+    /// 00h: registers the nexus, gives it another key, or ends its registration.
+    Register {
+        /// The key that it has, none if it is not registered; another one is a conflict.
+        key: ReservationKey,
+        /// The key that it shall have, none to end the registration.
+        new_key: ReservationKey,
+        /// APTPL: the registrations outlast a loss of power.
+        persist_through_power_loss: bool,
+        /// ALL_TG_PT: the registration holds for all ports of the target.
+        all_target_ports: bool,
+    },
+    /// 06h: the same, whatever key it has.
+    RegisterAndIgnoreExistingKey {
+        /// The key that it shall have, none to end the registration.
+        new_key: ReservationKey,
+        /// APTPL: the registrations outlast a loss of power.
+        persist_through_power_loss: bool,
+        /// ALL_TG_PT: the registration holds for all ports of the target.
+        all_target_ports: bool,
+    },
+    /// 01h: reserves the unit.
+    Reserve {
+        /// The key of the nexus.
+        key: ReservationKey,
+        /// Who may do what from then on.
+        reservation_type: ReservationType,
+    },
+    /// 02h: gives the reservation up that the nexus holds.
+    Release {
+        /// The key of the nexus.
+        key: ReservationKey,
+        /// The type that the reservation has.
+        reservation_type: ReservationType,
+    },
+    /// 03h: ends the reservation and all registrations.
+    Clear {
+        /// The key of the nexus.
+        key: ReservationKey,
+    },
+    /// 04h: ends the registrations by another key, and takes the reservation over if one of them holds it.
+    Preempt {
+        /// The key of the nexus.
+        key: ReservationKey,
+        /// The key of those that lose their registration; none, where all registrants hold the
+        /// reservation, for all others.
+        victim: ReservationKey,
+        /// Who may do what from then on, if the reservation is taken over.
+        reservation_type: ReservationType,
+    },
+    /// 05h: the same, and ends the commands that came over their nexuses.
+    PreemptAndAbort {
+        /// As in [`Preempt`](Self::Preempt).
+        key: ReservationKey,
+        /// As in [`Preempt`](Self::Preempt).
+        victim: ReservationKey,
+        /// As in [`Preempt`](Self::Preempt).
+        reservation_type: ReservationType,
+    },
+}
+
+/// ALL_TG_PT in byte 20 of the parameter list.
+const ALL_TARGET_PORTS: u8 = 0x04;
+/// APTPL in byte 20 of the parameter list.
+const PERSIST_THROUGH_POWER_LOSS: u8 = 0x01;
+
+impl PersistentReserveOut {
+    /// The length of the parameter list, bytes: it is that of every form but those that are not here.
+    pub const PARAMETER_LIST_LENGTH: u32 = 24;
+
+    /// The command. Its parameter list is [`encode`](Self::encode).
+    pub fn cdb(&self) -> Cdb {
+        let (action, reservation_type) = match *self {
+            Self::Register { .. } => (0, None),
+            Self::Reserve { reservation_type, .. } => (1, Some(reservation_type)),
+            Self::Release { reservation_type, .. } => (2, Some(reservation_type)),
+            Self::Clear { .. } => (3, None),
+            Self::Preempt { reservation_type, .. } => (4, Some(reservation_type)),
+            Self::PreemptAndAbort { reservation_type, .. } => (5, Some(reservation_type)),
+            Self::RegisterAndIgnoreExistingKey { .. } => (6, None),
+        };
+        // The scope is 0, the logical unit, in the high bits.
+        let kind = reservation_type.map_or(0, ReservationType::code);
+        let [a, b, c, d] = Self::PARAMETER_LIST_LENGTH.to_be_bytes();
+        Cdb::short(&[operation::PERSISTENT_RESERVE_OUT, action, kind, 0, 0, a, b, c, d, 0])
+    }
+
+    /// The parameter list as it goes on the wire (SPC-4 §6.16.3).
+    pub fn encode(&self) -> Bytes {
+        let none = ReservationKey::NONE;
+        let (key, action_key, flags) = match *self {
+            Self::Register { key, new_key, persist_through_power_loss, all_target_ports } => {
+                (key, new_key, flags(persist_through_power_loss, all_target_ports))
+            }
+            Self::RegisterAndIgnoreExistingKey {
+                new_key,
+                persist_through_power_loss,
+                all_target_ports,
+            } => (none, new_key, flags(persist_through_power_loss, all_target_ports)),
+            Self::Reserve { key, .. } | Self::Release { key, .. } | Self::Clear { key } => {
+                (key, none, 0)
+            }
+            Self::Preempt { key, victim, .. } | Self::PreemptAndAbort { key, victim, .. } => {
+                (key, victim, 0)
+            }
+        };
+        let mut list = BytesMut::new();
+        list.put_u64(key.0);
+        list.put_u64(action_key.0);
+        list.put_u32(0);
+        list.put_u8(flags);
+        list.put_bytes(0, 3);
+        list.freeze()
+    }
+}
+
+/// Byte 20 of the parameter list.
+fn flags(persist_through_power_loss: bool, all_target_ports: bool) -> u8 {
+    let persist = if persist_through_power_loss { PERSIST_THROUGH_POWER_LOSS } else { 0 };
+    let all = if all_target_ports { ALL_TARGET_PORTS } else { 0 };
+    persist | all
+}
