@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::disk::RamDisk;
 use crate::fault::Fault;
-use crate::scsi::{AccessState, LunForm, Unit};
+use crate::scsi::{AccessState, LunForm, TargetPort, Unit};
 
 pub use behavior::{
     DataInBehavior, Discovery, LoginBehavior, Portal, R2tBehavior, R2tOrder, Redirect,
@@ -31,6 +31,9 @@ pub struct TargetConfig {
     /// What its ports serve of the units; [`Target::set_access`](crate::target::Target::set_access) tells
     /// the sessions of a change.
     pub access: AccessState,
+    /// The port of an array that the target is; its state is that of its group. `None` is a target whose ports
+    /// have no groups.
+    pub port: Option<TargetPort>,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
     /// How the numbers of units above 255 are spelled.
@@ -84,6 +87,7 @@ impl TargetConfig {
             alias: None,
             portal_group: Some(1),
             access: AccessState::default(),
+            port: None,
             units: BTreeMap::from([(0, Unit::new(disk))]),
             lun_form: LunForm::default(),
             keys: Keys::default(),
@@ -110,6 +114,14 @@ impl TargetConfig {
     #[must_use]
     pub fn with_unit(mut self, number: u16, unit: Unit) -> Self {
         self.units.insert(number, unit);
+        self
+    }
+
+    /// The same target as a port of an array: with the portal group tag of its relative target port identifier.
+    #[must_use]
+    pub fn with_port(mut self, port: TargetPort) -> Self {
+        self.portal_group = Some(port.port);
+        self.port = Some(port);
         self
     }
 

@@ -59,6 +59,8 @@
 //! | serve a target over TCP | `serve::Server` (feature `serve`) |
 //! | say what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
 //! | look at the bytes that were written, lose power or a cached write, change capacity or cache | [`disk::RamDisk`], a handle that is shared |
+//! | make several targets the ports of one array, with states of their own | [`scsi::PortGroups`] |
+//! | reserve a unit, or fence an initiator off as another host does | [`scsi::Reservations`] of [`scsi::Unit`] |
 //! | reset a unit as another initiator does, put another unit behind a number | [`target::Target`] |
 //! | make things go wrong, at a block or at a PDU | [`fault::Fault`] in the configuration |
 //! | know what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |

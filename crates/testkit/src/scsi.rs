@@ -7,7 +7,11 @@ mod inquiry;
 mod lun;
 mod mode;
 pub(crate) mod operation;
+mod port_groups;
 mod provisioning;
+mod reservations;
+mod reserve_in;
+mod reserve_out;
 mod sense;
 pub mod status;
 mod transfer;
@@ -19,23 +23,26 @@ use crate::convert::{be32, len32};
 use work::answer;
 
 pub(crate) use access::accessed;
+pub(crate) use reserve_out::Refusal;
 pub(crate) use work::{Sink, Source, Work};
 
 pub use access::Access;
 pub use asymmetric::AccessState;
 pub use lun::LunForm;
+pub use port_groups::{PortGroup, PortGroups, TargetPort};
+pub use reservations::{Registrant, Registration, Reservations};
 pub use sense::Sense;
 pub use unit::{Unit, UnitBehavior};
 
-/// Starts a command for a unit that exists.
-pub(crate) fn begin(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+/// Starts a command for a unit that exists, through a port of an array or of a target that is none.
+pub(crate) fn begin(unit: &Unit, port: Option<&TargetPort>, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refused.contains(&cdb[0]) {
         return Err(Sense::INVALID_OPCODE);
     }
     match cdb[0] {
         operation::TEST_UNIT_READY => Ok(Work::Done),
         operation::REQUEST_SENSE => Ok(answer(Sense::NONE.fixed().to_vec(), u64::from(cdb[4]))),
-        operation::INQUIRY => inquiry::inquiry(unit, cdb),
+        operation::INQUIRY => inquiry::inquiry(unit, port, cdb),
         operation::MODE_SENSE_6 | operation::MODE_SENSE_10 => mode::mode_sense(unit, cdb),
         operation::READ_CAPACITY_10 => Ok(capacity::capacity_10(unit)),
         operation::SERVICE_ACTION_IN_16 => capacity::service_action_in(unit, cdb),
@@ -48,8 +55,17 @@ pub(crate) fn begin(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
         operation::WRITE_SAME_10 | operation::WRITE_SAME_16 => {
             provisioning::begin_write_same(unit, cdb)
         }
+        operation::PERSISTENT_RESERVE_IN => reserve_in::reserve_in(&unit.reservations, cdb),
+        operation::PERSISTENT_RESERVE_OUT => reserve_out::begin(cdb),
+        operation::MAINTENANCE_IN => groups(port)?.maintenance_in(cdb),
+        operation::MAINTENANCE_OUT => groups(port)?.maintenance_out(cdb),
         _ => Err(Sense::INVALID_OPCODE),
     }
+}
+
+/// The array that a port belongs to.
+fn groups(port: Option<&TargetPort>) -> Result<&PortGroups, Sense> {
+    port.map(|port| &port.groups).ok_or(Sense::INVALID_OPCODE)
 }
 
 /// Ends a command whose data have come.

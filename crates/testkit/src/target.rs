@@ -23,6 +23,7 @@ mod nop;
 mod other_nexus;
 mod params;
 mod read;
+mod reservation;
 mod send;
 mod session;
 mod tally;

@@ -1,5 +1,6 @@
 //! INQUIRY: who the unit is (SPC-4 §6.6).
 
+use super::port_groups::TargetPort;
 use super::sense::Sense;
 use super::unit::Unit;
 use super::vital;
@@ -11,13 +12,17 @@ const ABSENT: u8 = 0x7f;
 /// Version descriptors of SAM-5, iSCSI, SPC-4 and SBC-3, each of no certain revision (SPC-4 §6.6.2).
 const STANDARDS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
-pub(super) fn inquiry(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
+pub(super) fn inquiry(
+    unit: &Unit,
+    port: Option<&TargetPort>,
+    cdb: [u8; 16],
+) -> Result<Work, Sense> {
     let allocation =
         if unit.behavior.one_byte_allocation { u64::from(cdb[4]) } else { be(&cdb[3..], 2) };
     match (cdb[1] & 1, cdb[2]) {
-        (0, 0) => Ok(answer(standard(unit), allocation)),
+        (0, 0) => Ok(answer(standard(unit, port), allocation)),
         (0, _) => Err(Sense::INVALID_FIELD),
-        (_, page) => vital::page(unit, page).map(|page| answer(page, allocation)),
+        (_, page) => vital::page(unit, port, page).map(|page| answer(page, allocation)),
     }
 }
 
@@ -28,9 +33,10 @@ pub(super) fn absent(cdb: [u8; 16]) -> Work {
     answer(data, be(&cdb[3..], 2))
 }
 
-/// 74 bytes: direct access, SPC-4, response format 2, command queuing, and the standards kept to.
-fn standard(unit: &Unit) -> Vec<u8> {
-    let mut data = vec![0, 0, 6, 2, 69, 0, 0, 2];
+/// 74 bytes: direct access, SPC-4, response format 2, TPGS, command queuing, and the standards kept to.
+fn standard(unit: &Unit, port: Option<&TargetPort>) -> Vec<u8> {
+    let support = port.map_or(0, |port| port.groups.support_bits());
+    let mut data = vec![0, 0, 6, 2, 69, support, 0, 2];
     data.extend(padded(&unit.vendor, 8));
     data.extend(padded(&unit.product, 16));
     data.extend(b"1.0 ");

@@ -17,3 +17,7 @@ pub(crate) const SYNCHRONIZE_CACHE_16: u8 = 0x91;
 pub(crate) const WRITE_SAME_16: u8 = 0x93;
 pub(crate) const SERVICE_ACTION_IN_16: u8 = 0x9e;
 pub(crate) const REPORT_LUNS: u8 = 0xa0;
+pub(crate) const PERSISTENT_RESERVE_IN: u8 = 0x5e;
+pub(crate) const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
+pub(crate) const MAINTENANCE_IN: u8 = 0xa3;
+pub(crate) const MAINTENANCE_OUT: u8 = 0xa4;

@@ -42,6 +42,10 @@ impl Sense {
     pub const INVALID_LUN: Self = Self::new(5, 0x25, 0);
     /// SAVING PARAMETERS NOT SUPPORTED.
     pub const NOT_SAVED: Self = Self::new(5, 0x39, 0);
+    /// INVALID FIELD IN PARAMETER LIST.
+    pub const INVALID_PARAMETER: Self = Self::new(5, 0x26, 0);
+    /// INVALID RELEASE OF PERSISTENT RESERVATION.
+    pub const INVALID_RELEASE: Self = Self::new(5, 0x26, 0x04);
     /// PARAMETER LIST LENGTH ERROR.
     pub const PARAMETER_LENGTH: Self = Self::new(5, 0x1a, 0);
     /// WRITE PROTECTED.
@@ -58,6 +62,12 @@ impl Sense {
     pub const INQUIRY_CHANGED: Self = Self::new(6, 0x3f, 0x03);
     /// CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a, 0x09);
+    /// RESERVATIONS PREEMPTED.
+    pub const RESERVATIONS_PREEMPTED: Self = Self::new(6, 0x2a, 0x03);
+    /// RESERVATIONS RELEASED.
+    pub const RESERVATIONS_RELEASED: Self = Self::new(6, 0x2a, 0x04);
+    /// REGISTRATIONS PREEMPTED.
+    pub const REGISTRATIONS_PREEMPTED: Self = Self::new(6, 0x2a, 0x05);
     /// ASYMMETRIC ACCESS STATE CHANGED.
     pub const ACCESS_STATE_CHANGED: Self = Self::new(6, 0x2a, 0x06);
     /// REPORTED LUNS DATA HAS CHANGED.

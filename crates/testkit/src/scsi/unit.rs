@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::reservations::Reservations;
 use crate::disk::RamDisk;
 
 /// A logical unit.
@@ -29,6 +30,8 @@ pub struct Unit {
     pub unit_attention: bool,
     /// Logical blocks in a physical block, as a power of two (READ CAPACITY (16)).
     pub physical_block_exponent: u8,
+    /// Who has registered with it, and who holds it; clones of the unit share them.
+    pub reservations: Reservations,
     /// What sets it apart from others.
     pub behavior: UnitBehavior,
 }
@@ -48,6 +51,7 @@ impl Unit {
             thin: true,
             unit_attention: false,
             physical_block_exponent: 0,
+            reservations: Reservations::default(),
             behavior: UnitBehavior::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! Vital product data: identity and limits of the unit (SPC-4 §7.8, SBC-3 §6.5).
 
+use super::port_groups::TargetPort;
 use super::sense::Sense;
 use super::unit::Unit;
 use crate::convert::{len32, low16};
@@ -7,14 +8,18 @@ use crate::convert::{len32, low16};
 /// The pages the unit has.
 const PAGES: [u8; 6] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2];
 
-pub(super) fn page(unit: &Unit, page: u8) -> Result<Vec<u8>, Sense> {
+pub(super) fn page(unit: &Unit, port: Option<&TargetPort>, page: u8) -> Result<Vec<u8>, Sense> {
     if unit.behavior.refused_pages.contains(&page) {
         return Err(Sense::INVALID_FIELD);
     }
     let body = match page {
         0x00 => PAGES.to_vec(),
         0x80 => unit.serial.as_bytes().to_vec(),
-        0x83 => designators(unit),
+        0x83 => {
+            let mut body = designators(unit);
+            body.extend(port.map(TargetPort::designators).unwrap_or_default());
+            body
+        }
         0xb0 => block_limits(unit),
         0xb1 => characteristics(),
         0xb2 => provisioning(unit),

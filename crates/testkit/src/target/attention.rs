@@ -2,8 +2,9 @@
 
 use super::node::Target;
 use super::session::{Nexus, Session};
+use super::task::Outcome;
 use crate::conn_id::ConnId;
-use crate::scsi::{self, AccessState, Sense, Unit};
+use crate::scsi::{self, AccessState, Sense, TargetPort, Unit};
 
 impl Target {
     /// Restarts the target as after a loss of power: all connections break, the volatile caches of
@@ -12,6 +13,7 @@ impl Target {
     pub fn restart(&mut self) {
         for unit in self.config.units.values() {
             unit.disk.lose_power();
+            unit.reservations.lose_power();
         }
         self.drop_connections();
     }
@@ -65,6 +67,36 @@ impl Target {
         }
     }
 
+    /// What the target serves of its units: as much as the group of its port, and as it was told to.
+    pub(super) fn access(&self) -> AccessState {
+        let group = self.config.port.as_ref().map(TargetPort::state);
+        group.filter(|_| self.config.access == AccessState::default()).unwrap_or(self.config.access)
+    }
+
+    /// Carries SET TARGET PORT GROUPS out: all sessions but the one that asked for it are told (SPC-4 §6.45).
+    pub(super) fn set_port_groups(&mut self, id: ConnId, parameters: &[u8]) -> Result<(), Outcome> {
+        let Some(port) = &self.config.port else { return Ok(()) };
+        let changes = port.groups.set(parameters).map_err(Outcome::check)?;
+        if let Some(session) = self.session_of(id) {
+            session.known_changes += changes;
+        }
+        Ok(())
+    }
+
+    /// Has a session meet what has changed of the array's ports since it was told last.
+    fn learn_ports(&mut self, id: ConnId) {
+        let Some(changes) = self.config.port.as_ref().map(|port| port.groups.changes()) else {
+            return;
+        };
+        let numbers: Vec<u16> = self.config.units.keys().copied().collect();
+        let Some(session) = self.session_of(id) else { return };
+        if std::mem::replace(&mut session.known_changes, changes) != changes {
+            for number in numbers {
+                session.add_attention(number, Sense::ACCESS_STATE_CHANGED);
+            }
+        }
+    }
+
     /// The reset of a unit, if its cache is volatile: what was not flushed is lost, and so are the
     /// commands of all sessions, of which some may have been told that they are done.
     pub(super) fn reset_cache(&mut self, number: u16) {
@@ -82,8 +114,11 @@ impl Target {
 
     /// What a new session has to be told, and what it knows.
     pub(super) fn prepare_attentions(&mut self, session: &mut Session) {
+        session.known_changes = self.config.port.as_ref().map_or(0, |port| port.groups.changes());
+        let registrant = self.registrant(session);
         for (number, unit) in &self.config.units {
             session.know(*number, unit);
+            unit.reservations.forget_attentions(&registrant);
             let nexus = (session.nexus.clone(), *number);
             let told = self.deferred_errors_told.entry(nexus);
             told.or_insert_with(|| unit.disk.deferred_errors());
@@ -112,6 +147,7 @@ impl Target {
         let Some(number) = number.filter(|_| !scsi::ignores_unit_attention(code)) else {
             return Ok(());
         };
+        self.learn_ports(id);
         let Some(tsih) = self.connections.get(id.0).map(|connection| connection.session) else {
             return Ok(());
         };
@@ -133,6 +169,7 @@ impl Target {
         }
         session.take_attention(number).map_or(Ok(()), Err)?;
         let nexus = session.nexus.clone();
+        self.meet_reservation_attention(id, number)?;
         self.meet_deferred_error(nexus, number)
     }
 

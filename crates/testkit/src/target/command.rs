@@ -90,7 +90,8 @@ impl Target {
         let (id, lun, cdb) = (task.connection, task.lun, task.cdb);
         let number = self.config.lun_form.decode(lun);
         self.meet_attention(id, number, cdb[0]).map_err(Outcome::check)?;
-        self.config.access.check(cdb[0]).map_err(Outcome::check)?;
+        self.access().check(cdb).map_err(Outcome::check)?;
+        self.meet_reservation(id, number, cdb)?;
         let inverted = self.meet_faults(task)?;
         if cdb[0] == operation::REPORT_LUNS {
             return Ok(scsi::report_luns(
@@ -100,7 +101,9 @@ impl Target {
             ));
         }
         let unit = number.and_then(|number| self.config.units.get(&number));
-        let work = unit.map_or_else(|| scsi::begin_absent(cdb), |unit| scsi::begin(unit, cdb));
+        let port = self.config.port.as_ref();
+        let work =
+            unit.map_or_else(|| scsi::begin_absent(cdb), |unit| scsi::begin(unit, port, cdb));
         let work = work.map_err(Outcome::check)?;
         Ok(work.with_inverted(inverted))
     }
@@ -284,6 +287,13 @@ impl Target {
         let task = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt));
         let reached = task.and_then(|task| task.unit.take());
         let number = self.config.lun_form.decode(lun);
+        match cdb[0] {
+            operation::PERSISTENT_RESERVE_OUT => {
+                return self.change_reservation(id, number, cdb, parameters);
+            }
+            operation::MAINTENANCE_OUT => return self.set_port_groups(id, parameters),
+            _ => {}
+        }
         let unit = || number.and_then(|number| self.config.units.get(&number));
         let unit = reached.as_deref().or_else(unit);
         unit.map_or(Ok(()), |unit| scsi::finish(unit, cdb, parameters)).map_err(Outcome::check)

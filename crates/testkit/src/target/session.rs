@@ -80,6 +80,8 @@ pub(crate) struct Session {
     pub(crate) attentions: BTreeMap<u16, VecDeque<Sense>>,
     /// What of a unit had changed when the session last knew it.
     known: BTreeMap<u16, Changes>,
+    /// How many changes of the array's ports the session knows of.
+    pub(crate) known_changes: u64,
     next_ttt: u32,
 }
 
@@ -98,6 +100,7 @@ impl Session {
             connections: Vec::new(),
             attentions: BTreeMap::new(),
             known: BTreeMap::new(),
+            known_changes: 0,
             next_ttt: ttt,
         }
     }

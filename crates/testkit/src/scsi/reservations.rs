@@ -1,0 +1,217 @@
+//! Persistent reservations of a unit: who has registered, who holds it, and who may do what (SPC-4 §5.13).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::operation;
+use super::sense::Sense;
+
+/// The registrations of a unit. Clones are handles of one unit, so several
+/// [`Target`](crate::target::Target)s that are its ports share them with the unit.
+#[derive(Clone, Debug, Default)]
+pub struct Reservations(Arc<Mutex<State>>);
+
+/// An I_T nexus: a port of an initiator, and the port of the target that it came through.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Registrant {
+    /// The initiator's name.
+    pub initiator: String,
+    /// The ISID of its session, 48 bits.
+    pub isid: u64,
+    /// The relative target port identifier.
+    pub target_port: u16,
+}
+
+/// A nexus that has registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registration {
+    /// Who.
+    pub registrant: Registrant,
+    /// By which key, not 0.
+    pub key: u64,
+    /// Whether it holds for all ports of the target (ALL_TG_PT).
+    pub all_ports: bool,
+}
+
+/// Who holds the unit, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// One of the holders, where all registrants are.
+    pub(super) registration: Registration,
+    pub(super) kind: Kind,
+}
+
+/// The type of a reservation (SPC-4 §6.15.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    WriteExclusive,
+    ExclusiveAccess,
+    WriteExclusiveRegistrantsOnly,
+    ExclusiveAccessRegistrantsOnly,
+    WriteExclusiveAllRegistrants,
+    ExclusiveAccessAllRegistrants,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) generation: u32,
+    pub(super) registrations: Vec<Registration>,
+    pub(super) held: Option<Held>,
+    /// Whether a loss of power changes nothing (APTPL).
+    pub(super) persists: bool,
+    /// Unit attentions that wait for the next command of a nexus.
+    pub(super) attentions: Vec<(Registrant, Sense)>,
+}
+
+impl Kind {
+    pub(super) const fn from_code(code: u8) -> Option<Self> {
+        match code & 0x0f {
+            1 => Some(Self::WriteExclusive),
+            3 => Some(Self::ExclusiveAccess),
+            5 => Some(Self::WriteExclusiveRegistrantsOnly),
+            6 => Some(Self::ExclusiveAccessRegistrantsOnly),
+            7 => Some(Self::WriteExclusiveAllRegistrants),
+            8 => Some(Self::ExclusiveAccessAllRegistrants),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn code(self) -> u8 {
+        match self {
+            Self::WriteExclusive => 1,
+            Self::ExclusiveAccess => 3,
+            Self::WriteExclusiveRegistrantsOnly => 5,
+            Self::ExclusiveAccessRegistrantsOnly => 6,
+            Self::WriteExclusiveAllRegistrants => 7,
+            Self::ExclusiveAccessAllRegistrants => 8,
+        }
+    }
+
+    pub(super) const fn is_of_all(self) -> bool {
+        matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
+    }
+
+    /// Whether those who have registered may do what the holder may.
+    pub(super) const fn admits_registrants(self) -> bool {
+        !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
+    }
+
+    const fn is_write_exclusive(self) -> bool {
+        matches!(
+            self,
+            Self::WriteExclusive
+                | Self::WriteExclusiveRegistrantsOnly
+                | Self::WriteExclusiveAllRegistrants
+        )
+    }
+}
+
+impl Registration {
+    /// Whether the registration is that of the nexus.
+    pub(super) fn is_of(&self, nexus: &Registrant) -> bool {
+        let same = (&self.registrant.initiator, self.registrant.isid);
+        let port = self.all_ports || self.registrant.target_port == nexus.target_port;
+        same == (&nexus.initiator, nexus.isid) && port
+    }
+}
+
+impl Reservations {
+    /// PRGENERATION.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.lock().generation
+    }
+
+    /// Who has registered.
+    #[must_use]
+    pub fn registrations(&self) -> Vec<Registration> {
+        self.lock().registrations.clone()
+    }
+
+    /// The keys that are registered, one for each registration.
+    #[must_use]
+    pub fn keys(&self) -> Vec<u64> {
+        self.lock().registrations.iter().map(|registration| registration.key).collect()
+    }
+
+    /// The type of the reservation, and the key of one of those that hold it.
+    #[must_use]
+    pub fn holder(&self) -> Option<(u8, u64)> {
+        self.lock().held.as_ref().map(|held| (held.kind.code(), held.registration.key))
+    }
+
+    /// What becomes of it when power is lost: nothing, if APTPL was asked for.
+    pub(crate) fn lose_power(&self) {
+        let mut state = self.lock();
+        if !state.persists {
+            *state = State::default();
+        }
+    }
+
+    /// A session of the nexus begins anew: what it had not been told yet is forgotten with the nexus
+    /// (SAM-5 §5.14.1), its registration is not (SPC-4 §5.13.1).
+    pub(crate) fn forget_attentions(&self, nexus: &Registrant) {
+        self.lock().attentions.retain(|(told, _)| told != nexus);
+    }
+
+    /// The next unit attention of the nexus, once.
+    pub(crate) fn take_attention(&self, nexus: &Registrant) -> Option<Sense> {
+        let mut state = self.lock();
+        let at = state.attentions.iter().position(|(told, _)| told == nexus)?;
+        Some(state.attentions.remove(at).1)
+    }
+
+    /// Whether the reservation lets a command of the nexus pass.
+    pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16]) -> bool {
+        let state = self.lock();
+        let Some(held) = &state.held else { return true };
+        let is_registered = state.registrations.iter().any(|it| it.is_of(nexus));
+        let holds = held.registration.is_of(nexus);
+        holds
+            || held.kind.admits_registrants() && is_registered
+            || passes(cdb, held.kind.is_write_exclusive())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    pub(super) fn registration(&self, nexus: &Registrant) -> Option<&Registration> {
+        self.registrations.iter().find(|registration| registration.is_of(nexus))
+    }
+
+    /// Whether the registration is one of those that hold the unit.
+    pub(super) fn holds(&self, registration: &Registration) -> bool {
+        let Some(held) = &self.held else { return false };
+        held.kind.is_of_all() || held.registration == *registration
+    }
+
+    pub(super) fn tell(&mut self, registrant: Registrant, sense: Sense) {
+        if !self.attentions.contains(&(registrant.clone(), sense)) {
+            self.attentions.push((registrant, sense));
+        }
+    }
+}
+
+/// What every nexus may do in spite of a reservation (SPC-4 table 63, SBC-3 table 13).
+fn passes(cdb: [u8; 16], is_write_exclusive: bool) -> bool {
+    match cdb[0] {
+        operation::TEST_UNIT_READY
+        | operation::INQUIRY
+        | operation::REQUEST_SENSE
+        | operation::REPORT_LUNS
+        | operation::READ_CAPACITY_10
+        | operation::MAINTENANCE_IN
+        | operation::PERSISTENT_RESERVE_IN
+        // Each of its service actions has a rule of its own.
+        | operation::PERSISTENT_RESERVE_OUT => true,
+        operation::SERVICE_ACTION_IN_16 => cdb[1] & 0x1f == 0x10 || is_write_exclusive,
+        operation::MODE_SENSE_6
+        | operation::MODE_SENSE_10
+        | operation::READ_10
+        | operation::READ_16 => is_write_exclusive,
+        _ => false,
+    }
+}

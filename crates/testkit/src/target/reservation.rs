@@ -1,0 +1,87 @@
+//! The nexuses of sessions in the reservations of units (SPC-4 §5.13).
+
+use super::node::Target;
+use super::session::Session;
+use super::task::Outcome;
+use crate::conn_id::ConnId;
+use crate::scsi::{Refusal, Registrant, Reservations, Sense, status};
+
+impl Target {
+    /// The nexus of a session, by the port that this target is.
+    pub(super) fn registrant(&self, session: &Session) -> Registrant {
+        let port = self.config.port.as_ref().map(|port| port.port);
+        Registrant {
+            initiator: session.nexus.initiator.clone(),
+            isid: session.nexus.isid,
+            target_port: port.or(self.config.portal_group).unwrap_or(1),
+        }
+    }
+
+    /// The nexus of the session that a connection belongs to.
+    fn registrant_of(&self, id: ConnId) -> Option<Registrant> {
+        let tsih = self.connections.get(id.0)?.session;
+        Some(self.registrant(self.sessions.get(&tsih)?))
+    }
+
+    fn reservations(&self, number: Option<u16>) -> Option<Reservations> {
+        let unit = number.and_then(|number| self.config.units.get(&number))?;
+        Some(unit.reservations.clone())
+    }
+
+    /// Reports what others did to the registration of the nexus, once.
+    pub(super) fn meet_reservation_attention(&self, id: ConnId, number: u16) -> Result<(), Sense> {
+        let told = self.reservations(Some(number)).zip(self.registrant_of(id));
+        let sense = told.and_then(|(reservations, nexus)| reservations.take_attention(&nexus));
+        sense.map_or(Ok(()), Err)
+    }
+
+    /// Lets a command pass, unless the unit is reserved for others.
+    pub(super) fn meet_reservation(
+        &self,
+        id: ConnId,
+        number: Option<u16>,
+        cdb: [u8; 16],
+    ) -> Result<(), Outcome> {
+        let Some((reservations, nexus)) = self.reservations(number).zip(self.registrant_of(id))
+        else {
+            return Ok(());
+        };
+        if reservations.admits(&nexus, cdb) { Ok(()) } else { Err(CONFLICT) }
+    }
+
+    /// Carries PERSISTENT RESERVE OUT out.
+    pub(super) fn change_reservation(
+        &mut self,
+        id: ConnId,
+        number: Option<u16>,
+        cdb: [u8; 16],
+        list: &[u8],
+    ) -> Result<(), Outcome> {
+        let Some((reservations, nexus)) = self.reservations(number).zip(self.registrant_of(id))
+        else {
+            return Ok(());
+        };
+        let done = reservations.change(&nexus, cdb, list).map_err(|refusal| match refusal {
+            Refusal::Conflict => CONFLICT,
+            Refusal::Check(sense) => Outcome::check(sense),
+        })?;
+        let form = self.config.lun_form;
+        for tsih in self.sessions.keys().copied().collect::<Vec<_>>() {
+            let session = self.sessions.get(&tsih).map(|session| self.registrant(session));
+            if session.is_some_and(|it| it != nexus && done.aborted.contains(&it)) {
+                self.abort_tasks(tsih, |lun| form.decode(lun) == number);
+            }
+        }
+        let aborted = |late: &Registrant| done.aborted.contains(late) && *late != nexus;
+        let port = nexus.target_port;
+        self.late.retain(|late| {
+            let (initiator, isid) = (late.nexus.initiator.clone(), late.nexus.isid);
+            form.decode(late.lun) != number
+                || !aborted(&Registrant { initiator, isid, target_port: port })
+        });
+        Ok(())
+    }
+}
+
+/// RESERVATION CONFLICT.
+const CONFLICT: Outcome = Outcome::status(status::RESERVATION_CONFLICT);
