@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
 use iscsi_session::{SubmitError, TaskError};
 use thiserror::Error as ThisError;
@@ -290,6 +291,20 @@ pub enum Error {
     /// The runtime of a blocking initiator could not be started.
     #[error("no thread or file is left for the initiator's runtime: {0}")]
     RuntimeNotStarted(String),
+    /// Another host has ended the registration of this disk with the unit, most often to fence it off
+    /// (PREEMPT or CLEAR, SPC-4 §5.13.11), or the unit has lost it with its power. Nothing is read or
+    /// written any more.
+    #[error(
+        "the unit does not know the reservation key {key} of this disk any more: another host has taken \
+         the unit over; make sure that none uses it, and open the disk anew"
+    )]
+    Preempted {
+        /// The key of the disk.
+        key: ReservationKey,
+    },
+    /// A reservation by the key of a disk that has none.
+    #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
+    NoReservationKey,
     /// The unit cannot do that.
     #[error("the unit does not support {0}")]
     Unsupported(&'static str),

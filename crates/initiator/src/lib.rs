@@ -212,6 +212,15 @@ pub mod scsi {
         Sense, SenseKey, SenseKeySpecific, StandardInquiry, Status, UnmapList, WriteSameFlags,
     };
 
+    /// Persistent reservations: which initiators may use a unit (SPC-4 §5.13).
+    pub mod reservation {
+        pub use iscsi_pdu::scsi::reservation::{
+            FullStatus, HeldReservation, InvalidReservationKey, PersistentReserveIn,
+            PersistentReserveOut, RegisteredKeys, Registrant, Reservation, ReservationCapabilities,
+            ReservationKey, ReservationType, TransportId,
+        };
+    }
+
     /// Vital product data: what a unit says of itself, page by page (SPC-4 §7.8).
     pub mod vpd {
         pub use iscsi_pdu::scsi::vpd::{

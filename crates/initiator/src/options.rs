@@ -11,6 +11,7 @@ pub(crate) mod socket;
 
 use std::time::Duration;
 
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_session::{Chap, Offer, SessionKind, Timeouts};
 use iscsi_tuner::Tuning;
 
@@ -101,6 +102,16 @@ pub struct Options {
     /// ceil at most (`SO_MAX_PACING_RATE`). What is asked of a session or a unit directly
     /// is not ruled.
     pub class: Option<TrafficClass>,
+    /// The key by which each session of a [`Disk`](crate::Disk) is registered with the unit before anything
+    /// is written over it (persistent reservations, SPC-4 §5.13), [`NONE`](ReservationKey::NONE) for none. The URL
+    /// may say otherwise. Where another host ends the registration, to fence this one off, all requests of the disk end
+    /// with [`Error::Preempted`](crate::Error::Preempted), and no session is registered again: whoever wants that
+    /// opens the disk anew. A disk that is logged out, or whose last handle is dropped, ends those of the sessions that it
+    /// has then; one of a session that is lost stays with the unit.
+    ///
+    /// Registrations outlast a loss of power where the unit can do that. Where it cannot, a unit that has lost its power
+    /// is one that has lost the key. What is to be fenced off by itself, a host or a process, needs a key of its own.
+    pub reservation_key: ReservationKey,
 }
 
 impl Default for Options {
@@ -127,6 +138,7 @@ impl Default for Options {
             max_bytes_in_flight: 64 << 20,
             max_transfer: 1 << 20,
             class: None,
+            reservation_key: ReservationKey::NONE,
         }
     }
 }
@@ -152,6 +164,7 @@ impl Options {
         with_max_bytes_in_flight(max_bytes_in_flight: usize),
         with_max_transfer(max_transfer: usize),
         with_class(class: Option<TrafficClass>),
+        with_reservation_key(reservation_key: ReservationKey),
     }
 
     /// More crowd out others on the link.
@@ -186,10 +199,12 @@ impl Options {
 
     /// What is done about requests that end badly or are late, where the URL may say otherwise.
     pub(crate) fn policy(&self, patience: Option<Duration>) -> RequestPolicy {
+        let reservation_key = Some(self.reservation_key).filter(|key| !key.is_none());
         RequestPolicy {
             patience: patience.unwrap_or(self.patience),
             retry: self.retry.in_range(),
             lateness: self.lateness.in_range(),
+            reservation_key,
             class: self.class.clone(),
         }
     }

@@ -7,5 +7,7 @@ pub(crate) mod inventory;
 pub(crate) mod logical_unit;
 pub(crate) mod probe;
 pub(crate) mod recognition;
+mod registration;
+mod reservation;
 pub(crate) mod retry;
 pub(crate) mod transfer;

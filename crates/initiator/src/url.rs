@@ -28,6 +28,7 @@
 //! | `login_timeout` | seconds that connect and login together may take, from 1 on |
 //! | `patience` | seconds that a disk puts up with what may pass; see [`Options::patience`](crate::Options::patience) |
 //! | `force_usn` | the unit serial number that the unit must have |
+//! | `reservation_key` | `0x1a2b`: the key by which a disk is registered; see [`Options::reservation_key`](crate::Options::reservation_key) |
 //! | `portal` | one more way to the same unit, `HOST[:PORT]`; may be given several times |
 //!
 //! An unknown option is an error: one that is mistyped must not leave a session without the digest

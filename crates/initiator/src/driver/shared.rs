@@ -113,7 +113,7 @@ impl Shared {
             lun: url.lun,
             serial_number: url.serial_number.clone(),
             max_transfer: options.max_transfer,
-            policy: options.policy(url.parameters.patience.map(seconds)),
+            policy: policy_of(options, url),
             phase: Published::new(SessionPhase::LoggingIn),
             notices: Announcer::default(),
             terms: OnceLock::new(),
@@ -230,6 +230,12 @@ impl Shared {
 
 /// Which session it is. At the level of errors, so that it is there with every line that is shown; not
 /// within the span of whoever asks for the session, which it outlives.
+fn policy_of(options: &Options, url: &Url) -> RequestPolicy {
+    let policy = options.policy(url.parameters.patience.map(seconds));
+    let reservation_key = url.parameters.reservation_key.or(policy.reservation_key);
+    RequestPolicy { reservation_key, ..policy }
+}
+
 fn span(url: &Url, key: SessionKey) -> Span {
     let (target, lun) = (url.target.as_ref().map(field::display), url.lun.map(field::display));
     error_span!(parent: None, "session", target, lun, isid = %key.isid)

@@ -32,6 +32,7 @@ impl Error {
             Self::Url(_)
             | Self::InitiatorName(_)
             | Self::NoUnitNamed
+            | Self::NoReservationKey
             | Self::NotABlockDevice { .. }
             | Self::OutOfRange { .. }
             | Self::NotWholeBlocks { .. }
@@ -69,6 +70,7 @@ impl Error {
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
+            Self::Preempted { .. } => ErrorKind::Preempted,
             Self::OverlapsUnsettled { .. } | Self::Unsettled { .. } => ErrorKind::Unsettled,
         }
     }
@@ -89,6 +91,8 @@ impl Error {
             | Self::ClassClosed
             | Self::Submit(_)
             | Self::NoUnitNamed
+            | Self::NoReservationKey
+            | Self::Preempted { .. }
             | Self::NoSuchUnit(_)
             | Self::NotABlockDevice { .. }
             | Self::SerialNumber { .. }

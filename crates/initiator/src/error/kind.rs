@@ -25,6 +25,7 @@ use std::io;
 /// | [`Medium`](Self::Medium) | `Other` | |
 /// | [`UnitChanged`](Self::UnitChanged) | `StaleNetworkFileHandle` | |
 /// | [`ReservationConflict`](Self::ReservationConflict) | `PermissionDenied` | |
+/// | [`Preempted`](Self::Preempted) | `PermissionDenied` | |
 /// | [`UnflushedWritesLost`](Self::UnflushedWritesLost) | `Other` | |
 /// | [`Unsettled`](Self::Unsettled) | `ResourceBusy` | |
 /// | [`Protocol`](Self::Protocol) | `InvalidData` | |
@@ -79,6 +80,9 @@ pub enum ErrorKind {
     UnitChanged,
     /// Another initiator holds a reservation of the unit: end it there.
     ReservationConflict,
+    /// Another host has ended the registration of the disk by its reservation key: make sure that none uses the
+    /// unit, then open it anew.
+    Preempted,
     /// Writes that were not flushed may be gone from the unit's cache: write them again.
     UnflushedWritesLost,
     /// The target may still carry out what a lost session was writing: write nothing there before it has
@@ -117,6 +121,7 @@ impl ErrorKind {
             | Self::Medium
             | Self::UnitChanged
             | Self::ReservationConflict
+            | Self::Preempted
             | Self::UnflushedWritesLost
             | Self::Unsettled
             | Self::Protocol
@@ -130,7 +135,9 @@ impl ErrorKind {
 impl From<ErrorKind> for io::ErrorKind {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::Authentication | ErrorKind::ReservationConflict => Self::PermissionDenied,
+            ErrorKind::Authentication | ErrorKind::ReservationConflict | ErrorKind::Preempted => {
+                Self::PermissionDenied
+            }
             ErrorKind::NotFound => Self::NotFound,
             ErrorKind::Refused => Self::ConnectionRefused,
             ErrorKind::Unreachable => Self::HostUnreachable,

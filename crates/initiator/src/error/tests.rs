@@ -5,6 +5,7 @@ use std::mem::discriminant;
 
 use bytes::Bytes;
 use iscsi_pdu::keys::TextError;
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::{IscsiName, LoginStatus, RejectReason, ServiceResponse};
 use iscsi_session::{
     AuthenticationError, LoginError, ProtocolError, SessionError, Timer, TransportError,
@@ -182,6 +183,8 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::CapacityChanged { before: 2, now: 1 }, ErrorKind::UnitChanged),
         (Error::OutOfRange { offset: 0, len: 2, capacity: 1 }, ErrorKind::InvalidInput),
         (Error::NotWholeBlocks { len: 1, block_size: 512 }, ErrorKind::InvalidInput),
+        (Error::Preempted { key: ReservationKey(0xa) }, ErrorKind::Preempted),
+        (Error::NoReservationKey, ErrorKind::InvalidInput),
         (Error::UnflushedWritesLost, ErrorKind::UnflushedWritesLost),
         (Error::Unsupported("UNMAP"), ErrorKind::Unsupported),
     ]
@@ -198,9 +201,9 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 33, "each variant has a row");
+    assert_eq!(variants.len(), 35, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
-    assert_eq!(kinds.len(), 21, "each kind has a row");
+    assert_eq!(kinds.len(), 22, "each kind has a row");
 }
 
 #[test]

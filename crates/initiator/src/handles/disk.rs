@@ -6,6 +6,7 @@ mod extents;
 mod join;
 pub(crate) mod open;
 mod pages;
+mod reservation;
 mod stats;
 pub(crate) mod stream;
 mod unmap;
@@ -306,6 +307,10 @@ impl Disk {
         self.paths.end(&Error::Closed);
         if let Some(result) = self.paths.closed().await {
             return result;
+        }
+        let open = self.paths.open();
+        for (_, path) in &open {
+            path.unit.unregister().await;
         }
         let result = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
         if self.is_settled() {

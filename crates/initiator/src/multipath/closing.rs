@@ -27,6 +27,7 @@ impl Supervisor {
         let mut logouts = remains.open.len();
         for path in remains.open {
             let logout = async move {
+                path.unit.unregister().await;
                 let result = path.unit.session().logout().await;
                 Event::LoggedOut(path, result)
             };

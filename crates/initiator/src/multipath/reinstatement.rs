@@ -41,20 +41,25 @@ impl Lost {
         self.at.checked_add(self.path.unit.session().policy().patience)
     }
 
-    /// Settles what was left, if the login that has opened `path` proves it: it was to the same I_T nexus,
-    /// of which the portal group is a part (RFC 7143 §4.4.3), and the target gives its sessions a TSIH.
-    /// Says whether all is settled now.
+    /// Settles what was left, if the login that has opened `path` proves it. Says whether all is settled now.
     pub(super) fn settle_by(&self, path: &Path) -> bool {
-        let (old, new) = (self.path.unit.session(), path.unit.session());
-        let is_same_group = match (old.portal_group(), new.portal_group()) {
-            (Some(old), Some(new)) => old == new,
-            // A target that does not state it can be taken at its address only.
-            (None, None) => self.path.portal == path.portal,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        if is_same_group && old.is_reinstated_by_login() {
-            old.settle();
-        }
-        old.is_settled()
+        settle_by(&self.path, path)
     }
+}
+
+/// Settles what a lost path has left, if the login that has opened `path` proves it: it was to the same I_T nexus,
+/// of which the portal group is a part (RFC 7143 §4.4.3), and the target gives its sessions a TSIH.
+/// Says whether all is settled now.
+pub(super) fn settle_by(lost: &Path, path: &Path) -> bool {
+    let (old, new) = (lost.unit.session(), path.unit.session());
+    let is_same_group = match (old.portal_group(), new.portal_group()) {
+        (Some(old), Some(new)) => old == new,
+        // A target that does not state it can be taken at its address only.
+        (None, None) => lost.portal == path.portal,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    if is_same_group && old.is_reinstated_by_login() {
+        old.settle();
+    }
+    old.is_settled()
 }

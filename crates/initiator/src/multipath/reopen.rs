@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::multipath::back_off::BackOff;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
-use crate::multipath::reinstatement::Lost;
+use crate::multipath::reinstatement::{Lost, settle_by};
 use crate::multipath::report::Report;
 use crate::published::Published;
 use crate::session::Session;
@@ -107,6 +107,7 @@ impl Opener {
         let capacity = capacity?;
         known.capacity.check_block_size(capacity.block_size)?;
         unit.state().learn_size(question, &capacity);
+        unit.join_registration().await?;
         Ok(Path::new(unit, portal))
     }
 
@@ -120,7 +121,10 @@ impl Opener {
         expected: ExpectedUnitReceiver,
     ) -> Result<Path, Error> {
         let path = self.open_at(portal, None, expected).await?;
-        path.unit.test_unit_ready().await?;
+        if let Err(error) = path.unit.test_unit_ready().await {
+            path.unit.unregister().await;
+            return Err(error);
+        }
         Ok(path)
     }
 
@@ -293,7 +297,13 @@ impl Opener {
     ) -> Result<Path, Error> {
         let key = lost.unit.session().key().next();
         let session = self.log_in(portal, Some(key), Some(reached)).await?;
-        self.recognize(session, &lost.unit, portal, expected).await
+        let path = self.recognize(session, &lost.unit, portal, expected).await?;
+        if let Err(error) = path.unit.join_registration().await {
+            // The login has settled what the lost one had left, whether or not anything goes over the new one.
+            settle_by(lost, &path);
+            return Err(error);
+        }
+        Ok(path)
     }
 
     /// Settles what a lost session has left, where that was not done by the login that was to bring it
@@ -453,7 +463,10 @@ pub(super) fn is_final(error: &Error) -> bool {
 
 /// Whether the unit itself has changed, so that no other portal leads to what it was.
 const fn is_of_unit(error: &Error) -> bool {
-    matches!(error, Error::CapacityChanged { .. } | Error::BlockSizeChanged { .. })
+    matches!(
+        error,
+        Error::CapacityChanged { .. } | Error::BlockSizeChanged { .. } | Error::Preempted { .. }
+    )
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses

@@ -553,6 +553,7 @@ impl Supervisor {
 
 /// Logs a session out that is not needed.
 pub(super) async fn let_go(path: Path) -> Event {
+    path.unit.unregister_unless_holder().await;
     let result = path.unit.session().logout().await;
     Event::LetGo(path, result)
 }

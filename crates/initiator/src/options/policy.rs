@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use iscsi_pdu::scsi::reservation::ReservationKey;
+
 use crate::options::lateness::LatenessOptions;
 use crate::options::retry::RetryOptions;
 use crate::traffic_class::TrafficClass;
@@ -13,6 +15,8 @@ pub(crate) struct RequestPolicy {
     pub(crate) patience: Duration,
     pub(crate) retry: RetryOptions,
     pub(crate) lateness: LatenessOptions,
+    /// By what the sessions of a disk are registered with the unit.
+    pub(crate) reservation_key: Option<ReservationKey>,
     /// By what the requests of a disk are ruled.
     pub(crate) class: Option<TrafficClass>,
 }

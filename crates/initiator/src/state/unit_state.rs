@@ -14,6 +14,7 @@ use crate::state::capacity::Capacity;
 use crate::state::doubts::Doubts;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
+use crate::state::registration::Membership;
 use crate::state::size::{Size, SizeQuestion};
 use crate::state::unflushed::Unflushed;
 use crate::state::unit_changes::ChangeLog;
@@ -29,6 +30,7 @@ pub(crate) struct UnitState {
     pub(crate) attentions: Attentions,
     pub(crate) size: Size,
     pub(crate) changes: ChangeLog,
+    pub(crate) membership: Membership,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each
@@ -77,7 +79,9 @@ impl UnitState {
             // What could not be written reads as something else from now on.
             self.attentions.add();
         }
-        may_be_another_unit(sense.additional)
+        // What waits is taken back, and then ends by the verdict.
+        let is_preempted = is_attention && self.membership.hear(sense.additional);
+        is_preempted || may_be_another_unit(sense.additional)
     }
 
     /// The unit may have told something that nobody heard, and does not tell it again.
@@ -141,6 +145,7 @@ impl UnitState {
             attentions: self.attentions.clone(),
             size: self.size.clone(),
             changes: self.changes.clone(),
+            membership: self.membership.follow(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One command of a unit: sent until it ends in a way that counts, in a form that the unit knows, and to no
 //! other unit than before.
 
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -118,7 +120,10 @@ impl LogicalUnit {
                     transfer.restore(completion.data);
                 }
                 Verdict::Final => {
-                    let completion = self.outcome(transfer.name(), completion)?;
+                    let completion = match self.outcome(transfer.name(), completion) {
+                        Ok(completion) => completion,
+                        Err(error) => return Err(self.explain(&transfer, error).await),
+                    };
                     if transfer.writes() {
                         self.state.unflushed.wrote(begun);
                     } else if transfer.is_told_of_resets() {
@@ -148,6 +153,9 @@ impl LogicalUnit {
         let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
         if heeds_doubts {
             self.recognized().await?;
+            if command.cdb.accesses_blocks() {
+                self.state.membership.verdict()?;
+            }
         }
         let (session, state) = (&self.session, &self.state);
         let before = state.doubts.begin();
@@ -169,6 +177,20 @@ impl LogicalUnit {
         match &self.questions {
             Some(budget) => budget.reserve(bytes).await,
             None => self.session.reserve(bytes).await,
+        }
+    }
+
+    /// The error of a command, with what the unit says of a reservation that it has met. Boxed, since hardly
+    /// a command has to wait for it.
+    fn explain(
+        &self,
+        transfer: &Transfer,
+        error: Error,
+    ) -> Pin<Box<dyn Future<Output = Error> + Send + '_>> {
+        if transfer.accesses_blocks() {
+            Box::pin(self.explain_conflict(error))
+        } else {
+            Box::pin(ready(error))
         }
     }
 

@@ -267,7 +267,7 @@ impl LogicalUnit {
     }
 
     /// The same, and makes sense of the answer.
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         cdb: Cdb,
         len: usize,

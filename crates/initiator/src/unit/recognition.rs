@@ -100,7 +100,7 @@ impl LogicalUnit {
                 return Ok(());
             }
             let count = doubts.count();
-            match unit.compare(known).await {
+            match Box::pin(unit.compare(known)).await {
                 Ok(()) => doubts.resolve(count),
                 Err(error) if is_final(&error) => self.state().found_another(&error),
                 Err(error) if is_told_at_once(&error) => return Err(error),

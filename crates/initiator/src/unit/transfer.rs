@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use iscsi_pdu::Residual;
+use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
 use iscsi_session::{Command, Completion, Payload};
 
@@ -91,6 +92,11 @@ impl Transfer {
     pub(crate) fn unmap(list: &UnmapList) -> Self {
         let cdb = Cdb::unmap(list.parameter_list_length());
         Self { moves_blocks: false, ..Self::changing(cdb, list.encode().into()) }
+    }
+
+    /// PERSISTENT RESERVE OUT.
+    pub(crate) fn reserve_out(change: &PersistentReserveOut) -> Self {
+        Self { moves_blocks: false, ..Self::changing(change.cdb(), change.encode().into()) }
     }
 
     /// WRITE SAME of one block.
@@ -197,9 +203,14 @@ impl Transfer {
         self.write.as_ref().map_or(self.read_len, Payload::len)
     }
 
-    /// Whether the command changes the unit.
-    pub(crate) const fn writes(&self) -> bool {
-        self.write.is_some()
+    /// Whether the command changes blocks of the unit.
+    pub(crate) fn writes(&self) -> bool {
+        self.write.is_some() && self.accesses_blocks()
+    }
+
+    /// Whether the command reads, changes or flushes blocks of the unit.
+    pub(crate) fn accesses_blocks(&self) -> bool {
+        self.cdb.accesses_blocks()
     }
 
     /// Whether a unit that was reset would have told so instead of a good end.

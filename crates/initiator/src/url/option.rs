@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use iscsi_pdu::TargetAddress;
 use iscsi_pdu::keys::Key;
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_session::{DigestOffer, Secret};
 
 use super::error::UrlError;
@@ -78,6 +79,11 @@ impl UrlOptions {
             }
             "patience" => {
                 put(&mut parameters.patience, "patience", number(value, (0, u32::MAX)), "seconds")
+            }
+            "reservation_key" => {
+                let key = value.parse().ok().filter(|key: &ReservationKey| !key.is_none());
+                let expected = "a key other than 0, as 1 to 16 hexadecimal digits behind 0x";
+                put(&mut parameters.reservation_key, "reservation_key", key, expected)
             }
             "portal" => {
                 self.portals.push(parse_portal(value)?);

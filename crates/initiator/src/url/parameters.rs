@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
 
 /// Session parameters that a URL may set; `None` leaves the initiator's own.
@@ -32,6 +33,8 @@ pub struct Parameters {
     pub login_timeout: Option<u32>,
     /// Seconds that a disk puts up with what may pass by itself.
     pub patience: Option<u32>,
+    /// By what the sessions of a disk are registered with its unit (SPC-4 §5.13).
+    pub reservation_key: Option<ReservationKey>,
 }
 
 impl Parameters {

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_session::{ChapAlgorithm, DigestOffer, Offer, Timeouts};
 use proptest::prelude::*;
 
@@ -128,6 +129,7 @@ fn options_set_parameters() {
         "iscsi://u:p@host?auth=sha-256&header_digest=crc32c&data_digest=none-crc32c\
          &initial_r2t=yes&immediate_data=no&first_burst=65536&max_burst=1048576\
          &max_recv_data_segment=16777215&max_outstanding_r2t=8&timeout=0&login_timeout=3&patience=60\
+         &reservation_key=0x1A2b\
          &force_usn=ab%20c&target_user=t&target_password=q",
     );
     let expected = Parameters {
@@ -143,6 +145,7 @@ fn options_set_parameters() {
         command_timeout: Some(0),
         login_timeout: Some(3),
         patience: Some(60),
+        reservation_key: Some(ReservationKey(0x1a2b)),
     };
     assert_eq!(url.parameters, expected);
     assert_eq!(url.serial_number.as_deref(), Some("ab c"));

@@ -118,6 +118,12 @@ impl Cdb {
         matches!(self.operation_code(), SYNCHRONIZE_CACHE_10 | SYNCHRONIZE_CACHE_16)
     }
 
+    /// Whether the command reads or changes blocks of the medium, or flushes them: READ, WRITE, WRITE SAME, UNMAP and
+    /// SYNCHRONIZE CACHE, of 10, 12 and 16 bytes (SBC-3).
+    pub fn accesses_blocks(&self) -> bool {
+        operation::accesses_blocks(self.operation_code())
+    }
+
     /// Whether what the command reads is parameter data, which say how long they are: a device sends
     /// as much as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and
     /// whatever unknown commands read, carry no length.

@@ -98,6 +98,15 @@ pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {
     }
 }
 
+/// Whether the command reads or changes blocks of the medium, or flushes them.
+pub(super) const fn accesses_blocks(code: u8) -> bool {
+    has_force_unit_access(code)
+        || matches!(
+            code,
+            WRITE_SAME_10 | WRITE_SAME_16 | UNMAP | SYNCHRONIZE_CACHE_10 | SYNCHRONIZE_CACHE_16
+        )
+}
+
 /// Whether byte 1 of the command has a FUA bit at the place READ (10) has it.
 pub(super) const fn has_force_unit_access(code: u8) -> bool {
     matches!(code, READ_10 | READ_12 | READ_16 | WRITE_10 | WRITE_12 | WRITE_16)

@@ -176,6 +176,35 @@ fn commands() {
     }
 }
 
+#[test]
+fn commands_that_access_blocks() {
+    let flags = WriteSameFlags::default();
+    for cdb in [
+        Cdb::read_10(0, 1),
+        Cdb::read_16(0, 1),
+        Cdb::new(&[0xa8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]).unwrap(),
+        Cdb::write_10(0, 1),
+        Cdb::write_16(0, 1),
+        Cdb::new(&[0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]).unwrap(),
+        Cdb::write_same_10(0, 1, flags),
+        Cdb::write_same_16(0, 1, flags),
+        Cdb::unmap(8),
+        Cdb::synchronize_cache_10(0, 0),
+        Cdb::synchronize_cache_16(0, 0),
+    ] {
+        assert!(cdb.accesses_blocks(), "{cdb}");
+    }
+    for cdb in [
+        Cdb::test_unit_ready(),
+        Cdb::get_lba_status(0, 24),
+        Cdb::set_target_port_groups(8),
+        Cdb::new(&[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0]).unwrap(),
+        Cdb::new(&[0xc1, 0, 0, 0, 0, 0]).unwrap(),
+    ] {
+        assert!(!cdb.accesses_blocks(), "{cdb}");
+    }
+}
+
 /// SPC-4 §6.37, §6.45: the header that is asked for stands above the service action.
 #[test]
 fn commands_of_target_port_groups() {

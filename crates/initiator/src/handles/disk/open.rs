@@ -75,12 +75,15 @@ impl Session {
 }
 
 impl LogicalUnit {
-    /// The unit as a byte-addressed disk.
+    /// The unit as a byte-addressed disk, registered by its [key](crate::Options::reservation_key) if it has one.
     ///
     /// # Errors
-    /// As [`profile`](Self::profile).
+    /// As [`profile`](Self::profile); [`Error::Unsupported`] if there is a key, and the unit has no persistent
+    /// reservations.
     pub async fn disk(&self) -> Result<Disk, Error> {
-        Ok(Disk::new(self.clone(), self.profile().await?))
+        let profile = self.profile().await?;
+        self.register().await?;
+        Ok(Disk::new(self.clone(), profile))
     }
 }
 
