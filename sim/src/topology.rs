@@ -2,7 +2,7 @@
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::UnitBehavior;
+use iscsi_testkit::scsi::{PortGroup, PortGroups, TargetPort, UnitBehavior};
 use iscsi_testkit::target::Target;
 
 use crate::network::address;
@@ -26,6 +26,7 @@ struct PortalGroup {
 /// What draws are for.
 const PROVISIONING: u64 = 1;
 const EARLY_TASKS: u64 = 2;
+const PORT_GROUPS: u64 = 3;
 
 /// A fifth of the units give blocks back by UNMAP alone (LBPU and LBPRZ, without LBPWS), in granules of some
 /// blocks, and some of them leave blocks as they are.
@@ -61,9 +62,13 @@ impl Topology {
         let provisioning = rng.beside(PROVISIONING);
         let early_tasks_unknown = rng.beside(EARLY_TASKS).percent(50);
         let aborts = rng.percent(50);
+        let array = self.array(&mut rng.beside(PORT_GROUPS));
+        let mut port = 0;
         let target = |group: &PortalGroup| {
             let mut config = TargetConfig::new(name(group.target), disk.clone());
             config.portal_group = Some(group.tag);
+            port += 1;
+            config.port = array.clone().map(|groups| TargetPort::new(groups, port));
             config.keys.initial_r2t = rng.percent(30);
             config.keys.immediate_data = rng.percent(70);
             config.keys.max_burst_length = 1 << rng.within(13..18);
@@ -81,6 +86,23 @@ impl Topology {
             Target::new(config)
         };
         self.groups.iter().map(target).collect()
+    }
+
+    /// Half of the arrays have a target port group for each portal group, and tell their states, nearly all of them.
+    fn array(&self, rng: &mut Rng) -> Option<PortGroups> {
+        if rng.percent(50) {
+            return None;
+        }
+        let ids = 1..=u16::try_from(self.groups.len()).unwrap_or(u16::MAX);
+        let groups = PortGroups::new(ids.map(|id| PortGroup::new(id, [id])).collect::<Vec<_>>());
+        groups.set_support(1 + u8::from(rng.percent(50)) * 2);
+        if rng.percent(30) {
+            groups.refuse_extended_header();
+        }
+        if rng.percent(10) {
+            groups.refuse_reports();
+        }
+        Some(groups)
     }
 
     /// The portal group of each portal.

@@ -188,6 +188,7 @@ pub use state::session_key::SessionKey;
 pub use state::unit_changes::{UnitChange, UnitChanges};
 pub use traffic_class::TrafficClass;
 pub use unit::logical_unit::LogicalUnit;
+pub use unit::port_groups::TargetPort;
 pub use url::{Url, UrlError};
 
 pub use bytes;
@@ -207,9 +208,11 @@ pub use iscsi_session::{
 /// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).
 pub mod scsi {
     pub use iscsi_pdu::scsi::{
-        AdditionalSense, Cdb, DeviceType, FormatError, LbaExtent, LbaStatus, Lun, ModePage,
-        ModePages, ModeParameters, ProvisioningStatus, ReadCapacity10, ReadCapacity16, ReportLuns,
-        Sense, SenseKey, SenseKeySpecific, StandardInquiry, Status, UnmapList, WriteSameFlags,
+        AccessState, AdditionalSense, Cdb, DeviceType, FormatError, LbaExtent, LbaStatus, Lun,
+        ModePage, ModePages, ModeParameters, ProvisioningStatus, ReadCapacity10, ReadCapacity16,
+        ReportLuns, Sense, SenseKey, SenseKeySpecific, SetTargetPortGroups, StandardInquiry,
+        Status, TargetPortGroup, TargetPortGroupSupport, TargetPortGroups, UnmapList,
+        WriteSameFlags,
     };
 
     /// Persistent reservations: which initiators may use a unit (SPC-4 §5.13).

@@ -11,6 +11,8 @@
 //! ends goes to the others; and a request that is late on one is sent over another as well when
 //! that has nothing else to do, or when it is stuck: the first answer counts.
 
+pub(crate) mod access;
+mod access_watch;
 mod attempts;
 mod back_off;
 pub(crate) mod carrier;
@@ -25,10 +27,14 @@ mod life;
 mod outage;
 pub(crate) mod path;
 mod path_set;
+mod portal_discovery;
 mod portal_looks;
 mod portal_race;
+pub(crate) mod portals;
 mod progress;
 mod queue;
+mod ranks;
+mod refusal;
 mod reinstatement;
 pub(crate) mod reopen;
 pub(crate) mod report;

@@ -5,6 +5,7 @@ mod flush;
 pub(crate) mod identity;
 pub(crate) mod inventory;
 pub(crate) mod logical_unit;
+pub(crate) mod port_groups;
 pub(crate) mod probe;
 pub(crate) mod recognition;
 mod registration;

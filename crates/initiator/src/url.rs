@@ -30,6 +30,7 @@
 //! | `force_usn` | the unit serial number that the unit must have |
 //! | `reservation_key` | `0x1a2b`: the key by which a disk is registered; see [`Options::reservation_key`](crate::Options::reservation_key) |
 //! | `portal` | one more way to the same unit, `HOST[:PORT]`; may be given several times |
+//! | `portals` | `auto`: every portal that the target names for itself is a way to the unit |
 //!
 //! An unknown option is an error: one that is mistyped must not leave a session without the digest
 //! or the authentication that was meant.
@@ -76,6 +77,8 @@ pub struct Url {
     pub serial_number: Option<String>,
     /// Further portals that lead to the same unit, for the further sessions of a disk.
     pub portals: Vec<TargetAddress>,
+    /// Whether the target is asked for further ones (`portals=auto`).
+    pub all_portals: bool,
     /// The session parameters that the URL sets.
     pub parameters: Parameters,
 }
@@ -102,8 +105,8 @@ impl Url {
         let (target, lun) = parse_path(path)?;
         let (user, password) = credentials.map_or(Ok((None, None)), parse_credentials)?;
         let portal = parse_portal(portal)?;
-        let UrlOptions { target_user, target_password, serial_number, portals, parameters } =
-            UrlOptions::parse(options)?;
+        let options = UrlOptions::parse(options)?;
+        let UrlOptions { target_user, target_password, serial_number, portals, .. } = options;
         Ok(Self {
             portal,
             target,
@@ -114,7 +117,8 @@ impl Url {
             target_password,
             serial_number,
             portals,
-            parameters,
+            all_portals: options.all_portals.unwrap_or_default(),
+            parameters: options.parameters,
         })
     }
 

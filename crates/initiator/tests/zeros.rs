@@ -225,5 +225,5 @@ async fn a_unit_that_has_become_smaller_is_told_of() {
     let (rig, disk) = start(1, |_| {}).await;
     rig.disk.resize(BLOCKS as u64 / 2);
     let error = soon(disk.write_zeroes(0, disk.capacity())).await.unwrap_err();
-    assert!(matches!(error, Error::CheckCondition { .. }), "{error}");
+    assert!(matches!(error, Error::CapacityChanged { .. }), "{error}");
 }

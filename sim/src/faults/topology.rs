@@ -18,11 +18,19 @@ pub(super) fn standby(world: &mut World, rng: &mut Rng) {
     ];
     let state = rng.index(0..states.len());
     world.trace.note("access state", &[target as u64, state as u64]);
-    world.targets[target].set_access(states[state]);
+    set_state(&mut world.targets[target], states[state]);
+}
+
+/// Changes the state of a port's group where the array tells of those, or else of the port.
+fn set_state(target: &mut Target, state: AccessState) {
+    match target.config_mut().port.clone() {
+        Some(port) => port.groups.set_state(port.port, state),
+        None => target.set_access(state),
+    }
 }
 
 /// All ports serve the unit.
 pub(super) fn heal(world: &mut World) {
-    let serve = |target: &mut Target| target.set_access(AccessState::ActiveOptimized);
+    let serve = |target: &mut Target| set_state(target, AccessState::ActiveOptimized);
     world.targets.iter_mut().for_each(serve);
 }

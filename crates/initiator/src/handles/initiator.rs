@@ -1,7 +1,7 @@
 //! The initiator: a name, and the sessions opened under it.
 
 use iscsi_pdu::IscsiName;
-use iscsi_session::{DiscoveredTarget, SessionKind, decode_send_targets};
+use iscsi_session::DiscoveredTarget;
 
 use crate::error::Error;
 use crate::handles::disk::Disk;
@@ -121,16 +121,6 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        let mut url = self.0.complete(url.try_into()?);
-        (url.target, url.lun) = (None, None);
-        let budget = Budget::of(self.0.options());
-        let session = self.0.start(&url, SessionKind::Discovery, self.0.next_key()?, budget)?;
-        session.log_in().await?;
-        let text = session.send_targets_text().await?;
-        // The answer counts, also when the target closes the connection without a goodbye.
-        if let Err(error) = session.logout().await {
-            tracing::debug!(%error, "the logout after discovery failed");
-        }
-        Ok(decode_send_targets(&text)?)
+        self.0.discover(self.0.complete(url.try_into()?)).await
     }
 }

@@ -10,12 +10,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, of_blocks};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
-use crate::multipath::lane::Requirements;
+use crate::multipath::lane::{PathId, Requirements};
 use crate::multipath::report::Wait;
 use crate::unit::retry::{Pauses, answer_of};
 
@@ -29,6 +29,8 @@ const DOUBT: u32 = 3;
 const MAX_DOUBT: u32 = 15;
 /// More losses than this in a row are never worth another try.
 const MAX_LOSSES: u32 = 100;
+/// After so many ports in a row that have refused it, a request pauses.
+const MAX_REFUSALS: u32 = 8;
 
 /// What one request has been through.
 pub(super) struct Attempts<'a, C: Carrier> {
@@ -42,6 +44,10 @@ pub(super) struct Attempts<'a, C: Carrier> {
     /// Sessions that were lost under it, whether or not it had been sent.
     losses: u32,
     suspicion: Suspicion,
+    /// Ports that have refused it in a row, without a pause between them.
+    refusals: u32,
+    /// What was known of the ports when the last try began.
+    access: u64,
     /// People are told of the suspicion.
     wait: Option<Wait>,
 }
@@ -80,8 +86,22 @@ impl<'a, C: Carrier> Attempts<'a, C> {
             held: None,
             losses: 0,
             suspicion: Suspicion::default(),
+            refusals: 0,
+            access: 0,
             wait: None,
         }
+    }
+
+    /// A try begins.
+    pub(super) fn begin(&mut self) {
+        self.access = self.paths.access().get();
+    }
+
+    /// The port of a path has refused it. Says whether it goes over another one at once: not where none serves the
+    /// unit, and not for ever where each port that is said to serve it refuses.
+    pub(super) fn goes_elsewhere(&mut self, path: PathId) -> bool {
+        self.refusals += 1;
+        self.refusals < MAX_REFUSALS && self.paths.others_serve(path)
     }
 
     /// What the request asks of its path.
@@ -128,7 +148,13 @@ impl<'a, C: Carrier> Attempts<'a, C> {
             return Err(self.executed.take().unwrap_or(error));
         }
         held.wait.say(answers);
-        sleep(pause).await;
+        self.refusals = 0;
+        // A port that is found in another state may take it now.
+        let (access, seen) = (self.paths.access(), self.access);
+        let news = access.find(|count| (*count > seen).then_some(()));
+        if timeout(pause, news).await.is_ok() {
+            held.pauses = Pauses::new(&self.paths.policy().retry);
+        }
         Ok(())
     }
 

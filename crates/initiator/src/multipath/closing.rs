@@ -39,8 +39,17 @@ impl Supervisor {
         let mut next = event;
         loop {
             match next.take() {
-                None | Some(Event::New(_) | Event::Looked(..) | Event::Spread(_) | Event::Gone) => {
-                }
+                None
+                | Some(
+                    Event::New(_)
+                    | Event::Looked(..)
+                    | Event::Spread(_)
+                    | Event::Better(_)
+                    | Event::Spare(..)
+                    | Event::Access(..)
+                    | Event::Portals(_)
+                    | Event::Gone,
+                ) => {}
                 Some(Event::LoggedOut(path, result)) => {
                     logouts -= 1;
                     match result {

@@ -37,10 +37,11 @@ impl Paths<Path> {
         }
     }
 
-    /// The paths that take requests.
-    fn in_use(&self) -> Vec<(PathId, Path)> {
+    /// The paths that requests go to.
+    pub(super) fn in_use(&self) -> Vec<(PathId, Path)> {
         let state = self.lock();
         let open = state.paths.open().iter();
-        open.filter(|(id, _)| !state.schedule.is_closing(*id)).cloned().collect()
+        let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id);
+        open.filter(|(id, _)| takes(*id)).cloned().collect()
     }
 }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
+use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
@@ -21,6 +22,7 @@ use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
+use crate::published::Published;
 use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
@@ -54,6 +56,8 @@ struct Shared<C: Carrier> {
     counters: Counters,
     /// Requests that were sent over a second path.
     duplicates: AtomicU64,
+    /// How often a port was found in another state.
+    access: Published<u64>,
     /// Requests that wait in their class.
     in_class: AtomicUsize,
     /// For the supervisor, once nobody else knows the paths any more.
@@ -138,6 +142,7 @@ impl<C: Carrier> Paths<C> {
             report,
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
+            access: Published::new(0),
             in_class: AtomicUsize::new(0),
             remains: Arc::default(),
             closed: OnceLock::new(),
@@ -476,6 +481,28 @@ impl<C: Carrier> Paths<C> {
         }
         self.dispatch(&mut state, now());
         true
+    }
+
+    /// What the ports of these paths do for the unit. Those who wait for a port that serves it are told.
+    pub(super) fn set_access(&self, all: impl IntoIterator<Item = (PathId, Access)>) {
+        let mut state = self.lock();
+        let mut is_news = false;
+        for (id, access) in all {
+            if state.schedule.set_access(id, access) {
+                is_news = true;
+                self.0.report.log(|| tracing::info!(path = id.0, state = %access.state, "a port has another state"));
+            }
+        }
+        if is_news {
+            self.dispatch(&mut state, now());
+            drop(state);
+            self.0.access.set(self.0.access.get() + 1);
+        }
+    }
+
+    /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.
+    pub(super) fn access(&self) -> &Published<u64> {
+        &self.0.access
     }
 
     /// A path is not served by the unit: others take its requests. Says whether there are any.

@@ -89,6 +89,7 @@ impl<C: Carrier> Paths<C> {
                 if error.is_of_session() {
                     self.lose(failed.id(), &error);
                 }
+                self.is_refused_by_port(failed.id(), &error, false);
                 drop(failed);
                 attempts.note(error);
                 loser.carried.await

@@ -8,6 +8,7 @@ use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::runtime;
+use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 
 impl<C: Carrier> Paths<C> {
@@ -24,18 +25,39 @@ impl<C: Carrier> Paths<C> {
     pub(crate) async fn execute(&self, transfer: Transfer) -> Result<C::Answer, Error> {
         runtime::require()?;
         let len = transfer.len();
+        let is_plain = matches!(transfer.kind(), RequestKind::Read | RequestKind::Write);
         let mut transfer = transfer.within_budget(Arc::new(self.reserve(len).await?));
         let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
         let mut grant = self.pass_and_grant(len, attempts.requirements()).await?;
         loop {
             let spare = transfer.again();
+            attempts.begin();
             let (failed, error) = match self.attempt(grant, transfer, &mut attempts).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            grant = self.once_more(&mut attempts, failed, error, len).await?;
+            if self.is_refused_by_port(failed.id(), &error, is_plain)
+                && attempts.goes_elsewhere(failed.id())
+            {
+                grant = self.elsewhere(&mut attempts, failed, len).await?;
+            } else {
+                grant = self.once_more(&mut attempts, failed, error, len).await?;
+            }
             transfer = spare;
         }
+    }
+
+    /// The place for the next try, over whichever path has room then. The request keeps its place in the line.
+    async fn elsewhere(
+        &self,
+        attempts: &mut Attempts<'_, C>,
+        failed: Grant<C>,
+        len: usize,
+    ) -> Result<Grant<C>, Error> {
+        self.count_retry(failed.id());
+        let charge = self.pass(len).await.map_err(|end| attempts.end(end))?;
+        let again = self.grant_again(failed, len, attempts.requirements()).await;
+        again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
     }
 
     /// The place for the next try, when its time has come.
@@ -51,10 +73,7 @@ impl<C: Carrier> Paths<C> {
             // It keeps its place, so that no other request is refused there in its stead.
             self.lock().schedule.hold_up(path, now());
             attempts.pause(error, limit).await?;
-            self.count_retry(path);
-            let charge = self.pass(len).await.map_err(|end| attempts.end(end))?;
-            let again = self.grant_again(failed, len, attempts.requirements()).await;
-            return again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end));
+            return self.elsewhere(attempts, failed, len).await;
         }
         if error.is_of_path() && self.set_aside(path, &error) {
             drop(failed);

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::error::Error;
+use crate::multipath::access::Access;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::PathId;
@@ -37,6 +38,7 @@ impl Paths<Path> {
                 drop(next.map_err(|end| attempts.end(end))?);
                 continue;
             };
+            attempts.begin();
             let running = path.counters.begin(RequestKind::Flush, 0, now());
             let patience = Patience::of_a_path(&self.policy().retry);
             let paths = self.clone();
@@ -47,7 +49,9 @@ impl Paths<Path> {
                 self.witness_has_spoken();
                 return Ok(());
             };
-            if let Some(limit) = self.endurance(id, &error) {
+            if self.is_refused_by_port(id, &error, false) && attempts.goes_elsewhere(id) {
+                self.count_retry(id);
+            } else if let Some(limit) = self.endurance(id, &error) {
                 self.lock().schedule.hold_up(id, now());
                 attempts.pause(error, limit).await?;
                 self.count_retry(id);
@@ -72,6 +76,7 @@ impl Paths<Path> {
             let unflushed = &path.unit.state().unflushed;
             (
                 state.schedule.is_closing(*id) || state.schedule.is_alone(*id),
+                !state.schedule.access(*id).is_some_and(Access::serves),
                 !unflushed.is_witness(),
                 unflushed.was_told(),
                 state.schedule.is_held_up(*id, now),

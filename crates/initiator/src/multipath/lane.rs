@@ -13,6 +13,8 @@ use iscsi_tuner::{
     wait_for_answers,
 };
 
+use crate::multipath::access::Access;
+
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct PathId(pub(crate) u32);
@@ -76,6 +78,8 @@ pub(super) struct Lane {
     pub(super) is_closing: bool,
     /// The request under way there shall be alone.
     pub(super) is_alone: bool,
+    /// What its port does for the unit.
+    pub(super) access: Access,
     /// The unit does not take requests there, so until then others come first.
     pub(super) held_up_until: Option<Instant>,
 }
@@ -122,6 +126,7 @@ impl Lane {
             link: LinkEstimator::new(EstimatorWindow::PATH),
             is_closing: false,
             is_alone: false,
+            access: Access::UNKNOWN,
             held_up_until: None,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use iscsi_session::Completion;
 
 use crate::error::Error;
+use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::Room;
 use crate::multipath::life::Life;
@@ -20,6 +21,8 @@ pub(crate) struct Path {
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
     pub(crate) life: Life,
+    /// Its port did not serve the unit when it was opened.
+    pub(crate) refused: Option<Access>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -30,7 +33,7 @@ impl Path {
     /// A path that begins its life.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
-        Self { unit, portal, life: Life::begin(), counters: Arc::default() }
+        Self { unit, portal, life: Life::begin(), refused: None, counters: Arc::default() }
     }
 
     /// What the session may have under way, by its plan.

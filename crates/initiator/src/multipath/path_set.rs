@@ -30,6 +30,10 @@ pub(super) struct PathSet<C> {
     has_other_ports: bool,
     /// A request wants that.
     is_port_called_for: bool,
+    /// The unit tells of its target port groups.
+    follows_access: bool,
+    /// A port has refused a request.
+    is_access_called_for: bool,
     /// Commands that were sent again over paths that are gone.
     retries_of_gone: u64,
     /// What was counted of paths that are gone.
@@ -83,10 +87,29 @@ impl<C: Carrier> PathSet<C> {
         self.has_other_ports = true;
     }
 
-    /// Calls for another port. Says whether somebody looks for one.
+    /// Calls for another port. Says whether somebody looks for one, or for this one to serve the unit again.
     pub(super) const fn call_for_port(&mut self) -> bool {
         self.is_port_called_for = self.has_other_ports;
-        self.has_other_ports
+        self.has_other_ports || self.follows_access
+    }
+
+    /// The unit tells of its target port groups, or does not.
+    pub(super) const fn follow_access(&mut self, follows: bool) {
+        self.follows_access = follows;
+    }
+
+    pub(super) const fn follows_access(&self) -> bool {
+        self.follows_access
+    }
+
+    /// Calls for the states of all ports. Says whether the unit tells them.
+    pub(super) const fn call_for_access(&mut self) -> bool {
+        self.is_access_called_for = self.follows_access;
+        self.follows_access
+    }
+
+    pub(super) const fn take_call_for_access(&mut self) -> bool {
+        std::mem::replace(&mut self.is_access_called_for, false)
     }
 
     pub(super) const fn take_call_for_port(&mut self) -> bool {
@@ -226,6 +249,8 @@ impl<C> Default for PathSet<C> {
             is_supervised: false,
             has_other_ports: false,
             is_port_called_for: false,
+            follows_access: false,
+            is_access_called_for: false,
             retries_of_gone: 0,
             counters_of_gone: Arc::default(),
             none_since: None,

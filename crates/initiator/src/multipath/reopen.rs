@@ -10,9 +10,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::driver::connector::Connected;
 use crate::error::Error;
+use crate::multipath::access::{Access, Rank};
 use crate::multipath::back_off::BackOff;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
+use crate::multipath::portals::Portals;
 use crate::multipath::reinstatement::{Lost, settle_by};
 use crate::multipath::report::Report;
 use crate::published::Published;
@@ -31,12 +33,14 @@ pub(crate) struct Opener {
     pub(crate) node: Node,
     pub(crate) url: Url,
     /// The portals that lead to the unit, the one of the first session among them.
-    pub(crate) portals: Vec<TargetAddress>,
+    pub(crate) portals: Portals,
     /// Where those are now that the target has moved for good.
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
     /// The portal group that each led to at the last login there, as far as targets state it.
     pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
     pub(crate) next_portal: AtomicUsize,
+    /// How good the port of each portal is, as far as the unit tells it.
+    pub(crate) ranks: Mutex<BTreeMap<usize, Rank>>,
     pub(crate) report: Arc<Report>,
 }
 
@@ -57,7 +61,7 @@ impl Opener {
     pub(crate) async fn open(&self, expected: ExpectedUnitReceiver) -> Result<Path, Error> {
         let turn = self.next_portal.fetch_add(1, Ordering::Relaxed);
         let mut race = PortalRace::new(self.node.options().head_start());
-        self.run(&mut race, &self.portals_from(turn + 1));
+        self.run(&mut race, &self.best_portals_from(turn + 1));
         let mut failure = None;
         while let Some((portal, reached)) = race.next().await {
             let opened = match reached {
@@ -67,7 +71,7 @@ impl Opener {
                 Err(error) => Err(error),
             };
             match opened {
-                Err(error @ (Error::Connect(_) | Error::UnprovenUnit { .. })) => {
+                Err(error) if leads_on(&error) => {
                     if let Some((portal, error)) = failure.replace((portal, error)) {
                         self.pass_over(portal, &error);
                     }
@@ -83,9 +87,9 @@ impl Opener {
         Err(failure.map_or(Error::Closed, |(_, error)| error))
     }
 
-    fn pass_over(&self, portal: usize, error: &Error) {
+    pub(crate) fn pass_over(&self, portal: usize, error: &Error) {
         if let Some(portal) = self.portals.get(portal) {
-            self.report.pass_over(portal, Some(error));
+            self.report.pass_over(&portal, Some(error));
         }
     }
 
@@ -101,14 +105,35 @@ impl Opener {
         let state = expected.like.state().shared_with_another_session(&known);
         let unit = session.adopt_unit(expected.like.lun(), state);
         let question = unit.state().size.ask();
-        let capacity = probe::capacity_now(&unit, &known.capacity);
-        let (found, capacity) = tokio::join!(expected.identity.ask(&unit), capacity);
+        let asked = unit.through_one_of_several_ports();
+        let capacity = probe::capacity_now(&asked, &known.capacity);
+        let (found, capacity) = tokio::join!(expected.identity.ask(&asked), capacity);
         self.check(portal, &expected, found?)?;
-        let capacity = capacity?;
-        known.capacity.check_block_size(capacity.block_size)?;
-        unit.state().learn_size(question, &capacity);
-        unit.join_registration().await?;
-        Ok(Path::new(unit, portal))
+        let mut path = Path::new(unit, portal);
+        match capacity {
+            Ok(capacity) => {
+                known.capacity.check_block_size(capacity.block_size)?;
+                path.unit.state().learn_size(question, &capacity);
+            }
+            // It is asked before anything is sent there, once its port serves the unit.
+            Err(error) if known.target_port_group_support.is_supported() => {
+                path.refused = Some(Access::refused(&error).ok_or(error)?);
+                path.unit.state().doubts.raise();
+            }
+            Err(error) => return Err(error),
+        }
+        // Where the port refuses that, nothing may be written over it later.
+        path.unit.join_registration().await?;
+        Ok(path)
+    }
+
+    /// A session at this portal, whether or not its port serves the unit.
+    pub(super) async fn open_spare(
+        &self,
+        portal: usize,
+        expected: ExpectedUnitReceiver,
+    ) -> Result<Path, Error> {
+        self.open_at(portal, None, expected).await
     }
 
     /// A session at a portal whose port may not serve the unit.
@@ -196,9 +221,12 @@ impl Opener {
         let mut back_off = BackOff::new(self.node.entropy(), options.clone());
         sleep(back_off.first(time2wait.max(pause))).await;
         let (mut tries, mut portals) = (0u32, self.portals_from(lost.portal));
+        let mut known_portals = self.portals.len();
         let mut race = PortalRace::new(self.node.options().head_start());
         loop {
             self.run(&mut race, &portals);
+            portals.extend(known_portals..self.portals.len());
+            known_portals = self.portals.len();
             tries = tries.saturating_add(1);
             let is_last = options.max_tries.is_some_and(|max| tries >= max);
             let tried = self.reopen_at_any(lost, &mut race, is_last, &mut portals, &expected);
@@ -222,6 +250,20 @@ impl Opener {
         (0..count).map(|turn| (first + turn) % count).collect()
     }
 
+    /// The same, those first whose ports serve the unit best.
+    fn best_portals_from(&self, first: usize) -> Vec<usize> {
+        let mut portals = self.portals_from(first);
+        let ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        let rank = |portal: &usize| ranks.get(portal).copied().unwrap_or(Access::UNKNOWN.rank());
+        portals.sort_by_key(rank);
+        portals
+    }
+
+    /// How good the ports are that these portals lead to.
+    pub(super) fn rank(&self, ranks: BTreeMap<usize, Rank>) {
+        *self.ranks.lock().unwrap_or_else(PoisonError::into_inner) = ranks;
+    }
+
     /// Tries to reach these portals, in this order, but for those that are being tried.
     fn run(&self, race: &mut PortalRace, portals: &[usize]) {
         race.add(portals, |portal| self.reach(portal));
@@ -229,7 +271,7 @@ impl Opener {
 
     /// A connection to where the target has moved from a portal, or to the portal itself.
     fn reach(&self, portal: usize) -> impl Future<Output = Reached> + Send + use<> {
-        let (url, own) = (self.url_at(portal), self.portals.get(portal).cloned());
+        let (url, own) = (self.url_at(portal), self.portals.get(portal));
         let node = self.node.clone();
         async move {
             let reached = node.reach(&url).await;
@@ -417,11 +459,11 @@ impl Opener {
         found.map_err(|doubt| doubt.about(&expected.identity, self.portal_name(portal)))
     }
 
-    fn url_at(&self, portal: usize) -> Url {
+    pub(crate) fn url_at(&self, portal: usize) -> Url {
         let mut url = self.url.clone();
         let moved = self.moved();
-        if let Some(portal) = moved.get(&portal).or_else(|| self.portals.get(portal)) {
-            url.portal = portal.clone();
+        if let Some(portal) = moved.get(&portal).cloned().or_else(|| self.portals.get(portal)) {
+            url.portal = portal;
         }
         url
     }
@@ -440,8 +482,8 @@ impl Opener {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn portal_name(&self, portal: usize) -> String {
-        portal_name(self.portals.get(portal).unwrap_or(&self.url.portal))
+    pub(super) fn portal_name(&self, portal: usize) -> String {
+        portal_name(&self.portals.get(portal).unwrap_or_else(|| self.url.portal.clone()))
     }
 }
 
@@ -461,6 +503,12 @@ pub(super) fn is_final(error: &Error) -> bool {
     is_another_unit || is_of_unit(error) || error.is_initiators_at_login()
 }
 
+/// Whether a further session may be had at another portal.
+fn leads_on(error: &Error) -> bool {
+    matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. })
+        || Access::refused(error).is_some()
+}
+
 /// Whether the unit itself has changed, so that no other portal leads to what it was.
 const fn is_of_unit(error: &Error) -> bool {
     matches!(
@@ -477,7 +525,10 @@ pub(super) fn may_pass(error: &Error) -> bool {
         return is_silent || matches!(failure.cause, SessionError::Transport(_));
     }
     let is_of_unit = matches!(error, Error::UnprovenUnit { .. } | Error::UnitGone(_));
-    is_of_unit || matches!(error, Error::Connect(_)) || error.is_targets_at_login()
+    is_of_unit
+        || Access::refused(error).is_some()
+        || matches!(error, Error::Connect(_))
+        || error.is_targets_at_login()
 }
 
 #[cfg(test)]

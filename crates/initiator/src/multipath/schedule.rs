@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use iscsi_tuner::Bandwidth;
 
+use crate::multipath::access::{Access, Rank};
 use crate::multipath::lane::{Lane, MIN_LEN, PathId, Requirements, Room, Share, Ticket};
 use crate::options::lateness::LatenessOptions;
 
@@ -75,6 +76,45 @@ impl Schedule {
         }
     }
 
+    /// What the port of a path does for the unit. Says whether that is news.
+    pub(crate) fn set_access(&mut self, id: PathId, access: Access) -> bool {
+        let Some(lane) = self.lane_mut(id).filter(|lane| lane.access != access) else {
+            return false;
+        };
+        // What it has refused in one state says nothing of another one.
+        (lane.access, lane.held_up_until) = (access, None);
+        true
+    }
+
+    /// What the port of a path does for the unit.
+    pub(crate) fn access(&self, id: PathId) -> Option<Access> {
+        self.lanes.iter().find(|lane| lane.id == id).map(|lane| lane.access)
+    }
+
+    /// Whether the unit is served over another path.
+    pub(crate) fn others_serve(&self, id: PathId) -> bool {
+        let mut others = self.lanes.iter().filter(|lane| lane.id != id && !lane.is_closing);
+        others.any(|lane| lane.access.serves())
+    }
+
+    /// Whether a path is one of those that requests go to.
+    pub(crate) fn is_used(&self, id: PathId) -> bool {
+        let best = self.best(None);
+        self.lanes.iter().any(|lane| lane.id == id && Some(lane.access.rank()) == best)
+    }
+
+    /// How good the best ports are, but for that of one path.
+    fn best(&self, avoid: Option<PathId>) -> Option<Rank> {
+        let open = self.lanes.iter().filter(|lane| Some(lane.id) != avoid && !lane.is_closing);
+        open.map(|lane| lane.access.rank()).min()
+    }
+
+    /// The paths with the best ports.
+    fn used(&self) -> impl Iterator<Item = &Lane> {
+        let best = self.best(None);
+        self.lanes.iter().filter(move |lane| Some(lane.access.rank()) == best)
+    }
+
     /// The unit has not taken a request that came over this path.
     pub(crate) fn hold_up(&mut self, id: PathId, now: Instant) {
         if let Some(lane) = self.lane_mut(id) {
@@ -90,7 +130,7 @@ impl Schedule {
     /// Keeps the path that is the first to have nothing to do for a request that wants to be alone,
     /// or none.
     pub(crate) fn spare(&mut self, is_wanted: bool) {
-        let open = self.lanes.iter().filter(|lane| !lane.is_closing && !lane.is_alone);
+        let open = self.used().filter(|lane| !lane.is_closing && !lane.is_alone);
         let next = open.min_by_key(|lane| lane.under_way).map(|lane| lane.id);
         self.spared = next.filter(|_| is_wanted);
     }
@@ -110,8 +150,12 @@ impl Schedule {
         let len = len.max(MIN_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
-        let share = Share::of(self.total, self.lanes.len());
-        let is_open = |lane: &Lane| Some(lane.id) != requirements.avoid && !lane.is_closing;
+        let share = Share::of(self.total, self.used().count());
+        let best = self.best(requirements.avoid)?;
+        let is_open = |lane: &Lane| {
+            let is_best = lane.access.rank() == best;
+            is_best && Some(lane.id) != requirements.avoid && !lane.is_closing
+        };
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
         let all_are_held_up = open.all(|lane| lane.is_held_up(now));
         self.lanes
@@ -164,8 +208,13 @@ impl Schedule {
 
     /// A path that has nothing to do.
     pub(crate) fn idle(&self, avoid: PathId, now: Instant) -> Option<PathId> {
+        let best = self.best(None);
         let is_idle = |lane: &&Lane| {
-            lane.id != avoid && lane.requests == 0 && !lane.is_closing && !lane.is_held_up(now)
+            Some(lane.access.rank()) == best
+                && lane.id != avoid
+                && lane.requests == 0
+                && !lane.is_closing
+                && !lane.is_held_up(now)
         };
         let idle = self.lanes.iter().filter(is_idle);
         idle.min_by_key(|lane| lane.rto().unwrap_or(Duration::MAX)).map(|lane| lane.id)
@@ -174,8 +223,8 @@ impl Schedule {
     /// How long a request may be, bytes, so that a path of middling rate has it answered soon; no
     /// limit as long as the rates are not known.
     pub(crate) fn max_request_len(&self) -> u64 {
-        let mut rates: Vec<_> = self.lanes.iter().filter_map(Lane::rate).collect();
-        if rates.len() < self.lanes.len() || rates.len() < 2 {
+        let mut rates: Vec<_> = self.used().filter_map(Lane::rate).collect();
+        if rates.len() < self.used().count() || rates.len() < 2 {
             return u64::MAX;
         }
         rates.sort_unstable();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::PathId;
@@ -84,7 +85,8 @@ impl<C: Carrier> Paths<C> {
         let policy = self.policy();
         let passes = endurance(error, policy);
         passes.or_else(|| {
-            let is_called_for = error.is_of_path() && self.call_for_port(path);
+            let is_of_port = error.is_of_path() || Access::refused(error).is_some();
+            let is_called_for = is_of_port && self.call_for_port(path);
             is_called_for.then_some(policy.patience)
         })
     }
@@ -93,7 +95,9 @@ impl<C: Carrier> Paths<C> {
     /// for.
     fn call_for_port(&self, path: PathId) -> bool {
         let mut state = self.lock();
-        let is_heard = state.schedule.is_last(path) && state.paths.call_for_port();
+        let follows = state.paths.follows_access();
+        let is_last = state.schedule.is_last(path) || follows && !state.schedule.others_serve(path);
+        let is_heard = is_last && state.paths.call_for_port();
         drop(state);
         if is_heard {
             self.attention().notify_one();

@@ -3,24 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout_at};
 use tracing::{Instrument, Span, error_span};
 
 use crate::driver::measure::reading::Reading;
 use crate::error::Error;
+use crate::multipath::access_watch::{AccessAnswer, AccessWatch};
 use crate::multipath::dispatch::{Paths, WeakPaths};
 use crate::multipath::lane::{PathId, Room};
 use crate::multipath::path::Path;
+use crate::multipath::portal_discovery::Discovery;
+use crate::multipath::ranks::SparePortals;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
 use crate::multipath::shared_link::{SharedLink, Traffic};
 use crate::multipath::standby::Standby;
 use crate::multipath::unused_portals::UnusedPortals;
+use crate::options::retry::RetryOptions;
 use crate::options::sessions::Sessions;
+use crate::state::unit_changes::ChangeLog;
 
 /// Time between two reviews of the paths.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
@@ -55,6 +61,9 @@ pub(crate) struct Supervisor {
     refusal: Option<Error>,
     pub(super) standby: Standby,
     pub(super) unused: UnusedPortals,
+    pub(super) access: AccessWatch,
+    pub(super) discovery: Discovery,
+    pub(super) spares: SparePortals,
     reviews: Interval,
     begun: Instant,
     /// Bytes that had been moved at the last review, and when that was.
@@ -92,6 +101,14 @@ pub(crate) enum Event {
     Looked(usize, Result<Path, Error>),
     /// One was opened at a portal that had none, in place of another one.
     Spread(Result<Path, Error>),
+    /// One was opened at a portal with a better port, in place of another one.
+    Better(Result<Path, Error>),
+    /// One was opened at a portal that had none, to have it at hand.
+    Spare(usize, Result<Path, Error>),
+    /// A session was asked for the states of the ports.
+    Access(PathId, Result<AccessAnswer, Error>),
+    /// The target was asked for its portals.
+    Portals(Result<Vec<TargetAddress>, Error>),
     /// One was logged out because it is not needed.
     LetGo(Path, Result<(), Error>),
     /// One that was not needed is gone, or needed again.
@@ -107,6 +124,7 @@ impl Supervisor {
         if opener.portals.len() > 1 {
             paths.supervise_ports();
         }
+        let access = follow(paths, opener.node.options().retry.in_range());
         let mut reviews = interval(REVIEW_INTERVAL);
         reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opening = u32::try_from(events.len()).unwrap_or_default();
@@ -130,6 +148,9 @@ impl Supervisor {
             refusal: None,
             standby: Standby::new(),
             unused: UnusedPortals::new(),
+            access,
+            discovery: Discovery::default(),
+            spares: SparePortals::default(),
             reviews,
             begun: Instant::now(),
             moved: 0,
@@ -137,7 +158,10 @@ impl Supervisor {
             idle_reviews: 0,
             traffic: Traffic::default(),
         };
-        paths.open().iter().for_each(|(id, path)| supervisor.watch(*id, path));
+        for (id, path) in paths.open() {
+            supervisor.watch(id, &path);
+            supervisor.follow_path(paths, id, &path);
+        }
         supervisor.tell(paths);
         supervisor
     }
@@ -169,11 +193,14 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         loop {
             let mut late = None;
+            let wakes = self.access.wakes(self.idle_reviews < MAX_IDLE_REVIEWS);
             // Each is rare, so that none keeps the others waiting for long.
             tokio::select! {
                 biased;
                 _ = self.reviews.tick(), if self.idle_reviews < MAX_IDLE_REVIEWS => {}
                 () = self.attention.notified() => self.idle_reviews = 0,
+                () = self.access.news() => {}
+                () = sleep_until_some(wakes) => {}
                 Some(end) = self.ends.join_next() => {
                     if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
                         paths.lose(id, &error);
@@ -202,6 +229,9 @@ impl Supervisor {
             self.let_go_of_witness(&paths);
             self.look_at_standby(&paths);
             self.look_at_unused(&paths);
+            self.watch_access(&paths);
+            self.follow_ranks(&paths);
+            self.look_for_portals(&paths);
             self.review(&paths).await;
             self.tell(&paths);
         }
@@ -243,6 +273,10 @@ impl Supervisor {
             }
             Event::Looked(portal, result) => self.looked(paths, portal, result),
             Event::Spread(result) => self.spread_to(paths, result),
+            Event::Better(result) => self.moved(paths, result),
+            Event::Spare(portal, result) => self.spare_opened(paths, portal, result),
+            Event::Access(id, answer) => self.heard_of_access(paths, id, answer),
+            Event::Portals(found) => self.found_portals(paths, found),
         }
     }
 
@@ -333,6 +367,7 @@ impl Supervisor {
     pub(super) fn join(&mut self, paths: &Paths<Path>, path: Path) {
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
+        self.follow_path(paths, id, &path);
     }
 
     /// A session that has been logged out is no path any more by then.
@@ -399,7 +434,7 @@ impl Supervisor {
         let time = (now - self.reviewed).max(REVIEW_INTERVAL);
         (self.moved, self.reviewed, self.idle_reviews) = (progress.moved, now, 0);
         let (mut readings, mut queues) = (Vec::new(), 0);
-        let open = paths.open();
+        let open = paths.in_use();
         self.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
         for (id, path) in open {
             paths.set_room(id, self.room(&path));
@@ -548,6 +583,24 @@ impl Supervisor {
         }
         missing.insert(0, self.session_count.reason().to_owned());
         missing.join("; ")
+    }
+}
+
+/// Follows the states of the ports, where the unit says that it has any.
+fn follow(paths: &Paths<Path>, retry: RetryOptions) -> AccessWatch {
+    let open = paths.open();
+    let state = open.first().map(|(_, path)| path.unit.state());
+    let profile = state.and_then(|state| state.profile.get());
+    let is_on = profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
+    paths.follow_access(is_on);
+    let news = state.map_or_else(|| ChangeLog::default().follow(), |state| state.changes.follow());
+    AccessWatch::new(is_on, news, retry)
+}
+
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

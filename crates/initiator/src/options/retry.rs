@@ -27,11 +27,15 @@ pub struct RetryOptions {
     /// How long a [`Disk`](crate::Disk) repeats a command that ends in ABORTED COMMAND, which may be
     /// the command's own fault; [`Options::patience`](crate::Options::patience) counts as well.
     pub aborted_patience: Duration,
+    /// How long a method of [`Session`](crate::Session) or [`LogicalUnit`](crate::LogicalUnit) waits while a port
+    /// changes its state towards the unit, where the unit does not say how long that may take (IMPLICIT TRANSITION
+    /// TIME, SPC-4 §6.37), 0 to 1 day.
+    pub transition_patience: Duration,
 }
 
 impl Default for RetryOptions {
     /// Pauses from 10 ms to 1 s, of which a unit makes 11, some five seconds in all; 8 UNIT
-    /// ATTENTIONs; 5 s after ABORTED COMMAND.
+    /// ATTENTIONs; 5 s after ABORTED COMMAND; 60 s while a port changes its state.
     fn default() -> Self {
         Self {
             first_pause: Duration::from_millis(10),
@@ -39,6 +43,7 @@ impl Default for RetryOptions {
             max_pauses: 11,
             max_attentions: 8,
             aborted_patience: Duration::from_secs(5),
+            transition_patience: Duration::from_secs(60),
         }
     }
 }
@@ -50,11 +55,14 @@ impl RetryOptions {
         with_max_pauses(max_pauses: u32),
         with_max_attentions(max_attentions: u32),
         with_aborted_patience(aborted_patience: Duration),
+        with_transition_patience(transition_patience: Duration),
     }
 
     /// All values within their ranges.
     pub(crate) fn in_range(&self) -> Self {
         let first_pause = self.first_pause.clamp(Duration::from_millis(1), MAX_TIME);
-        Self { first_pause, max_pause: self.max_pause.clamp(first_pause, MAX_TIME), ..self.clone() }
+        let transition_patience = self.transition_patience.min(MAX_TIME);
+        let max_pause = self.max_pause.clamp(first_pause, MAX_TIME);
+        Self { first_pause, max_pause, transition_patience, ..self.clone() }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use iscsi_pdu::{IscsiName, Isid};
-use iscsi_session::{Chap, Config, Entropy, IssuedChallenges, SessionKind};
+use iscsi_session::{
+    Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
+};
 
 use crate::driver::connector::{Connected, Opening};
 use crate::driver::io::Network;
@@ -117,6 +119,20 @@ impl Node {
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.isid)?;
         config.expected_portal_group_tag = Some(portal_group);
         Ok(self.start_with(config, url, self.0.isids.hold(key), budget.clone(), Some(reached)))
+    }
+
+    /// The targets behind the portal of a URL, by a session of its own.
+    pub(crate) async fn discover(&self, url: Url) -> Result<Vec<DiscoveredTarget>, Error> {
+        let url = Url { target: None, lun: None, ..url };
+        let budget = Budget::of(self.options());
+        let session = self.start(&url, SessionKind::Discovery, self.next_key()?, budget)?;
+        session.log_in().await?;
+        let text = session.send_targets_text().await?;
+        // The answer counts, also when the target closes the connection without a goodbye.
+        if let Err(error) = session.logout().await {
+            tracing::debug!(%error, "the logout after discovery failed");
+        }
+        Ok(decode_send_targets(&text)?)
     }
 
     /// Starts a session of any kind, on the runtime of the caller.

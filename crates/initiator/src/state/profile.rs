@@ -4,6 +4,8 @@ use iscsi_pdu::scsi::vpd::{
     BlockDeviceCharacteristics, BlockLimits, Designator, LogicalBlockProvisioning,
 };
 
+use iscsi_pdu::scsi::TargetPortGroupSupport;
+
 use crate::state::capacity::Capacity;
 
 /// What a disk says of itself: identity, capacity and limits.
@@ -16,6 +18,8 @@ pub struct Profile {
     pub product: String,
     /// PRODUCT REVISION LEVEL.
     pub revision: String,
+    /// TPGS: whether the unit is reached through groups of ports with states of their own (SPC-4 §6.4.2).
+    pub target_port_group_support: TargetPortGroupSupport,
     /// The unit serial number (VPD page 80).
     pub serial_number: Option<String>,
     /// The best name of the unit (VPD page 83).

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
 use iscsi_session::{Completion, TaskError};
@@ -31,6 +32,7 @@ pub(crate) struct UnitState {
     pub(crate) size: Size,
     pub(crate) changes: ChangeLog,
     pub(crate) membership: Membership,
+    pub(crate) transitions: Transitions,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each
@@ -52,6 +54,25 @@ impl UnknownForms {
 
     const fn bit(operation_code: u8) -> u32 {
         if operation_code >> 5 == 4 { 1 << (operation_code & 0x1f) } else { 0 }
+    }
+}
+
+/// How long a port may take to change its state towards the unit, as the unit says (IMPLICIT TRANSITION TIME, SPC-4
+/// §6.37): seconds, 0 if it does not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transitions(Arc<AtomicU32>);
+
+impl Transitions {
+    pub(crate) fn learn(&self, seconds: Option<u8>) {
+        self.0.store(seconds.unwrap_or(0).into(), Ordering::Relaxed);
+    }
+
+    /// The same, or what is usual.
+    pub(crate) fn limit(&self, usual: Duration) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            0 => usual,
+            seconds => Duration::from_secs(seconds.into()),
+        }
     }
 }
 
@@ -146,6 +167,7 @@ impl UnitState {
             size: self.size.clone(),
             changes: self.changes.clone(),
             membership: self.membership.follow(),
+            transitions: self.transitions.clone(),
         }
     }
 }

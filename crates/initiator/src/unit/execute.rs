@@ -4,6 +4,7 @@
 use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
@@ -64,7 +65,14 @@ impl LogicalUnit {
 
     /// Sends a command until it ends in a way that counts.
     pub(super) async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
-        self.execute_with(transfer, Patience::of_a_unit(&self.session.policy().retry)).await
+        self.execute_with(transfer, self.patience()).await
+    }
+
+    /// How long a command of a unit alone is sent again.
+    pub(super) fn patience(&self) -> Patience {
+        let retry = &self.session.policy().retry;
+        let usual = self.state.transitions.limit(retry.transition_patience);
+        Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 
     pub(crate) async fn execute_with(

@@ -30,7 +30,7 @@ impl LogicalUnit {
     /// Dropping the future does not stop the flush once its turn has come: the next one waits for its end.
     pub async fn flush(&self) -> Result<(), Error> {
         let seen = self.losses.begin();
-        self.flush_with(Patience::of_a_unit(&self.session.policy().retry), || None).await?;
+        self.flush_with(self.patience(), || None).await?;
         self.losses.end(seen)
     }
 

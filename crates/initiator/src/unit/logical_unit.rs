@@ -61,12 +61,14 @@ pub struct LogicalUnit {
     pub(super) losses: LossCursor,
     /// Of a handle that asks which unit it is: its commands wait for no answer to that.
     pub(super) questions: Option<Arc<Budget>>,
+    /// Of a handle that waits for no port to change its state: another one may serve the unit.
+    pub(super) has_other_ports: bool,
 }
 
 impl LogicalUnit {
     pub(crate) fn new(session: Session, lun: Lun, state: Arc<UnitState>) -> Self {
         let losses = state.unflushed.cursor();
-        Self { session, lun, state, losses, questions: None }
+        Self { session, lun, state, losses, questions: None, has_other_ports: false }
     }
 
     /// The same handle once more: what one is told of, the other one knows.
@@ -82,6 +84,11 @@ impl LogicalUnit {
     /// The same unit, to be asked which one it is while nothing else is sent to it.
     pub(crate) fn with_questions(&self, budget: Budget) -> Self {
         Self { questions: Some(Arc::new(budget)), ..self.clone() }
+    }
+
+    /// The same unit, through a port that is not waited for while it changes its state.
+    pub(crate) fn through_one_of_several_ports(&self) -> Self {
+        Self { has_other_ports: true, ..self.clone() }
     }
 
     /// The session that the unit is reached through.

@@ -62,6 +62,7 @@ async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
         vendor: inquiry.vendor,
         product: inquiry.product,
         revision: inquiry.revision,
+        target_port_group_support: inquiry.target_port_group_support,
         serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
         designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),
         capacity: capacity?,
@@ -145,6 +146,20 @@ pub(crate) async fn identification(
     let Some(start) = tolerate(unit.start_of_page(PAGE).await)? else { return Ok(None) };
     let page = DeviceIdentification::decode(&start).ok();
     if page.as_ref().is_some_and(DeviceIdentification::has_registered_name) {
+        return Ok(page);
+    }
+    let whole = unit.rest_of_page(PAGE, start).await?;
+    Ok(DeviceIdentification::decode(&whole).ok())
+}
+
+/// The same page, as far as it takes to know the group of the port that the answer came through.
+pub(super) async fn port_identification(
+    unit: &LogicalUnit,
+) -> Result<Option<DeviceIdentification>, Error> {
+    const PAGE: u8 = DeviceIdentification::PAGE;
+    let Some(start) = tolerate(unit.start_of_page(PAGE).await)? else { return Ok(None) };
+    let page = DeviceIdentification::decode(&start).ok();
+    if page.as_ref().is_some_and(|page| page.target_port_group().is_some()) {
         return Ok(page);
     }
     let whole = unit.rest_of_page(PAGE, start).await?;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use iscsi_pdu::scsi::{Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 use iscsi_session::TaskError;
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::error::sense::is_becoming_ready;
@@ -27,6 +28,10 @@ pub(crate) struct Patience {
     max_attentions: u32,
     pauses: Pauses,
     max_pauses: u32,
+    /// How long a port may take to change its state.
+    transition: Duration,
+    /// Since when it is waited for that.
+    transition_since: Option<Instant>,
 }
 
 /// Pauses that double, up to a limit.
@@ -39,18 +44,20 @@ pub(crate) struct Pauses {
 
 impl Patience {
     /// That of a unit.
-    pub(crate) const fn of_a_unit(options: &RetryOptions) -> Self {
+    pub(crate) const fn of_a_unit(options: &RetryOptions, transition: Duration) -> Self {
         Self {
             attentions: 0,
             max_attentions: options.max_attentions,
             pauses: Pauses::new(options),
             max_pauses: options.max_pauses,
+            transition,
+            transition_since: None,
         }
     }
 
     /// That of a disk's path: whoever has others waits for himself.
     pub(crate) const fn of_a_path(options: &RetryOptions) -> Self {
-        Self { max_pauses: 0, ..Self::of_a_unit(options) }
+        Self { max_pauses: 0, ..Self::of_a_unit(options, Duration::ZERO) }
     }
 
     /// Judges the end of one try.
@@ -69,10 +76,23 @@ impl Patience {
             let again = self.attentions <= self.max_attentions;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
+        if sense.additional == AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION {
+            return self.wait_for_transition();
+        }
         if sense.key == SenseKey::AbortedCommand || is_becoming_ready(sense) {
             return self.pause();
         }
         Verdict::Final
+    }
+
+    /// A port that changes its state does so within the time that the unit says (SPC-4 §5.11.2.7).
+    fn wait_for_transition(&mut self) -> Verdict {
+        let since = *self.transition_since.get_or_insert_with(Instant::now);
+        let pause = self.pauses.next();
+        if since.elapsed().saturating_add(pause) > self.transition {
+            return Verdict::Final;
+        }
+        Verdict::Again(pause)
     }
 
     fn pause(&mut self) -> Verdict {
@@ -144,7 +164,7 @@ mod tests {
     }
 
     fn first(status: Status, sense: Option<Sense>) -> Verdict {
-        Patience::of_a_unit(&RetryOptions::default()).judge(status, sense.as_ref())
+        Patience::of_a_unit(&RetryOptions::default(), Duration::ZERO).judge(status, sense.as_ref())
     }
 
     #[test]
@@ -202,7 +222,7 @@ mod tests {
     #[test]
     fn patience_ends() {
         let options = RetryOptions::default();
-        let mut patience = Patience::of_a_unit(&options);
+        let mut patience = Patience::of_a_unit(&options, Duration::ZERO);
         let mut total = Duration::ZERO;
         while let Verdict::Again(pause) = patience.judge(Status::BUSY, None) {
             assert!(pause <= options.max_pause);
@@ -231,7 +251,7 @@ mod tests {
             .with_max_pauses(4)
             .with_max_attentions(1)
             .with_aborted_patience(millis(700));
-        let mut patience = Patience::of_a_unit(&options);
+        let mut patience = Patience::of_a_unit(&options, Duration::ZERO);
         let verdicts: Vec<_> = (0..5).map(|_| patience.judge(Status::BUSY, None)).collect();
         let again = [100, 200, 250, 250].map(|pause| Verdict::Again(millis(pause)));
         assert_eq!(verdicts[..4], again);

@@ -18,6 +18,7 @@ pub(super) struct UrlOptions {
     pub(super) target_password: Option<Secret>,
     pub(super) serial_number: Option<String>,
     pub(super) portals: Vec<TargetAddress>,
+    pub(super) all_portals: Option<bool>,
     pub(super) parameters: Parameters,
 }
 
@@ -88,6 +89,10 @@ impl UrlOptions {
             "portal" => {
                 self.portals.push(parse_portal(value)?);
                 Ok(())
+            }
+            "portals" => {
+                let all = (value == "auto").then_some(true);
+                put(&mut self.all_portals, "portals", all, "auto")
             }
             "iser" => Err(UrlError::Iser),
             unknown => Err(UrlError::UnknownOption(unknown.to_owned())),

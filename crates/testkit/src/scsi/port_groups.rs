@@ -46,6 +46,8 @@ struct Groups {
     support: u8,
     implicit_transition_time: u8,
     knows_extended_header: bool,
+    /// Whether REPORT TARGET PORT GROUPS is not known, whatever TPGS says.
+    is_silent: bool,
     /// How many changes there were that sessions are told of.
     changes: u64,
 }
@@ -109,6 +111,7 @@ impl PortGroups {
             support: 3,
             implicit_transition_time: 0,
             knows_extended_header: true,
+            is_silent: false,
             changes: 0,
         })))
     }
@@ -127,6 +130,11 @@ impl PortGroups {
     /// Refuses the extended header of REPORT TARGET PORT GROUPS, as arrays before SPC-4 do.
     pub fn refuse_extended_header(&self) {
         self.lock().knows_extended_header = false;
+    }
+
+    /// Refuses REPORT TARGET PORT GROUPS, whatever TPGS of INQUIRY says.
+    pub fn refuse_reports(&self) {
+        self.lock().is_silent = true;
     }
 
     /// The array changes the state of a group. Each session, through whichever port, meets the unit attention
@@ -172,7 +180,7 @@ impl PortGroups {
     /// MAINTENANCE IN: REPORT TARGET PORT GROUPS.
     pub(super) fn maintenance_in(&self, cdb: [u8; 16]) -> Result<Work, Sense> {
         let groups = self.lock();
-        if groups.support == 0 {
+        if groups.support == 0 || groups.is_silent {
             return Err(Sense::INVALID_OPCODE);
         }
         let is_extended = match cdb[1] >> 5 {

@@ -9,11 +9,10 @@
 //! answer only.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use iscsi_pdu::TargetAddress;
 use iscsi_pdu::scsi::Lun;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -21,9 +20,11 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::handles::disk::{Disk, span};
+use crate::multipath::access::Access;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
+use crate::multipath::portals::Portals;
 use crate::multipath::reopen::{ExpectedUnit, Opener};
 use crate::multipath::report::Report;
 use crate::multipath::supervisor::{Event, Supervisor, SupervisorConfig};
@@ -40,6 +41,8 @@ use crate::url::Url;
 /// Who wants several sessions waits so long for them beside the first, and so many round trips.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PATIENCE_TRIPS: u32 = 20;
+/// A port that changes its state is waited for so long while others are left, seconds.
+const BRIEF_TRANSITION: u8 = 1;
 
 impl Session {
     /// The disk that the URL names.
@@ -93,39 +96,72 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     if url.lun.is_none() {
         return Err(Error::NoUnitNamed);
     }
-    let budget = Budget::of(node.options());
     let mut portals = vec![url.portal.clone()];
     portals.extend(url.portals.iter().cloned());
     let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
-    let (session, portal) = first_session(node, &url, &portals, &budget, &report).await?;
-    let sessions = node.options().sessions.in_range();
-    let next_portal = AtomicUsize::new(portal);
-    let node = node.clone();
-    let (moved, groups) = (Mutex::default(), Mutex::default());
-    let opener = Opener { node, url, portals, moved, groups, next_portal, report };
-    opener.remember(portal, &session);
-    spread_out(session, portal, Arc::new(opener), sessions).await
+    let opener = Arc::new(Opener {
+        node: node.clone(),
+        portals: Portals::new(portals, url.all_portals),
+        url,
+        moved: Mutex::default(),
+        groups: Mutex::default(),
+        next_portal: AtomicUsize::default(),
+        ranks: Mutex::default(),
+        report,
+    });
+    // Those whose ports have not refused the unit.
+    let mut left: Vec<usize> = (0..opener.portals.len()).collect();
+    loop {
+        let budget = Budget::of(node.options());
+        let (session, portal) = first_session(&opener, &left, &budget).await?;
+        opener.next_portal.store(portal, Ordering::Relaxed);
+        opener.remember(portal, &session);
+        left.retain(|other| *other != portal);
+        let error = match first_disk(session.clone(), portal, &opener).await {
+            Err(error) if Access::refused(&error).is_some() && !left.is_empty() => error,
+            result => return result,
+        };
+        opener.pass_over(portal, &error);
+        tokio::spawn(async move { session.logout().await });
+    }
 }
 
-/// Logs in at the first portal that answers, and notes those before it.
+/// The disk over a session that is logged in.
+async fn first_disk(session: Session, portal: usize, opener: &Arc<Opener>) -> Result<Disk, Error> {
+    let sessions = opener.node.options().sessions.in_range();
+    let Some(lun) = session.named_lun() else { return Err(Error::NoUnitNamed) };
+    let unit = session.logical_unit(lun);
+    if opener.portals.are_asked_for() {
+        // What the unit says of itself is remembered; whether it says it, is seen below.
+        let (_, found) = tokio::join!(unit.profile(), opener.discover(Some(session.clone())));
+        if let Err(error) = found {
+            opener.report.note(format!("nobody tells the portals of the target: {error}"));
+        }
+    }
+    let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
+    unit.state().transitions.learn(None);
+    Ok(disk)
+}
+
+/// Logs in at the first portal that answers, and notes those before it. Where others are left to be tried, it is not
+/// waited for long that a port changes its state.
 async fn first_session(
-    node: &Node,
-    url: &Url,
-    portals: &[TargetAddress],
+    opener: &Opener,
+    portals: &[usize],
     budget: &Budget,
-    report: &Report,
 ) -> Result<(Session, usize), Error> {
     let mut logins = JoinSet::new();
-    let head_start = node.options().head_start();
-    for (at, portal) in portals.iter().enumerate() {
-        let mut url = url.clone();
-        url.portal = portal.clone();
-        let (node, budget) = (node.clone(), budget.clone());
-        let turn = u32::try_from(at).unwrap_or(u32::MAX);
+    let head_start = opener.node.options().head_start();
+    let has_others = portals.len() > 1;
+    for (turn, at) in (0..).zip(portals.iter().copied()) {
+        let (node, url, budget) = (opener.node.clone(), opener.url_at(at), budget.clone());
         logins.spawn(async move {
             sleep(head_start.saturating_mul(turn)).await;
             let login = async {
                 let session = node.start_at(&url, None, &budget, None)?;
+                if let Some(lun) = session.named_lun().filter(|_| has_others) {
+                    session.logical_unit(lun).state().transitions.learn(Some(BRIEF_TRANSITION));
+                }
                 session.log_in().await?;
                 Ok(session)
             };
@@ -136,8 +172,10 @@ async fn first_session(
     while let Some(login) = logins.join_next().await {
         match login {
             Ok((at, Ok(session))) => {
-                for (before, portal) in portals.iter().enumerate().take(at) {
-                    report.pass_over(portal, failures.get(&before));
+                for before in portals.iter().take_while(|before| **before != at) {
+                    if let Some(portal) = opener.portals.get(*before) {
+                        opener.report.pass_over(&portal, failures.get(before));
+                    }
                 }
                 return Ok((session, at));
             }
@@ -157,7 +195,7 @@ async fn spread_out(
     opener: Arc<Opener>,
     sessions: Sessions,
 ) -> Result<Disk, Error> {
-    let (count, reason) = first_number(&session, sessions);
+    let (count, reason) = first_number(&session, sessions, &opener.portals);
     if !session.is_reinstated_by_login() {
         opener.report.no_tsih();
     }
@@ -201,12 +239,17 @@ async fn spread_out(
 }
 
 /// How many sessions to begin with, and why.
-fn first_number(session: &Session, sessions: Sessions) -> (u32, String) {
-    match (sessions, session.plan()) {
-        (Sessions::Fixed(count), _) => (count, "as asked for".to_owned()),
+fn first_number(session: &Session, sessions: Sessions, portals: &Portals) -> (u32, String) {
+    let (count, max, reason) = match (sessions, session.plan()) {
+        (Sessions::Fixed(count), _) => return (count, "as asked for".to_owned()),
         (Sessions::Auto { max }, Some(plan)) => {
-            (plan.connections.value.clamp(1, max), plan.connections.reason)
+            (plan.connections.value.clamp(1, max), max, plan.connections.reason)
         }
-        (Sessions::Auto { .. }, None) => (1, "nothing is known of the link yet".to_owned()),
+        (Sessions::Auto { max }, None) => (1, max, "nothing is known of the link yet".to_owned()),
+    };
+    let wanted = u32::try_from(portals.len()).unwrap_or(max).min(max);
+    if portals.are_asked_for() && count < wanted {
+        return (wanted, "one for each portal of the target".to_owned());
     }
+    (count, reason)
 }

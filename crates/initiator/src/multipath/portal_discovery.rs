@@ -1,0 +1,134 @@
+//! Portals that the target names when it is asked (SendTargets, RFC 7143 appendix C).
+//!
+//! It is asked when the disk is opened, and again while sessions are lost: an array may have other portals by then.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use iscsi_pdu::TargetAddress;
+use iscsi_session::DiscoveredTarget;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::error::Error;
+use crate::multipath::dispatch::Paths;
+use crate::multipath::path::Path;
+use crate::multipath::reopen::Opener;
+use crate::multipath::supervisor::{Event, Supervisor, outcome};
+use crate::session::Session;
+use crate::url::{Url, portal_name};
+
+/// Time between two questions while sessions are lost.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// When the target is asked again.
+#[derive(Debug, Default)]
+pub(super) struct Discovery {
+    is_under_way: bool,
+    last: Option<Instant>,
+}
+
+impl Opener {
+    /// Asks the target for its portals: over a session of the disk, or else in discovery sessions at the portals that
+    /// are known, of which the first answer counts. Gives back those that are new.
+    ///
+    /// # Errors
+    /// Why nobody tells.
+    pub(crate) async fn discover(
+        &self,
+        session: Option<Session>,
+    ) -> Result<Vec<TargetAddress>, Error> {
+        let Some(target) = &self.url.target else { return Ok(Vec::new()) };
+        let mut failure = Error::Closed;
+        if let Some(session) = session {
+            let here = session.portal().cloned();
+            match session.send_targets().await {
+                Ok(answer) if !answer.is_empty() => {
+                    let aliases = self.aliases(here).await;
+                    return Ok(self.portals.learn(target, &answer, &aliases));
+                }
+                Ok(_) => {}
+                Err(error) => failure = error,
+            }
+        }
+        let mut questions = JoinSet::new();
+        for portal in self.portals.all() {
+            let (node, url) =
+                (self.node.clone(), Url { portal: portal.clone(), ..self.url.clone() });
+            let answer = async move { (portal, node.discover(url).await) };
+            questions.spawn(answer.in_current_span());
+        }
+        while let Some(answer) = questions.join_next().await {
+            match answer {
+                Ok((portal, Ok(answer))) => {
+                    let aliases = self.aliases(Some(portal)).await;
+                    return Ok(self.portals.learn(target, &with_address(answer), &aliases));
+                }
+                Ok((_, Err(error))) => failure = error,
+                Err(_) => {}
+            }
+        }
+        Err(failure)
+    }
+
+    /// The addresses that portals named by names have.
+    async fn aliases(&self, here: Option<TargetAddress>) -> Vec<TargetAddress> {
+        let mut aliases: Vec<_> = here.into_iter().collect();
+        for portal in self.portals.all() {
+            if portal.host.parse::<IpAddr>().is_ok() {
+                continue;
+            }
+            let found = tokio::net::lookup_host((portal.host.as_str(), portal.port)).await;
+            for address in found.into_iter().flatten() {
+                let host = address.ip().to_string();
+                aliases.push(TargetAddress { host, ..portal.clone() });
+            }
+        }
+        aliases
+    }
+}
+
+/// A target that is listed without an address is at the portal that was asked, which is known.
+fn with_address(mut answer: Vec<DiscoveredTarget>) -> Vec<DiscoveredTarget> {
+    answer.retain(|found| !found.addresses.is_empty());
+    answer
+}
+
+impl Supervisor {
+    /// Asks for other portals while a session is lost, where the target is asked for them at all.
+    pub(super) fn look_for_portals(&mut self, paths: &Paths<Path>) {
+        let is_time = self.discovery.last.is_none_or(|last| last.elapsed() >= INTERVAL);
+        let is_wanted = self.opener.portals.are_asked_for() && self.reopening > 0;
+        if !is_wanted || !is_time || self.discovery.is_under_way {
+            return;
+        }
+        self.discovery.is_under_way = true;
+        let opener = self.opener.clone();
+        let session = paths.open().first().map(|(_, path)| path.unit.session().clone());
+        let found = async move { opener.discover(session).await };
+        let found = async { Event::Portals(outcome(found).await.unwrap_or(Err(Error::Closed))) };
+        self.events.spawn(found.in_current_span());
+    }
+
+    /// The target has named its portals.
+    pub(super) fn found_portals(
+        &mut self,
+        paths: &Paths<Path>,
+        found: Result<Vec<TargetAddress>, Error>,
+    ) {
+        self.discovery = Discovery { is_under_way: false, last: Some(Instant::now()) };
+        match found {
+            Ok(new) => {
+                for portal in &new {
+                    self.report
+                        .note(format!("the target names another portal: {}", portal_name(portal)));
+                }
+                if self.opener.portals.len() > 1 {
+                    paths.supervise_ports();
+                }
+            }
+            Err(error) => tracing::debug!(%error, "nobody tells the portals of the target"),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The portals that lead to the unit: those that were named, and those that the target names when it is asked.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use iscsi_pdu::{IscsiName, TargetAddress};
+use iscsi_session::DiscoveredTarget;
+
+/// A list of portals, each known by its place in it; they are only added.
+#[derive(Debug)]
+pub(crate) struct Portals {
+    all: Mutex<Vec<TargetAddress>>,
+    /// Whether the target is asked for all that it has.
+    are_asked_for: bool,
+}
+
+impl Portals {
+    /// These, which were named.
+    pub(crate) const fn new(named: Vec<TargetAddress>, are_asked_for: bool) -> Self {
+        Self { all: Mutex::new(named), are_asked_for }
+    }
+
+    /// Whether the target is asked for all that it has (`portals=auto`).
+    pub(crate) const fn are_asked_for(&self) -> bool {
+        self.are_asked_for
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn get(&self, portal: usize) -> Option<TargetAddress> {
+        self.lock().get(portal).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<TargetAddress> {
+        self.lock().clone()
+    }
+
+    /// Takes in what SendTargets names for a target; gives back the portals that are new. The aliases are known already,
+    /// under other names.
+    pub(crate) fn learn(
+        &self,
+        target: &IscsiName,
+        answer: &[DiscoveredTarget],
+        aliases: &[TargetAddress],
+    ) -> Vec<TargetAddress> {
+        let mut all = self.lock();
+        let named = answer.iter().filter(|found| found.name == *target);
+        let mut new = Vec::new();
+        for address in named.flat_map(|found| &found.addresses) {
+            if !all.iter().chain(aliases).any(|known| is_same(known, address)) {
+                all.push(address.clone());
+                new.push(address.clone());
+            }
+        }
+        new
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<TargetAddress>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether two addresses are one portal, whatever group they name.
+fn is_same(one: &TargetAddress, other: &TargetAddress) -> bool {
+    (&one.host, one.port) == (&other.host, other.port)
+}

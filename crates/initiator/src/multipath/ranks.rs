@@ -1,0 +1,156 @@
+//! Sessions where the ports serve the unit best, and one at each of the others.
+//!
+//! All that carry data are at the best ports. One at each other port is kept for the time when that is the best: it is
+//! told of resets like the others, and takes requests at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::error::Error;
+use crate::multipath::access::{Access, Rank};
+use crate::multipath::dispatch::Paths;
+use crate::multipath::lane::PathId;
+use crate::multipath::path::Path;
+use crate::multipath::supervisor::{Event, Supervisor, let_go, outcome};
+
+/// Sessions that move at a time.
+const MAX_MOVES: u32 = 4;
+/// Time between two tries to have a session at a portal that has none.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The portals without a session, and when one was tried there last.
+#[derive(Debug, Default)]
+pub(super) struct SparePortals {
+    tried: BTreeMap<usize, Instant>,
+    opening: u32,
+    /// Sessions that move to better ports.
+    moving: u32,
+}
+
+impl Supervisor {
+    /// Opens a session at each portal that has none, and moves those that are of less use than they could be.
+    pub(super) fn follow_ranks(&mut self, paths: &Paths<Path>) {
+        let is_wanted = self.access.is_followed() || self.opener.portals.are_asked_for();
+        if !is_wanted || self.opening + self.reopening > 0 {
+            return;
+        }
+        self.open_spares(paths);
+        if self.access.is_followed() && self.access.is_calm() {
+            self.move_to_better(paths);
+        }
+    }
+
+    fn open_spares(&mut self, paths: &Paths<Path>) {
+        let open = paths.open();
+        for portal in 0..self.opener.portals.len() {
+            let is_used = open.iter().any(|(_, path)| path.portal == portal);
+            let tried = self.spares.tried.get(&portal);
+            let is_due = tried.is_none_or(|tried| tried.elapsed() >= INTERVAL);
+            let there = self.spares.opening + self.spares.moving;
+            if is_used || !is_due || self.standby.holds(portal) || self.missing(paths) <= there {
+                continue;
+            }
+            self.spares.tried.insert(portal, Instant::now());
+            self.spares.opening += 1;
+            let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
+            let opened = Box::pin(async move { opener.open_spare(portal, expected).await });
+            let opened = async move {
+                Event::Spare(portal, outcome(opened).await.unwrap_or(Err(Error::Closed)))
+            };
+            self.events.spawn(opened.in_current_span());
+        }
+    }
+
+    /// A session was opened at a portal that had none, or was not.
+    pub(super) fn spare_opened(
+        &mut self,
+        paths: &Paths<Path>,
+        portal: usize,
+        result: Result<Path, Error>,
+    ) {
+        self.spares.opening = self.spares.opening.saturating_sub(1);
+        match result {
+            Ok(path) => self.join(paths, path),
+            Err(error) => {
+                let name = self.opener.portal_name(portal);
+                self.report.note(format!(
+                    "no session with the unit is to be had at portal {name}: {error}"
+                ));
+            }
+        }
+    }
+
+    /// Where several sessions are at a worse port than there is, all but one of them move.
+    fn move_to_better(&mut self, paths: &Paths<Path>) {
+        if self.spares.moving > 0 {
+            return;
+        }
+        let more = self.misplaced(paths).len();
+        let more = u32::try_from(more).unwrap_or(MAX_MOVES).min(MAX_MOVES);
+        for _ in 0..more {
+            self.spares.moving += 1;
+            let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
+            let opened = Box::pin(async move { opener.open(expected).await });
+            let opened =
+                async { Event::Better(outcome(opened).await.unwrap_or(Err(Error::Closed))) };
+            self.events.spawn(opened.in_current_span());
+        }
+    }
+
+    /// A session was opened at a better port: one at a worse one goes, or the new one if all is even by now.
+    pub(super) fn moved(&mut self, paths: &Paths<Path>, result: Result<Path, Error>) {
+        self.spares.moving = self.spares.moving.saturating_sub(1);
+        let path = match result {
+            Ok(path) => path,
+            Err(error) => {
+                tracing::debug!(%error, "no session is to be had at a better port");
+                return;
+            }
+        };
+        let Some(id) = self.misplaced(paths).pop().filter(|_| self.is_best(path.portal)) else {
+            self.events.spawn(let_go(path).in_current_span());
+            return;
+        };
+        self.join(paths, path);
+        paths.close(id);
+        self.release(paths, id);
+    }
+
+    /// The sessions beside the first at worse ports than the best, the youngest last.
+    fn misplaced(&self, paths: &Paths<Path>) -> Vec<PathId> {
+        let working = paths.working();
+        let Some(best) = self.best_rank(paths) else { return Vec::new() };
+        let mut has_one = Vec::new();
+        let mut misplaced = Vec::new();
+        for (id, path) in paths.open() {
+            let access = self.access.of_portal(path.portal);
+            if !working.contains(&id) || access.is_none_or(|access| access.rank() <= best) {
+                continue;
+            }
+            if has_one.contains(&path.portal) {
+                misplaced.push(id);
+            } else {
+                has_one.push(path.portal);
+            }
+        }
+        misplaced
+    }
+
+    /// How good the best port is that has a session.
+    fn best_rank(&self, paths: &Paths<Path>) -> Option<Rank> {
+        let open = paths.open();
+        let all = open.iter().filter_map(|(_, path)| self.access.of_portal(path.portal));
+        all.filter(|access| access.serves()).map(Access::rank).min()
+    }
+
+    /// Whether no port is known to be better than that of a portal.
+    fn is_best(&self, portal: usize) -> bool {
+        let rank = self.access.of_portal(portal).map(Access::rank);
+        let all = (0..self.opener.portals.len()).filter_map(|portal| self.access.of_portal(portal));
+        rank.is_some() && rank == all.map(Access::rank).min()
+    }
+}

@@ -1,0 +1,96 @@
+//! Through which ports of its target a unit is reached, and how well (SPC-4 §5.11).
+
+use bytes::BytesMut;
+use iscsi_pdu::scsi::{
+    AdditionalSense, Cdb, PortGroupsHeader, SenseKey, SetTargetPortGroups, TargetPortGroups,
+};
+
+use crate::error::Error;
+use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::probe::port_identification;
+use crate::unit::retry::Patience;
+use crate::unit::transfer::Transfer;
+
+/// No list of groups is longer, bytes: 65536 ports would make half of it.
+const MAX_LEN: u32 = 1 << 20;
+
+/// Which port a session came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct TargetPort {
+    /// The relative target port identifier (SPC-4 §7.8.6.7), if the unit tells it.
+    pub relative_id: Option<u16>,
+    /// The number of the target port group that it is in (SPC-4 §7.8.6.8), if the unit tells it.
+    pub group: Option<u16>,
+}
+
+impl LogicalUnit {
+    /// The groups of ports that the unit is reached through, and the state of each towards it (REPORT TARGET PORT
+    /// GROUPS, SPC-4 §6.37). A [`Disk`](crate::Disk) asks by itself where the unit has any, and follows.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute): a unit that has no port groups does not know the command.
+    pub async fn target_port_groups(&self) -> Result<TargetPortGroups, Error> {
+        self.ask_port_groups(|| self.patience()).await
+    }
+
+    /// Which port, of which group, this session came to (VPD page 83).
+    ///
+    /// # Errors
+    /// As [`vital_product_data`](Self::vital_product_data).
+    pub async fn target_port(&self) -> Result<TargetPort, Error> {
+        let Some(page) = port_identification(self).await? else { return Ok(TargetPort::default()) };
+        Ok(TargetPort { relative_id: page.relative_target_port(), group: page.target_port_group() })
+    }
+
+    /// Asks the array to bring groups of ports into other states (SET TARGET PORT GROUPS, SPC-4 §6.45). It is sent
+    /// once, and nothing here ever sends it by itself: it takes the unit away from others who use it through another
+    /// port.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute): where TPGS does not say that the array takes it, it refuses.
+    pub async fn set_target_port_groups(&self, states: &SetTargetPortGroups) -> Result<(), Error> {
+        let cdb = Cdb::set_target_port_groups(states.parameter_list_length());
+        self.execute(self.command(cdb).with_write(states.encode())).await.map(drop)
+    }
+
+    /// The same as [`target_port_groups`](Self::target_port_groups), without a wait for what may pass: who follows the
+    /// states asks again.
+    pub(crate) async fn port_groups_now(&self) -> Result<TargetPortGroups, Error> {
+        self.ask_port_groups(|| Patience::of_a_path(&self.session.policy().retry)).await
+    }
+
+    async fn ask_port_groups(
+        &self,
+        patience: impl Fn() -> Patience,
+    ) -> Result<TargetPortGroups, Error> {
+        let mut header = PortGroupsHeader::Extended;
+        let mut len = TargetPortGroups::ALLOCATION_LENGTH;
+        loop {
+            let cdb = Cdb::report_target_port_groups(header, len);
+            let command = cdb.operation_name();
+            let transfer = Transfer::query(cdb, len as usize);
+            let data: BytesMut = match self.execute_with(transfer, patience()).await {
+                // A unit older than SPC-4 does not know the longer header.
+                Err(error) if header == PortGroupsHeader::Extended && is_invalid_field(&error) => {
+                    header = PortGroupsHeader::LengthOnly;
+                    continue;
+                }
+                result => result?.data,
+            };
+            let groups = TargetPortGroups::decode(&data);
+            let groups = groups.map_err(|why| Error::Format { command, why })?;
+            let whole = groups.allocation_length();
+            if groups.is_truncated() && whole > len && whole <= MAX_LEN {
+                len = whole;
+                continue;
+            }
+            return Ok(groups);
+        }
+    }
+}
+
+fn is_invalid_field(error: &Error) -> bool {
+    let sense = error.sense().filter(|sense| sense.key == SenseKey::IllegalRequest);
+    sense.is_some_and(|sense| sense.additional == AdditionalSense::INVALID_FIELD_IN_CDB)
+}
