@@ -211,8 +211,8 @@ pub mod scsi {
         AccessState, AdditionalSense, Cdb, DeviceType, FormatError, LbaExtent, LbaStatus, Lun,
         ModePage, ModePages, ModeParameters, ProvisioningStatus, ReadCapacity10, ReadCapacity16,
         ReportLuns, Sense, SenseKey, SenseKeySpecific, SetTargetPortGroups, StandardInquiry,
-        Status, TargetPortGroup, TargetPortGroupSupport, TargetPortGroups, UnmapList,
-        WriteSameFlags,
+        StateChange, Status, SupportedStates, TargetPortGroup, TargetPortGroupSupport,
+        TargetPortGroups, UnmapList, WriteSameFlags,
     };
 
     /// Persistent reservations: which initiators may use a unit (SPC-4 §5.13).

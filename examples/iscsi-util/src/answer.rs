@@ -22,5 +22,13 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
         Command::Discard(discard) => discard.run(&connector).await,
         Command::Ping(ping) => ping.run(&connector).await,
         Command::Perf(perf) => perf.run(&connector).await,
+        Command::Reservations(reservations) => reservations.run(&connector).await,
+        Command::Register(register) => register.run(&connector).await,
+        Command::Reserve(reserve) => reserve.reserve(&connector).await,
+        Command::Release(reserve) => reserve.release(&connector).await,
+        Command::Preempt(preempt) => preempt.run(&connector).await,
+        Command::Clear(clear) => clear.run(&connector).await,
+        Command::PortGroups(groups) => groups.run(&connector).await,
+        Command::SetPortGroup(group) => group.run(&connector).await,
     }
 }

@@ -10,6 +10,9 @@ use crate::inquiry::Inquiry;
 use crate::luns::Luns;
 use crate::perf::Perf;
 use crate::ping::Ping;
+use crate::port_groups::{PortGroups, SetPortGroup};
+use crate::reservations::Reservations;
+use crate::reserve::{Clear, Preempt, Register, Reserve};
 
 /// Asks iSCSI targets and their units what they are, how far they are and how fast.
 ///
@@ -52,6 +55,22 @@ pub enum Command {
     Ping(Ping),
     /// Measures how fast a unit can be read, or written.
     Perf(Perf),
+    /// Shows who is registered with a unit, and how it is reserved (PERSISTENT RESERVE IN).
+    Reservations(Reservations),
+    /// Registers this initiator with a unit by a key, or ends that.
+    Register(Register),
+    /// Reserves a unit for this initiator, which has registered.
+    Reserve(Reserve),
+    /// Gives up the reservation that this initiator holds.
+    Release(Reserve),
+    /// Fences others off: ends all registrations by their key, and takes the reservation over.
+    Preempt(Preempt),
+    /// Ends the reservation of a unit, and all registrations.
+    Clear(Clear),
+    /// Shows through which ports a unit is reached, and how well (REPORT TARGET PORT GROUPS).
+    PortGroups(PortGroups),
+    /// Asks for another state of a group of ports (SET TARGET PORT GROUPS).
+    SetPortGroup(SetPortGroup),
 }
 
 impl Command {
@@ -67,6 +86,14 @@ impl Command {
             Self::Discard(_) => "discard",
             Self::Ping(_) => "ping",
             Self::Perf(_) => "perf",
+            Self::Reservations(_) => "reservations",
+            Self::Register(_) => "register",
+            Self::Reserve(_) => "reserve",
+            Self::Release(_) => "release",
+            Self::Preempt(_) => "preempt",
+            Self::Clear(_) => "clear",
+            Self::PortGroups(_) => "port-groups",
+            Self::SetPortGroup(_) => "set-port-group",
         }
     }
 }
@@ -86,8 +113,14 @@ mod tests {
     fn every_subcommand_knows_its_name() {
         for subcommand in Args::command().get_subcommands() {
             let name = subcommand.get_name();
-            let range = ["--offset", "0", "--length", "512"];
-            let options = if name == "discard" { &range[..] } else { &[] };
+            let options: &[_] = match name {
+                "discard" => &["--offset", "0", "--length", "512"],
+                "register" | "clear" => &["--key", "0x1"],
+                "reserve" | "release" => &["--key", "0x1", "--type", "write-exclusive"],
+                "preempt" => &["--key", "0x1", "--type", "exclusive-access", "--victim", "0x2"],
+                "set-port-group" => &["1", "standby"],
+                _ => &[],
+            };
             let arguments = [&["iscsi-util", name, "iscsi://host"], options].concat();
             assert_eq!(Args::try_parse_from(arguments).unwrap().command.name(), name);
         }
@@ -115,6 +148,13 @@ mod tests {
             &["extents", "--offset", "-1"],
             &["discard", "--offset", "0"],
             &["discard", "--length", "1M"],
+            &["register", "--key", "1"],
+            &["register", "--key", "0x11112222333344445"],
+            &["register", "--key", "0x1", "--isid", "12345"],
+            &["register", "--key", "0x1", "--isid", "+12345"],
+            &["reserve", "--key", "0x1", "--type", "shared"],
+            &["preempt", "--key", "0x1", "--type", "write-exclusive"],
+            &["clear"],
         ] {
             let parsed = Args::try_parse_from([&["iscsi-util"], arguments, &["url"]].concat());
             assert!(parsed.is_err(), "{arguments:?}");

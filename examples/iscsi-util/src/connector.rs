@@ -39,8 +39,21 @@ impl Connector {
         url: &str,
         work: impl AsyncFnOnce(&Session, &Url) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.session_with(url, Options::default(), work).await
+    }
+
+    /// The same with other options.
+    ///
+    /// # Errors
+    /// As [`session`](Self::session).
+    pub async fn session_with<T>(
+        &self,
+        url: &str,
+        options: Options,
+        work: impl AsyncFnOnce(&Session, &Url) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let url = parse(url)?;
-        let initiator = self.initiator(Options::default())?;
+        let initiator = self.initiator(options)?;
         let session = self.unless(initiator.connect(&url)).await??;
         let result = work(&session, &url).await;
         // Whatever was asked is answered; how the goodbye goes changes nothing.

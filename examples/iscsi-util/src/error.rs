@@ -26,6 +26,15 @@ pub enum Error {
         /// Why.
         cause: iscsi_initiator::Error,
     },
+    /// The unit does not take a change of reservations from this initiator.
+    #[error(
+        "{command} ended in RESERVATION CONFLICT: this initiator is not registered by that key, or another one \
+         holds the unit; reservations shows who does, register registers"
+    )]
+    Conflict {
+        /// The command's name in the standard.
+        command: &'static str,
+    },
     /// The program was told to stop.
     #[error("interrupted")]
     Interrupted,
@@ -50,7 +59,11 @@ impl Error {
             Self::Usage(_) => 2,
             Self::Interrupted | Self::Abandoned(_) => 130,
             Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
-            Self::Initiator(_) | Self::Page { .. } | Self::Output(_) | Self::Runtime(_) => 1,
+            Self::Initiator(_)
+            | Self::Page { .. }
+            | Self::Conflict { .. }
+            | Self::Output(_)
+            | Self::Runtime(_) => 1,
         }
     }
 
@@ -58,7 +71,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Usage(_) => Kind::Caller,
+            Self::Usage(_) | Self::Conflict { .. } => Kind::Caller,
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
             Self::Interrupted | Self::Abandoned(_) => Kind::Interrupted,
             Self::Output(_) | Self::Runtime(_) => Kind::System,

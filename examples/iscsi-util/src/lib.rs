@@ -5,7 +5,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what the command line says |
-//! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`], [`discard`], [`ping`], [`perf`] | a subcommand each: its options, what it does, what it tells |
+//! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`], [`discard`], [`ping`], [`perf`], [`reservations`], [`mod@reserve`], [`port_groups`] | a subcommand each: its options, what it does, what it tells |
 //! | [`connector`], [`mod@unit`] | sessions and units, opened and closed |
 //! | [`report`], [`table`] | what people and programs get to see |
 #![forbid(unsafe_code)]
@@ -22,7 +22,10 @@ pub mod inquiry;
 pub mod luns;
 pub mod perf;
 pub mod ping;
+pub mod port_groups;
 pub mod report;
+pub mod reservations;
+pub mod reserve;
 pub mod table;
 pub mod unit;
 

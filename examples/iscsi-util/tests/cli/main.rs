@@ -10,6 +10,8 @@
 mod bad_input;
 mod interrupt;
 mod measurements;
+mod port_groups;
 mod questions;
+mod reservations;
 mod support;
 mod writes;

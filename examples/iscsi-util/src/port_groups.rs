@@ -1,0 +1,191 @@
+//! The ports of a target, and how well each serves a unit: REPORT and SET TARGET PORT GROUPS (SPC-4 §6.37,
+//! §6.45).
+
+use clap::{Args, ValueEnum};
+use iscsi_initiator::scsi::vpd::DeviceIdentification;
+use iscsi_initiator::scsi::{
+    AccessState, SetTargetPortGroups, StateChange, TargetPortGroup, TargetPortGroupSupport,
+    TargetPortGroups,
+};
+use iscsi_initiator::{Error as InitiatorError, LogicalUnit, Session, Url};
+use serde_json::{Value, json};
+
+use crate::connector::{self, Connector};
+use crate::error::Error;
+use crate::report::Report;
+use crate::table::Table;
+use crate::unit;
+
+/// The options of `port-groups`.
+#[derive(Clone, Debug, Args)]
+pub struct PortGroups {
+    /// The unit: iscsi://host/target/lun.
+    pub url: String,
+}
+
+/// The options of `set-port-group`.
+#[derive(Clone, Debug, Args)]
+pub struct SetPortGroup {
+    /// The unit: iscsi://host/target/lun.
+    pub url: String,
+    /// The number of the group.
+    pub group: u16,
+    /// The state that its ports shall have.
+    pub state: State,
+    /// Agrees that initiators may lose their ways to the unit. Without it nothing is done.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// The states that can be asked for, as they are written on the command line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum State {
+    /// Takes every command, as fast as the device can.
+    ActiveOptimized,
+    /// Takes every command, more slowly.
+    ActiveNonOptimized,
+    /// Takes no reads and writes, and could soon.
+    Standby,
+    /// The same, for longer.
+    Unavailable,
+}
+
+impl From<State> for AccessState {
+    fn from(state: State) -> Self {
+        match state {
+            State::ActiveOptimized => Self::ActiveOptimized,
+            State::ActiveNonOptimized => Self::ActiveNonOptimized,
+            State::Standby => Self::Standby,
+            State::Unavailable => Self::Unavailable,
+        }
+    }
+}
+
+/// What the unit says of its ports, and of that of the session.
+#[derive(Debug)]
+struct Answers {
+    support: TargetPortGroupSupport,
+    /// The relative target port identifier.
+    port: Option<u16>,
+    group: Option<u16>,
+    groups: Option<TargetPortGroups>,
+}
+
+impl PortGroups {
+    /// Asks the unit.
+    ///
+    /// # Errors
+    /// When it does not answer, or says that it has groups and does not tell them.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let work = async |session: &Session, url: &Url| {
+            let unit = unit::named(session, url)?;
+            Ok(connector.unless(Answers::of(&unit)).await??)
+        };
+        let answers = connector.session(&self.url, work).await?;
+        Ok(Report::new(answers.to_text(), answers.to_json()))
+    }
+}
+
+impl SetPortGroup {
+    /// Asks for the state.
+    ///
+    /// # Errors
+    /// Without the consent; when the unit does not answer, or refuses it.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        connector::parse(&self.url)?;
+        if !self.yes {
+            return Err(Error::Usage(
+                "this changes the ways of all initiators to the unit; add --yes if that is meant"
+                    .to_owned(),
+            ));
+        }
+        let mut states = SetTargetPortGroups::new();
+        let command = "SET TARGET PORT GROUPS";
+        let set = states.set_group(self.group, self.state.into());
+        set.map_err(|why| InitiatorError::Format { command, why })?;
+        let work = async |session: &Session, url: &Url| {
+            let unit = unit::named(session, url)?;
+            let work = connector.stop.hurry(unit.set_target_port_groups(&states)).await;
+            work.ok_or(Error::Abandoned("a change of port groups"))??;
+            Ok(Answers::of(&unit).await?)
+        };
+        let answers = connector.session(&self.url, work).await?;
+        Ok(Report::new(answers.to_text(), answers.to_json()))
+    }
+}
+
+impl Answers {
+    async fn of(unit: &LogicalUnit) -> Result<Self, InitiatorError> {
+        let support = unit::inquiry(unit).await?.target_port_group_support;
+        let page = unit.vital_product_data(DeviceIdentification::PAGE).await;
+        let names = page.ok().and_then(|page| DeviceIdentification::decode(&page).ok());
+        let port = names.as_ref().and_then(DeviceIdentification::relative_target_port);
+        let group = names.as_ref().and_then(DeviceIdentification::target_port_group);
+        let groups =
+            if support.is_supported() { Some(unit.target_port_groups().await?) } else { None };
+        Ok(Self { support, port, group, groups })
+    }
+
+    fn to_text(&self) -> String {
+        let Some(groups) = &self.groups else {
+            return "the unit has no target port groups: all ways to it are alike\n".to_owned();
+        };
+        let mut table = Table::default();
+        table.push(["states change", &self.support.to_string()]);
+        if let Some(seconds) = groups.implicit_transition_time {
+            table.push(["transition", &format!("up to {seconds} s")]);
+        }
+        table.push(["this session", &self.place()]);
+        for group in &groups.groups {
+            table.push([format!("group {}", group.id), row(group)]);
+        }
+        table.to_string()
+    }
+
+    /// Where the session goes to.
+    fn place(&self) -> String {
+        let port = self.port.map(|port| format!("port {port}"));
+        let group = self.group.map(|group| format!("group {group}"));
+        match (port, group) {
+            (Some(port), Some(group)) => format!("{port} of {group}"),
+            (Some(name), None) | (None, Some(name)) => name,
+            (None, None) => "not told".to_owned(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let groups = self.groups.as_ref();
+        json!({
+            "support": self.support.to_string(),
+            "port": self.port,
+            "group": self.group,
+            "transition_seconds": groups.and_then(|groups| groups.implicit_transition_time),
+            "groups": groups.map(|it| it.groups.iter().map(group_to_json).collect::<Vec<_>>()),
+        })
+    }
+}
+
+fn row(group: &TargetPortGroup) -> String {
+    let preferred = if group.preferred { ", preferred" } else { "" };
+    let ports: Vec<_> = group.ports.iter().map(ToString::to_string).collect();
+    let ports = match ports.as_slice() {
+        [] => "no ports".to_owned(),
+        [port] => format!("port {port}"),
+        ports => format!("ports {}", ports.join(", ")),
+    };
+    let why = match group.status {
+        StateChange::Explicit => "; set by an initiator",
+        StateChange::Implicit => "; set by the target",
+        StateChange::NotReported | StateChange::Reserved(_) => "",
+    };
+    format!("{}{preferred}: {ports}{why}", group.state)
+}
+
+fn group_to_json(group: &TargetPortGroup) -> Value {
+    json!({
+        "group": group.id,
+        "state": group.state.to_string(),
+        "preferred": group.preferred,
+        "ports": group.ports,
+    })
+}

@@ -1,0 +1,231 @@
+//! Registrations and reservations that change: PERSISTENT RESERVE OUT (SPC-4 §6.16).
+//!
+//! A registration belongs to a nexus: the initiator's name and an ISID, through one port of the target. So that what one
+//! run registers another one can end, all runs have the same ISID unless told otherwise.
+
+use clap::{Args, ValueEnum};
+use iscsi_initiator::scsi::Status;
+use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
+use iscsi_initiator::{Error as InitiatorError, Options, Session, Url};
+use serde_json::json;
+
+use crate::connector::{self, Connector};
+use crate::error::Error;
+use crate::report::Report;
+use crate::unit;
+
+/// The random part of the ISID of all runs, unless told otherwise.
+const ISID: [u8; 3] = *b"utl";
+
+/// What all changes have in common.
+#[derive(Clone, Debug, Args)]
+pub struct Change {
+    /// The unit: iscsi://host/target/lun.
+    pub url: String,
+    /// The key of this initiator: 1 to 16 hexadecimal digits behind 0x.
+    #[arg(long, value_name = "KEY")]
+    pub key: ReservationKey,
+    /// The random part of the session's ISID, 6 hexadecimal digits: with the initiator's name, it is who speaks.
+    #[arg(long, value_name = "HEX", value_parser = isid)]
+    pub isid: Option<[u8; 3]>,
+    /// Agrees that other initiators may lose their access to the unit, or gain it. Without it nothing is done.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// The options of `register`.
+#[derive(Clone, Debug, Args)]
+pub struct Register {
+    /// What all changes have in common. The key 0x0 ends the registration.
+    #[command(flatten)]
+    pub change: Change,
+    /// Has the unit keep registrations over a loss of power, where it can (APTPL).
+    #[arg(long)]
+    pub persist: bool,
+}
+
+/// The options of `reserve` and `release`.
+#[derive(Clone, Debug, Args)]
+pub struct Reserve {
+    /// What all changes have in common.
+    #[command(flatten)]
+    pub change: Change,
+    /// Who may do what while the unit is reserved.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Type,
+}
+
+/// The options of `preempt`.
+#[derive(Clone, Debug, Args)]
+pub struct Preempt {
+    /// What all changes have in common, and the type from then on.
+    #[command(flatten)]
+    pub reserve: Reserve,
+    /// The key of those that lose their registration.
+    #[arg(long, value_name = "KEY")]
+    pub victim: ReservationKey,
+    /// Ends the commands that they have under way as well.
+    #[arg(long)]
+    pub abort: bool,
+}
+
+/// The options of `clear`.
+#[derive(Clone, Debug, Args)]
+pub struct Clear {
+    /// What all changes have in common.
+    #[command(flatten)]
+    pub change: Change,
+}
+
+/// The types of reservations, as they are written on the command line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Type {
+    /// The holder alone writes.
+    WriteExclusive,
+    /// The holder alone reads and writes.
+    ExclusiveAccess,
+    /// Those who have registered write.
+    WriteExclusiveRegistrantsOnly,
+    /// Those who have registered read and write.
+    ExclusiveAccessRegistrantsOnly,
+    /// Those who have registered write, and all of them hold it.
+    WriteExclusiveAllRegistrants,
+    /// Those who have registered read and write, and all of them hold it.
+    ExclusiveAccessAllRegistrants,
+}
+
+impl From<Type> for ReservationType {
+    fn from(kind: Type) -> Self {
+        match kind {
+            Type::WriteExclusive => Self::WriteExclusive,
+            Type::ExclusiveAccess => Self::ExclusiveAccess,
+            Type::WriteExclusiveRegistrantsOnly => Self::WriteExclusiveRegistrantsOnly,
+            Type::ExclusiveAccessRegistrantsOnly => Self::ExclusiveAccessRegistrantsOnly,
+            Type::WriteExclusiveAllRegistrants => Self::WriteExclusiveAllRegistrants,
+            Type::ExclusiveAccessAllRegistrants => Self::ExclusiveAccessAllRegistrants,
+        }
+    }
+}
+
+impl Change {
+    /// Has the unit carry it out, and tells what was done.
+    async fn carry_out(
+        &self,
+        connector: &Connector,
+        change: PersistentReserveOut,
+        done: String,
+    ) -> Result<Report, Error> {
+        connector::parse(&self.url)?;
+        if !self.yes {
+            return Err(Error::Usage(
+                "this changes which initiators may use the unit; add --yes if that is meant"
+                    .to_owned(),
+            ));
+        }
+        let work = async |session: &Session, url: &Url| {
+            let unit = unit::named(session, url)?;
+            let work = unit.persistent_reserve_out(&change);
+            let work = connector.stop.hurry(work).await;
+            work.ok_or(Error::Abandoned("a change of reservations"))?.map_err(advised)?;
+            Ok(unit.registered_keys().await?)
+        };
+        let options = Options::default().with_isid(Some(self.isid.unwrap_or(ISID)));
+        let keys = connector.session_with(&self.url, options, work).await?;
+        let members = json!({
+            "key": self.key.to_string(),
+            "generation": keys.generation,
+            "keys": keys.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        });
+        Ok(Report::new(format!("{done}\n"), members))
+    }
+}
+
+/// A conflict says who is in the way: the key of this initiator, or another one.
+fn advised(error: InitiatorError) -> Error {
+    if let InitiatorError::Status { status: Status::RESERVATION_CONFLICT, command } = error {
+        return Error::Conflict { command };
+    }
+    error.into()
+}
+
+impl Register {
+    /// Registers the nexus, or ends its registration.
+    ///
+    /// # Errors
+    /// Without the consent; when the unit does not answer, or refuses it.
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let new_key = self.change.key;
+        let change = PersistentReserveOut::RegisterAndIgnoreExistingKey {
+            new_key,
+            persist_through_power_loss: self.persist,
+            all_target_ports: false,
+        };
+        let done = if new_key.is_none() {
+            "no longer registered".to_owned()
+        } else {
+            format!("registered by the key {new_key}")
+        };
+        self.change.carry_out(connector, change, done).await
+    }
+}
+
+impl Reserve {
+    /// Reserves the unit.
+    ///
+    /// # Errors
+    /// As [`Register::run`].
+    pub async fn reserve(&self, connector: &Connector) -> Result<Report, Error> {
+        let (key, reservation_type) = (self.change.key, self.kind.into());
+        let change = PersistentReserveOut::Reserve { key, reservation_type };
+        self.change.carry_out(connector, change, format!("reserved: {reservation_type}")).await
+    }
+
+    /// Gives up the reservation that the nexus holds, if it does.
+    ///
+    /// # Errors
+    /// As [`Register::run`].
+    pub async fn release(&self, connector: &Connector) -> Result<Report, Error> {
+        let (key, reservation_type) = (self.change.key, self.kind.into());
+        let change = PersistentReserveOut::Release { key, reservation_type };
+        let done = "released, if this initiator held it".to_owned();
+        self.change.carry_out(connector, change, done).await
+    }
+}
+
+impl Preempt {
+    /// Ends the registrations by another key, and takes the reservation over.
+    ///
+    /// # Errors
+    /// As [`Register::run`].
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let Reserve { change, kind } = &self.reserve;
+        let (key, victim, reservation_type) = (change.key, self.victim, (*kind).into());
+        let out = if self.abort {
+            PersistentReserveOut::PreemptAndAbort { key, victim, reservation_type }
+        } else {
+            PersistentReserveOut::Preempt { key, victim, reservation_type }
+        };
+        let done = format!("no nexus is registered by the key {victim} any more");
+        change.carry_out(connector, out, done).await
+    }
+}
+
+impl Clear {
+    /// Ends the reservation and all registrations.
+    ///
+    /// # Errors
+    /// As [`Register::run`].
+    pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
+        let change = PersistentReserveOut::Clear { key: self.change.key };
+        let done = "no reservation and no registration is left".to_owned();
+        self.change.carry_out(connector, change, done).await
+    }
+}
+
+/// Three bytes as six hexadecimal digits.
+fn isid(text: &str) -> Result<[u8; 3], String> {
+    let is_hex = text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u32::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    let bytes = number.map(u32::to_be_bytes).map(|[_, a, b, c]| [a, b, c]);
+    bytes.ok_or_else(|| "give 6 hexadecimal digits, such as 0a1b2c".to_owned())
+}
