@@ -118,6 +118,29 @@ async fn prs_13_a_lost_session_comes_back_registered() {
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }
 
+/// PRS-13: a target that takes each session for a nexus of its own, as tgt does, ends no disk by that, and yet
+/// keeps out what was fenced off.
+#[tokio::test]
+async fn prs_13_each_session_may_be_another_nexus() {
+    let rig = Rig::start(512, BLOCKS, |config| {
+        config.keys.default_time2wait = 0;
+        config.units.get_mut(&0).unwrap().behavior.nexus_per_session = true;
+    })
+    .await;
+    let disk = open(&rig, options(1)).await;
+    let reservations = reservations(&rig);
+    rig.server.with(Target::drop_connections);
+    soon(disk.write_at(0, vec![7; 4096])).await.unwrap();
+    assert_eq!(reservations.keys(), [KEY; 2], "the old one is nobody's");
+    rig.server.with(|target| {
+        target.drop_connections();
+        fence(&reservations, false);
+    });
+    assert_preempted(soon(disk.write_at(0, vec![8; 4096])).await);
+    assert_eq!(reservations.keys(), [OTHER]);
+    assert!(rig.disk.holds(0, &[7; 4096]));
+}
+
 /// PRS-11: what is fenced off is told at its next command, and sends nothing after it, whether or not the unit
 /// would take it.
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! | a session | is registered by | and proves by it |
 //! |---|---|---|
 //! | the first one | REGISTER AND IGNORE EXISTING KEY | nothing: who opens the disk wants it so |
-//! | one that was lost, through the same port | REGISTER, with the key that its nexus has | that nobody has ended it |
+//! | one that was lost, through the same port | REGISTER, with the key that its nexus has | that nobody has ended it; where that is refused, as any other one |
 //! | any other one | REGISTER AND IGNORE EXISTING KEY between two looks at the keys | that nobody has changed anything in between |
 //!
 //! Registrations outlast sessions (SPC-4 §5.13.1), so a session that is back is still registered, or another has
@@ -78,12 +78,19 @@ impl LogicalUnit {
         registration.verdict()?;
         let nexus = self.nexus();
         if registration.knows(nexus) {
+            // What the nexus is told from here on is told of its registration.
             membership.set_registered(true);
-            self.prove(registration).await?;
-        } else {
-            self.register_further(registration, nexus).await?;
-            membership.set_registered(true);
+            match self.change_registration(&registration.proof()).await {
+                Err(error) if is_conflict(&error) => membership.set_registered(false),
+                Err(error) => return Err(error),
+                Ok(()) => return registration.verdict(),
+            }
+            // Another has ended it, and then the key is gone; or the target takes each session for a nexus of its own.
+            registration.forget(nexus);
+            registration.verdict()?;
         }
+        self.register_further(registration, nexus).await?;
+        membership.set_registered(true);
         registration.verdict()
     }
 

@@ -154,6 +154,22 @@ impl Reservations {
         self.lock().attentions.retain(|(told, _)| told != nexus);
     }
 
+    /// A session of the nexus begins anew, and is taken for another nexus: what was registered stays, under an
+    /// ISID that no session can have.
+    pub(crate) fn orphan(&self, nexus: &Registrant) {
+        const NOBODY: u64 = 1 << 48;
+        let mut state = self.lock();
+        let rename = |registration: &mut Registration| {
+            if registration.is_of(nexus) {
+                registration.registrant.isid |= NOBODY;
+            }
+        };
+        state.registrations.iter_mut().for_each(rename);
+        if let Some(held) = &mut state.held {
+            rename(&mut held.registration);
+        }
+    }
+
     /// The next unit attention of the nexus, once.
     pub(crate) fn take_attention(&self, nexus: &Registrant) -> Option<Sense> {
         let mut state = self.lock();

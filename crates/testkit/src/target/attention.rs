@@ -119,6 +119,9 @@ impl Target {
         for (number, unit) in &self.config.units {
             session.know(*number, unit);
             unit.reservations.forget_attentions(&registrant);
+            if unit.behavior.nexus_per_session {
+                unit.reservations.orphan(&registrant);
+            }
             let nexus = (session.nexus.clone(), *number);
             let told = self.deferred_errors_told.entry(nexus);
             told.or_insert_with(|| unit.disk.deferred_errors());
