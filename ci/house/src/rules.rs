@@ -8,6 +8,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/shaper", &["crates/tuner"]),
     ("crates/initiator", &["crates/pdu", "crates/session", "crates/tuner", "crates/shaper"]),
     ("crates/copy", &["crates/initiator", "crates/nbd"]),
+    ("crates/volume", &["crates/initiator"]),
     ("crates/testkit", &[]),
     ("crates/nbd", &[]),
 ];

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
 use crate::progress::Progress;
@@ -73,7 +74,7 @@ pub(crate) fn iscsi_error(error: &io::Error) -> Option<&iscsi_initiator::Error> 
 /// Whether a device says that it may have lost writes which were not flushed, so that making them again
 /// mends it.
 pub(crate) fn is_loss(error: &io::Error) -> bool {
-    matches!(iscsi_error(error), Some(iscsi_initiator::Error::UnflushedWritesLost))
+    iscsi_error(error).is_some_and(|error| error.kind() == ErrorKind::UnflushedWritesLost)
 }
 
 /// A copy that did not come to its end.

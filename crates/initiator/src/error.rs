@@ -250,6 +250,15 @@ pub enum Error {
         /// Why it is not known: what ended the session, or why it could not be opened anew.
         why: Box<Self>,
     },
+    /// A unit that is a part of a larger device failed. What this error says of itself, its kind, its fault and its
+    /// sense data, is what the cause says.
+    #[error("{member}: {cause}")]
+    Member {
+        /// Which part of the device it is.
+        member: String,
+        /// What the unit says.
+        cause: Box<Self>,
+    },
     /// The range does not lie on the disk.
     #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
     OutOfRange {
@@ -318,7 +327,10 @@ impl Error {
         if let Self::Session(failure) = self {
             return failure.may_have_executed;
         }
-        if let Self::NotReopened { lost: cause, .. } | Self::EndsSessions { cause, .. } = self {
+        if let Self::NotReopened { lost: cause, .. }
+        | Self::EndsSessions { cause, .. }
+        | Self::Member { cause, .. } = self
+        {
             return cause.may_have_executed();
         }
         matches!(
@@ -393,7 +405,12 @@ impl Error {
 
     /// The sense data, if the unit gave any.
     pub fn sense(&self) -> Option<&Sense> {
-        if let Self::CheckCondition { sense, .. } = self { Some(sense) } else { None }
+        if let Self::CheckCondition { sense, .. } = self.root() { Some(sense) } else { None }
+    }
+
+    /// The same without the name of the part of a device that it is of.
+    fn root(&self) -> &Self {
+        if let Self::Member { cause, .. } = self { cause.root() } else { self }
     }
 }
 

@@ -122,6 +122,36 @@ impl Url {
         })
     }
 
+    /// The text of a URL without its passwords, to be shown or kept: `%25` and the like stay as they are written.
+    ///
+    /// ```
+    /// # use iscsi_initiator::Url;
+    /// let text = "iscsi://user:secret@host/iqn.2026-01.org.example:disk/0?target_password=x&auth=sha1";
+    /// let kept = "iscsi://user@host/iqn.2026-01.org.example:disk/0?auth=sha1";
+    /// assert_eq!(Url::without_passwords(text), kept);
+    /// ```
+    pub fn without_passwords(text: &str) -> String {
+        let (address, options) = text.split_once('?').unwrap_or((text, ""));
+        let mut kept = match address.split_once('@') {
+            Some((credentials, rest)) => {
+                let (scheme, credentials) =
+                    credentials.split_at(credentials.find("://").map_or(0, |at| at + 3));
+                let user = separator(credentials).and_then(|at| credentials.get(..at));
+                format!("{scheme}{}@{rest}", user.unwrap_or(credentials))
+            }
+            None => address.to_owned(),
+        };
+        let options = options.split('&').filter(|option| {
+            let name = option.split('=').next().unwrap_or_default();
+            !option.is_empty() && name != "target_password"
+        });
+        for (count, option) in options.enumerate() {
+            kept.push(if count == 0 { '?' } else { '&' });
+            kept.push_str(option);
+        }
+        kept
+    }
+
     /// Fills in credentials that the URL lacks from libiscsi's variables:
     /// `LIBISCSI_CHAP_USERNAME`, `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
     /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set, and those of the target only

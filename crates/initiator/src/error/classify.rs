@@ -69,6 +69,7 @@ impl Error {
                 // The request was never sent in the attempts to open the session anew.
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
+            Self::Member { cause, .. } => cause.kind(),
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
             Self::Preempted { .. } => ErrorKind::Preempted,
             Self::OverlapsUnsettled { .. } | Self::Unsettled { .. } => ErrorKind::Unsettled,
@@ -110,7 +111,9 @@ impl Error {
             } => Fault::Network,
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
-            Self::NotReopened { why, .. } | Self::Unsettled { why } => why.fault(),
+            Self::NotReopened { why: cause, .. }
+            | Self::Unsettled { why: cause }
+            | Self::Member { cause, .. } => cause.fault(),
             Self::Task { .. }
             | Self::CheckCondition { .. }
             | Self::Status { .. }

@@ -187,7 +187,12 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::NoReservationKey, ErrorKind::InvalidInput),
         (Error::UnflushedWritesLost, ErrorKind::UnflushedWritesLost),
         (Error::Unsupported("UNMAP"), ErrorKind::Unsupported),
+        (of_member(Error::UnflushedWritesLost), ErrorKind::UnflushedWritesLost),
     ]
+}
+
+fn of_member(cause: Error) -> Error {
+    Error::Member { member: "member 1".to_owned(), cause: Box::new(cause) }
 }
 
 fn all() -> Vec<(Error, ErrorKind)> {
@@ -201,9 +206,20 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 35, "each variant has a row");
+    assert_eq!(variants.len(), 36, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 22, "each kind has a row");
+}
+
+#[test]
+fn an_error_of_a_part_says_what_the_part_says() {
+    for (error, kind) in all() {
+        let part = of_member(of_member(error.clone()));
+        assert_eq!((part.kind(), part.fault()), (kind, error.fault()), "{error:?}");
+        assert_eq!(part.may_have_executed(), error.may_have_executed(), "{error:?}");
+        assert_eq!(part.sense(), error.sense());
+        assert_eq!(part.to_string(), format!("member 1: member 1: {error}"));
+    }
 }
 
 #[test]

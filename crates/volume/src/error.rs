@@ -1,0 +1,163 @@
+//! What can go wrong with a volume.
+
+use std::io;
+
+use thiserror::Error as ThisError;
+
+use crate::md::SuperblockError;
+
+/// Why there is no volume. Each message is one sentence that says what to do where something can be done.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// A chunk that is none.
+    #[error("a chunk of {0} bytes is none; it is a power of two from 65536 to 4194304")]
+    Chunk(u64),
+    /// One member, or too many.
+    #[error("a volume has 2 to 64 members, not {0}; name each unit of it")]
+    MemberCount(usize),
+    /// A member has no room for a chunk.
+    #[error(
+        "a member with room for {room} bytes does not hold a chunk of {chunk}; take a smaller chunk or a larger unit"
+    )]
+    NoRoom {
+        /// Bytes there are.
+        room: u64,
+        /// Bytes of a chunk.
+        chunk: u64,
+    },
+    /// More bytes than can be counted.
+    #[error("the members together hold more than 2^64 bytes; take fewer of them")]
+    TooLarge,
+    /// A chunk is not a number of blocks.
+    #[error(
+        "{member} has blocks of {block_size} bytes, and a chunk of {chunk} is no whole number of them; take another chunk or unit"
+    )]
+    BlockSize {
+        /// Which member.
+        member: String,
+        /// Bytes of its blocks.
+        block_size: u32,
+        /// Bytes of a chunk.
+        chunk: u64,
+    },
+    /// The data do not begin where a block does.
+    #[error(
+        "{member} has blocks of {block_size} bytes, and none begins at byte {data_offset}, where the data do; take another unit"
+    )]
+    DataOffset {
+        /// Which member.
+        member: String,
+        /// Bytes of its blocks.
+        block_size: u32,
+        /// Where the data begin.
+        data_offset: u64,
+    },
+    /// A member ends before its data do.
+    #[error("{member} has {capacity} bytes, and the volume needs {needed} of it")]
+    TooSmall {
+        /// Which member.
+        member: String,
+        /// Bytes it has.
+        capacity: u64,
+        /// Bytes it must have.
+        needed: u64,
+    },
+    /// The description cannot be understood.
+    #[error("the description of the volume: {0}")]
+    Description(String),
+    /// A unit cannot be opened, or failed.
+    #[error("{member}: {cause}")]
+    Unit {
+        /// Which member.
+        member: String,
+        /// Why.
+        cause: iscsi_initiator::Error,
+    },
+    /// A unit by which nothing is known again.
+    #[error(
+        "{member} has neither a designator (VPD page 83) nor a serial number (VPD page 80), so nothing would tell whether it is the same the next time; give it one at the target"
+    )]
+    Nameless {
+        /// Which member.
+        member: String,
+    },
+    /// Another unit is there.
+    #[error(
+        "{member} is the unit {found} there, and the description says {expected}; mend its URL, or the description"
+    )]
+    OtherUnit {
+        /// Which member.
+        member: String,
+        /// The name of the unit that is there.
+        found: String,
+        /// The name in the description.
+        expected: String,
+    },
+    /// The unit of another member is there.
+    #[error(
+        "the URL of {member} leads to {found}, the unit of member {other}; put the URLs in the order of the names"
+    )]
+    WrongOrder {
+        /// Which member.
+        member: String,
+        /// The name of the unit that is there.
+        found: String,
+        /// The number of the member that it is.
+        other: usize,
+    },
+    /// Two members are one unit.
+    #[error("members {one} and {other} are the same unit, {name}; name each unit once")]
+    SameUnit {
+        /// The number of the one.
+        one: usize,
+        /// The number of the other.
+        other: usize,
+        /// The name of both.
+        name: String,
+    },
+    /// A unit has another capacity than it had.
+    #[error(
+        "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow, so make it anew or set the unit back"
+    )]
+    Resized {
+        /// Which member.
+        member: String,
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it had.
+        expected: u64,
+    },
+    /// The members of an md array cannot hold the same number of chunks.
+    #[error(
+        "{member} has room for {found} bytes of data and member 0 for {expected}; md lays unequal members out in zones, which a volume does not have, so make the units of one size"
+    )]
+    Unequal {
+        /// Which member.
+        member: String,
+        /// Bytes it has room for.
+        found: u64,
+        /// Bytes that member 0 has room for.
+        expected: u64,
+    },
+    /// What stands on a member is not the superblock of this volume.
+    #[error("{member}: {cause}")]
+    Superblock {
+        /// Which member.
+        member: String,
+        /// Why.
+        cause: SuperblockError,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes for the name of the volume: {0}")]
+    Entropy(io::Error),
+}
+
+/// The error of a member that is no iSCSI unit, with its name.
+#[derive(Debug, ThisError)]
+#[error("{member}: {cause}")]
+pub(crate) struct MemberError {
+    pub(crate) member: String,
+    #[source]
+    pub(crate) cause: io::Error,
+}

@@ -1,0 +1,82 @@
+//! The parts of one request, at once.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::vec;
+
+use crate::stripe::MAX_MEMBERS;
+
+/// How many run at once: one for each member begins in the poll in which the request does, so that writes of the
+/// same bytes reach every member in one order.
+const WIDTH: usize = MAX_MEMBERS;
+
+/// Runs all futures to their ends, and gives their results in order: when it has ended, nothing is under way.
+pub(crate) async fn join_all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut crowd =
+        Crowd { waiting: futures.into_iter(), running: Vec::new(), results: Vec::new() };
+    poll_fn(|context| crowd.poll(context)).await;
+    crowd.results.into_iter().flatten().collect()
+}
+
+struct Crowd<F: Future> {
+    waiting: vec::IntoIter<F>,
+    /// Futures with the places of their results.
+    running: Vec<(usize, F)>,
+    results: Vec<Option<F::Output>>,
+}
+
+impl<F: Future + Unpin> Crowd<F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let room = WIDTH.saturating_sub(self.running.len());
+            for future in self.waiting.by_ref().take(room) {
+                self.running.push((self.results.len(), future));
+                self.results.push(None);
+            }
+            if self.running.is_empty() {
+                return Poll::Ready(());
+            }
+            let (before, results) = (self.running.len(), &mut self.results);
+            self.running.retain_mut(|(place, future)| match Pin::new(future).poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(result) => {
+                    if let Some(place) = results.get_mut(*place) {
+                        *place = Some(result);
+                    }
+                    false
+                }
+            });
+            if self.running.len() == before {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn results_come_in_order_and_few_run_at_once() {
+        let (running, most) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let futures = (0..500u32).map(|number| {
+            let (running, most) = (Rc::clone(&running), Rc::clone(&most));
+            Box::pin(async move {
+                running.set(running.get() + 1);
+                most.set(most.get().max(running.get()));
+                for _ in 0..=number % 7 {
+                    tokio::task::yield_now().await;
+                }
+                running.set(running.get() - 1);
+                number
+            })
+        });
+        assert_eq!(join_all(futures.collect()).await, (0..500).collect::<Vec<_>>());
+        assert_eq!(most.get(), WIDTH);
+    }
+}

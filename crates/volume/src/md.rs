@@ -1,0 +1,37 @@
+//! The metadata of Linux md, for volumes that the kernel of another host can assemble.
+
+mod refusal;
+mod superblock;
+mod uuid;
+
+pub use refusal::SuperblockError;
+pub use superblock::Superblock;
+pub use uuid::Uuid;
+
+use std::ops::Range;
+
+use crate::stripe::Chunk;
+
+/// What md has to know of a volume, beside the order of its members.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Md {
+    /// The name of the array, which all its members carry.
+    pub set_uuid: Uuid,
+    /// Where the data of each member begin, bytes.
+    pub data_offset: u64,
+    /// How many bytes of each member are data.
+    pub data_size: u64,
+}
+
+impl Md {
+    /// The range of each member that holds data.
+    pub const fn data(&self) -> Range<u64> {
+        self.data_offset..self.data_offset.saturating_add(self.data_size)
+    }
+
+    /// Where the data of a new array begin, bytes: behind the superblock, where blocks, granules and chunks do.
+    pub const fn new_data_offset(chunk: Chunk) -> u64 {
+        const LEAST: u64 = 1 << 20;
+        if chunk.bytes() > LEAST { chunk.bytes() } else { LEAST }
+    }
+}

@@ -1,0 +1,310 @@
+//! The superblock of a member of an md array, metadata 1.2.
+//!
+//! It stands 4 KiB from the member's first byte. Numbers are little-endian, and lengths are in sectors of 512 bytes.
+//!
+//! | byte | length | what |
+//! |---|---|---|
+//! | 0 | 4 | magic `a92b4efc` |
+//! | 4 | 4 | major version: 1 |
+//! | 8 | 4 | features; unknown ones must not be passed over |
+//! | 16 | 16 | the UUID of the array |
+//! | 32 | 32 | its name |
+//! | 64 | 8 | when it was made: seconds in the lower 40 bits |
+//! | 72, 76 | 4, 4 | level; layout |
+//! | 80, 88, 92 | 8, 4, 4 | sectors used of each member; of a chunk; members |
+//! | 128, 136, 144 | 8, 8, 8 | where the data begin; how many there are; where this superblock is |
+//! | 160, 168 | 4, 16 | the number of this device; its UUID |
+//! | 192, 200, 208 | 8, 8, 8 | when it was last written; how often; how far the members agree |
+//! | 216, 220 | 4, 4 | checksum; how many roles follow |
+//! | 256 | 2 each | the role of each device by its number |
+
+use super::refusal::SuperblockError;
+use super::uuid::Uuid;
+use crate::stripe::{Chunk, MAX_MEMBERS};
+
+/// What the superblock of a member of a RAID-0 array says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Superblock {
+    /// The name of the array.
+    pub set_uuid: Uuid,
+    /// The name of this member.
+    pub device_uuid: Uuid,
+    /// Which member it is, counted from 0.
+    pub role: u16,
+    /// How many there are.
+    pub members: u16,
+    /// The chunk.
+    pub chunk: Chunk,
+    /// Where the data begin, bytes.
+    pub data_offset: u64,
+    /// How many bytes of data there are; what is less than a chunk at the end stays unused.
+    pub data_size: u64,
+    /// When the array was made, seconds since 1970.
+    pub created: u64,
+}
+
+const MAGIC: u32 = 0xa92b_4efc;
+const SECTOR: u64 = 512;
+/// The sector of a member where it stands.
+const SUPER_OFFSET: u64 = 8;
+/// `MD_FEATURE_RAID0_LAYOUT`: the field of the layout counts.
+const FEATURE_RAID0_LAYOUT: u32 = 4096;
+/// How members of several sizes are laid out, since Linux 5.4: 1 as before Linux 3.14, 2 as after. For members of one
+/// size they are the same, but without one of them the kernel may refuse to assemble the array.
+const LAYOUT: u32 = 2;
+/// Where the roles begin.
+const ROLES: usize = 256;
+/// So many roles are emitted: one for each member that there may be.
+const EMITTED_ROLES: u32 = 128;
+/// A role that is none: a spare, a failed member, a journal.
+const FIRST_NO_ROLE: u16 = 0xfffd;
+const SPARE: u16 = 0xffff;
+
+impl Superblock {
+    /// Where it stands on a member, bytes.
+    pub const OFFSET: u64 = SUPER_OFFSET * SECTOR;
+    /// How long it is, bytes.
+    pub const LEN: usize = 4096;
+
+    /// The superblock of a new member of an array.
+    pub const fn new(
+        set_uuid: Uuid,
+        device_uuid: Uuid,
+        [role, members]: [u16; 2],
+        chunk: Chunk,
+        [data_offset, data_size]: [u64; 2],
+        created: u64,
+    ) -> Self {
+        Self { set_uuid, device_uuid, role, members, chunk, data_offset, data_size, created }
+    }
+
+    /// Whether something stands there that md would take for a superblock, of whatever kind.
+    pub fn is_there(bytes: &[u8]) -> bool {
+        le32(bytes, 0) == MAGIC
+    }
+
+    /// Reads a superblock.
+    ///
+    /// # Errors
+    /// [`SuperblockError`], for all that is not a RAID-0 array in order: a volume would read it wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, SuperblockError> {
+        if bytes.len() < Self::LEN || !Self::is_there(bytes) {
+            return Err(SuperblockError::Missing);
+        }
+        let roles = le32(bytes, 220);
+        check(
+            "a count of roles of",
+            roles.into(),
+            ROLES as u64 + 2 * u64::from(roles) <= Self::LEN as u64,
+        )?;
+        let (found, expected) = (le32(bytes, 216), checksum(bytes, roles));
+        if found != expected {
+            return Err(SuperblockError::Checksum { found, expected });
+        }
+        check("the major version", le32(bytes, 4).into(), le32(bytes, 4) == 1)?;
+        let features = le32(bytes, 8);
+        let unknown = features & !FEATURE_RAID0_LAYOUT;
+        check("the feature bits", unknown.into(), unknown == 0)?;
+        check("the level", le32(bytes, 72).into(), le32(bytes, 72) == 0)?;
+        check("the layout", le32(bytes, 76).into(), le32(bytes, 76) <= LAYOUT)?;
+        let place = le64(bytes, 144);
+        check("its place at sector", place, place == SUPER_OFFSET)?;
+        let chunk = u64::from(le32(bytes, 88)) * SECTOR;
+        let chunk = Chunk::new(chunk)
+            .map_err(|_| SuperblockError::Unsupported { what: "a chunk of", found: chunk })?;
+        let members = le32(bytes, 92);
+        let count = u16::try_from(members).unwrap_or(u16::MAX);
+        check("a count of members of", members.into(), (2..=MAX_MEMBERS).contains(&count.into()))?;
+        let number = le32(bytes, 160);
+        let role = if number < roles { le16(bytes, ROLES + 2 * number as usize) } else { SPARE };
+        check("the role", role.into(), role < FIRST_NO_ROLE && role < count)?;
+        let data_offset = bytes_of(le64(bytes, 128), "data from sector")?;
+        // What is written there must not overwrite the superblock.
+        let is_behind = data_offset >= Self::OFFSET + Self::LEN as u64;
+        check("data from sector", data_offset / SECTOR, is_behind)?;
+        Ok(Self {
+            set_uuid: Uuid(array(bytes, 16)),
+            device_uuid: Uuid(array(bytes, 168)),
+            role,
+            members: count,
+            chunk,
+            data_offset,
+            data_size: bytes_of(le64(bytes, 136), "data of so many sectors as")?,
+            created: le64(bytes, 64) & ((1 << 40) - 1),
+        })
+    }
+
+    /// Writes a superblock, as mdadm would.
+    pub fn emit(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let Self { role, members, chunk, data_offset, data_size, created, .. } = *self;
+        let mut put = |at: usize, field: &[u8]| {
+            if let Some(place) = bytes.get_mut(at..at + field.len()) {
+                place.copy_from_slice(field);
+            }
+        };
+        put(0, &MAGIC.to_le_bytes());
+        put(4, &1u32.to_le_bytes());
+        put(8, &FEATURE_RAID0_LAYOUT.to_le_bytes());
+        put(16, &self.set_uuid.0);
+        put(64, &created.to_le_bytes());
+        put(76, &LAYOUT.to_le_bytes());
+        put(88, &(u32::try_from(chunk.bytes() / SECTOR).unwrap_or_default()).to_le_bytes());
+        put(92, &u32::from(members).to_le_bytes());
+        put(128, &(data_offset / SECTOR).to_le_bytes());
+        put(136, &(data_size / SECTOR).to_le_bytes());
+        put(144, &SUPER_OFFSET.to_le_bytes());
+        put(160, &u32::from(role).to_le_bytes());
+        put(168, &self.device_uuid.0);
+        put(192, &created.to_le_bytes());
+        // There is nothing that members would have to agree about.
+        put(208, &u64::MAX.to_le_bytes());
+        put(220, &EMITTED_ROLES.to_le_bytes());
+        for number in 0..EMITTED_ROLES {
+            let number = u16::try_from(number).unwrap_or(SPARE);
+            let role = if number < members { number } else { SPARE };
+            put(ROLES + 2 * usize::from(number), &role.to_le_bytes());
+        }
+        let sum = checksum(&bytes, EMITTED_ROLES).to_le_bytes();
+        if let Some(place) = bytes.get_mut(216..220) {
+            place.copy_from_slice(&sum);
+        }
+        bytes
+    }
+}
+
+fn check(what: &'static str, found: u64, holds: bool) -> Result<(), SuperblockError> {
+    if holds { Ok(()) } else { Err(SuperblockError::Unsupported { what, found }) }
+}
+
+fn bytes_of(sectors: u64, what: &'static str) -> Result<u64, SuperblockError> {
+    let bytes = sectors.checked_mul(SECTOR);
+    bytes.ok_or(SuperblockError::Unsupported { what, found: sectors })
+}
+
+/// The sum of all numbers of 32 bits up to the last role, the field of the sum itself being zero, with what does not fit
+/// 32 bits added to the rest.
+fn checksum(bytes: &[u8], roles: u32) -> u32 {
+    let end = (ROLES + 2 * roles as usize).min(bytes.len());
+    let mut sum = 0u64;
+    for at in (0..end).step_by(4).filter(|at| *at != 216) {
+        let word = if end - at < 4 { le16(bytes, at).into() } else { le32(bytes, at) };
+        sum += u64::from(word);
+    }
+    let [low, high] = [sum & u64::from(u32::MAX), sum >> 32];
+    u32::try_from((low + high) & u64::from(u32::MAX)).unwrap_or_default()
+}
+
+/// Bytes of a superblock; zeros beyond its end.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let found = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    found.copied().unwrap_or([0; N])
+}
+
+fn le16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(bytes, at))
+}
+
+fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn superblock() -> Superblock {
+        let uuid = |byte| Uuid([byte; 16]);
+        let (chunk, data) = (Chunk::default(), [1 << 20, 7 << 20]);
+        Superblock::new(uuid(1), uuid(2), [1, 3], chunk, data, 1_700_000_000)
+    }
+
+    /// The bytes with one field set, and the checksum that goes with them.
+    fn with(at: usize, field: &[u8]) -> Vec<u8> {
+        let mut bytes = superblock().emit().to_vec();
+        bytes[at..at + field.len()].copy_from_slice(field);
+        let sum = checksum(&bytes, le32(&bytes, 220).min(1920));
+        bytes[216..220].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(
+            uuids in any::<[[u8; 16]; 2]>(),
+            members in 2u16..=64,
+            role in any::<u16>(),
+            power in 0u32..=6,
+            sectors in any::<[u32; 2]>(),
+            created in 0u64..1 << 40,
+        ) {
+            let chunk = Chunk::new(Chunk::MIN << power).unwrap();
+            let data = sectors.map(|sectors| (u64::from(sectors) + 16) * SECTOR);
+            let [set, device] = uuids.map(Uuid);
+            let superblock = Superblock::new(set, device, [role % members, members], chunk, data, created);
+            prop_assert_eq!(Superblock::parse(&superblock.emit()), Ok(superblock));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..5000), has_magic: bool) {
+            if let (true, Some(first)) = (has_magic, bytes.first_chunk_mut()) {
+                *first = MAGIC.to_le_bytes();
+            }
+            prop_assert!(Superblock::parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_flipped_bit_is_found(at in 0usize..ROLES + 256, bit in 0u32..8) {
+            let mut bytes = superblock().emit();
+            bytes[at] ^= 1 << bit;
+            prop_assert!(Superblock::parse(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn what_a_volume_does_not_have_is_refused() {
+        for (at, field, what) in [
+            (4, 2u32, "the major version"),
+            // A bitmap, a reshape, bad blocks, a journal, clusters, and what nobody knows yet.
+            (8, 1, "the feature bits"),
+            (8, 4, "the feature bits"),
+            (8, 8, "the feature bits"),
+            (8, 512, "the feature bits"),
+            (8, 256, "the feature bits"),
+            (8, 1 << 31, "the feature bits"),
+            (72, 1, "the level"),
+            (72, 5, "the level"),
+            (76, 3, "the layout"),
+            (88, 3, "a chunk of"),
+            (92, 1, "a count of members of"),
+            (92, 65, "a count of members of"),
+            (128, 15, "data from sector"),
+            (144, 0, "its place at sector"),
+            (160, 3, "the role"),
+            (160, 500, "the role"),
+            (220, 1921, "a count of roles of"),
+        ] {
+            let error = Superblock::parse(&with(at, &field.to_le_bytes())).unwrap_err();
+            let is_that =
+                matches!(error, SuperblockError::Unsupported { what: found, .. } if found == what);
+            assert!(is_that, "{what}: {error}");
+        }
+        let failed = Superblock::parse(&with(ROLES + 2, &0xfffeu16.to_le_bytes())).unwrap_err();
+        assert!(
+            matches!(failed, SuperblockError::Unsupported { what: "the role", .. }),
+            "{failed}"
+        );
+        assert_eq!(Superblock::parse(&[0; 4096]), Err(SuperblockError::Missing));
+        let mut damaged = superblock().emit();
+        damaged[100] = 1;
+        let error = Superblock::parse(&damaged).unwrap_err();
+        assert!(matches!(error, SuperblockError::Checksum { .. }), "{error}");
+    }
+}

@@ -1,0 +1,76 @@
+//! One of the devices that a volume is made of.
+
+use std::io;
+use std::sync::Arc;
+
+use iscsi_initiator::device::Device;
+use iscsi_initiator::{Disk, Error as IscsiError};
+
+use crate::error::{Error, MemberError};
+
+/// One of the devices that a volume is made of, and what it is called in errors.
+#[derive(Clone, Debug)]
+pub struct Member<D = Disk> {
+    name: Arc<str>,
+    device: D,
+}
+
+impl<D: Device> Member<D> {
+    /// A device by a name, which errors begin with.
+    pub fn new(name: impl Into<Arc<str>>, device: D) -> Self {
+        Self { name: name.into(), device }
+    }
+
+    /// What it is called.
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The device itself.
+    pub const fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The same with another handle of its device.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(D) -> D) -> Self {
+        Self { name: self.name, device: change(self.device) }
+    }
+
+    /// An error of the device, with its name: an [`IscsiError`] stays one.
+    pub(crate) fn failed(&self, error: io::Error) -> io::Error {
+        let member = self.name.to_string();
+        match error.downcast::<IscsiError>() {
+            Ok(cause) => IscsiError::Member { member, cause: cause.into() }.into(),
+            Err(cause) => io::Error::new(cause.kind(), MemberError { member, cause }),
+        }
+    }
+
+    /// Whether chunks of so many bytes, and data from there to there, suit it.
+    pub(crate) fn check(&self, chunk: u64, data: &std::ops::Range<u64>) -> Result<(), Error> {
+        let (member, capacity) = (|| self.name.to_string(), self.device.capacity());
+        let block_size = self.device.limits().block_size.max(1);
+        if !chunk.is_multiple_of(block_size.into()) {
+            return Err(Error::BlockSize { member: member(), block_size, chunk });
+        }
+        if !data.start.is_multiple_of(block_size.into()) {
+            let data_offset = data.start;
+            return Err(Error::DataOffset { member: member(), block_size, data_offset });
+        }
+        if capacity < data.end {
+            return Err(Error::TooSmall { member: member(), capacity, needed: data.end });
+        }
+        Ok(())
+    }
+}
+
+/// What a unit is called wherever this project names one: by its designator (VPD page 83), or else by its serial number
+/// (VPD page 80); `None` for one that has neither.
+pub fn unit_name(disk: &Disk) -> Option<String> {
+    let profile = disk.profile();
+    match (&profile.designator, &profile.serial_number) {
+        (Some(designator), _) => Some(designator.to_string()),
+        (None, Some(serial)) => Some(format!("serial number {serial}")),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,231 @@
+//! Which byte of a volume lies where: RAID-0 over members of one size.
+
+use std::ops::Range;
+
+use crate::error::Error;
+
+/// The bytes of a volume in a row that lie on one member, before the next one's turn.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Chunk(u64);
+
+impl Chunk {
+    /// The shortest, bytes: less would make many short requests of one.
+    pub const MIN: u64 = 64 << 10;
+    /// The longest, bytes: more would leave members idle while others have much to do.
+    pub const MAX: u64 = 4 << 20;
+
+    /// A chunk of so many bytes: a power of two, 64 KiB to 4 MiB.
+    ///
+    /// # Errors
+    /// [`Error::Chunk`].
+    pub const fn new(bytes: u64) -> Result<Self, Error> {
+        if bytes.is_power_of_two() && Self::MIN <= bytes && bytes <= Self::MAX {
+            Ok(Self(bytes))
+        } else {
+            Err(Error::Chunk(bytes))
+        }
+    }
+
+    /// Its bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for Chunk {
+    /// 512 KiB, as mdadm has it.
+    fn default() -> Self {
+        Self(512 << 10)
+    }
+}
+
+/// The most members of a volume.
+pub const MAX_MEMBERS: usize = 64;
+
+/// The geometry of a volume: its chunks go to the members in turn. Places on a member are counted from where
+/// its data begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stripe {
+    chunk: Chunk,
+    members: u64,
+    /// Chunks on each member.
+    rows: u64,
+}
+
+/// Bytes in a row that lie in one chunk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// The member, counted from 0.
+    pub member: usize,
+    /// Where they begin on the member.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+impl Stripe {
+    /// Chunks over 2 to [`MAX_MEMBERS`] members, of which each has room for `room` bytes; what is less than a
+    /// chunk of that stays unused.
+    ///
+    /// # Errors
+    /// [`Error::MemberCount`], [`Error::NoRoom`], or [`Error::TooLarge`].
+    pub fn new(chunk: Chunk, members: usize, room: u64) -> Result<Self, Error> {
+        if !(2..=MAX_MEMBERS).contains(&members) {
+            return Err(Error::MemberCount(members));
+        }
+        let rows = room / chunk.bytes();
+        if rows == 0 {
+            return Err(Error::NoRoom { room, chunk: chunk.bytes() });
+        }
+        let stripe = Self { chunk, members: members as u64, rows };
+        match stripe.width().checked_mul(rows) {
+            Some(_) => Ok(stripe),
+            None => Err(Error::TooLarge),
+        }
+    }
+
+    /// The bytes that go to one member before the next one's turn.
+    pub const fn chunk(&self) -> Chunk {
+        self.chunk
+    }
+
+    /// The bytes of one chunk of each member.
+    pub const fn width(&self) -> u64 {
+        self.chunk.bytes().saturating_mul(self.members)
+    }
+
+    /// The bytes of the volume.
+    pub const fn capacity(&self) -> u64 {
+        self.width() * self.rows
+    }
+
+    /// The bytes that each member holds of it.
+    pub const fn member_len(&self) -> u64 {
+        self.chunk.bytes() * self.rows
+    }
+
+    /// Where a byte of the volume lies, with what follows it in its chunk.
+    pub fn place(&self, offset: u64) -> Piece {
+        let (number, within) = (offset / self.chunk.bytes(), offset % self.chunk.bytes());
+        Piece {
+            member: usize::try_from(number % self.members).unwrap_or(usize::MAX),
+            offset: number / self.members * self.chunk.bytes() + within,
+            len: self.chunk.bytes() - within,
+        }
+    }
+
+    /// Which byte of the volume lies there; the inverse of [`place`](Self::place).
+    pub const fn offset_of(&self, member: usize, offset: u64) -> u64 {
+        let (row, within) = (offset / self.chunk.bytes(), offset % self.chunk.bytes());
+        row * self.width() + member as u64 * self.chunk.bytes() + within
+    }
+
+    /// The bytes of a range that lie on a member: one range there too, empty where there are none.
+    pub fn part(&self, range: &Range<u64>, member: usize) -> Range<u64> {
+        self.before(range.start, member)..self.before(range.end, member)
+    }
+
+    /// The pieces of a range, in its order.
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> + use<> {
+        let (stripe, mut at) = (*self, range.start);
+        std::iter::from_fn(move || {
+            let left = range.end.checked_sub(at).filter(|left| *left > 0)?;
+            let mut piece = stripe.place(at);
+            piece.len = piece.len.min(left);
+            at += piece.len;
+            Some(piece)
+        })
+    }
+
+    /// How many bytes of a member lie before this one of the volume.
+    fn before(&self, offset: u64, member: usize) -> u64 {
+        let (row, within) = (offset / self.width(), offset % self.width());
+        let own = within.saturating_sub(member as u64 * self.chunk.bytes());
+        row * self.chunk.bytes() + own.min(self.chunk.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A volume small enough to be written out byte by byte, in units of the smallest chunk's 1/16.
+    fn stripes() -> impl Strategy<Value = Stripe> {
+        (0u32..3, 2usize..7, 1u64..9, 0u64..Chunk::MIN).prop_map(|(power, members, rows, rest)| {
+            let chunk = Chunk::new(Chunk::MIN << power).unwrap();
+            Stripe::new(chunk, members, rows * chunk.bytes() + rest).unwrap()
+        })
+    }
+
+    /// Where each byte lies, by counting.
+    fn naive(stripe: &Stripe, offset: u64) -> (usize, u64) {
+        let (mut member, mut row, mut at) = (0, 0, 0);
+        while at + stripe.chunk.bytes() <= offset {
+            at += stripe.chunk.bytes();
+            member += 1;
+            if member == stripe.members {
+                (member, row) = (0, row + 1);
+            }
+        }
+        (usize::try_from(member).unwrap(), row * stripe.chunk.bytes() + offset - at)
+    }
+
+    proptest! {
+        #[test]
+        fn a_byte_lies_where_counting_says(stripe in stripes(), share in 0.0f64..1.0) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the whole")]
+            let offset = (stripe.capacity() as f64 * share) as u64;
+            let offset = offset.min(stripe.capacity() - 1);
+            let piece = stripe.place(offset);
+            prop_assert_eq!((piece.member, piece.offset), naive(&stripe, offset));
+            prop_assert_eq!(stripe.offset_of(piece.member, piece.offset), offset);
+            prop_assert!(piece.offset + piece.len <= stripe.member_len());
+        }
+
+        #[test]
+        fn the_pieces_of_a_range_are_one_range_on_each_member(
+            stripe in stripes(),
+            ends in (0.0f64..1.0, 0.0f64..1.0),
+        ) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the whole")]
+            let offset = |share: f64| (stripe.capacity() as f64 * share) as u64;
+            let (one, other) = (offset(ends.0), offset(ends.1));
+            let range = one.min(other)..one.max(other);
+            let mut at: Vec<_> =
+                (0..6).map(|member| stripe.part(&range, member).start).collect();
+            let mut next = range.start;
+            for piece in stripe.pieces(range.clone()) {
+                prop_assert_eq!(stripe.offset_of(piece.member, piece.offset), next);
+                prop_assert_eq!(piece.offset, at[piece.member], "no gap on a member");
+                prop_assert!(piece.len > 0 && piece.len <= stripe.chunk.bytes());
+                at[piece.member] += piece.len;
+                next += piece.len;
+            }
+            prop_assert_eq!(next, range.end);
+            let members = usize::try_from(stripe.members).unwrap();
+            for (member, at) in at.iter().enumerate().take(members) {
+                prop_assert_eq!(*at, stripe.part(&range, member).end, "all of its part");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_volume_is_refused() {
+        for bytes in [0, 1, 4096, 32 << 10, 96 << 10, 8 << 20, u64::MAX] {
+            assert!(matches!(Chunk::new(bytes), Err(Error::Chunk(found)) if found == bytes));
+        }
+        let chunk = Chunk::default();
+        for members in [0, 1, 65] {
+            let error = Stripe::new(chunk, members, 1 << 30).unwrap_err();
+            assert!(matches!(error, Error::MemberCount(found) if found == members), "{error}");
+        }
+        let error = Stripe::new(chunk, 2, chunk.bytes() - 1).unwrap_err();
+        assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+        let error = Stripe::new(chunk, 64, u64::MAX).unwrap_err();
+        assert!(matches!(error, Error::TooLarge), "{error}");
+        let stripe = Stripe::new(chunk, 2, chunk.bytes() * 3 + 1).unwrap();
+        assert_eq!((stripe.capacity(), stripe.width()), (chunk.bytes() * 6, chunk.bytes() * 2));
+    }
+}

@@ -1,0 +1,391 @@
+//! A volume as a device of bytes.
+
+use std::io;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
+use iscsi_initiator::{Disk, Error as IscsiError};
+
+use crate::error::Error;
+use crate::extents::interleave;
+use crate::join::join_all;
+use crate::member::Member;
+use crate::stripe::{Chunk, Stripe};
+
+/// A request as long as that keeps any member busy that it reaches, bytes.
+const MAX_PREFERRED: u64 = 16 << 20;
+
+/// Several devices as one: chunks of its bytes lie on them in turn (RAID-0). What one of them loses, the volume
+/// has lost.
+///
+/// A request is one request for each member that it touches, over all of that member's chunks in it, and a read that
+/// spans several chunks is one for each chunk, since so the bytes of each land in the buffer of the caller. The parts
+/// run at once. A request has ended when all of them have, also where one has failed; the error is that of the first
+/// member that failed, and names it. A request that is dropped gives up all of its parts.
+///
+/// Clones are the same volume, and each is a handle of its own of each member, so that [`flush`](Device::flush) tells each
+/// of each loss (see [`Disk`]). A flush is one of all members, also where one fails.
+///
+/// ```
+/// use bytes::Bytes;
+/// use iscsi_initiator::Initiator;
+/// use iscsi_initiator::device::Device as _;
+/// use iscsi_volume::{Chunk, Member, Volume};
+///
+/// # use iscsi_testkit::{config::TargetConfig, disk::RamDisk, serve::Server, target::Target};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut servers = Vec::new();
+/// # let mut urls = Vec::new();
+/// # for name in ["iqn.2026-01.org.example:one", "iqn.2026-01.org.example:two"] {
+/// #     let target = TargetConfig::new(name, RamDisk::new(512, 4096));
+/// #     let server = Server::start(Target::new(target)).await?;
+/// #     urls.push(format!("iscsi://{}/{name}/0", server.address()));
+/// #     servers.push(server);
+/// # }
+/// let initiator = Initiator::new("iqn.2026-01.org.example:host")?;
+/// let mut members = Vec::new();
+/// for url in &urls {
+///     members.push(Member::new(url.as_str(), initiator.disk(url).await?));
+/// }
+/// let volume = Volume::new(Chunk::new(64 << 10)?, members)?;
+/// assert_eq!(volume.capacity(), 2 * 4096 * 512);
+/// // The bytes around the end of the first chunk lie on both units.
+/// volume.write_at((64 << 10) - 3, vec![Bytes::from_static(b"one"), Bytes::from_static(b"two")]).await?;
+/// volume.flush().await?;
+/// let [one, two] = [0, 1].map(|number| volume.members()[number].device());
+/// assert_eq!(one.read_at((64 << 10) - 3, 3).await?, "one");
+/// assert_eq!(two.read_at(0, 3).await?, "two");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Volume<D = Disk> {
+    stripe: Stripe,
+    /// Where the data of each member begin.
+    data_offset: u64,
+    members: Vec<Member<D>>,
+    /// The first member that refuses writes.
+    read_only: Option<usize>,
+}
+
+impl<D: Device> Volume<D> {
+    /// A volume whose data begin at the first byte of each member. The smallest member counts for all: what others have
+    /// beyond its last chunk stays unused.
+    ///
+    /// # Errors
+    /// Without 2 to 64 members, each with whole blocks in a chunk and room for one.
+    pub fn new(chunk: Chunk, members: Vec<Member<D>>) -> Result<Self, Error> {
+        let least = members.iter().map(|member| member.device().capacity()).min();
+        Self::with_data(chunk, 0..least.unwrap_or_default(), members)
+    }
+
+    /// The same with data in this range of each member.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); where a member has not all of the range, or no block that begins with it.
+    pub fn with_data(
+        chunk: Chunk,
+        data: Range<u64>,
+        members: Vec<Member<D>>,
+    ) -> Result<Self, Error> {
+        let room = data.end.saturating_sub(data.start);
+        let stripe = Stripe::new(chunk, members.len(), room)?;
+        members.iter().try_for_each(|member| member.check(chunk.bytes(), &data))?;
+        let read_only = members.iter().position(|member| member.device().limits().is_read_only);
+        Ok(Self { stripe, data_offset: data.start, members, read_only })
+    }
+
+    /// What lies where.
+    pub const fn stripe(&self) -> &Stripe {
+        &self.stripe
+    }
+
+    /// Where the data of each member begin, bytes.
+    pub const fn data_offset(&self) -> u64 {
+        self.data_offset
+    }
+
+    /// The members, in their order.
+    pub fn members(&self) -> &[Member<D>] {
+        &self.members
+    }
+
+    /// The same with another handle of each member.
+    #[must_use]
+    pub fn map_members(self, mut change: impl FnMut(D) -> D) -> Self {
+        let members = self.members.into_iter().map(|member| member.map(&mut change)).collect();
+        Self { members, ..self }
+    }
+
+    /// Bytes that can be given back at once: the members' largest granule, where each divides the chunk and what lies
+    /// before the data. What divides a power of two is one, so the largest is a multiple of the others.
+    fn discard_granularity(&self) -> Option<u64> {
+        let chunk = self.stripe.chunk().bytes();
+        let mut largest = 1;
+        for limits in self.limits_of_members() {
+            let granule = limits.discard_granularity?;
+            if !chunk.is_multiple_of(granule) || !self.data_offset.is_multiple_of(granule) {
+                return None;
+            }
+            largest = granule.max(largest);
+        }
+        Some(largest)
+    }
+
+    fn limits_of_members(&self) -> impl Iterator<Item = DeviceLimits> {
+        self.members.iter().map(|member| member.device().limits())
+    }
+
+    /// Makes sure that a range lies on the volume.
+    fn check_range(&self, offset: u64, len: u64) -> io::Result<Range<u64>> {
+        let capacity = self.stripe.capacity();
+        let end = offset.checked_add(len).filter(|end| *end <= capacity);
+        let error = IscsiError::OutOfRange { offset, len, capacity };
+        end.map(|end| offset..end).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, error))
+    }
+
+    /// The same for a range that will be changed: none of it is where a member would refuse its part.
+    fn check_writable(&self, offset: u64, len: u64) -> io::Result<Range<u64>> {
+        let range = self.check_range(offset, len)?;
+        match self.read_only.and_then(|number| self.members.get(number)) {
+            None => Ok(range),
+            Some(member) => {
+                let error = io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it refuses writes");
+                Err(member.failed(error))
+            }
+        }
+    }
+
+    /// Asks every member, or each that has a part of the range, and waits for all of them; the first error.
+    async fn of_each<'a>(
+        &'a self,
+        range: Option<&Range<u64>>,
+        mut request: impl FnMut(&'a D, Range<u64>) -> IoFuture<'a, ()>,
+    ) -> io::Result<()> {
+        let parts = self.members.iter().enumerate().filter_map(|(number, member)| {
+            let part = range.map(|range| self.stripe.part(range, number));
+            if part.as_ref().is_some_and(Range::is_empty) {
+                return None;
+            }
+            let part = part.unwrap_or_default();
+            let part = part.start + self.data_offset..part.end + self.data_offset;
+            Some((member, request(member.device(), part)))
+        });
+        let (members, parts): (Vec<_>, Vec<_>) = parts.unzip();
+        let results = join_all(parts).await;
+        for (member, result) in members.into_iter().zip(results) {
+            result.map_err(|error| member.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// Each member's pages of a write, one behind the other.
+    fn cut(&self, offset: u64, pages: Vec<Bytes>) -> Vec<Vec<Bytes>> {
+        let mut parts = vec![Vec::new(); self.members.len()];
+        let (mut at, mut piece) = (offset, self.stripe.place(offset));
+        for mut page in pages {
+            while !page.is_empty() {
+                if piece.len == 0 {
+                    piece = self.stripe.place(at);
+                }
+                let room = usize::try_from(piece.len).unwrap_or(usize::MAX);
+                let part = page.split_to(page.len().min(room));
+                at += part.len() as u64;
+                piece.len -= part.len() as u64;
+                if let Some(pages) = parts.get_mut(piece.member) {
+                    pages.push(part);
+                }
+            }
+        }
+        parts
+    }
+
+    /// Reads a range that lies in several chunks, each into its part of the buffer.
+    async fn fill(&self, range: Range<u64>, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let pieces = self.stripe.pieces(range).filter_map(|piece| {
+            let len = usize::try_from(piece.len).ok()?;
+            Some((self.members.get(piece.member)?, piece.offset, buffer.split_to(len)))
+        });
+        let pieces: Vec<_> = pieces.collect();
+        let reads = pieces.into_iter().map(|(member, offset, part)| -> IoFuture<'_, BytesMut> {
+            Box::pin(self.read_piece(member, offset, part))
+        });
+        let mut whole = BytesMut::new();
+        for part in join_all(reads.collect()).await {
+            // They come from one buffer, one behind the other, so nothing is copied.
+            whole.unsplit(part?);
+        }
+        Ok(whole)
+    }
+
+    /// Reads what lies in one chunk.
+    async fn read_piece(
+        &self,
+        member: &Member<D>,
+        offset: u64,
+        buffer: BytesMut,
+    ) -> io::Result<BytesMut> {
+        let len = buffer.len();
+        let read = member.device().read_into(self.data_offset + offset, buffer).await;
+        let read = read.map_err(|error| member.failed(error))?;
+        if read.len() == len {
+            return Ok(read);
+        }
+        // Anything else would put the bytes behind it in the wrong place.
+        let why = format!("a read of {len} bytes gave {}", read.len());
+        Err(member.failed(io::Error::new(io::ErrorKind::UnexpectedEof, why)))
+    }
+
+    /// The member that holds all of a range that is not empty, and where, if it is one.
+    fn only_member(&self, range: &Range<u64>) -> Option<(&Member<D>, u64)> {
+        let piece = self.stripe.place(range.start);
+        let is_within = !range.is_empty() && range.end - range.start <= piece.len;
+        let member = self.members.get(piece.member).filter(|_| is_within)?;
+        Some((member, piece.offset))
+    }
+}
+
+impl<D: Device> Device for Volume<D> {
+    fn capacity(&self) -> u64 {
+        self.stripe.capacity()
+    }
+
+    /// What all members can do. A request of the preferred transfer reaches all of them with what suits each, where that
+    /// is not more than 16 MiB.
+    fn limits(&self) -> DeviceLimits {
+        let (chunk, members) = (self.stripe.chunk().bytes(), self.members.len());
+        let mut limits = DeviceLimits::default();
+        limits.block_size = self.limits_of_members().map(|of| of.block_size).max().unwrap_or(1);
+        limits.preferred_alignment = chunk;
+        let least = |length: fn(&DeviceLimits) -> usize| {
+            self.limits_of_members().map(|of| length(&of)).min().unwrap_or(1)
+        };
+        let preferred = (least(|of| of.preferred_transfer) as u64).max(chunk);
+        let preferred = (preferred / chunk * chunk).saturating_mul(members as u64);
+        limits.preferred_transfer =
+            usize::try_from(preferred.min(MAX_PREFERRED)).unwrap_or(usize::MAX);
+        limits.max_transfer = least(|of| of.max_transfer).saturating_mul(members);
+        limits.discard_granularity = self.discard_granularity();
+        limits.has_fast_zeroes = self.limits_of_members().all(|of| of.has_fast_zeroes);
+        limits.is_read_only = self.read_only.is_some();
+        limits.has_volatile_cache = self.limits_of_members().any(|of| of.has_volatile_cache);
+        limits
+    }
+
+    /// What keeps each member busy, though a short request reaches one of them only.
+    fn queue_depth(&self, io_size: usize) -> usize {
+        let chunk = usize::try_from(self.stripe.chunk().bytes()).unwrap_or(usize::MAX);
+        let reached = io_size.div_ceil(chunk).clamp(1, self.members.len());
+        let part = io_size.div_ceil(reached).max(1);
+        let depths = self.members.iter().map(|member| member.device().queue_depth(part));
+        let deepest = depths.max().unwrap_or(1);
+        deepest.saturating_mul(self.members.len()).div_ceil(reached).max(1)
+    }
+
+    fn attentions(&self) -> u64 {
+        let counts = self.members.iter().map(|member| member.device().attentions());
+        counts.fold(0, u64::wrapping_add)
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        Box::pin(async move {
+            let range = self.check_range(offset, buffer.len() as u64)?;
+            if range.is_empty() {
+                return Ok(buffer);
+            }
+            match self.only_member(&range) {
+                Some((member, at)) => self.read_piece(member, at, buffer).await,
+                None => self.fill(range, buffer).await,
+            }
+        })
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<'_, Bytes> {
+        Box::pin(async move {
+            let range = self.check_range(offset, len as u64)?;
+            let Some((member, at)) = self.only_member(&range) else {
+                return Ok(self.fill(range, BytesMut::zeroed(len)).await?.freeze());
+            };
+            let read = member.device().read_at(self.data_offset + at, len).await;
+            read.map_err(|error| member.failed(error))
+        })
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let len: usize = pages.iter().map(Bytes::len).sum();
+            let range = self.check_writable(offset, len as u64)?;
+            if let Some((member, at)) = self.only_member(&range) {
+                let written = member.device().write_at(self.data_offset + at, pages).await;
+                return written.map_err(|error| member.failed(error));
+            }
+            let mut parts = self.cut(offset, pages).into_iter();
+            let mut parts = parts.by_ref().filter(|pages| !pages.is_empty());
+            // In the order of the members, as the parts are.
+            self.of_each(Some(&range), |device, part| {
+                device.write_at(part.start, parts.next().unwrap_or_default())
+            })
+            .await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.of_each(None, |device, _| device.flush()))
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.of_each(None, |device, _| device.confirm()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let range = self.check_writable(offset, len)?;
+            if self.discard_granularity().is_none() {
+                let error = IscsiError::Unsupported("discarding");
+                return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+            }
+            self.of_each(Some(&range), |device, part| {
+                device.discard(part.start, part.end - part.start)
+            })
+            .await
+        })
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let range = self.check_writable(offset, len)?;
+            self.of_each(Some(&range), |device, part| {
+                device.write_zeroes(part.start, part.end - part.start)
+            })
+            .await
+        })
+    }
+
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let range = self.check_writable(offset, len)?;
+            self.of_each(Some(&range), |device, part| {
+                device.write_allocated_zeroes(part.start, part.end - part.start)
+            })
+            .await
+        })
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(async move {
+            let range = self.check_range(offset, len)?;
+            let asked = self.members.iter().enumerate().map(|(number, member)| {
+                let part = self.stripe.part(&range, number);
+                let (start, len) = (self.data_offset + part.start, part.end - part.start);
+                let extents = member.device().extents(start, len);
+                let extents: IoFuture<'_, Vec<Extent>> =
+                    Box::pin(async move { extents.await.map_err(|error| member.failed(error)) });
+                extents
+            });
+            let told: io::Result<Vec<_>> = join_all(asked.collect()).await.into_iter().collect();
+            Ok(interleave(&self.stripe, range, self.data_offset, told?))
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! A device in memory that does what a test wants of it.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
+use tokio::sync::watch;
+
+/// A device in memory. Clones are handles of one device, and each is told of a loss.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    state: Arc<Mutex<State>>,
+    gate: Arc<watch::Sender<bool>>,
+    /// How many of the losses this handle was told of.
+    told: Mutex<u64>,
+}
+
+/// What the device holds, what was asked of it, and what it shall say.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) bytes: Vec<u8>,
+    /// What holds no data, in grains.
+    pub(crate) holes: Vec<bool>,
+    pub(crate) limits: DeviceLimits,
+    pub(crate) depth: fn(usize) -> usize,
+    pub(crate) attentions: u64,
+    /// What was carried out, in that order.
+    pub(crate) log: Vec<(&'static str, Range<u64>)>,
+    /// Where the data of the writes and the buffers of the reads lay in memory.
+    pub(crate) places: Vec<Range<usize>>,
+    /// Requests of this kind fail.
+    pub(crate) failing: Option<Failing>,
+    /// How often unflushed writes were lost.
+    pub(crate) losses: u64,
+    /// Requests that have begun, and have neither ended nor been dropped.
+    pub(crate) under_way: usize,
+    /// A read gives so many bytes less.
+    pub(crate) shortens: usize,
+}
+
+/// A kind of request, and what it fails with.
+pub(crate) type Failing = (&'static str, fn() -> io::Error);
+
+/// What is told to hold data or not, bytes.
+pub(crate) const GRAIN: usize = 16 << 10;
+
+impl Memory {
+    pub(crate) fn new(len: usize) -> Self {
+        let state = State {
+            bytes: vec![0; len],
+            holes: vec![true; len.div_ceil(GRAIN)],
+            limits: DeviceLimits::default(),
+            depth: |_| 1,
+            attentions: 0,
+            log: Vec::new(),
+            places: Vec::new(),
+            failing: None,
+            losses: 0,
+            under_way: 0,
+            shortens: 0,
+        };
+        let (gate, _) = watch::channel(true);
+        Self { state: Arc::new(Mutex::new(state)), gate: Arc::new(gate), told: Mutex::new(0) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Whether requests go on, or wait.
+    pub(crate) fn open(&self, is_open: bool) {
+        self.gate.send_replace(is_open);
+    }
+
+    /// Waits for its turn, and does something with a range, if there is one.
+    async fn request<T>(
+        &self,
+        kind: &'static str,
+        range: Range<u64>,
+        act: impl FnOnce(&mut State, Range<usize>) -> T,
+    ) -> io::Result<T> {
+        let _under_way = UnderWay::begin(&self.state);
+        self.gate.subscribe().wait_for(|is_open| *is_open).await.unwrap();
+        let mut state = self.lock();
+        state.log.push((kind, range.clone()));
+        match state.failing {
+            Some((failing, error)) if failing == kind => return Err(error()),
+            _ => {}
+        }
+        let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+        assert!(range.end <= state.bytes.len(), "{range:?} does not lie on the device");
+        Ok(act(&mut state, range))
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        let told = Mutex::new(self.lock().losses);
+        Self { state: Arc::clone(&self.state), gate: Arc::clone(&self.gate), told }
+    }
+}
+
+/// A request that counts as long as it is under way.
+struct UnderWay(Arc<Mutex<State>>);
+
+impl UnderWay {
+    fn begin(state: &Arc<Mutex<State>>) -> Self {
+        state.lock().unwrap().under_way += 1;
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().under_way -= 1;
+    }
+}
+
+impl State {
+    fn set(&mut self, range: Range<usize>, byte: u8, is_hole: bool) {
+        self.bytes[range.clone()].fill(byte);
+        let whole = range.start.div_ceil(GRAIN)..range.end / GRAIN;
+        let touched = range.start / GRAIN..range.end.div_ceil(GRAIN);
+        let changed = if is_hole { whole } else { touched };
+        for grain in changed {
+            self.holes[grain] = is_hole;
+        }
+    }
+}
+
+fn place(bytes: &[u8]) -> Range<usize> {
+    let range = bytes.as_ptr_range();
+    range.start.addr()..range.end.addr()
+}
+
+impl Device for Memory {
+    fn capacity(&self) -> u64 {
+        self.lock().bytes.len() as u64
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.lock().limits
+    }
+
+    fn queue_depth(&self, io_size: usize) -> usize {
+        (self.lock().depth)(io_size)
+    }
+
+    fn attentions(&self) -> u64 {
+        self.lock().attentions
+    }
+
+    fn read_into(&self, offset: u64, mut buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        let range = offset..offset + buffer.len() as u64;
+        Box::pin(self.request("read", range, move |state, range| {
+            state.places.push(place(&buffer));
+            buffer.copy_from_slice(&state.bytes[range]);
+            buffer.truncate(buffer.len() - state.shortens);
+            buffer
+        }))
+    }
+
+    fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
+        let data = pages.concat();
+        let range = offset..offset + data.len() as u64;
+        Box::pin(self.request("write", range, move |state, range| {
+            state.places.extend(pages.iter().map(|page| place(page)));
+            state.set(range.clone(), 0, false);
+            state.bytes[range].copy_from_slice(&data);
+        }))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let losses = self.request("flush", 0..0, |state, _| state.losses).await?;
+            let mut told = self.told.lock().unwrap();
+            let is_told = std::mem::replace(&mut *told, losses) == losses;
+            if is_told { Ok(()) } else { Err(iscsi_initiator::Error::UnflushedWritesLost.into()) }
+        })
+    }
+
+    fn confirm(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.request("confirm", 0..0, |_, _| ()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.request("discard", offset..offset + len, |state, range| {
+            // Only whole grains are given back.
+            let start = range.start.next_multiple_of(GRAIN);
+            let end = range.end / GRAIN * GRAIN;
+            if start < end {
+                state.set(start..end, 0, true);
+            }
+        }))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.request("zero", offset..offset + len, |state, range| {
+            state.set(range, 0, true);
+        }))
+    }
+
+    fn write_allocated_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
+        Box::pin(self.request("allocate", offset..offset + len, |state, range| {
+            state.set(range, 0, false);
+        }))
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<'_, Vec<Extent>> {
+        Box::pin(self.request("extents", offset..offset + len, |state, range| {
+            let mut extents: Vec<Extent> = Vec::new();
+            let mut at = range.start;
+            while at < range.end {
+                let end = ((at / GRAIN + 1) * GRAIN).min(range.end);
+                let is_hole = state.holes[at / GRAIN];
+                let told = if is_hole { ExtentState::Deallocated } else { ExtentState::Data };
+                match extents.last_mut() {
+                    Some(last) if last.state == told => last.len += (end - at) as u64,
+                    _ => extents.push(Extent::new(at as u64, (end - at) as u64, told)),
+                }
+                at = end;
+            }
+            extents
+        }))
+    }
+}
+
+/// Bytes of which no two places look alike.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
