@@ -2,6 +2,7 @@
 
 use std::io;
 
+use iscsi_initiator::Fault;
 use thiserror::Error as ThisError;
 
 use crate::md::SuperblockError;
@@ -151,6 +152,13 @@ pub enum Error {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes for the name of the volume: {0}")]
     Entropy(io::Error),
+}
+
+impl Error {
+    /// Whose fault it is: the caller's, but for what a unit or the way to it does.
+    pub fn fault(&self) -> Fault {
+        if let Self::Unit { cause, .. } = self { cause.fault() } else { Fault::Caller }
+    }
 }
 
 /// The error of a member that is no iSCSI unit, with its name.

@@ -27,7 +27,8 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
 /// SOURCE and DESTINATION are each a path (regular file, block device, FIFO), `-` for standard
 /// input or output, or a URL: `iscsi://user:password@host:port/target/lun?option=value`, where user,
 /// port and options may be left out, or the URI of an NBD export: `nbd://host:port/export`,
-/// `nbd+unix:///export?socket=PATH`. A password need not stand in the URL, where other users may
+/// `nbd+unix:///export?socket=PATH`, or `volume:FILE`: several units as one device, as FILE describes it (see
+/// `iscsi-util volume`). A password need not stand in the URL, where other users may
 /// see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well, and --password-file.
 ///
 /// `block-copy --jobs FILE` runs many copies side by side: see `block-copy --jobs --help`.
@@ -44,9 +45,9 @@ pub use resumption::{FlushBytes, OnReadError, ResumptionArgs};
                       block-copy [OPTIONS] --verify=digests --digests <FILE> <DESTINATION>"
 )]
 pub struct Args {
-    /// Where the bytes come from: a path, `-`, an iscsi:// URL or an nbd:// URI.
+    /// Where the bytes come from: a path, `-`, an iscsi:// URL, volume:FILE or an nbd:// URI.
     pub source: OsString,
-    /// Where they go: a path, `-`, an iscsi:// URL or an nbd:// URI. A regular file is created if it is missing,
+    /// Where they go: a path, `-`, an iscsi:// URL, volume:FILE or an nbd:// URI. A regular file is created if it is missing,
     /// and ends up as long as the source; a unit, a block device or an export must be at least that long. With
     /// --verify=digests it may stand alone: nothing is copied then, it is only verified.
     pub destination: Option<OsString>,

@@ -40,9 +40,14 @@ impl Claims {
     pub(crate) fn claim(&self, copy: &Arc<str>, ends: &Ends) -> Result<(), Error> {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sides = [(Side::Source, &ends.source), (Side::Destination, &ends.destination)];
-        let own = sides.into_iter().filter_map(|(side, end)| {
-            let portal = end.unit().map(|unit| unit.portal().clone());
-            Some(Claim { copy: Arc::clone(copy), side, medium: end.medium()?, portal })
+        let own = sides.into_iter().flat_map(|(side, end)| {
+            let media = end.media().into_iter();
+            media.map(move |(medium, portal)| Claim {
+                copy: Arc::clone(copy),
+                side,
+                medium,
+                portal,
+            })
         });
         let own: Vec<_> = own.collect();
         for claim in &own {

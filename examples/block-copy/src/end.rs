@@ -5,13 +5,16 @@ mod file;
 mod medium;
 mod stream;
 mod unit;
+mod volume;
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Identity, Source};
-use iscsi_initiator::{Error as IscsiError, Initiator};
+use iscsi_copy::{Destination, Device as _, Identity, Source};
+use iscsi_initiator::{Error as IscsiError, Initiator, TargetAddress};
+use iscsi_volume::Description;
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -25,6 +28,7 @@ pub use file::{Access, FileEnd};
 pub(crate) use medium::Medium;
 pub use stream::StreamEnd;
 pub use unit::UnitEnd;
+pub use volume::VolumeEnd;
 
 const NO_IDENTITY: Error = Error::Usage(
     "nothing proves an NBD export to be the same the next day; leave --checkpoint and --digests out, or write to a file or a unit",
@@ -41,6 +45,8 @@ pub enum End {
     Unit(Arc<UnitEnd>),
     /// An export of an NBD server.
     Export(ExportEnd),
+    /// Several logical units as one device.
+    Volume(Arc<VolumeEnd>),
 }
 
 impl End {
@@ -57,6 +63,9 @@ impl End {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
             Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
+            Location::Volume(path, description) => {
+                Self::open_volume(side, path, description, initiator).await
+            }
         }
     }
 
@@ -77,6 +86,9 @@ impl End {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
             Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
+            Location::Volume(path, description) => {
+                Self::open_volume(side, path, description, initiator).await
+            }
         }
     }
 
@@ -96,12 +108,38 @@ impl End {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
             Location::Export(uri) => Ok(Self::Export(ExportEnd::open(side, uri).await?)),
+            Location::Volume(path, description) => {
+                Self::open_volume(side, path, description, initiator).await
+            }
         }
     }
 
-    /// The unit, if this is one.
-    pub fn unit(&self) -> Option<&UnitEnd> {
-        if let Self::Unit(unit) = self { Some(unit) } else { None }
+    async fn open_volume(
+        side: Side,
+        path: &Path,
+        description: &Description,
+        initiator: &Initiator,
+    ) -> Result<Self, Error> {
+        let volume = Box::pin(VolumeEnd::open(side, path, description, initiator)).await?;
+        Ok(Self::Volume(volume.into()))
+    }
+
+    /// The units that it consists of, in their order; none of a file, a stream or an export.
+    pub fn units(&self) -> &[UnitEnd] {
+        match self {
+            Self::Unit(unit) => std::slice::from_ref(unit),
+            Self::Volume(volume) => volume.units(),
+            Self::File(_) | Self::Stream(_) | Self::Export(_) => &[],
+        }
+    }
+
+    /// How many reads or writes of `io_size` bytes keep its units busy by now; `None` where there are none.
+    pub fn queue_depth(&self, io_size: usize) -> Option<usize> {
+        match self {
+            Self::Unit(unit) => Some(unit.queue_depth(io_size)),
+            Self::Volume(volume) => Some(volume.volume().queue_depth(io_size)),
+            Self::File(_) | Self::Stream(_) | Self::Export(_) => None,
+        }
     }
 
     /// Whether bytes come or go in order only, and cannot be read back.
@@ -128,6 +166,7 @@ impl End {
             Self::Stream(stream) => stream.to_source(),
             Self::Unit(unit) => Source::device(unit.disk().clone()),
             Self::Export(export) => Source::device(export.device().clone()),
+            Self::Volume(volume) => Source::device(volume.volume().clone()),
         }
     }
 
@@ -138,6 +177,7 @@ impl End {
             Self::Stream(stream) => stream.to_destination(),
             Self::Unit(unit) => Destination::device(unit.disk().clone()),
             Self::Export(export) => Destination::device(export.device().clone()),
+            Self::Volume(volume) => Destination::device(volume.volume().clone()),
         }
     }
 
@@ -149,6 +189,7 @@ impl End {
         match self {
             Self::File(file) => file.source_identity(),
             Self::Unit(unit) => unit.identity(),
+            Self::Volume(volume) => Ok(volume.identity()),
             Self::Stream(_) => Err(Error::Usage(
                 "a stream cannot be read again; leave --checkpoint out, or copy from a file or a unit",
             )),
@@ -163,7 +204,7 @@ impl End {
     pub(crate) fn source_in_use_identity(&self) -> Result<Identity, Error> {
         match self {
             Self::File(file) => file.source_in_use_identity(),
-            Self::Unit(_) | Self::Stream(_) | Self::Export(_) => {
+            Self::Unit(_) | Self::Volume(_) | Self::Stream(_) | Self::Export(_) => {
                 Ok(self.source_identity()?.in_use())
             }
         }
@@ -182,6 +223,7 @@ impl End {
         match self {
             Self::File(file) => file.destination_identity(),
             Self::Unit(unit) => unit.identity(),
+            Self::Volume(volume) => Ok(volume.identity()),
             Self::Stream(_) => Err(Error::Usage(
                 "what a stream got is gone; leave --checkpoint out, or copy to a file or a unit",
             )),
@@ -196,6 +238,7 @@ impl End {
             Self::Stream(stream) => Arc::clone(stream.name()),
             Self::Unit(unit) => unit.name().into(),
             Self::Export(export) => Arc::clone(export.name()),
+            Self::Volume(volume) => Arc::clone(volume.name()),
         }
     }
 
@@ -212,23 +255,31 @@ impl End {
     pub fn with_io_size(self, io_size: usize) -> Self {
         match self {
             Self::Unit(unit) => Self::Unit(Arc::unwrap_or_clone(unit).with_io_size(io_size).into()),
+            Self::Volume(volume) => {
+                Self::Volume(Arc::unwrap_or_clone(volume).with_io_size(io_size).into())
+            }
             Self::File(_) | Self::Stream(_) | Self::Export(_) => self,
         }
     }
 
-    /// What it is under all its names; `None` for a stream.
-    pub(crate) fn medium(&self) -> Option<Medium> {
+    /// What it is under all its names, and where a unit is; nothing for a stream, and of a volume each unit.
+    pub(crate) fn media(&self) -> Vec<(Medium, Option<TargetAddress>)> {
         match self {
-            Self::File(file) => Some(Medium::File(file.id())),
-            Self::Stream(_) => None,
-            Self::Unit(unit) => Some(unit.medium()),
-            Self::Export(export) => Some(Medium::Export(Arc::clone(export.name()))),
+            Self::File(file) => vec![(Medium::File(file.id()), None)],
+            Self::Stream(_) => Vec::new(),
+            Self::Unit(_) | Self::Volume(_) => {
+                let units = self.units().iter();
+                units.map(|unit| (unit.medium(), Some(unit.portal().clone()))).collect()
+            }
+            Self::Export(export) => vec![(Medium::Export(Arc::clone(export.name())), None)],
         }
     }
 
     /// What both ends are, if they are the same: a copy onto itself destroys.
     pub(crate) fn same_as(&self, other: &Self) -> Option<&'static str> {
-        let medium = self.medium().filter(|medium| other.medium().as_ref() == Some(medium))?;
+        let others = other.media();
+        let is_other = |medium: &Medium| others.iter().any(|(other, _)| other == medium);
+        let (medium, _) = self.media().into_iter().find(|(medium, _)| is_other(medium))?;
         Some(match medium {
             Medium::File(_) => "file",
             Medium::Unit(..) => "unit",
@@ -243,6 +294,7 @@ impl End {
             Self::Stream(stream) => json!({ "kind": "stream", "name": &**stream.name() }),
             Self::Unit(unit) => unit.to_json(),
             Self::Export(export) => export.to_json(),
+            Self::Volume(volume) => volume.to_json(),
         }
     }
 
@@ -251,7 +303,11 @@ impl End {
     /// # Errors
     /// If the target may still carry out what was sent to it.
     pub async fn close(&self, stop: &Stop) -> Result<(), Error> {
-        if let Self::Unit(unit) = self { unit.close(stop).await } else { Ok(()) }
+        match self {
+            Self::Unit(unit) => unit.close(stop).await,
+            Self::Volume(volume) => volume.close(stop).await,
+            Self::File(_) | Self::Stream(_) | Self::Export(_) => Ok(()),
+        }
     }
 }
 
@@ -271,6 +327,7 @@ impl fmt::Display for End {
             Self::Stream(stream) => stream.fmt(f),
             Self::Unit(unit) => unit.fmt(f),
             Self::Export(export) => export.fmt(f),
+            Self::Volume(volume) => volume.fmt(f),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Ends {
     ) -> Result<Self, Error> {
         let source = unless(stop, End::source(from, reader));
         let destination = unless(stop, End::destination(to, writer, access));
-        let (source, destination) = if let (Location::Unit(_), Location::Unit(_)) = (from, to) {
+        let (source, destination) = if from.has_units() && to.has_units() {
             // The error of the source is the one to tell.
             tokio::try_join!(source, async { Ok(destination.await) })?
         } else {
@@ -139,9 +139,16 @@ impl Ends {
         }
     }
 
-    /// Those of them that are units, the destination first.
+    /// The units that they consist of, those of the destination first.
     pub(crate) fn units(&self) -> impl Iterator<Item = &UnitEnd> {
-        [&self.destination, &self.source].into_iter().filter_map(End::unit)
+        [&self.destination, &self.source].into_iter().flat_map(End::units)
+    }
+
+    /// The end whose units want the most reads or writes of `io_size` bytes by now, with how many.
+    pub(crate) fn deepest(&self, io_size: usize) -> Option<(&End, usize)> {
+        let ends = [&self.destination, &self.source].into_iter();
+        let depths = ends.filter_map(|end| Some((end, end.queue_depth(io_size)?)));
+        depths.max_by_key(|(_, depth)| *depth)
     }
 
     /// Looks at the sessions of both ends.
@@ -204,9 +211,16 @@ impl Ends {
     /// words.
     pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
         let Error::Unit { side, cause } = &error else { return error };
-        let unit = self.units().find(|unit| unit.side() == *side);
-        let (Some(unit), Some(_)) = (unit, cause.sense()) else { return error };
-        match timeout(QUESTION, unless(stop, unit.confirm())).await {
+        if cause.sense().is_none() {
+            return error;
+        }
+        let confirmed = async {
+            for unit in self.units().filter(|unit| unit.side() == *side) {
+                unit.confirm().await?;
+            }
+            Ok(())
+        };
+        match timeout(QUESTION, unless(stop, confirmed)).await {
             Ok(Err(reason)) if reason.is_changed_unit() => reason,
             _ => error,
         }

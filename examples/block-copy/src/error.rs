@@ -9,6 +9,7 @@ use iscsi_copy::{Difference, NbdError, Progress};
 use iscsi_examples_common::failure::{Kind, file_advice};
 use iscsi_examples_common::password_file::PasswordFileError;
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
@@ -35,6 +36,14 @@ pub enum Error {
         side: Side,
         /// What happened.
         cause: iscsi_initiator::Error,
+    },
+    /// The file of a volume, or its units.
+    #[error("{side}: {cause}")]
+    Volume {
+        /// Which one.
+        side: Side,
+        /// What is wrong.
+        cause: VolumeError,
     },
     /// An NBD server, its export or its URI.
     #[error("{side}: {cause}")]
@@ -331,6 +340,7 @@ impl Error {
             | Self::Unconfirmed(cause) => cause.status(),
             Self::Initiator(_)
             | Self::Unit { .. }
+            | Self::Volume { .. }
             | Self::Nbd { .. }
             | Self::File { .. }
             | Self::Shrunk(_)
@@ -363,6 +373,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
+            Self::Volume { cause, .. } => cause.kind(),
             Self::Usage(_)
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }

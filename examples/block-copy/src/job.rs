@@ -88,18 +88,18 @@ pub(crate) async fn obeying<T>(
 
 /// One copy, with a handle on it.
 pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Report, Failure> {
-    let mut from = Location::parse(&args.source, Side::Source)?;
+    let mut from = Location::parse(&args.source, Side::Source).await?;
     let to = args.destination.as_deref().ok_or(Error::Usage(
         "DESTINATION is missing; only --verify=digests needs but one location",
     ))?;
-    let mut to = Location::parse(to, Side::Destination)?;
+    let mut to = Location::parse(to, Side::Destination).await?;
     check_arguments(args, &to)?;
     check_files(args, [&from, &to])?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
-    let urls = [&mut from, &mut to].into_iter().filter_map(Location::url_mut);
+    let urls = [&mut from, &mut to].into_iter().flat_map(Location::urls_mut);
     password_file::apply(args.link.password_file.as_deref(), urls).await.map_err(Error::from)?;
-    let is_unit = [&from, &to].map(|location| matches!(location, Location::Unit(_)));
+    let is_unit = [&from, &to].map(Location::has_units);
     let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
     if is_unit == [false; 2] {
         check_rate(&args.rate, handle)?;
@@ -132,9 +132,7 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
 fn check_files(args: &Args, ends: [&Location; 2]) -> Result<(), Error> {
     let kept = [args.resumption.checkpoint.as_deref(), args.delta.digests.as_deref()];
     let [checkpoint, digests] = kept;
-    let is_end = |file: &Path| {
-        ends.iter().any(|end| matches!(end, Location::Path(path) if path.as_path() == file))
-    };
+    let is_end = |file: &Path| ends.iter().any(|end| end.file() == Some(file));
     let is_twice = checkpoint.is_some() && checkpoint == digests;
     if is_twice || kept.into_iter().flatten().any(is_end) {
         return Err(Error::Usage(
@@ -331,14 +329,15 @@ impl<'a> Job<'a> {
         if let Some(reason) = self.args.link.why_one_session() {
             reason.clone_into(&mut spread.reason);
         }
-        Reach { side: unit.side(), spread, connections: unit.connections() }
+        let member = unit.member_name().cloned();
+        Reach { side: unit.side(), member, spread, connections: unit.connections() }
     }
 
     /// How deep the queues are by now.
     fn queue_depth(&self) -> usize {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
-        let depths = self.ends.units().map(|unit| unit.queue_depth(io_size.value));
-        depths.max().filter(|_| *follows).unwrap_or(queue_depth.value)
+        let deepest = self.ends.deepest(io_size.value).filter(|_| *follows);
+        deepest.map_or(queue_depth.value, |(_, depth)| depth)
     }
 
     /// Tells people what will be done, and why.
@@ -348,7 +347,7 @@ impl<'a> Job<'a> {
         }
         for (word, end) in [("from", &self.ends.source), ("to", &self.ends.destination)] {
             say(&format!("{word} {end}\n"));
-            if let Some(unit) = end.unit() {
+            for unit in end.units() {
                 unit.plan().inspect(|plan| say(&format!("{plan}\n")));
                 // What is noted by now is in the report as well.
                 say(&format!("{}\n", self.reach(unit).without_notes()));

@@ -1,11 +1,12 @@
 //! Where bytes come from or go to, as the command line names it.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iscsi_copy::{NbdError, NbdUri};
-use iscsi_examples_common::unit;
+use iscsi_examples_common::{unit, volume};
 use iscsi_initiator::Url;
+use iscsi_volume::Description;
 
 use crate::error::Error;
 use crate::side::Side;
@@ -21,19 +22,26 @@ pub enum Location {
     Unit(Box<Url>),
     /// What an NBD server exports.
     Export(NbdUri),
+    /// Several units as one device, and the file that says so.
+    Volume(PathBuf, Box<Description>),
 }
 
 impl Location {
-    /// Reads an argument. Whatever has `://` in it is a URL; a path that has can be written with a
-    /// `./` before it and a single slash.
+    /// Reads an argument, and the file of a volume that it names. Whatever begins with `volume:` is such, and whatever has
+    /// `://` in it is a URL; a path can be written with a `./` before it and a single slash.
     ///
     /// # Errors
     /// [`Error::Usage`] for an empty argument, [`Error::Unit`] for a URL that is malformed or names
-    /// no logical unit.
-    pub fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
+    /// no logical unit, [`Error::Volume`] for a file that describes none.
+    pub async fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
+        if let Some(path) = volume::path(argument) {
+            let description = volume::load(&path).await;
+            let description = description.map_err(|cause| Error::Volume { side, cause })?;
+            return Ok(Self::Volume(path, description.into()));
+        }
         match argument.to_str() {
             Some("") => Err(Error::Usage(
-                "a source or destination is empty; name a path, -, an iscsi:// URL or an nbd:// URI",
+                "a source or destination is empty; name a path, -, an iscsi:// URL, volume:FILE or an nbd:// URI",
             )),
             Some("-") => Ok(Self::Standard),
             Some(text) if NbdUri::is_meant_by(text) => {
@@ -47,9 +55,26 @@ impl Location {
         }
     }
 
-    /// The URL, if it is one.
-    pub(crate) fn url_mut(&mut self) -> Option<&mut Url> {
-        if let Self::Unit(url) = self { Some(url) } else { None }
+    /// The URLs of its units.
+    pub(crate) fn urls_mut(&mut self) -> Vec<&mut Url> {
+        match self {
+            Self::Unit(url) => vec![url],
+            Self::Volume(_, description) => description.urls_mut().collect(),
+            Self::Path(_) | Self::Standard | Self::Export(_) => Vec::new(),
+        }
+    }
+
+    /// Whether it is reached by iSCSI.
+    pub(crate) const fn has_units(&self) -> bool {
+        matches!(self, Self::Unit(_) | Self::Volume(..))
+    }
+
+    /// The file that it is, or is described by.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) | Self::Volume(path, _) => Some(path),
+            Self::Standard | Self::Unit(_) | Self::Export(_) => None,
+        }
     }
 }
 
@@ -57,23 +82,23 @@ impl Location {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Location, Error> {
-        Location::parse(OsStr::new(text), Side::Source)
+    async fn parse(text: &str) -> Result<Location, Error> {
+        Location::parse(OsStr::new(text), Side::Source).await
     }
 
-    #[test]
-    fn locations_are_told_apart() {
-        assert!(matches!(parse("-"), Ok(Location::Standard)));
-        assert!(matches!(parse("./-"), Ok(Location::Path(_))));
-        assert!(matches!(parse("disk.img"), Ok(Location::Path(_))));
-        assert!(matches!(
-            parse("iscsi://host/iqn.2026-01.org.example:disk/0"),
-            Ok(Location::Unit(_))
-        ));
+    #[tokio::test]
+    async fn locations_are_told_apart() {
+        assert!(matches!(parse("-").await, Ok(Location::Standard)));
+        assert!(matches!(parse("./-").await, Ok(Location::Path(_))));
+        assert!(matches!(parse("disk.img").await, Ok(Location::Path(_))));
+        assert!(matches!(parse("./volume:disk").await, Ok(Location::Path(_))));
+        assert!(matches!(parse("volume:/nowhere/disk").await, Err(Error::Volume { .. })));
+        let url = parse("iscsi://host/iqn.2026-01.org.example:disk/0").await;
+        assert!(matches!(url, Ok(Location::Unit(_))));
     }
 
-    #[test]
-    fn half_a_url_is_refused_without_its_password() {
+    #[tokio::test]
+    async fn half_a_url_is_refused_without_its_password() {
         for text in [
             "",
             "iscsi://user:secret@host",
@@ -81,7 +106,7 @@ mod tests {
             "iscsi://user:secret@host/iqn.2026-01.org.example:disk/x",
             "http://user:secret@host/",
         ] {
-            let error = parse(text).err().map(|error| error.to_string());
+            let error = parse(text).await.err().map(|error| error.to_string());
             assert!(error.is_some_and(|message| !message.contains("secret")), "{text}");
         }
     }

@@ -30,6 +30,7 @@ impl Observation {
             if let Some(after) = reading_of(session).await {
                 let mut diagnosis = after.diagnose_since(before);
                 diagnosis.remarks.extend(remark(unit));
+                diagnosis.remarks.extend(member(unit));
                 return Some((unit.side(), diagnosis));
             }
         }
@@ -39,6 +40,12 @@ impl Observation {
 
 async fn reading_of(session: &Session) -> Option<Reading> {
     if session.is_open() { session.reading().await.ok() } else { None }
+}
+
+/// Which unit of a volume it is.
+fn member(unit: &UnitEnd) -> Option<Row> {
+    let value = unit.member_name()?.to_string();
+    Some(Row { name: "unit", value, reason: "each unit of a volume has a link of its own".into() })
 }
 
 /// That one session is not the whole of it.

@@ -60,13 +60,13 @@ impl CopyPlan {
         let units = || ends.units();
         let block = units().map(UnitEnd::block_size).max();
         let tuned = units().filter_map(UnitEnd::plan).max_by_key(|plan| plan.in_flight);
-        let work = if ends.destination.unit().is_some() { Work::Writes } else { Work::Reads };
+        let work = if ends.destination.units().is_empty() { Work::Reads } else { Work::Writes };
         let io_size = choose_io_size(io_size, tuned.as_ref(), work, block);
         let mut queue_depth = choose_queue_depth(depth, tuned.as_ref(), work, io_size.value);
         if depth == QueueDepth::Auto
-            && let Some(unit) = units().max_by_key(|unit| unit.queue_depth(io_size.value))
+            && let Some((end, depth)) = ends.deepest(io_size.value)
         {
-            let (depth, sessions) = (unit.queue_depth(io_size.value), unit.sessions().len());
+            let sessions = end.units().iter().map(|unit| unit.sessions().len()).sum();
             queue_depth = queue_depth.over(sessions, depth);
         }
         Self { io_size, queue_depth, follows: depth == QueueDepth::Auto }

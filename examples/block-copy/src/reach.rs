@@ -1,6 +1,7 @@
 //! How a unit was reached: over which sessions and connections, and why.
 
 use std::fmt;
+use std::sync::Arc;
 
 use iscsi_initiator::{Connections, Spread};
 
@@ -11,6 +12,8 @@ use crate::side::Side;
 pub struct Reach {
     /// Which end of the copy the unit is.
     pub side: Side,
+    /// Which unit of a volume it is, if it is one.
+    pub member: Option<Arc<str>>,
     /// Over how many sessions it is spread, and why.
     pub spread: Spread,
     /// The connections of its first session.
@@ -21,7 +24,13 @@ impl Reach {
     /// What did not go as wished, with the end it is of.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let notes = self.spread.notes.iter().chain(&self.connections.note);
-        notes.map(|note| format!("{}: {note}", self.side))
+        notes.map(|note| format!("{}: {note}", self.place()))
+    }
+
+    /// The side, and the unit of a volume there.
+    fn place(&self) -> String {
+        let member = self.member.iter().map(|member| format!(", {member}"));
+        std::iter::once(self.side.to_string()).chain(member).collect()
     }
 
     /// The same without what did not go as wished, for those who were told when it came up.
@@ -35,9 +44,10 @@ impl Reach {
 
 impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { side, spread, connections } = self;
+        let Self { spread, connections, .. } = self;
+        let place = self.place();
         let word = if spread.sessions == 1 { "session" } else { "sessions" };
-        write!(f, "{side}: {} {word}: {}", spread.sessions, spread.reason)?;
+        write!(f, "{place}: {} {word}: {}", spread.sessions, spread.reason)?;
         if spread.peak > spread.sessions {
             write!(f, "\n  there were up to {}", spread.peak)?;
         }

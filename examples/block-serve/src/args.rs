@@ -19,6 +19,8 @@ const CACHE: u64 = 64 << 20;
 /// left out. A password need not stand in the URL, where other users may see it: LIBISCSI_CHAP_USERNAME and
 /// LIBISCSI_CHAP_PASSWORD are read as well, and --password-file.
 ///
+/// volume:FILE in its place serves several units as one device, as FILE describes it: see iscsi-util volume.
+///
 /// Writes are answered before the unit has them, as many as --write-behind has room for. They are safe when
 /// a flush (NBD_CMD_FLUSH, or a write with FUA) has ended well; one that fails after its answer fails the next
 /// flush of each client.
@@ -28,7 +30,7 @@ const CACHE: u64 = 64 << 20;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "block-serve", version)]
 pub struct Args {
-    /// The unit.
+    /// The unit, or volume:FILE for several as one device.
     #[arg(value_name = "URL")]
     pub unit: String,
     /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be given again. Without it, the sockets that are

@@ -4,7 +4,9 @@ use std::io;
 
 use iscsi_examples_common::failure::{self, Kind};
 use iscsi_examples_common::password_file::PasswordFileError;
+use iscsi_examples_common::place::PlaceError;
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::volume::VolumeError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -21,6 +23,9 @@ pub enum Error {
     /// A wrong URL or name, no target, no admission, or no unit.
     #[error(transparent)]
     Initiator(#[from] iscsi_initiator::Error),
+    /// The file of a volume, or a unit of it.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     /// There is no password in the file for it.
     #[error(transparent)]
     Password(#[from] PasswordFileError),
@@ -61,6 +66,7 @@ impl Error {
             Self::Password(cause) => cause.status(),
             Self::Interrupted => 130,
             Self::Initiator(_)
+            | Self::Volume(_)
             | Self::Listen { .. }
             | Self::Taken(_)
             | Self::Inherited(_)
@@ -76,6 +82,7 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Password(_) => Kind::Caller,
             Self::Initiator(cause) => cause.fault().into(),
+            Self::Volume(cause) => cause.kind(),
             Self::Flush(cause) => {
                 let cause = cause.get_ref().and_then(|cause| cause.downcast_ref());
                 cause.map_or(Kind::System, |cause: &iscsi_initiator::Error| cause.fault().into())
@@ -93,6 +100,15 @@ impl Error {
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())
+    }
+}
+
+impl From<PlaceError> for Error {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Unit(cause) => cause.into(),
+            PlaceError::Volume(cause) => cause.into(),
+        }
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use iscsi_initiator::Disk;
+use iscsi_examples_common::place::Opened;
 use iscsi_initiator::device::Device;
 
 use crate::cache::{Cache, CacheStats};
 use crate::write_behind::WriteBehind;
 
-/// A unit with what is before it. Each [client](Self::client) has a handle of its own, so that each is
+/// A unit, or a volume of several, with what is before it. Each [client](Self::client) has a handle of its own, so that each is
 /// told of a loss.
 #[derive(Debug)]
 pub struct Layers {
-    disk: Disk,
+    opened: Opened,
     cache: Option<Cache>,
     behind: Option<WriteBehind>,
 }
@@ -20,10 +20,10 @@ pub struct Layers {
 impl Layers {
     /// A window of so many bytes of writes, and so many bytes of memory for reads; 0 for none.
     #[must_use]
-    pub fn new(disk: Disk, window: u32, memory: u64) -> Self {
-        let unit = || Arc::new(disk.clone()) as Arc<dyn Device>;
-        let cache = (memory > 0).then(|| Cache::new(unit(), memory));
-        let mut layers = Self { disk: disk.clone(), cache, behind: None };
+    pub fn new(opened: impl Into<Opened>, window: u32, memory: u64) -> Self {
+        let opened = opened.into();
+        let cache = (memory > 0).then(|| Cache::new(opened.handle(), memory));
+        let mut layers = Self { opened, cache, behind: None };
         layers.behind = (window > 0).then(|| WriteBehind::new(layers.cached(), window));
         layers
     }
@@ -38,17 +38,17 @@ impl Layers {
     }
 
     fn cached(&self) -> Arc<dyn Device> {
-        let unit = Arc::new(self.disk.clone());
+        let unit = self.opened.handle();
         match &self.cache {
             Some(cache) => Arc::new(cache.handle(unit)),
             None => unit,
         }
     }
 
-    /// The unit itself.
+    /// The unit itself, or the units of a volume.
     #[must_use]
-    pub const fn disk(&self) -> &Disk {
-        &self.disk
+    pub const fn opened(&self) -> &Opened {
+        &self.opened
     }
 
     /// What the memory for reads has done, if there is one.

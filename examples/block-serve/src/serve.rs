@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use iscsi_examples_common::place::{Opened, Place};
 use iscsi_examples_common::{password_file, unit};
-use iscsi_initiator::{Disk, Options, ReopeningOptions};
+use iscsi_initiator::{Options, ReopeningOptions};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -31,10 +32,10 @@ impl Ready {
     pub async fn prepare(args: &Args, stop: &Stop) -> Result<Self, Error> {
         // The socket first: who comes early waits, and a second server learns of the first one at once.
         let listeners = listen(args).await?;
-        let disk = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
+        let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
         let (window, cache) = args.buffers();
-        let export = describe(&disk, &args.export, args.read_only);
-        let layers = Layers::new(disk, window, cache);
+        let export = describe(&*opened.handle(), &args.export, args.read_only);
+        let layers = Layers::new(opened, window, cache);
         let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
         let server = Server::new(layers, export, memory, max_clients());
         Ok(Self { server, listeners, ends_with_last: args.until_last })
@@ -43,11 +44,11 @@ impl Ready {
     /// What is served, and where, for programs.
     #[must_use]
     pub fn to_json(&self, args: &Args) -> Value {
-        let disk = self.server.layers().disk();
+        let device = self.server.layers().opened().handle();
         json!({
             "ready": true,
-            "bytes": disk.capacity(),
-            "block_size": disk.block_size(),
+            "bytes": device.capacity(),
+            "block_size": device.limits().block_size,
             "addresses": self.addresses(args),
         })
     }
@@ -55,15 +56,16 @@ impl Ready {
     /// The same for people, as one line.
     #[must_use]
     pub fn line(&self, args: &Args) -> String {
-        let disk = self.server.layers().disk();
-        let size = iscsi_initiator::tuning::Size(disk.capacity());
+        let opened = self.server.layers().opened();
+        let size = iscsi_initiator::tuning::Size(opened.handle().capacity());
         let addresses = self.addresses(args);
         let at = if addresses.is_empty() {
             "the sockets that were handed over".to_owned()
         } else {
             addresses.join(" and ")
         };
-        format!("block-serve: {size} at {at}, over {}\n", disk.spread())
+        let over: Vec<_> = opened.disks().iter().map(|disk| disk.spread().to_string()).collect();
+        format!("block-serve: {size} at {at}, over {}\n", over.join(" and "))
     }
 
     fn addresses(&self, args: &Args) -> Vec<String> {
@@ -83,8 +85,7 @@ impl Ready {
         // Nobody comes any more, and the next server may.
         drop(self.listeners);
         let flushed = self.server.flush().await.map_err(Error::Flush);
-        let disk = self.server.layers().disk();
-        let ended = disk.logout().await;
+        let ended = self.server.layers().opened().logout().await;
         flushed?;
         match ended {
             Err(error @ iscsi_initiator::Error::Unsettled { .. }) => return Err(error.into()),
@@ -135,9 +136,9 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
     Ok(listeners)
 }
 
-async fn open(args: &Args) -> Result<Disk, Error> {
-    let mut url = unit::parse_url(&args.unit)?;
-    password_file::apply(args.password_file.as_deref(), [&mut url]).await?;
+async fn open(args: &Args) -> Result<Opened, Error> {
+    let mut place = Place::parse(&args.unit).await?;
+    password_file::apply(args.password_file.as_deref(), place.urls_mut()).await?;
     let mut options = Options::default();
     options.sessions = args.sessions.into();
     // Clients may wait for a target that comes back later, too.
@@ -146,5 +147,5 @@ async fn open(args: &Args) -> Result<Disk, Error> {
         options.patience = Duration::from_secs(patience.into());
     }
     let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
-    Ok(initiator.disk(url).await?)
+    Ok(place.open(&initiator).await?)
 }

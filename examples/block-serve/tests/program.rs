@@ -358,3 +358,54 @@ async fn clients_leave_the_sessions_their_files() {
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(ended(child, lines).1, Some(0));
 }
+
+/// Two units as one device: what a client writes lies on both, chunk by chunk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_is_served_as_one_device() {
+    const CHUNK: usize = 64 << 10;
+    let (_one, first, one_url) =
+        target_with(|config| identify(config, "0001", 0x3000_0000_0000_0001)).await;
+    let (two, second, two_url) =
+        target_with(|config| identify(config, "0002", 0x3000_0000_0000_0002)).await;
+    let member = |url: &str, number: u32| {
+        format!(
+            "[[member]]\nurl = {url:?}\nname = \"naa.300000000000000{number}\"\ncapacity = 4194304\n"
+        )
+    };
+    let text =
+        format!("version = 1\nchunk = {CHUNK}\n{}{}", member(&one_url, 1), member(&two_url, 2));
+    let file = socket("volume.toml");
+    std::fs::write(&file, text).unwrap();
+    let place = format!("volume:{}", file.display());
+    let socket = socket("volume");
+    let (child, lines, ready) = started(&place, &socket, &[]);
+    assert_eq!((&ready["bytes"], &ready["block_size"]), (&8_388_608.into(), &512.into()));
+    let client = client(&socket).await;
+    let data: Vec<_> = (0..CHUNK * 4).map(|at| (at / 97 % 251).to_le_bytes()[0]).collect();
+    client.write_at(0, vec![data.clone().into()]).await.unwrap();
+    assert_eq!(client.read_at(0, data.len()).await.unwrap(), data);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    assert_eq!((status, &end["complete"]), (Some(0), &true.into()));
+    for (number, chunk) in data.chunks(CHUNK).enumerate() {
+        let disk = if number % 2 == 0 { &first } else { &second };
+        assert!(disk.holds((number / 2 * CHUNK) as u64, chunk), "chunk {number}");
+    }
+    // Another unit in the place of the second.
+    two.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
+    let listen = format!("unix:{}", socket.display());
+    let output = program(&[&place, "--listen", &listen]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(
+        said.contains("member 1 (naa.3000000000000002) is the unit naa.3000000000000003"),
+        "{said}"
+    );
+    std::fs::remove_file(&file).unwrap();
+}
+
+fn identify(config: &mut TargetConfig, serial: &str, naa: u64) {
+    for unit in config.units.values_mut() {
+        (unit.serial, unit.naa) = (serial.to_owned(), naa);
+    }
+}

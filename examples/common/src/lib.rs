@@ -9,6 +9,7 @@
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
 //! | [`output`] | standard output and standard error |
 //! | [`password_file`] | the file that a password is read from |
+//! | [`place`], [`volume`] | what is opened: a unit, or several as one device by the file that describes them |
 //! | [`program`] | a program from its first word to its exit status |
 //! | [`session_count`] | how many sessions a unit shall have |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
@@ -22,7 +23,9 @@ mod manual;
 pub mod named_socket;
 pub mod output;
 pub mod password_file;
+pub mod place;
 pub mod program;
 pub mod session_count;
 pub mod stop;
 pub mod unit;
+pub mod volume;

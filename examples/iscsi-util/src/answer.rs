@@ -30,5 +30,6 @@ pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
         Command::Clear(clear) => clear.run(&connector).await,
         Command::PortGroups(groups) => groups.run(&connector).await,
         Command::SetPortGroup(group) => group.run(&connector).await,
+        Command::Volume(volume) => Box::pin(volume.run(&connector)).await,
     }
 }

@@ -13,6 +13,7 @@ use crate::ping::Ping;
 use crate::port_groups::{PortGroups, SetPortGroup};
 use crate::reservations::Reservations;
 use crate::reserve::{Clear, Preempt, Register, Reserve};
+use crate::volume::Volume;
 
 /// Asks iSCSI targets and their units what they are, how far they are and how fast.
 ///
@@ -71,6 +72,8 @@ pub enum Command {
     PortGroups(PortGroups),
     /// Asks for another state of a group of ports (SET TARGET PORT GROUPS).
     SetPortGroup(SetPortGroup),
+    /// Describes several units as one device, which programs take as volume:FILE.
+    Volume(Volume),
 }
 
 impl Command {
@@ -94,6 +97,7 @@ impl Command {
             Self::Clear(_) => "clear",
             Self::PortGroups(_) => "port-groups",
             Self::SetPortGroup(_) => "set-port-group",
+            Self::Volume(_) => "volume",
         }
     }
 }
@@ -113,6 +117,7 @@ mod tests {
     fn every_subcommand_knows_its_name() {
         for subcommand in Args::command().get_subcommands() {
             let name = subcommand.get_name();
+            let first = if name == "volume" { &["volume", "create"][..] } else { &[name] };
             let options: &[_] = match name {
                 "discard" => &["--offset", "0", "--length", "512"],
                 "register" | "clear" => &["--key", "0x1"],
@@ -121,7 +126,7 @@ mod tests {
                 "set-port-group" => &["1", "standby"],
                 _ => &[],
             };
-            let arguments = [&["iscsi-util", name, "iscsi://host"], options].concat();
+            let arguments = [&["iscsi-util"], first, &["iscsi://host"], options].concat();
             assert_eq!(Args::try_parse_from(arguments).unwrap().command.name(), name);
         }
     }
@@ -155,6 +160,9 @@ mod tests {
             &["reserve", "--key", "0x1", "--type", "shared"],
             &["preempt", "--key", "0x1", "--type", "write-exclusive"],
             &["clear"],
+            &["volume", "create", "--chunk", "-1"],
+            &["volume", "create", "--metadata", "0.90"],
+            &["volume"],
         ] {
             let parsed = Args::try_parse_from([&["iscsi-util"], arguments, &["url"]].concat());
             assert!(parsed.is_err(), "{arguments:?}");

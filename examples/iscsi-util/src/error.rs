@@ -1,9 +1,11 @@
 //! What can go wrong.
 
 use std::io;
+use std::path::PathBuf;
 
-use iscsi_examples_common::failure::{self, Kind};
+use iscsi_examples_common::failure::{self, Kind, file_advice};
 use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::volume::VolumeError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -18,6 +20,20 @@ pub enum Error {
     /// A wrong URL or name, no target, no admission, no unit, or a command that failed.
     #[error(transparent)]
     Initiator(#[from] iscsi_initiator::Error),
+    /// Units that are no volume.
+    #[error(transparent)]
+    Volume(Box<iscsi_volume::Error>),
+    /// A file that describes a volume, or its units.
+    #[error(transparent)]
+    Described(#[from] VolumeError),
+    /// A file that cannot be written.
+    #[error("{}: {cause}{}", path.display(), file_advice(cause.kind()))]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// A page of vital product data that the unit refuses.
     #[error("VPD page {page:02x}: {cause}; inquiry --page 0 lists the pages of the unit")]
     Page {
@@ -59,7 +75,11 @@ impl Error {
             Self::Usage(_) => 2,
             Self::Interrupted | Self::Abandoned(_) => 130,
             Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
+            Self::Volume(cause) if is_usage(cause) => 2,
             Self::Initiator(_)
+            | Self::Volume(_)
+            | Self::Described(_)
+            | Self::File { .. }
             | Self::Page { .. }
             | Self::Conflict { .. }
             | Self::Output(_)
@@ -73,8 +93,10 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Conflict { .. } => Kind::Caller,
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
+            Self::Volume(cause) => cause.fault().into(),
+            Self::Described(cause) => cause.kind(),
             Self::Interrupted | Self::Abandoned(_) => Kind::Interrupted,
-            Self::Output(_) | Self::Runtime(_) => Kind::System,
+            Self::File { .. } | Self::Output(_) | Self::Runtime(_) => Kind::System,
         }
     }
 
@@ -83,6 +105,17 @@ impl Error {
     pub fn to_json(&self, command: &str) -> Value {
         let known = json!({ "command": command, "complete": false });
         failure::object(known, &self.to_string(), self.kind())
+    }
+}
+
+/// Whether it is the command line that is wrong, and not a unit that it names.
+const fn is_usage(error: &iscsi_volume::Error) -> bool {
+    matches!(error, iscsi_volume::Error::Chunk(_) | iscsi_volume::Error::MemberCount(_))
+}
+
+impl From<iscsi_volume::Error> for Error {
+    fn from(cause: iscsi_volume::Error) -> Self {
+        Self::Volume(cause.into())
     }
 }
 

@@ -5,7 +5,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what the command line says |
-//! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`], [`discard`], [`ping`], [`perf`], [`reservations`], [`mod@reserve`], [`port_groups`] | a subcommand each: its options, what it does, what it tells |
+//! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`], [`discard`], [`ping`], [`perf`], [`reservations`], [`mod@reserve`], [`port_groups`], [`volume`] | a subcommand each: its options, what it does, what it tells |
 //! | [`connector`], [`mod@unit`] | sessions and units, opened and closed |
 //! | [`report`], [`table`] | what people and programs get to see |
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ pub mod reservations;
 pub mod reserve;
 pub mod table;
 pub mod unit;
+pub mod volume;
 
 pub use answer::run;
 pub use args::Args;

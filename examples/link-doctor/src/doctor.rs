@@ -1,8 +1,9 @@
 //! One examination from beginning to end: connect, ping, read, calculate, close.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
-use iscsi_examples_common::unit;
+use iscsi_examples_common::{unit, volume};
 use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Url};
 use tokio::time::timeout;
 
@@ -34,6 +35,9 @@ const MAX_READ: usize = 4 << 20;
 /// When there is no session to examine. Whatever goes wrong later is told by the report
 /// ([`Report::end`]), with what was measured before.
 pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
+    if volume::path(OsStr::new(&args.url)).is_some() {
+        return Err(Error::Volume);
+    }
     let url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
     let initiator = initiator(args)?;
     progress::connecting(&url);

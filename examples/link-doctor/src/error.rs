@@ -15,6 +15,9 @@ pub enum Error {
     /// No session came about: a wrong URL or name, no target, no admission.
     #[error(transparent)]
     Session(#[from] iscsi_initiator::Error),
+    /// Several units are named where one is meant.
+    #[error("a volume has a link for each of its units; name the URL of one of them")]
+    Volume,
     /// The session ended, or its pings were not answered.
     #[error("the link was examined in part: {0}")]
     Link(iscsi_initiator::Error),
@@ -45,6 +48,7 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Interrupted => 130,
+            Self::Volume => 2,
             Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Session(_)
             | Self::Link(_)
@@ -63,7 +67,7 @@ impl Error {
             Self::Session(cause) | Self::Link(cause) | Self::Unit(cause) | Self::Read(cause) => {
                 cause.fault().into()
             }
-            Self::Empty => Kind::Caller,
+            Self::Empty | Self::Volume => Kind::Caller,
             Self::Interrupted => Kind::Interrupted,
             Self::Output(_) | Self::Runtime(_) => Kind::System,
         }

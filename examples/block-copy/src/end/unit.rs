@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::Identity;
@@ -29,6 +30,8 @@ pub struct UnitEnd {
     side: Side,
     url: Url,
     disk: Disk,
+    /// Which part of a volume it is.
+    member: Option<Arc<str>>,
 }
 
 impl UnitEnd {
@@ -44,7 +47,17 @@ impl UnitEnd {
         if side == Side::Destination && disk.is_write_protected() {
             return Err(IscsiError::WriteProtected(disk.unit().lun()));
         }
-        Ok(Self { side, url: url.clone(), disk })
+        Ok(Self { side, url: url.clone(), disk, member: None })
+    }
+
+    /// A unit of a volume, which is open.
+    pub(super) fn member(side: Side, url: &Url, disk: Disk, member: &Arc<str>) -> Self {
+        Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
+    }
+
+    /// What it is called as a part of a volume, if it is one.
+    pub const fn member_name(&self) -> Option<&Arc<str>> {
+        self.member.as_ref()
     }
 
     /// Which end of the copy it is.
@@ -148,6 +161,7 @@ impl UnitEnd {
         json!({
             "kind": "unit",
             "name": self.url.to_string(),
+            "member": self.member.as_deref(),
             "vendor": profile.vendor,
             "product": profile.product,
             "serial_number": profile.serial_number,
@@ -191,6 +205,10 @@ impl UnitEnd {
     }
 
     fn failed(&self, cause: IscsiError) -> Error {
+        let cause = match &self.member {
+            Some(member) => IscsiError::Member { member: member.to_string(), cause: cause.into() },
+            None => cause,
+        };
         Error::Unit { side: self.side, cause }
     }
 }

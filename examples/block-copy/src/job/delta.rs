@@ -21,7 +21,7 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
         // It is only noted.
         End::Stream(stream) => Identity::new(&stream.to_string(), 0),
         End::Export(export) => Identity::new(export.name(), 0),
-        End::File(_) | End::Unit(_) => ends.source_identity()?,
+        End::File(_) | End::Unit(_) | End::Volume(_) => ends.source_identity()?,
     };
     let opened = path.to_owned();
     let opening =

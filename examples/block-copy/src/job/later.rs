@@ -54,9 +54,9 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
     if args.rate.control.is_some() {
         return Err(Error::Usage("--control is for copies; leave it out").into());
     }
-    let mut at = Location::parse(&args.source, Side::Destination)?;
+    let mut at = Location::parse(&args.source, Side::Destination).await?;
     let password_file = args.link.password_file.as_deref();
-    password_file::apply(password_file, at.url_mut()).await.map_err(Error::from)?;
+    password_file::apply(password_file, at.urls_mut()).await.map_err(Error::from)?;
     let (class, _connected) = class(&args.rate, stop).await?;
     let initiator = args.link.initiator(class)?;
     let end = unless(stop, End::read_back(&at, &initiator)).await?;

@@ -29,3 +29,4 @@ mod sparse;
 mod support;
 mod unreadable;
 mod verify;
+mod volumes;

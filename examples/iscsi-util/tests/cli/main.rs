@@ -14,4 +14,5 @@ mod port_groups;
 mod questions;
 mod reservations;
 mod support;
+mod volumes;
 mod writes;

@@ -26,6 +26,13 @@ fn misused(output: &Output, parts: &[&str]) {
 }
 
 #[test]
+fn a_volume_is_not_one_link() {
+    let output = link_doctor(&["volume:/nowhere/volume.toml"]);
+    complains(&output, 2, &["a volume has a link for each of its units", "name the URL of one"]);
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
 fn command_lines() {
     let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
     for (options, part) in [

@@ -1,0 +1,115 @@
+//! Several logical units as one device.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+
+use iscsi_copy::{Device as _, Identity};
+use iscsi_examples_common::volume;
+use iscsi_initiator::tuning::Size;
+use iscsi_initiator::{Disk, Initiator};
+use iscsi_volume::{Description, Volume};
+use serde_json::{Value, json};
+
+use super::unit::UnitEnd;
+use crate::error::Error;
+use crate::side::Side;
+use crate::stop::Stop;
+
+/// A volume of several units, each with the sessions that it is reached by.
+#[derive(Clone, Debug)]
+pub struct VolumeEnd {
+    name: Arc<str>,
+    volume: Volume<Disk>,
+    units: Vec<UnitEnd>,
+    identity: Identity,
+}
+
+impl VolumeEnd {
+    /// Logs in to all units, and makes sure that they are those of the description.
+    pub(super) async fn open(
+        side: Side,
+        path: &Path,
+        description: &Description,
+        initiator: &Initiator,
+    ) -> Result<Self, Error> {
+        let name: Arc<str> = format!("volume:{}", path.display()).into();
+        let volume = volume::open(path, description, initiator).await;
+        let volume = volume.map_err(|cause| Error::Volume { side, cause })?;
+        if matches!(side, Side::Destination) && volume.limits().is_read_only {
+            let cause = io::Error::new(ErrorKind::ReadOnlyFilesystem, "a unit refuses writes");
+            return Err(Error::File { side, name, cause });
+        }
+        let members = volume.members().iter().zip(&description.members);
+        let units = members.map(|(member, described)| {
+            UnitEnd::member(side, &described.url, member.device().clone(), member.name())
+        });
+        let units = units.collect();
+        let identity = identity(&volume, description);
+        Ok(Self { name, volume, units, identity })
+    }
+
+    pub(super) const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) const fn volume(&self) -> &Volume<Disk> {
+        &self.volume
+    }
+
+    /// Its units, in their order.
+    pub fn units(&self) -> &[UnitEnd] {
+        &self.units
+    }
+
+    /// What makes it the same volume later: its units in their order, and what lies where on them.
+    pub(super) fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    /// The same volume, with what lies on one unit of a read or write of `io_size` bytes as one command if the unit
+    /// takes that.
+    pub(super) fn with_io_size(self, io_size: usize) -> Self {
+        let volume = self.volume.map_members(|disk| disk.with_max_transfer(io_size));
+        let units = self.units.into_iter().map(|unit| unit.with_io_size(io_size)).collect();
+        Self { volume, units, ..self }
+    }
+
+    /// Ends the sessions with all units; the first failure.
+    pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
+        let mut closed = Ok(());
+        for unit in &self.units {
+            closed = closed.and(unit.close(stop).await);
+        }
+        closed
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "kind": "volume",
+            "name": &*self.name,
+            "bytes": self.volume.capacity(),
+            "chunk": self.volume.stripe().chunk().bytes(),
+            "members": self.units.iter().map(UnitEnd::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn identity(volume: &Volume<Disk>, description: &Description) -> Identity {
+    let names = description.members.iter().map(|member| format!("logical unit {}", member.name));
+    let names: Vec<_> = names.collect();
+    let (chunk, start) = (volume.stripe().chunk().bytes(), volume.data_offset());
+    let name =
+        format!("volume of chunks of {chunk} bytes from byte {start} of {}", names.join(", "));
+    Identity::new(&name, volume.capacity())
+}
+
+impl fmt::Display for VolumeEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stripe = self.volume.stripe();
+        let (bytes, chunk) = (Size(stripe.capacity()), Size(stripe.chunk().bytes()));
+        write!(f, "{}: {bytes} in chunks of {chunk} over {} units", self.name, self.units.len())?;
+        self.units.iter().try_for_each(|unit| write!(f, "\n  {unit}"))
+    }
+}

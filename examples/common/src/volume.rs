@@ -1,0 +1,122 @@
+//! The volume that the command line names as `volume:FILE`, and the file that describes it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use iscsi_initiator::{Disk, Initiator};
+use iscsi_volume::{Description, Volume};
+use thiserror::Error as ThisError;
+use tokio::task::spawn_blocking;
+
+use crate::failure::{Kind, file_advice};
+
+/// What the place of a volume begins with. A path that does can be written with a `./` before it.
+const SCHEME: &[u8] = b"volume:";
+
+/// Why there is no volume.
+#[derive(Debug, ThisError)]
+#[error("volume {}: {cause}", path.display())]
+pub struct VolumeError {
+    /// The file that describes it.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub cause: VolumeFault,
+}
+
+/// What is wrong with a volume.
+#[derive(Debug, ThisError)]
+pub enum VolumeFault {
+    /// The file cannot be read.
+    #[error("{cause}{}", file_advice(cause.kind()))]
+    File {
+        /// Why.
+        #[from]
+        cause: io::Error,
+    },
+    /// It describes no volume, or its units are not what it says.
+    #[error(transparent)]
+    Volume(Box<iscsi_volume::Error>),
+}
+
+impl From<iscsi_volume::Error> for VolumeFault {
+    fn from(cause: iscsi_volume::Error) -> Self {
+        Self::Volume(cause.into())
+    }
+}
+
+impl VolumeError {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match &self.cause {
+            VolumeFault::File { .. } => Kind::System,
+            VolumeFault::Volume(cause) => cause.fault().into(),
+        }
+    }
+
+    fn of<T>(path: &Path, result: Result<T, VolumeFault>) -> Result<T, Self> {
+        result.map_err(|cause| Self { path: path.into(), cause })
+    }
+}
+
+/// The file of the volume that an argument names, if it names one.
+#[must_use]
+pub fn path(argument: &OsStr) -> Option<PathBuf> {
+    let path = argument.as_bytes().strip_prefix(SCHEME)?;
+    Some(OsStr::from_bytes(path).into())
+}
+
+/// Reads the description of a volume.
+///
+/// # Errors
+/// [`VolumeError`]; no password in it is repeated.
+pub async fn load(path: &Path) -> Result<Description, VolumeError> {
+    let file = path.to_owned();
+    // It may be a pipe.
+    let text = spawn_blocking(move || std::fs::read_to_string(file)).await;
+    let text = text.map_err(io::Error::from).flatten().map_err(VolumeFault::from);
+    let parsed = text.and_then(|text| Ok(Description::parse(&text)?));
+    VolumeError::of(path, parsed)
+}
+
+/// Opens the volume of a file, of which this is the description.
+///
+/// # Errors
+/// [`VolumeError`].
+pub async fn open(
+    path: &Path,
+    description: &Description,
+    initiator: &Initiator,
+) -> Result<Volume<Disk>, VolumeError> {
+    let opened = description.open(initiator).await.map_err(VolumeFault::from);
+    VolumeError::of(path, opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_can_be_told_from_a_volume() {
+        assert_eq!(path(OsStr::new("volume:/etc/one.toml")), Some("/etc/one.toml".into()));
+        assert_eq!(path(OsStr::new("./volume:one")), None);
+        assert_eq!(path(OsStr::new("volume")), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_description_is_told_with_its_path() {
+        let error = load(Path::new("/nowhere/one.toml")).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::System);
+        let message = error.to_string();
+        assert!(message.starts_with("volume /nowhere/one.toml: "), "{message}");
+        assert!(message.ends_with("; check the path"), "{message}");
+        let file = std::env::temp_dir().join(format!("volume-of-common-{}", std::process::id()));
+        std::fs::write(&file, "version = 1").unwrap();
+        let error = load(&file).await.unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(error.kind(), Kind::Caller);
+        assert!(error.to_string().contains("chunk is missing"), "{error}");
+    }
+}
