@@ -229,13 +229,8 @@ impl<D: Device> Volume<D> {
     ) -> io::Result<BytesMut> {
         let len = buffer.len();
         let read = member.device().read_into(self.data_offset + offset, buffer).await;
-        let read = read.map_err(|error| member.failed(error))?;
-        if read.len() == len {
-            return Ok(read);
-        }
-        // Anything else would put the bytes behind it in the wrong place.
-        let why = format!("a read of {len} bytes gave {}", read.len());
-        Err(member.failed(io::Error::new(io::ErrorKind::UnexpectedEof, why)))
+        let read = read.and_then(|read| check_len(len, read.len()).map(|()| read));
+        read.map_err(|error| member.failed(error))
     }
 
     /// The member that holds all of a range that is not empty, and where, if it is one.
@@ -245,6 +240,15 @@ impl<D: Device> Volume<D> {
         let member = self.members.get(piece.member).filter(|_| is_within)?;
         Some((member, piece.offset))
     }
+}
+
+/// Makes sure that a member has given what it was asked for: anything else would put the bytes behind it in the wrong place.
+fn check_len(asked: usize, given: usize) -> io::Result<()> {
+    if asked == given {
+        return Ok(());
+    }
+    let why = format!("a read of {asked} bytes gave {given}");
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
 }
 
 impl<D: Device> Device for Volume<D> {
@@ -309,6 +313,7 @@ impl<D: Device> Device for Volume<D> {
                 return Ok(self.fill(range, BytesMut::zeroed(len)).await?.freeze());
             };
             let read = member.device().read_at(self.data_offset + at, len).await;
+            let read = read.and_then(|read| check_len(len, read.len()).map(|()| read));
             read.map_err(|error| member.failed(error))
         })
     }

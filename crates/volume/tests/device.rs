@@ -118,9 +118,13 @@ async fn a_read_that_comes_back_shorter_moves_nothing() {
     let members = two();
     members[0].lock().shortens = 1;
     for len in [10, CHUNK * 3] {
-        let error = volume(&members).read_into(0, BytesMut::zeroed(len)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
-        assert!(error.to_string().starts_with("member 0: "), "{error}");
+        for error in [
+            volume(&members).read_into(0, BytesMut::zeroed(len)).await.unwrap_err(),
+            volume(&members).read_at(0, len).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+            assert!(error.to_string().starts_with("member 0: "), "{error}");
+        }
     }
 }
 

@@ -65,6 +65,30 @@ fn credentials_are_separated_as_in_libiscsi_and_decoded() {
     assert_eq!(error("iscsi://:secret@host"), UrlError::NoUser);
 }
 
+/// What is kept of a URL is the same URL but for its passwords.
+#[test]
+fn a_url_is_kept_without_passwords() {
+    for (text, kept) in [
+        ("iscsi://host", "iscsi://host"),
+        ("iscsi://me@host/", "iscsi://me@host/"),
+        ("iscsi://me:hunter22@host", "iscsi://me@host"),
+        ("iscsi://me%hunter22@host", "iscsi://me@host"),
+        ("iscsi://m%20e%hunter22@host", "iscsi://m%20e@host"),
+        ("iscsi://me:hunter22:%33@host?auth=md5", "iscsi://me@host?auth=md5"),
+        ("iscsi://host?target_password=hunter33", "iscsi://host"),
+        (
+            "iscsi://me:x@[::1]:1?&target_password=y&auth=md5&timeout=1",
+            "iscsi://me@[::1]:1?auth=md5&timeout=1",
+        ),
+    ] {
+        assert_eq!(Url::without_passwords(text), kept);
+        let [whole, kept] = [text, kept].map(parse);
+        assert!(kept.password.is_none() && kept.target_password.is_none());
+        assert_eq!((kept.user, kept.portal), (whole.user, whole.portal));
+        assert_eq!(kept.parameters, whole.parameters);
+    }
+}
+
 #[test]
 fn nothing_shows_a_password() {
     let url = parse(&format!("iscsi://me:hunter22@host/{TARGET}/0?target_password=hunter33"));
