@@ -137,7 +137,10 @@ impl Url {
                 let (scheme, credentials) =
                     credentials.split_at(credentials.find("://").map_or(0, |at| at + 3));
                 let user = separator(credentials).and_then(|at| credentials.get(..at));
-                format!("{scheme}{}@{rest}", user.unwrap_or(credentials))
+                let user = user.unwrap_or(credentials);
+                // Without anything behind it, an escape in the user would begin the password.
+                let end = if user.contains('%') { ":" } else { "" };
+                format!("{scheme}{user}{end}@{rest}")
             }
             None => address.to_owned(),
         };

@@ -73,7 +73,8 @@ fn a_url_is_kept_without_passwords() {
         ("iscsi://me@host/", "iscsi://me@host/"),
         ("iscsi://me:hunter22@host", "iscsi://me@host"),
         ("iscsi://me%hunter22@host", "iscsi://me@host"),
-        ("iscsi://m%20e%hunter22@host", "iscsi://m%20e@host"),
+        ("iscsi://m%20e%hunter22@host", "iscsi://m%20e:@host"),
+        ("iscsi://m%20e@host", "iscsi://m@host"),
         ("iscsi://me:hunter22:%33@host?auth=md5", "iscsi://me@host?auth=md5"),
         ("iscsi://host?target_password=hunter33", "iscsi://host"),
         (
