@@ -8,18 +8,23 @@ use tokio::process::Command;
 
 use crate::environment::{Environment, code};
 use crate::error::Error;
+use crate::failover::{self, FailoverFigure, Site};
 use crate::faults::{self, FaultFigure, Store, Victims, judge};
 use crate::flows;
 use crate::images::Images;
 use crate::job::{ExecJob, Job, RunJob};
 use crate::mirror::{self, MirrorFigure};
-use crate::peers::{Bench, measure};
+use crate::peers::{Bench, Reading, measure};
 use crate::process::{Group, tool};
 use crate::provenance;
 use crate::record::Record;
 use crate::result::{Figure, Outcome};
-use crate::scenario::{Direction, FaultJob, Flows, Mirror, Ordeal, Point, Scenario, Source};
+use crate::scenario::{
+    Direction, Failover, FailoverRun, FaultJob, Flows, Mirror, Ordeal, Point, Scenario, Source,
+    Striped,
+};
 use crate::signals::Signals;
+use crate::stripe;
 use crate::testbed::{self, INITIATOR, Testbed, link_words};
 
 /// The exit status when the target cannot be removed any more: what is left needs another environment.
@@ -31,7 +36,7 @@ pub const WEDGED: u8 = 75;
 /// [`Error`] for what is no measurement's own failure.
 pub async fn carry_out(job: &str) -> Result<u8, Error> {
     match serde_json::from_str(job)? {
-        Job::Run(job) => run(*job).await,
+        Job::Run(job) => Box::pin(run(*job)).await,
         Job::Exec(job) => exec(&job).await,
     }
 }
@@ -64,7 +69,9 @@ async fn run(job: RunJob) -> Result<u8, Error> {
     let points = job.scenario.points();
     let Some(first) = points.first() else { return Ok(0) };
     load(&job.scenario.modules).await?;
-    let mut testbed = Testbed::up(&job.scripts, &link_words(&first.link)).await?;
+    let link = link_words(&first.link);
+    let mut testbed = Testbed::up(&job.scripts, &link).await?;
+    testbed.add_links(job.scenario.count_of_links(), &link).await?;
     let done = tokio::select! {
         done = measure_all(&mut testbed, job, &points) => done,
         _ = signals.next() => Ok(()),
@@ -119,7 +126,8 @@ async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
     let thin = scenario.measures.iter().find(|measure| measure.is_thin());
     let faulty = scenario.faults.first().map(|fault| fault.lun);
     let mirrored = scenario.mirrors.first().map(|mirror| mirror.lun);
-    let lun = faulty.or(mirrored).or_else(|| thin.map(|measure| measure.lun));
+    let failing = scenario.failovers.first().map(|failover| failover.lun);
+    let lun = faulty.or(mirrored).or(failing).or_else(|| thin.map(|measure| measure.lun));
     match lun.and_then(|lun| scenario.file_of(lun)) {
         Some(file) => Store::mount(file).await.map(Some),
         None => Ok(None),
@@ -170,6 +178,18 @@ impl Lab<'_> {
             let told = self.mirror(point, mirror).await;
             self.recover().await;
             return Figure::of_mirror(point, told);
+        }
+        if let Some((failover, run)) = &point.failover {
+            let told = self.failover(point, failover, *run).await;
+            self.recover().await;
+            return Figure::of_failover(point, told);
+        }
+        if let Some(striped) = &point.stripe {
+            let told = self.stripe(point, striped).await;
+            if told.is_err() {
+                self.recover().await;
+            }
+            return Figure::of_stripe(point, told);
         }
         let prepared = self.prepare(point).await;
         let before = testbed::carried();
@@ -251,6 +271,43 @@ impl Lab<'_> {
         let missing = || Outcome::Failed("no unit that keeps its bytes in a file".to_owned());
         let store = self.store.as_ref().ok_or_else(missing)?;
         mirror::measure(point, mirror, &bench, store).await
+    }
+
+    /// Writes to a unit of zeros whose paths fail.
+    async fn failover(
+        &mut self,
+        point: &Point,
+        failover: &Failover,
+        run: FailoverRun,
+    ) -> Result<FailoverFigure, Outcome> {
+        let failed = |error: Error| Outcome::Failed(error.to_string());
+        self.images.clear_room();
+        self.images.make(Source::Random, point.bytes).map_err(failed)?;
+        self.renew_unit(point).await.map_err(failed)?;
+        let mut words = self.scenario.target.words(&point.measure.keys);
+        words.extend(failover::words(failover));
+        self.testbed.set_target(&words).await.map_err(failed)?;
+        self.testbed.set_link(&link_words(&point.link)).await.map_err(failed)?;
+        let bench = self.bench();
+        let missing = || Outcome::Failed("no unit that keeps its bytes in a file".to_owned());
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        let settings = &self.scenario.multipath;
+        let site = Site { testbed: &mut *self.testbed, store, settings, bench: &bench };
+        failover::measure(point, failover, run, site).await
+    }
+
+    /// Moves the bytes of units that are one.
+    async fn stripe(&mut self, point: &Point, striped: &Striped) -> Result<Reading, Outcome> {
+        let failed = |error: Error| Outcome::Failed(error.to_string());
+        let mut words = self.scenario.target.words(&point.measure.keys);
+        words.extend(stripe::words(striped));
+        self.images.clear_room();
+        if let Some(bytes) = stripe::image_bytes(point, striped) {
+            self.images.make(Source::Random, bytes).map_err(failed)?;
+        }
+        self.testbed.set_target(&words).await.map_err(failed)?;
+        self.testbed.set_link(&link_words(&point.link)).await.map_err(failed)?;
+        stripe::measure(point, striped, &self.bench()).await
     }
 
     /// A copy through a fault: how it is judged, and what came of it.

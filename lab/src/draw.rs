@@ -13,6 +13,9 @@
 //!   flow had between the orders, beside what it should.
 //! - Figures with the parameter `mirror` are disks in use that QEMU mirrored: a table and a chart over time for each
 //!   link and load.
+//! - Figures with the parameter `failover` are of a unit with two paths: for each load a table and bars, an event a row.
+//! - Figures with the parameter `links` are of units as one: for each link and direction a table and a chart by the number of
+//!   links.
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
@@ -22,9 +25,11 @@
 //! - A figure's `detail` may have `limit_seconds`, told where nothing arrived in time.
 
 mod axis;
+mod bars;
 mod buffers;
 mod cell;
 mod chart;
+mod failover;
 mod faults;
 mod flows;
 mod frame;
@@ -39,6 +44,7 @@ mod render;
 mod sample;
 mod section;
 mod spread;
+mod stripe;
 mod style;
 mod svg;
 mod table;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::failover::{self, FailoverFigure};
 use crate::faults::FaultFigure;
 use crate::flows::FlowsFigure;
 use crate::mirror::{self, MirrorFigure};
@@ -65,6 +66,24 @@ impl Figure {
             },
             Err(outcome) => Self::new(point, Err(outcome)),
         }
+    }
+
+    /// The figure of a failover.
+    pub fn of_failover(point: &Point, told: Result<FailoverFigure, Outcome>) -> Self {
+        match told {
+            Ok(told) => Self {
+                outcome: failover::judge(&told),
+                seconds: Some(told.seconds),
+                detail: serde_json::to_value(told).unwrap_or_default(),
+                ..Self::new(point, Err(Outcome::Complete))
+            },
+            Err(outcome) => Self::new(point, Err(outcome)),
+        }
+    }
+
+    /// The figure of units as one; the rate of one link tells nothing of several.
+    pub fn of_stripe(point: &Point, reading: Result<Reading, Outcome>) -> Self {
+        Self { start_seconds: None, ..Self::new(point, reading) }
     }
 
     fn with(self, reading: Reading) -> Self {

@@ -2,9 +2,11 @@
 
 mod bench;
 mod block_copy;
+mod block_serve;
 mod end;
 mod iperf3;
 mod libiscsi;
+pub mod multipath;
 pub mod open_iscsi;
 mod program;
 mod qemu_img;
@@ -16,7 +18,9 @@ use crate::testbed::{Testbed, traffic};
 
 pub use bench::Bench;
 pub use block_copy::command as block_copy;
-pub(crate) use end::not_started;
+pub(crate) use block_copy::report as block_copy_report;
+pub use block_serve::Server;
+pub(crate) use end::{garbled, missing, not_started};
 pub use reading::Reading;
 
 /// Measures one point.

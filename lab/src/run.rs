@@ -15,7 +15,9 @@ use crate::job::{Job, RunJob};
 use crate::provenance::{self, ProcessorTime};
 use crate::record::Record;
 use crate::result::{Figure, Machine, Outcome, ResultFile};
-use crate::scenario::{Direction, Point, Scenario, Source, Through, Who};
+use crate::scenario::{
+    Contender, Direction, Joiner, Point, Scenario, Source, Through, Who, Writes,
+};
 use crate::size::Size;
 
 /// Measures a scenario and returns the exit status.
@@ -134,14 +136,28 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     let copiers = scenario.measures.iter().map(|measure| measure.who);
     let mut copiers = copiers.chain(scenario.flows.iter().map(|flows| flows.who));
     let copies = copiers.any(|who| who == Who::BlockCopy);
-    if copies || !scenario.faults.is_empty() {
+    let own = [Writes::Copy, Writes::Random].map(|writes| fails_over(scenario, writes));
+    if copies || own[0] || !scenario.faults.is_empty() {
         build("block-copy")?;
     }
-    if scenario.mirrors.iter().any(|mirror| mirror.through == Through::BlockServe) {
+    let joins = |who| scenario.stripes.iter().any(|stripe| stripe.who == who);
+    if joins(Joiner::Volume) || joins(Joiner::Apart) {
+        build("block-copy")?;
+    }
+    if joins(Joiner::Volume) {
+        build("iscsi-util")?;
+    }
+    if own[1] || scenario.mirrors.iter().any(|mirror| mirror.through == Through::BlockServe) {
         build("block-serve")?;
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     Ok(provenance::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
+}
+
+/// Whether this project writes so over paths that fail.
+fn fails_over(scenario: &Scenario, writes: Writes) -> bool {
+    let mut runs = scenario.failovers.iter().flat_map(|failover| &failover.runs);
+    runs.any(|run| run.through == Contender::Own && run.writes == writes)
 }
 
 /// Builds a program of the workspace.
@@ -169,11 +185,18 @@ fn memory(scenario: &Scenario, points: &[Point]) -> Size {
     let most = |holds: &dyn Fn(&Point) -> bool| {
         points.iter().filter(|point| holds(point)).map(|point| point.bytes).max().unwrap_or(0)
     };
-    let image =
-        most(&|point| point.measure.writes_image() && point.measure.source != Source::Sparse);
+    let image = most(&|point| {
+        (point.measure.writes_image() && point.measure.source != Source::Sparse)
+            || point.failover.is_some()
+            || point.stripe.is_some()
+    });
     let copy = most(&|point| point.measure.direction == Direction::Read);
-    let store =
-        most(&|point| point.ordeal.is_some() || point.mirror.is_some() || point.measure.is_thin());
+    let store = most(&|point| {
+        point.ordeal.is_some()
+            || point.mirror.is_some()
+            || point.failover.is_some()
+            || point.measure.is_thin()
+    });
     Size(BASE + scenario.target.memory() + image + copy + store)
 }
 
@@ -249,10 +272,40 @@ fn measured(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     if scenario.mirrors.iter().any(|mirror| mirror.load.is_some()) {
         programs.push("fio".into());
     }
-    if scenario.mirrors.iter().any(|mirror| mirror.through == Through::BlockServe) {
+    if scenario.mirrors.iter().any(|mirror| mirror.through == Through::BlockServe)
+        || fails_over(scenario, Writes::Random)
+    {
         programs.push(tree.join("block-serve"));
     }
+    programs.extend(measured_over_paths(scenario, tree));
+    programs.extend(measured_as_one(scenario, tree));
     programs
+}
+
+/// The programs of those who write over paths that fail, but block-serve.
+fn measured_over_paths(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
+    let runs: Vec<_> = scenario.failovers.iter().flat_map(|failover| &failover.runs).collect();
+    let mut programs = Vec::new();
+    if fails_over(scenario, Writes::Copy) {
+        programs.push(tree.join("block-copy"));
+    }
+    if runs.iter().any(|run| run.through == Contender::DmMultipath) {
+        programs.extend(["iscsiadm".into()]);
+    }
+    if runs.iter().any(|run| run.writes == Writes::Random) {
+        programs.push("fio".into());
+    }
+    programs
+}
+
+/// The programs of those who join units.
+fn measured_as_one(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
+    let joiners = scenario.stripes.iter().map(|stripe| stripe.who);
+    let programs = joiners.flat_map(|who| match who {
+        Joiner::Volume | Joiner::Apart => vec![tree.join("block-copy")],
+        Joiner::MdRaid0 => vec!["mdadm".into(), "iscsiadm".into(), "fio".into()],
+    });
+    programs.collect()
 }
 
 #[cfg(test)]

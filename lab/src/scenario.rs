@@ -2,11 +2,13 @@
 
 mod check;
 mod direction;
+mod failover;
 mod fault;
 mod flows;
 mod goal;
 mod mirror;
 mod point;
+mod stripe;
 #[cfg(test)]
 mod tests;
 mod who;
@@ -21,11 +23,15 @@ use crate::size::{Rate, Size};
 use crate::target::{Target, Unit};
 
 pub use direction::Direction;
+pub use failover::{
+    AccessState, Contender, Failover, FailoverRun, Multipath, PATHS, PathDeed, PathOrder, Writes,
+};
 pub use fault::{Fault, FaultJob, FaultKind, FaultRun, Ordeal, Shape};
 pub use flows::{Deed, Flow, Flows, Order, Share};
 pub use goal::{Goal, Over, Reason, Start};
 pub use mirror::{Load, Mirror, Through};
 pub use point::Point;
+pub use stripe::{Joiner, Stripe, Striped};
 pub use who::Who;
 
 /// A whole scenario.
@@ -60,6 +66,15 @@ pub struct Scenario {
     /// Disks in use that QEMU mirrors to a unit, over each of them.
     #[serde(default, rename = "mirror")]
     pub mirrors: Vec<Mirror>,
+    /// What happens to the paths of a unit with two of them while it is written, over links of each kind.
+    #[serde(default, rename = "failover")]
+    pub failovers: Vec<Failover>,
+    /// The settings of those who are measured beside this project there.
+    #[serde(default)]
+    pub multipath: Multipath,
+    /// Units behind links of their own as one, over links of each kind.
+    #[serde(default, rename = "stripe")]
+    pub stripes: Vec<Stripe>,
     /// What the figures must reach; a table of their drawing tells which do.
     #[serde(default, rename = "goal")]
     pub goals: Vec<Goal>,
@@ -186,7 +201,11 @@ impl Scenario {
         let faults = self.faults.iter().map(|fault| fault.what.name());
         let flows = self.flows.iter().map(|flows| flows.who.name());
         let mirrors = self.mirrors.iter().map(|mirror| mirror.through.name());
-        let known: Vec<_> = measures.chain(faults).chain(flows).chain(mirrors).collect();
+        let failovers = self.failovers.iter().flat_map(|failover| &failover.runs);
+        let failovers = failovers.map(|run| run.name());
+        let stripes = self.stripes.iter().map(|stripe| stripe.who.name());
+        let known = measures.chain(faults).chain(flows).chain(mirrors);
+        let known: Vec<_> = known.chain(failovers).chain(stripes).collect();
         if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(Error::Usage(format!("nothing in the scenario is measured by `{name}`")));
         }
@@ -196,6 +215,11 @@ impl Scenario {
             self.faults.retain(|fault| kept(fault.what.name()));
             self.flows.retain(|flows| kept(flows.who.name()));
             self.mirrors.retain(|mirror| kept(mirror.through.name()));
+            for failover in &mut self.failovers {
+                failover.runs.retain(|run| kept(run.name()));
+            }
+            self.failovers.retain(|failover| !failover.runs.is_empty());
+            self.stripes.retain(|stripe| kept(stripe.who.name()));
         }
         Ok(())
     }
@@ -213,6 +237,11 @@ impl Scenario {
         self.faults.retain(|fault| !fault.runs.is_empty());
         self.flows.retain(|flows| flows.direction == direction);
         self.mirrors.retain(|_| direction == Direction::Write);
+        self.failovers.retain(|_| direction == Direction::Write);
+        for stripe in &mut self.stripes {
+            stripe.directions.retain(|own| *own == direction);
+        }
+        self.stripes.retain(|stripe| !stripe.directions.is_empty());
         if self.is_empty() {
             return Err(Error::Usage(format!("nothing of this is a {}", direction.name())));
         }
@@ -225,6 +254,15 @@ impl Scenario {
             && self.faults.is_empty()
             && self.flows.is_empty()
             && self.mirrors.is_empty()
+            && self.failovers.is_empty()
+            && self.stripes.is_empty()
+    }
+
+    /// How many links there are between the two hosts.
+    pub fn count_of_links(&self) -> u8 {
+        let stripes = self.stripes.iter().map(Stripe::most_links);
+        let failovers = self.failovers.iter().map(|_| PATHS);
+        stripes.chain(failovers).max().unwrap_or(1)
     }
 
     /// The file that a unit keeps its bytes in, if it does.

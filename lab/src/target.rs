@@ -19,6 +19,10 @@ pub struct Target {
     /// Attributes of the units, such as `emulate_tpu`; LIO's own where nothing is given.
     #[serde(default)]
     pub unit: BTreeMap<String, String>,
+    /// Attributes of the target port groups where there are several, such as `nonop_delay_msecs`; LIO's own
+    /// where nothing is given.
+    #[serde(default)]
+    pub groups: BTreeMap<String, String>,
     /// Operational keys (RFC 7143 §13); LIO's own where nothing is given.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
@@ -32,8 +36,9 @@ impl Target {
         let luns = self.luns.iter().map(|unit| format!("lun={}", unit.words));
         let depth = self.depth.map(|depth| format!("depth={depth}"));
         let unit = self.unit.iter().map(|(name, value)| format!("unit.{name}={value}"));
+        let groups = self.groups.iter().map(|(name, value)| format!("alua.{name}={value}"));
         let keys = all.iter().map(|(key, value)| format!("{key}={value}"));
-        luns.chain(unit).chain(depth).chain(keys).collect()
+        luns.chain(unit).chain(groups).chain(depth).chain(keys).collect()
     }
 
     /// How much of the memory the units take.
@@ -113,9 +118,13 @@ mod tests {
             luns: vec!["0:64M".parse().unwrap()],
             depth: Some(32),
             unit: [("emulate_tpu".to_owned(), "1".to_owned())].into(),
+            groups: [("nonop_delay_msecs".to_owned(), "0".to_owned())].into(),
             keys: [("InitialR2T".to_owned(), "Yes".to_owned())].into(),
         };
         let words = target.words(&[("InitialR2T".to_owned(), "No".to_owned())].into());
-        assert_eq!(words, ["lun=0:64M", "unit.emulate_tpu=1", "depth=32", "InitialR2T=No"]);
+        let attributes = ["unit.emulate_tpu=1", "alua.nonop_delay_msecs=0"];
+        assert_eq!(words[0], "lun=0:64M");
+        assert_eq!(words[1..3], attributes);
+        assert_eq!(words[3..], ["depth=32", "InitialR2T=No"]);
     }
 }

@@ -21,10 +21,17 @@ pub const TARGET: &str = "iqn.2026-01.org.example:lio";
 /// The initiator's name, where the target lists who may log in.
 pub const INITIATOR: &str = "iqn.2026-01.org.example:lab";
 
-/// A link and a target, while they are up.
+/// The second host's address on one of the links, the first of which is 0.
+pub fn address(link: u8) -> String {
+    format!("10.99.{link}.2")
+}
+
+/// Links and a target, while they are up.
 #[derive(Debug)]
 pub struct Testbed {
     scripts: PathBuf,
+    /// How many links there are.
+    links: u8,
     target: Standing,
     is_wedged: bool,
 }
@@ -62,20 +69,52 @@ impl Testbed {
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn up(scripts: &Path, link: &[String]) -> Result<Self, Error> {
-        let testbed = Self { scripts: scripts.into(), target: Standing::Nothing, is_wedged: false };
-        testbed.script("link", "up", link).await?;
+        let mut testbed =
+            Self { scripts: scripts.into(), links: 0, target: Standing::Nothing, is_wedged: false };
+        testbed.add_links(1, link).await?;
         Ok(testbed)
     }
 
-    /// Changes what the link is like; nothing that was learnt of the one before stays.
+    /// Makes further links between the hosts until there are so many.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the reason.
+    pub async fn add_links(&mut self, count: u8, words: &[String]) -> Result<(), Error> {
+        while self.links < count {
+            self.script("link", "up", &of_link(self.links, words)).await?;
+            self.links += 1;
+        }
+        Ok(())
+    }
+
+    /// Changes what all links are like; nothing that was learnt of those before stays.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
     pub async fn set_link(&self, words: &[String]) -> Result<(), Error> {
-        self.script("link", "set", words).await
+        for link in 0..self.links {
+            self.script("link", "set", &of_link(link, words)).await?;
+        }
+        Ok(())
     }
 
-    /// Keeps every packet on the link, in both directions, until [`release`](Self::release).
+    /// Takes a link down, as a cable that is pulled, until [`mend`](Self::mend).
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the reason.
+    pub async fn cut(&self, link: u8) -> Result<(), Error> {
+        self.script("link", "cut", &of_link(link, &[])).await
+    }
+
+    /// Puts a link up that may have been cut.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] with the reason.
+    pub async fn mend(&self, link: u8) -> Result<(), Error> {
+        self.script("link", "mend", &of_link(link, &[])).await
+    }
+
+    /// Keeps every packet on the first link, in both directions, until [`release`](Self::release).
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -162,6 +201,12 @@ impl Testbed {
         command.arg(self.scripts.join(name)).arg(action).args(words);
         tool(&mut command).await.map(drop)
     }
+}
+
+/// Words for `lab/link` about one of several links.
+fn of_link(link: u8, words: &[String]) -> Vec<String> {
+    let number = (link > 0).then(|| format!("link={link}"));
+    number.into_iter().chain(words.iter().cloned()).collect()
 }
 
 /// A command that runs on the second host.
@@ -284,6 +329,21 @@ mod tests {
         let error = testbed.down().await.unwrap_err();
         assert!(error.to_string().contains("lio down"), "{error}");
         assert_eq!(scripts.log(), ["link up", "lio up", "lio down", "link down"]);
+    }
+
+    #[tokio::test]
+    async fn each_link_is_made_once_and_all_are_changed() {
+        let scripts = Scripts::new("links");
+        let mut testbed = Testbed::up(&scripts.0, &[]).await.unwrap();
+        testbed.add_links(2, &[]).await.unwrap();
+        testbed.add_links(2, &[]).await.unwrap();
+        testbed.set_link(&[]).await.unwrap();
+        testbed.cut(1).await.unwrap();
+        let done = ["link up", "link up", "link set", "link set", "link cut"];
+        assert_eq!(scripts.log(), done);
+        assert_eq!(of_link(0, &["rtt=1".to_owned()]), ["rtt=1"]);
+        assert_eq!(of_link(1, &["rtt=1".to_owned()]), ["link=1", "rtt=1"]);
+        assert_eq!(address(3), "10.99.3.2");
     }
 
     #[test]

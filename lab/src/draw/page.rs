@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::part::Source;
 use super::table::escape;
-use super::{buffers, faults, flows, goals, mirror, section, text};
+use super::{buffers, failover, faults, flows, goals, mirror, section, stripe, text};
 use crate::error::Error;
 use crate::result::{Figure, ResultFile};
 use crate::scenario::Goal;
@@ -45,12 +45,18 @@ pub(super) fn files(page: &Page) -> Vec<(String, String)> {
         rates.into_iter().partition(|figure| flows::is_ruled(figure));
     let (mirrored, rates): (Vec<&Figure>, Vec<&Figure>) =
         rates.into_iter().partition(|figure| mirror::is_mirror(figure));
+    let (failovers, rates): (Vec<&Figure>, Vec<&Figure>) =
+        rates.into_iter().partition(|figure| failover::is_failover(figure));
+    let (striped, rates): (Vec<&Figure>, Vec<&Figure>) =
+        rates.into_iter().partition(|figure| stripe::is_stripe(figure));
     let (grid, others): (Vec<&Figure>, Vec<&Figure>) =
         rates.into_iter().partition(|figure| buffers::is_grid(figure));
     let mut parts: Vec<_> = goals::part(&result.figures, &page.goals).into_iter().collect();
     parts.extend(faults::part(&faulty));
     parts.extend(flows::part(&ruled, &source));
     parts.extend(mirror::part(&mirrored, &source));
+    parts.extend(failover::part(&failovers, &source));
+    parts.extend(stripe::part(&striped, &source));
     parts.extend(section::parts(&others, &source));
     parts.extend(buffers::parts(&grid, &source));
     let mut markdown = head(result);

@@ -43,8 +43,13 @@ impl Part {
 
     /// Adds a chart, which gets a file of its own.
     pub(super) fn chart(&mut self, source: &Source, name: &str, chart: &Chart) {
+        self.picture(source, name, &chart.title, chart.svg());
+    }
+
+    /// Adds a drawing, which gets a file of its own.
+    pub(super) fn picture(&mut self, source: &Source, name: &str, title: &str, svg: String) {
         let file = format!("{}.svg", text::slug(&format!("{} {name}", source.name)));
-        self.markdown.push_str(&format!("![{}]({file})\n\n", escape(&chart.title)));
-        self.charts.push((file, chart.svg()));
+        self.markdown.push_str(&format!("![{}]({file})\n\n", escape(title)));
+        self.charts.push((file, svg));
     }
 }

@@ -15,10 +15,17 @@ pub(super) const LEVEL: &str = r##"stroke="#8a8a8a" stroke-width="1.2""##;
 pub(super) const MARK: &str = r##"stroke="#555555" stroke-width="1.3" stroke-dasharray="2 3""##;
 pub(super) const MARK_NAME: &str = r##"font-size="12" fill="#333333" text-anchor="middle""##;
 
+pub(super) const VALUE: &str = r##"font-size="11" fill="#555555""##;
+
 /// Colours that differ for all kinds of colour vision (Okabe and Ito), without the yellow, which
 /// nobody sees on white.
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000"];
+
+/// Whether a program is this project's own, which stands out among the others.
+pub(super) fn is_ours(who: &str) -> bool {
+    matches!(who, "block-copy" | "block-serve")
+}
 
 /// How one line looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +63,11 @@ impl Style {
         let width = if self.bold { 3.6 } else { 1.9 };
         let dots = if sure { "" } else { r#" stroke-dasharray="1.5 4""# };
         format!(r#"stroke="{}" stroke-width="{width}" stroke-linecap="round"{dots}"#, self.colour)
+    }
+
+    /// The inside of an area.
+    pub(super) fn fill(self) -> String {
+        format!(r#"fill="{}""#, self.colour)
     }
 
     /// The stroke of a level that belongs to a line.

@@ -40,6 +40,14 @@ impl Svg {
         self.element(&format!(r#"<circle cx="{x}" cy="{y}" r="{radius}" {attributes}/>"#));
     }
 
+    /// A rectangle, by its upper left corner and its size.
+    pub(super) fn rectangle(&mut self, (x, y): At, size: (f64, f64), attributes: &str) {
+        let (x, y, width, height) = (number(x), number(y), number(size.0), number(size.1));
+        self.element(&format!(
+            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" {attributes}/>"#
+        ));
+    }
+
     /// One line of text.
     pub(super) fn text(&mut self, (x, y): At, text: &str, attributes: &str) {
         let (x, y, text) = (number(x), number(y), escape(text));

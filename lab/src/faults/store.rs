@@ -97,6 +97,11 @@ impl Store {
         Ok(Held { equal, other_untouched: self.other_is_untouched()? })
     }
 
+    /// The file of the unit.
+    pub fn unit(&self) -> &Path {
+        &self.unit
+    }
+
     /// The memory that the unit's file takes, bytes; `None` if the system does not tell.
     pub fn allocated(&self) -> Option<u64> {
         fs::metadata(&self.unit).ok().map(|found| found.blocks() * 512)

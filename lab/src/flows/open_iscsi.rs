@@ -46,7 +46,7 @@ impl Disks {
             let mut disks = Vec::new();
             for index in 0..flows.flows.len() {
                 let lun = u16::try_from(index).unwrap_or_default();
-                disks.push(open_iscsi::log_in_at(&portal(index), port(index), lun).await?);
+                disks.push(open_iscsi::log_in_at(&portal(index), lun).await?);
             }
             rule(point, flows, &link_rate).await?;
             flows

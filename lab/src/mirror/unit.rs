@@ -1,27 +1,13 @@
 //! The unit, as QEMU reaches it.
 
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{ChildStdout, Command};
-use tokio::time::timeout;
 
 use super::socket::socket;
 use crate::error::Error;
-use crate::peers::Bench;
-use crate::process::Group;
+use crate::peers::{Bench, Server};
 use crate::result::Outcome;
 use crate::scenario::{Mirror, Through};
 use crate::testbed::{TARGET, portal, url};
-
-/// How long the server may take until clients can come.
-const BEGIN: Duration = Duration::from_secs(30);
-/// How long it may take to end.
-const END: Duration = Duration::from_secs(60);
-const PROGRAM: &str = "block-serve";
 
 /// A unit, and the server before it if there is one.
 #[derive(Debug)]
@@ -30,18 +16,14 @@ pub(super) struct Unit {
     server: Option<Server>,
 }
 
-/// block-serve, until it is dropped.
-#[derive(Debug)]
-struct Server {
-    group: Group,
-    told: Lines<BufReader<ChildStdout>>,
-}
-
 impl Unit {
     /// Starts the server, if QEMU is to reach the unit through one.
     pub(super) async fn serve(mirror: &Mirror, bench: &Bench) -> Result<Self, Outcome> {
         let server = match mirror.through {
-            Through::BlockServe => Some(Server::start(mirror, &bench.tree).await?),
+            Through::BlockServe => {
+                let url = url(mirror.lun);
+                Some(Server::start(&url, &socket("unit"), &mirror.args, bench).await?)
+            }
             Through::QemuIscsi => None,
         };
         Ok(Self { lun: mirror.lun, server })
@@ -70,53 +52,6 @@ impl Unit {
     }
 }
 
-impl Server {
-    async fn start(mirror: &Mirror, tree: &Path) -> Result<Self, Outcome> {
-        let program = tree.join(PROGRAM);
-        if !program.is_file() {
-            let advice = "cargo build --release -p block-serve";
-            return Err(Outcome::Failed(format!("{} is missing: {advice}", program.display())));
-        }
-        let mut command = Command::new(program);
-        command.arg(url(mirror.lun)).args(["--json", "--listen"]);
-        command.arg(format!("unix:{}", socket("unit").display())).args(&mirror.args);
-        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let failed = |error: Error| Outcome::Failed(error.to_string());
-        let mut group = Group::start(&mut command).map_err(failed)?;
-        let output = group.child.stdout.take().ok_or_else(|| failed(no_word("no output")))?;
-        let mut told = BufReader::new(output).lines();
-        hear(&mut told, "ready", BEGIN).await.map_err(failed)?;
-        Ok(Self { group, told })
-    }
-
-    async fn end(mut self) -> Result<(), Error> {
-        self.group.ask_to_end();
-        hear(&mut self.told, "complete", END).await
-    }
-}
-
-/// Waits for an object in which this is true.
-async fn hear(
-    told: &mut Lines<BufReader<ChildStdout>>,
-    word: &str,
-    limit: Duration,
-) -> Result<(), Error> {
-    let next = timeout(limit, told.next_line()).await;
-    let line =
-        next.map_err(|_| no_word(&format!("no `{word}` within {} s", limit.as_secs())))??;
-    let line = line.unwrap_or_default();
-    let object: Value = serde_json::from_str(&line).unwrap_or_default();
-    if object.get(word).and_then(Value::as_bool) == Some(true) {
-        Ok(())
-    } else {
-        Err(no_word(&format!("it has said `{line}` where `{word}` was to be")))
-    }
-}
-
-fn no_word(message: &str) -> Error {
-    Error::Tool { program: PROGRAM.to_owned(), message: message.to_owned() }
-}
-
 /// QEMU without its iSCSI part knows no such driver.
 pub(super) fn explain(error: Error) -> Outcome {
     let reason = error.to_string();
@@ -136,7 +71,10 @@ mod tests {
 
     #[test]
     fn a_missing_part_is_told_from_a_failure() {
-        let said = |message: &str| explain(no_word(message));
+        let said = |message: &str| {
+            let (program, message) = ("qemu-storage-daemon".to_owned(), message.to_owned());
+            explain(Error::Tool { program, message })
+        };
         assert!(matches!(said("Unknown driver 'iscsi'"), Outcome::Skipped(_)));
         assert!(matches!(said("Failed to connect to LUN"), Outcome::Failed(_)));
     }

@@ -23,10 +23,13 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
     command.args([source, destination]).args(["--json", "--progress", "none"]);
     command.args(&point.measure.args);
     let ended = to_end(&mut command, point.limit, "block-copy").await?;
-    let report = ended.text();
-    let mut reading = parse(&report).ok_or_else(|| garbled("block-copy", &report))?;
-    reading.seconds = ended.time.as_secs_f64();
-    Ok(reading)
+    let reading = report(&ended.text())?;
+    Ok(Reading { seconds: ended.time.as_secs_f64(), ..reading })
+}
+
+/// What the program told by `--json`, without its time.
+pub(crate) fn report(text: &str) -> Result<Reading, Outcome> {
+    parse(text).ok_or_else(|| garbled("block-copy", text))
 }
 
 /// The program, without arguments.

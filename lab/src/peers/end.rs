@@ -34,7 +34,7 @@ pub(crate) fn not_started(error: Error, package: &str) -> Outcome {
 }
 
 /// A program that a Debian package would bring.
-pub(super) fn missing(program: &str, package: &str) -> Outcome {
+pub(crate) fn missing(program: &str, package: &str) -> Outcome {
     Outcome::Skipped(format!(
         "`{program}` is missing, which the Debian package `{package}` brings \
          (`ci/packages peers` installs it)"
@@ -42,7 +42,7 @@ pub(super) fn missing(program: &str, package: &str) -> Outcome {
 }
 
 /// A program that told something else than it used to.
-pub(super) fn garbled(program: &str, said: &str) -> Outcome {
+pub(crate) fn garbled(program: &str, said: &str) -> Outcome {
     let start: String = said.chars().take(200).collect();
     Outcome::Failed(format!("{program} told what the lab cannot read: {start:?}"))
 }

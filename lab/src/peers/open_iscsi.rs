@@ -2,6 +2,8 @@
 //!
 //! iscsid and its settings are the lab's own; the machine's `/etc/iscsi` is covered by a copy.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,8 @@ const PACKAGE: &str = "open-iscsi";
 const SETTINGS: &str = "/etc/iscsi";
 /// The copy, in the lab's own folder.
 const COPY: &str = "/mnt/iscsi";
+/// The package's own lines, in the copy.
+const PACKAGED: &str = "packaged.conf";
 const NAME: &str = "InitiatorName=iqn.2026-01.org.example:lab\n";
 /// How often, and how long apart, something that comes by itself is looked for.
 const MAX_POLLS: usize = 200;
@@ -57,6 +61,17 @@ pub(super) async fn measure(
 /// # Errors
 /// [`Outcome::Skipped`] where it cannot run here, [`Outcome::Failed`] where it should.
 pub async fn daemon(bench: &Bench) -> Result<Group, Outcome> {
+    daemon_with(bench, &BTreeMap::new()).await
+}
+
+/// The same, with these lines of `iscsid.conf` over those of the package.
+///
+/// # Errors
+/// As for [`daemon`].
+pub async fn daemon_with(
+    bench: &Bench,
+    settings: &BTreeMap<String, String>,
+) -> Result<Group, Outcome> {
     if !bench.in_guest {
         let reason = "the kernel's initiator knows the machine's own network only; use a guest";
         return Err(Outcome::Skipped(reason.to_owned()));
@@ -66,7 +81,7 @@ pub async fn daemon(bench: &Bench) -> Result<Group, Outcome> {
             return Err(missing(program, PACKAGE));
         }
     }
-    start_daemon().await.map_err(|error| Outcome::Failed(error.to_string()))
+    start_daemon(settings).await.map_err(|error| Outcome::Failed(error.to_string()))
 }
 
 /// Ends all sessions; trouble is told.
@@ -81,10 +96,11 @@ fn warn(done: Result<(), Error>) {
     }
 }
 
-async fn start_daemon() -> Result<Group, Error> {
+async fn start_daemon(settings: &BTreeMap<String, String>) -> Result<Group, Error> {
     if !is_covered() {
         cover_settings().await?;
     }
+    set(settings).map_err(|cause| Error::File { path: COPY.into(), cause })?;
     // Without the second there are no disks.
     for module in ["iscsi_tcp", "sd_mod"] {
         tool(Command::new("modprobe").arg(module)).await?;
@@ -105,10 +121,21 @@ async fn cover_settings() -> Result<(), Error> {
     let copy = |cause| Error::File { path: COPY.into(), cause };
     fs::create_dir_all("/run/lock/iscsi").map_err(copy)?;
     fs::create_dir_all(COPY).map_err(copy)?;
-    fs::copy(Path::new(SETTINGS).join("iscsid.conf"), Path::new(COPY).join("iscsid.conf"))
+    fs::copy(Path::new(SETTINGS).join("iscsid.conf"), Path::new(COPY).join(PACKAGED))
         .map_err(copy)?;
     fs::write(Path::new(COPY).join("initiatorname.iscsi"), NAME).map_err(copy)?;
     tool(Command::new("mount").args(["--bind", COPY, SETTINGS])).await.map(drop)
+}
+
+/// Puts lines behind those of the package: the last one of a name stands.
+fn set(settings: &BTreeMap<String, String>) -> std::io::Result<()> {
+    let mut text = fs::read_to_string(Path::new(COPY).join(PACKAGED))?;
+    text.push('\n');
+    for (name, value) in settings {
+        // A string takes everything.
+        let _ = writeln!(text, "{name} = {value}");
+    }
+    fs::write(Path::new(COPY).join("iscsid.conf"), text)
 }
 
 fn admin(mode: &str, words: &[&str]) -> Command {
@@ -119,14 +146,14 @@ fn admin(mode: &str, words: &[&str]) -> Command {
 
 /// Logs in and returns the unit's device.
 async fn log_in(lun: u16) -> Result<PathBuf, Error> {
-    log_in_at(&portal(), 3260, lun).await
+    log_in_at(&portal(), lun).await
 }
 
-/// Logs in at a portal and its port, and returns the unit's device there.
+/// Logs in at a portal, `ADDRESS:PORT`, and returns the unit's device there.
 ///
 /// # Errors
 /// [`Error::Tool`] if that does not go.
-pub async fn log_in_at(portal: &str, port: u16, lun: u16) -> Result<PathBuf, Error> {
+pub async fn log_in_at(portal: &str, lun: u16) -> Result<PathBuf, Error> {
     let node = ["--targetname", TARGET, "--portal", portal];
     let discover = ["--type", "sendtargets", "--portal", portal];
     // iscsid takes a moment until it listens.
@@ -141,7 +168,7 @@ pub async fn log_in_at(portal: &str, port: u16, lun: u16) -> Result<PathBuf, Err
     let log_in = [&node[..], &["--login"]].concat();
     tool(&mut admin("node", &log_in)).await?;
     for _ in 0..MAX_POLLS {
-        if let Some(disk) = disk(port, lun) {
+        if let Some(disk) = disk(portal, lun) {
             return Ok(disk);
         }
         sleep(PAUSE).await;
@@ -152,10 +179,10 @@ pub async fn log_in_at(portal: &str, port: u16, lun: u16) -> Result<PathBuf, Err
     })
 }
 
-/// The device of a unit of the session at a port, once the kernel has made it.
-fn disk(port: u16, lun: u16) -> Option<PathBuf> {
+/// The device of a unit of the session at a portal, once the kernel has made it.
+fn disk(portal: &str, lun: u16) -> Option<PathBuf> {
     let sessions = children(Path::new("/sys/class/iscsi_session"), "session");
-    let here = sessions.into_iter().filter(|session| is_at(session, port));
+    let here = sessions.into_iter().filter(|session| is_at(session, portal));
     let units = here.flat_map(|session| children(&session.join("device"), "target"));
     let found = units.flat_map(|target| children(&target, "")).find(|unit| {
         unit.file_name().is_some_and(|name| name.to_string_lossy().ends_with(&format!(":{lun}")))
@@ -165,12 +192,14 @@ fn disk(port: u16, lun: u16) -> Option<PathBuf> {
     device.exists().then_some(device)
 }
 
-/// Whether a session's connection is to this port.
-fn is_at(session: &Path, port: u16) -> bool {
+/// Whether a session's connection is to this portal.
+fn is_at(session: &Path, portal: &str) -> bool {
     let name = session.file_name().unwrap_or_default().to_string_lossy();
     let connection = name.replacen("session", "connection", 1) + ":0";
-    let file = Path::new("/sys/class/iscsi_connection").join(connection).join("persistent_port");
-    fs::read_to_string(file).is_ok_and(|text| text.trim() == port.to_string())
+    let folder = Path::new("/sys/class/iscsi_connection").join(connection);
+    let told = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let [address, port] = ["persistent_address", "persistent_port"].map(told);
+    format!("{}:{}", address.trim(), port.trim()) == portal
 }
 
 fn children(folder: &Path, prefix: &str) -> Vec<PathBuf> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Direction, Links, Measure, Scenario, Who};
+use super::{Direction, Links, Measure, Scenario, Stripe, Who};
 
 impl Scenario {
     /// Says what makes no sense.
@@ -10,7 +10,10 @@ impl Scenario {
         let wanting = [
             (self.target.luns.is_empty(), "[target]: `luns` names no unit"),
             (self.links.is_empty(), "there is no [[link]]"),
-            (self.is_empty(), "there is no [[measure]], [[fault]], [[flows]] or [[mirror]]"),
+            (
+                self.is_empty(),
+                "there is nothing to measure: no [[measure]], [[fault]], [[flows]], [[mirror]], [[failover]] or [[stripe]]",
+            ),
         ];
         refuse(&wanting)?;
         for (index, links) in self.links.iter().enumerate() {
@@ -41,6 +44,18 @@ impl Scenario {
                 .and_then(|()| self.check_store(mirror.lun))
                 .map_err(|reason| format!("[[mirror]] number {}: {reason}", index + 1))?;
         }
+        for (index, failover) in self.failovers.iter().enumerate() {
+            failover
+                .check()
+                .and_then(|()| self.check_store(failover.lun))
+                .map_err(|reason| format!("[[failover]] number {}: {reason}", index + 1))?;
+        }
+        for (index, stripe) in self.stripes.iter().enumerate() {
+            stripe
+                .check()
+                .and_then(|()| self.check_members(stripe))
+                .map_err(|reason| format!("[[stripe]] number {}: {reason}", index + 1))?;
+        }
         let measured: Vec<_> = self.measures.iter().map(Measure::name).collect();
         for (index, goal) in self.goals.iter().enumerate() {
             goal.check(&measured)
@@ -61,6 +76,13 @@ impl Scenario {
                 "[target]: all units keep their bytes in files of one folder",
             ),
         ])
+    }
+
+    /// Each link has a unit of its own, and as many bytes of each are moved.
+    fn check_members(&self, stripe: &Stripe) -> Result<(), String> {
+        let fits = |lun| self.unit(lun).is_some_and(|unit| unit.size == stripe.bytes);
+        let wrong = !(0..u16::from(stripe.most_links())).all(fits);
+        refuse(&[(wrong, "each link wants a unit of `bytes`, from LUN 0 on")])
     }
 
     fn check_measure(&self, measure: &Measure) -> Result<(), String> {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{
-    Direction, Fault, FaultJob, FaultRun, Flows, Links, Load, Measure, Mirror, Ordeal, Scenario,
-    Source, Who,
+    Direction, Failover, FailoverRun, Fault, FaultJob, FaultRun, Flows, Links, Load, Measure,
+    Mirror, Ordeal, Scenario, Source, Stripe, Striped, Who,
 };
 use crate::result::LinkConditions;
 use crate::size::Size;
@@ -32,6 +32,10 @@ pub struct Point {
     pub flows: Option<Flows>,
     /// The disk that is mirrored.
     pub mirror: Option<Mirror>,
+    /// What happens to the paths of the unit, and who writes to it.
+    pub failover: Option<(Failover, FailoverRun)>,
+    /// The units that are one.
+    pub stripe: Option<Striped>,
 }
 
 impl Scenario {
@@ -55,6 +59,13 @@ impl Scenario {
         }
         points.extend(self.flows.iter().map(|flows| self.flows_point(link, flows)));
         points.extend(self.mirrors.iter().map(|mirror| self.mirror_point(link, mirror)));
+        for failover in &self.failovers {
+            let runs = failover.runs.iter();
+            points.extend(runs.map(|run| self.failover_point(link, failover, *run)));
+        }
+        for stripe in &self.stripes {
+            points.extend(self.stripe_points(link, stripe));
+        }
         points
     }
 
@@ -82,9 +93,7 @@ impl Scenario {
                 .or_else(|| self.unit(measure.lun).map(|unit| unit.size))
                 .map_or(0, |Size(bytes)| bytes),
             limit: Duration::from_secs(measure.limit.unwrap_or(self.limit)),
-            ordeal: None,
-            flows: None,
-            mirror: None,
+            ..Point::of(Measure::of(Who::Program))
         }
     }
 
@@ -97,9 +106,8 @@ impl Scenario {
             parameters: words.map(|(name, value)| (name.to_owned(), value)).into(),
             bytes: flows.bytes.0,
             limit: Duration::from_secs(flows.seconds),
-            ordeal: None,
             flows: Some(flows.clone()),
-            mirror: None,
+            ..Point::of(Measure::of(flows.who))
         }
     }
 
@@ -119,9 +127,74 @@ impl Scenario {
             parameters: words.map(|(name, value)| (name.to_owned(), value)).collect(),
             bytes: self.unit(mirror.lun).map_or(0, |unit| unit.size.0),
             limit: Duration::from_secs(mirror.limit.unwrap_or(self.limit)),
-            ordeal: None,
-            flows: None,
             mirror: Some(mirror.clone()),
+            ..Point::of(Measure::of(Who::Program))
+        }
+    }
+
+    fn failover_point(
+        &self,
+        link: &LinkConditions,
+        failover: &Failover,
+        run: FailoverRun,
+    ) -> Point {
+        let words = [("failover", failover.event.clone()), ("load", run.writes.name().to_owned())];
+        Point {
+            link: link.clone(),
+            measure: Measure {
+                label: Some(run.name().to_owned()),
+                lun: failover.lun,
+                ..Measure::of(Who::Program)
+            },
+            parameters: words.map(|(name, value)| (name.to_owned(), value)).into(),
+            bytes: self.unit(failover.lun).map_or(0, |unit| unit.size.0),
+            limit: Duration::from_secs(failover.limit.unwrap_or(self.limit)),
+            failover: Some((failover.clone(), run)),
+            ..Point::of(Measure::of(Who::Program))
+        }
+    }
+
+    fn stripe_points(&self, link: &LinkConditions, stripe: &Stripe) -> Vec<Point> {
+        let mut points = Vec::new();
+        for direction in &stripe.directions {
+            for links in &stripe.links {
+                for repetition in 1..=stripe.repeat {
+                    points.push(self.stripe_point(link, stripe, *direction, *links, repetition));
+                }
+            }
+        }
+        points
+    }
+
+    fn stripe_point(
+        &self,
+        link: &LinkConditions,
+        stripe: &Stripe,
+        direction: Direction,
+        links: u8,
+        repetition: u32,
+    ) -> Point {
+        let words = [
+            ("links", links.to_string()),
+            ("chunk", stripe.chunk.to_string()),
+            ("direction", direction.name().to_owned()),
+        ];
+        let repetition =
+            (stripe.repeat > 1).then(|| ("repetition", repetition.to_string())).into_iter();
+        let words = words.into_iter().chain(repetition);
+        Point {
+            link: link.clone(),
+            measure: Measure {
+                label: Some(stripe.who.name().to_owned()),
+                direction,
+                args: stripe.args.clone(),
+                ..Measure::of(Who::Program)
+            },
+            parameters: words.map(|(name, value)| (name.to_owned(), value)).collect(),
+            bytes: stripe.bytes.0 * u64::from(links),
+            limit: Duration::from_secs(stripe.limit.unwrap_or(self.limit)),
+            stripe: Some(Striped { who: stripe.who, links, chunk: stripe.chunk.0 }),
+            ..Point::of(Measure::of(Who::Program))
         }
     }
 
@@ -150,8 +223,25 @@ impl Scenario {
                 job: run.job,
                 error: run.error.clone(),
             }),
+            ..Point::of(Measure::of(Who::BlockCopy))
+        }
+    }
+}
+
+impl Point {
+    /// A measurement over a link without delay, of nothing.
+    fn of(measure: Measure) -> Self {
+        Self {
+            link: LinkConditions::default(),
+            measure,
+            parameters: BTreeMap::new(),
+            bytes: 0,
+            limit: Duration::ZERO,
+            ordeal: None,
             flows: None,
             mirror: None,
+            failover: None,
+            stripe: None,
         }
     }
 }

@@ -405,3 +405,126 @@ fn mirrors_without_sense_are_refused() {
         assert!(error.starts_with("[[mirror]] number 1: ") && error.contains(told), "{error}");
     }
 }
+
+const FAILOVER: &str = r#"
+    title = "two paths"
+    limit = 60
+    target = { luns = ["0:10M:512:/mnt/units/0"], groups = { nonop_delay_msecs = "0" } }
+    link = [{ rtt_ms = [1] }]
+    [multipath]
+    overrides = { no_path_retry = "30" }
+    [[failover]]
+    event = "standby"
+    orders = [{ at = 2.5, order = "group 1 standby" }, { at = 8, order = "cut 2" }]
+    [[failover]]
+    event = "a cut"
+    orders = [{ at = 0, order = "cut 1" }]
+    runs = [{ through = "dm-multipath", writes = "random" }]
+    limit = 9
+"#;
+
+#[test]
+fn failovers_are_points_of_their_own() {
+    let mut scenario = Scenario::parse(FAILOVER).unwrap();
+    assert_eq!(scenario.count_of_links(), 2);
+    let points = scenario.points();
+    let told: Vec<_> = points
+        .iter()
+        .map(|point| {
+            let word = |name| point.parameters[name].as_str();
+            format!("{}: {}, {}", point.measure.name(), word("failover"), word("load"))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "block-copy: standby, copy",
+            "dm-multipath: standby, copy",
+            "block-serve: standby, random",
+            "dm-multipath: standby, random",
+            "dm-multipath: a cut, random",
+        ]
+    );
+    assert_eq!((points[0].bytes, points[0].limit.as_secs()), (10 << 20, 60));
+    assert_eq!(points[4].limit.as_secs(), 9);
+    scenario.keep_only(&["block-serve".to_owned()]).unwrap();
+    assert_eq!((scenario.points().len(), scenario.failovers.len()), (1, 1));
+    scenario.keep_direction(Some(Direction::Read)).unwrap_err();
+}
+
+#[test]
+fn failovers_without_sense_are_refused() {
+    for (from, to, told) in [
+        (":512:/mnt/units/0", "", "in files of one folder"),
+        ("group 1 standby", "group 1 asleep", "`group 1 asleep` is not"),
+        ("cut 2", "cut 3", "`cut 3` is not"),
+        ("at = 8", "at = 2", "do not fall"),
+        ("at = 2.5", "at = -1", "do not fall"),
+        ("\"standby\"\n", "\" \"\n", "`event`"),
+        ("event = \"standby\"", "event = \"none\"\nruns = []", "`runs` is empty"),
+        ("event = \"standby\"", "event = \"none\"\nlimit = 0", "`limit`"),
+        ("event = \"standby\"", "event = \"none\"\nlun = 1", "no such unit"),
+        (
+            "event = \"standby\"",
+            "event = \"none\"\nstates = [\"standby\", \"offline\"]",
+            "no path serves",
+        ),
+    ] {
+        let error = Scenario::parse(&FAILOVER.replacen(from, to, 1)).unwrap_err();
+        assert!(error.starts_with("[[failover]] number 1: ") && error.contains(told), "{error}");
+    }
+}
+
+const STRIPE: &str = r#"
+    title = "as one"
+    target = { luns = ["0:8M", "1:8M", "2:8M:512:null"] }
+    link = [{ rtt_ms = [1] }]
+    [[stripe]]
+    who = "volume"
+    links = [1, 3]
+    bytes = "8M"
+    repeat = 2
+    [[stripe]]
+    who = "md-raid0"
+    directions = ["read"]
+    links = [2]
+    bytes = "8M"
+    chunk = "64K"
+"#;
+
+#[test]
+fn stripes_are_points_of_their_own() {
+    let mut scenario = Scenario::parse(STRIPE).unwrap();
+    assert_eq!(scenario.count_of_links(), 3);
+    let points = scenario.points();
+    assert_eq!(points.len(), 9);
+    let last = points.last().unwrap();
+    let stripe = last.stripe.as_ref().unwrap();
+    assert_eq!((last.measure.name(), last.bytes), ("md-raid0", 16 << 20));
+    assert_eq!((stripe.links, stripe.chunk), (2, 64 << 10));
+    assert_eq!((points[2].bytes, points[2].parameters["links"].as_str()), (24 << 20, "3"));
+    assert_eq!(points[3].parameters["repetition"], "2");
+    scenario.keep_direction(Some(Direction::Write)).unwrap();
+    assert_eq!((scenario.points().len(), scenario.stripes.len()), (4, 1));
+    let error = scenario.keep_only(&["md-raid0".to_owned()]).unwrap_err();
+    assert!(matches!(error, Error::Usage(_)));
+}
+
+#[test]
+fn stripes_without_sense_are_refused() {
+    for (from, to, told) in [
+        ("links = [1, 3]", "links = []", "`links`"),
+        ("links = [1, 3]", "links = [0]", "`links`"),
+        ("links = [1, 3]", "links = [11]", "`links`"),
+        ("links = [1, 3]", "links = [4]", "a unit of `bytes`"),
+        ("\"8M\"\n", "\"4M\"\n", "a unit of `bytes`"),
+        ("repeat = 2", "repeat = 0", "`repeat`"),
+        ("repeat = 2", "limit = 0", "`limit`"),
+        ("repeat = 2", "chunk = \"96K\"", "`chunk`"),
+        ("repeat = 2", "directions = []", "`directions`"),
+        ("\"volume\"", "\"md-raid0\"\nargs = [\"--json\"]", "words for block-copy"),
+    ] {
+        let error = Scenario::parse(&STRIPE.replacen(from, to, 1)).unwrap_err();
+        assert!(error.starts_with("[[stripe]] number 1: ") && error.contains(told), "{error}");
+    }
+}

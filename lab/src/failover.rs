@@ -1,0 +1,198 @@
+//! A unit with two paths, written while the states of its target port groups change and its links are cut:
+//! for how long nothing moves, what the user hears of it, and whether the bytes are right in the end.
+
+mod copy;
+mod figure;
+mod gaps;
+mod random;
+mod script;
+mod watch;
+
+use tokio::process::Command;
+
+use crate::error::Error;
+use crate::faults::Store;
+use crate::peers::multipath::Multipath;
+use crate::peers::{Bench, Server};
+use crate::process::{Ended, run};
+use crate::result::Outcome;
+use crate::scenario::Multipath as Settings;
+use crate::scenario::{Contender, Failover, FailoverRun, PATHS, Point, Writes};
+use crate::testbed::{TARGET, Testbed, address};
+use script::Script;
+use watch::Watch;
+
+pub use figure::{FailoverFigure, judge};
+
+/// What a failover happens to.
+#[derive(Debug)]
+pub struct Site<'a> {
+    /// Links and target.
+    pub testbed: &'a mut Testbed,
+    /// The unit's bytes.
+    pub store: &'a Store,
+    /// The settings of the kernel's initiator and of multipathd.
+    pub settings: &'a Settings,
+    /// What lies ready.
+    pub bench: &'a Bench,
+}
+
+/// What stands between the writer and the unit, while it does.
+enum Paths {
+    /// A session of block-copy itself.
+    Copy,
+    Server(Box<Server>),
+    Kernel(Box<Multipath>),
+}
+
+/// Words for `lab/lio` that put a portal group on each link, and its target port group into its first state.
+pub fn words(failover: &Failover) -> Vec<String> {
+    let portals = (1..PATHS).map(|link| format!("portal={}@{}", portal(link), link + 1));
+    let groups = failover.states.iter().zip(1..);
+    let states = groups.map(|(state, group)| format!("group={group}:{}", state.name()));
+    portals.chain(states).collect()
+}
+
+fn portal(link: u8) -> String {
+    format!("{}:3260", address(link))
+}
+
+/// The unit's URL with all portals.
+fn url(lun: u16) -> String {
+    let others = (1..PATHS).map(|link| format!("portal={}", portal(link)));
+    format!("iscsi://{}/{TARGET}/{lun}?{}", portal(0), others.collect::<Vec<_>>().join("&"))
+}
+
+/// Writes while everything happens that is ordered.
+///
+/// # Errors
+/// [`Outcome::TimedOut`] if the writer found no end, [`Outcome::Failed`] if something could not be made to
+/// happen, [`Outcome::Skipped`] where a program is missing.
+pub async fn measure(
+    point: &Point,
+    failover: &Failover,
+    run: FailoverRun,
+    site: Site<'_>,
+) -> Result<FailoverFigure, Outcome> {
+    let failed = |error: Error| Outcome::Failed(error.to_string());
+    let Site { testbed, store, settings, bench } = site;
+    let paths = Paths::open(point, run, settings, bench).await?;
+    let watch = Watch::of(store);
+    let mut script = Script::of(failover, testbed);
+    let ended = match writer(point, run, &paths, bench) {
+        Ok(mut command) => write(point, &mut command, &watch, &mut script).await,
+        Err(outcome) => Err(outcome),
+    };
+    // What was sent over a link that is cut may still come, and must not do harm.
+    let mended = script.undo().await;
+    let happened = script.happened();
+    paths.end().await;
+    let ended = ended?;
+    mended.map_err(failed)?;
+    let told = match run.writes {
+        Writes::Copy => copy::told(&ended, watch.gaps()),
+        Writes::Random => random::told(&ended).map_err(failed)?,
+    };
+    let held = match run.writes {
+        Writes::Copy => store.held_by_unit(&bench.image).map(|held| held.equal),
+        Writes::Random => Ok(random::holds(store.unit(), point.bytes).await.map_err(failed)?),
+    };
+    let equal = held.map_err(|error| failed(error.into()))?;
+    let deeds: Vec<_> = happened.iter().map(|(at, deed, _)| (*at, *deed)).collect();
+    Ok(FailoverFigure {
+        unserved_seconds: failover.unserved(&deeds, watch.now()),
+        equal,
+        orders: happened.into_iter().map(|(at, _, order)| (at, order)).collect(),
+        ..told
+    })
+}
+
+/// The program that writes.
+fn writer(
+    point: &Point,
+    run: FailoverRun,
+    paths: &Paths,
+    bench: &Bench,
+) -> Result<Command, Outcome> {
+    Ok(match (paths, run.writes) {
+        (Paths::Kernel(kernel), Writes::Copy) => {
+            copy::to_device(&bench.image, &kernel.device, point)
+        }
+        (Paths::Kernel(kernel), Writes::Random) => random::to_device(&kernel.device, point.bytes),
+        (_, Writes::Copy) => copy::to_url(&url(point.measure.lun), bench)?,
+        (_, Writes::Random) => random::to_socket(&socket(), point.bytes),
+    })
+}
+
+fn socket() -> std::path::PathBuf {
+    "/run/lab-failover.sock".into()
+}
+
+/// Runs the writer to its end, with all that happens meanwhile.
+async fn write(
+    point: &Point,
+    command: &mut Command,
+    watch: &Watch<'_>,
+    script: &mut Script<'_>,
+) -> Result<Ended, Outcome> {
+    let ended = tokio::select! {
+        ended = run(command, point.limit) => ended,
+        error = script.carry_out(watch) => Err(error),
+        () = watch.look() => Ok(None),
+    };
+    match ended.map_err(|error| Outcome::Failed(error.to_string()))? {
+        Some(ended) => Ok(ended),
+        None => Err(Outcome::TimedOut),
+    }
+}
+
+impl Paths {
+    async fn open(
+        point: &Point,
+        run: FailoverRun,
+        settings: &Settings,
+        bench: &Bench,
+    ) -> Result<Self, Outcome> {
+        let lun = point.measure.lun;
+        match (run.through, run.writes) {
+            (Contender::Own, Writes::Copy) => Ok(Self::Copy),
+            (Contender::Own, Writes::Random) => {
+                let server = Server::start(&url(lun), &socket(), &[], bench).await?;
+                Ok(Self::Server(Box::new(server)))
+            }
+            (Contender::DmMultipath, _) => {
+                let portals: Vec<_> = (0..PATHS).map(portal).collect();
+                Multipath::start(settings, &portals, lun, bench)
+                    .await
+                    .map(|kernel| Self::Kernel(Box::new(kernel)))
+            }
+        }
+    }
+
+    /// Ends all sessions; trouble is told.
+    async fn end(self) {
+        match self {
+            Self::Copy => {}
+            Self::Server(server) => {
+                if let Err(error) = server.end().await {
+                    eprintln!("lab: {error}");
+                }
+            }
+            Self::Kernel(kernel) => kernel.end().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_a_portal_and_a_group() {
+        let text = "event = \"one\"\norders = []\nstates = [\"active/optimized\", \"standby\"]";
+        let failover: Failover = toml::from_str(text).unwrap();
+        let told = ["portal=10.99.1.2:3260@2", "group=1:active/optimized", "group=2:standby"];
+        assert_eq!(words(&failover), told);
+        assert_eq!(url(0), format!("iscsi://10.99.0.2:3260/{TARGET}/0?portal=10.99.1.2:3260"));
+    }
+}
