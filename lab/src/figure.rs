@@ -113,6 +113,11 @@ impl Figure {
         line + ": " + &self.told()
     }
 
+    /// The longest time without progress, where that was looked at.
+    fn stalled_seconds(&self) -> Option<f64> {
+        self.detail.get("stalled_seconds").and_then(Value::as_f64)
+    }
+
     fn told(&self) -> String {
         match &self.outcome {
             Outcome::Complete => [
@@ -120,6 +125,7 @@ impl Figure {
                 self.steady_mbit_per_s.map(|rate| format!("steady {rate:.1}")),
                 self.start_seconds.map(|start| format!("start {start:.2} s")),
                 self.seconds.map(|seconds| format!("in {seconds:.2} s")),
+                self.stalled_seconds().map(|seconds| format!("stalled {seconds:.2} s")),
             ]
             .into_iter()
             .flatten()
@@ -180,6 +186,18 @@ mod tests {
         assert!(figure.start_seconds.is_some_and(|start| start > 1.0 && start < 1.2));
         assert_eq!(figure.steady_mbit_per_s, None);
         assert_eq!(figure.outcome, Outcome::Complete);
+    }
+
+    #[test]
+    fn the_line_of_a_failover_tells_how_long_nothing_moved() {
+        let told = FailoverFigure {
+            stalled_seconds: 1.5,
+            seconds: 12.0,
+            equal: true,
+            ..FailoverFigure::default()
+        };
+        let figure = Figure::of_failover(&point(), Ok(told));
+        assert!(figure.line().ends_with(": in 12.00 s, stalled 1.50 s"), "{}", figure.line());
     }
 
     #[test]
