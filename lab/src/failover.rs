@@ -37,6 +37,9 @@ pub struct Site<'a> {
     pub bench: &'a Bench,
 }
 
+/// Words for block-serve: what is answered is on the unit, as it is with the kernel's initiator.
+const ANSWERS_LAST: [&str; 2] = ["--write-behind", "0"];
+
 /// What stands between the writer and the unit, while it does.
 enum Paths {
     /// A session of block-copy itself.
@@ -86,9 +89,10 @@ pub async fn measure(
     // What was sent over a link that is cut may still come, and must not do harm.
     let mended = script.undo().await;
     let happened = script.happened();
-    paths.end().await;
+    let closed = paths.end().await;
     let ended = ended?;
     mended.map_err(failed)?;
+    closed.map_err(failed)?;
     let told = match run.writes {
         Writes::Copy => copy::told(&ended, watch.gaps()),
         Writes::Random => random::told(&ended).map_err(failed)?,
@@ -157,7 +161,7 @@ impl Paths {
         match (run.through, run.writes) {
             (Contender::Own, Writes::Copy) => Ok(Self::Copy),
             (Contender::Own, Writes::Random) => {
-                let server = Server::start(&url(lun), &socket(), &[], bench).await?;
+                let server = Server::start(&url(lun), &socket(), &ANSWERS_LAST, bench).await?;
                 Ok(Self::Server(Box::new(server)))
             }
             (Contender::DmMultipath, _) => {
@@ -169,17 +173,15 @@ impl Paths {
         }
     }
 
-    /// Ends all sessions; trouble is told.
-    async fn end(self) {
+    /// Ends all sessions. What a server has to say then of what was written counts; trouble with the kernel's
+    /// tools is told.
+    async fn end(self) -> Result<(), Error> {
         match self {
             Self::Copy => {}
-            Self::Server(server) => {
-                if let Err(error) = server.end().await {
-                    eprintln!("lab: {error}");
-                }
-            }
+            Self::Server(server) => server.end().await?,
             Self::Kernel(kernel) => kernel.end().await,
         }
+        Ok(())
     }
 }
 

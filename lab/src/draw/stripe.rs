@@ -54,10 +54,16 @@ fn series<'a>(figures: &[&'a Figure]) -> Vec<Series<'a>> {
     group(figures, |figure: &'a Figure| figure.who.as_str())
 }
 
+/// Which rate of a figure.
+type Which = fn(&Figure) -> Option<f64>;
+
+const WHOLE: Which = |figure| figure.goodput_mbit_per_s;
+const STEADY: Which = |figure| figure.steady_mbit_per_s;
+
 /// What a program had over so many links, Mbit/s: the median of its repetitions.
-fn rate((_, figures): &Series<'_>, count: f64) -> Option<f64> {
+fn rate((_, figures): &Series<'_>, count: f64, which: Which) -> Option<f64> {
     let of = figures.iter().filter(|figure| links(figure) == Some(count));
-    let mut rates: Vec<_> = of.filter_map(|figure| figure.goodput_mbit_per_s).collect();
+    let mut rates: Vec<_> = of.filter_map(|figure| which(figure)).collect();
     rates.sort_by(f64::total_cmp);
     let (low, high) = (rates.get(rates.len().saturating_sub(1) / 2)?, rates.get(rates.len() / 2)?);
     Some(f64::midpoint(*low, *high))
@@ -70,15 +76,21 @@ fn table(all: &[Series<'_>], links: &[f64]) -> Table {
     };
     let mut table = Table::new("Mbit/s", links.iter().map(column).collect());
     for series in all {
-        let cells = links.iter().map(|count| cell(series, *count, &mut table)).collect();
+        let cells = links.iter().map(|count| cell(series, *count, WHOLE, &mut table)).collect();
         table.row(series.0, is_ours(series.0), cells);
+        if links.iter().any(|count| rate(series, *count, STEADY).is_some()) {
+            let name = format!("{}, from the fifth second on", series.0);
+            let cells =
+                links.iter().map(|count| cell(series, *count, STEADY, &mut table)).collect();
+            table.row(&name, is_ours(series.0), cells);
+        }
     }
     table
 }
 
-fn cell(series: &Series<'_>, count: f64, table: &mut Table) -> String {
-    if let Some(own) = rate(series, count) {
-        let times = rate(series, 1.0).filter(|_| count > 1.0).map(|one| own / one);
+fn cell(series: &Series<'_>, count: f64, which: Which, table: &mut Table) -> String {
+    if let Some(own) = rate(series, count, which) {
+        let times = rate(series, 1.0, which).filter(|_| count > 1.0).map(|one| own / one);
         let times = times.map_or_else(String::new, |times| format!(" ({times:.2} times)"));
         return text::rate(own) + &times;
     }
@@ -103,7 +115,7 @@ fn chart(
         bold: is_ours(series.0),
         points: links
             .iter()
-            .map(|count| Point { position: Position::At(*count), y: rate(series, *count) })
+            .map(|count| Point { position: Position::At(*count), y: rate(series, *count, WHOLE) })
             .collect(),
     };
     let most = links.last().copied().unwrap_or(1.0);
@@ -145,7 +157,7 @@ mod tests {
     fn several_links_are_told_beside_one() {
         let missing = Outcome::Skipped("`mdadm` is missing".to_owned());
         let figures = [
-            figure("block-copy", "1", 90.0),
+            Figure { steady_mbit_per_s: Some(95.0), ..figure("block-copy", "1", 90.0) },
             figure("block-copy", "2", 178.2),
             figure("block-copy", "2", 176.4),
             figure("md-raid0", "1", 50.0),
@@ -161,6 +173,7 @@ mod tests {
         | Mbit/s | 1 link | 2 links |
         |---|---:|---:|
         | **block-copy** | 90.0 | 177 (1.97 times) |
+        | **block-copy, from the fifth second on** | 95.0 | - |
         | md-raid0 | 50.0 | skipped<sup>1</sup> |
 
         <sup>1</sup> \`mdadm\` is missing

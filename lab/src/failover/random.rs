@@ -44,7 +44,7 @@ fn writes(place: &[String], bytes: u64) -> Command {
     let _absent = std::fs::remove_file(LOG_FILE);
     let mut command = fio(place, bytes);
     command.args(["--do_verify=0", "--continue_on_error=all", &format!("--rate={RATE}")]);
-    command.arg(format!("--write_lat_log={LOG}"));
+    command.args(["--end_fsync=1", &format!("--write_lat_log={LOG}")]);
     command
 }
 

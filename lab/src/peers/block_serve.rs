@@ -1,5 +1,6 @@
 //! This project's server of units to NBD clients.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Server {
     pub async fn start(
         unit: &str,
         socket: &Path,
-        args: &[String],
+        args: &[impl AsRef<OsStr>],
         bench: &Bench,
     ) -> Result<Self, Outcome> {
         let program = bench.tree.join(PROGRAM);
