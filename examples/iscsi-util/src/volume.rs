@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::connector::{self, Connector};
 use crate::error::Error;
+use crate::output::say;
 use crate::report::Report;
 use crate::table::Table;
 
@@ -124,6 +125,9 @@ impl Create {
                 Some(Metadata::OneTwo) => units.describe_new_array(chunk)?,
                 None => units.describe(chunk)?,
             };
+            if self.metadata.is_none() {
+                warn_of(&connector.unless(units.with_superblock()).await??);
+            }
             let output = self.output.as_deref();
             output.map_or(Ok(()), |path| write_new(path, &description))?;
             let written = connector.stop.hurry(write_superblocks(&units, &description)).await;
@@ -235,6 +239,16 @@ async fn with_units(
 async fn write_superblocks(units: &Units, description: &Description) -> Result<(), Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(units.write_superblocks(description, now.as_secs()).await?)
+}
+
+/// Tells of superblocks that stay where they are: a kernel that finds them would assemble another device.
+fn warn_of(superblocks: &[usize]) {
+    for number in superblocks {
+        say(&format!(
+            "warning: member {number} has an md superblock, by which a kernel may assemble it; mdadm --zero-superblock \
+             removes it, --metadata 1.2 replaces it\n"
+        ));
+    }
 }
 
 fn parse_urls(urls: &[String]) -> Result<Vec<(Url, String)>, Error> {

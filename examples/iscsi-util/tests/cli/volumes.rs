@@ -86,6 +86,9 @@ async fn an_array_is_written_with_consent_only_and_imported_again() {
     assert!(says(&["volume", "check", output]).ends_with("over 2 units, all as described\n"));
     assert_eq!(says(&["volume", "import", &other_url, &one_url]), text);
     std::fs::remove_file(&path).unwrap();
+    let plain = iscsi_util(&["volume", "create", &one_url, &other_url]);
+    assert!(plain.status.success());
+    assert!(stderr(&plain).contains("member 1 has an md superblock"), "{}", stderr(&plain));
 }
 
 #[tokio::test(flavor = "multi_thread")]
