@@ -54,7 +54,7 @@ const TOP: f64 = 98.0;
 const LEFT: f64 = 250.0;
 /// For a value behind the longest bar.
 const RIGHT: f64 = WIDTH - 96.0;
-const BELOW: f64 = 62.0;
+const BELOW: f64 = 74.0;
 
 impl Bars {
     /// Draws the chart.

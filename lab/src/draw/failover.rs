@@ -40,7 +40,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
         let rows = rows(&figures);
         part.table(&table(&rows));
         let bars = bars(&rows, &format!("{what}, {link}"), source);
-        let title = format!("Seconds without progress at each failover: {}", what.to_lowercase());
+        let title = format!("{what}: seconds without progress at each failover");
         part.picture(source, &format!("{load} {link}"), &title, bars.svg());
     }
     Some(part)
@@ -197,7 +197,7 @@ mod tests {
 
         <sup>1</sup> no \| path
 
-        ![Seconds without progress at each failover: a copy](failover-copy-100-mbit-s-and-10-ms-on-each-path.svg)
+        ![A copy: seconds without progress at each failover](failover-copy-100-mbit-s-and-10-ms-on-each-path.svg)
         ");
         assert_eq!(part.charts.len(), 1);
     }

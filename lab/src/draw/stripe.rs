@@ -34,7 +34,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
         let flow = names::flow(direction, rate);
         let heading = format!("{flow} each, {} ms, {}", text::plain(rtt), names::loss(loss));
         let series = series(&figures);
-        let links = ascending(figures.iter().filter_map(|figure| links(figure)));
+        let links = ascending(figures.iter().filter_map(|figure| links_of(figure)));
         part.subheading(&heading);
         part.table(&table(&series, &links));
         let chart = chart(&heading, &series, &links, rate, source);
@@ -43,7 +43,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     Some(part)
 }
 
-fn links(figure: &Figure) -> Option<f64> {
+fn links_of(figure: &Figure) -> Option<f64> {
     parameter(figure, "links")?.parse().ok()
 }
 
@@ -62,7 +62,7 @@ const STEADY: Which = |figure| figure.steady_mbit_per_s;
 
 /// What a program had over so many links, Mbit/s: the median of its repetitions.
 fn rate((_, figures): &Series<'_>, count: f64, which: Which) -> Option<f64> {
-    let of = figures.iter().filter(|figure| links(figure) == Some(count));
+    let of = figures.iter().filter(|figure| links_of(figure) == Some(count));
     let mut rates: Vec<_> = of.filter_map(|figure| which(figure)).collect();
     rates.sort_by(f64::total_cmp);
     let (low, high) = (rates.get(rates.len().saturating_sub(1) / 2)?, rates.get(rates.len() / 2)?);
@@ -94,7 +94,7 @@ fn cell(series: &Series<'_>, count: f64, which: Which, table: &mut Table) -> Str
         let times = times.map_or_else(String::new, |times| format!(" ({times:.2} times)"));
         return text::rate(own) + &times;
     }
-    let of = series.1.iter().find(|figure| links(figure) == Some(count));
+    let of = series.1.iter().find(|figure| links_of(figure) == Some(count));
     match of.map(|figure| &figure.outcome) {
         Some(Outcome::Failed(reason)) => table.noted("failed", reason.clone()),
         Some(Outcome::Skipped(reason)) => table.noted("skipped", reason.clone()),
@@ -115,6 +115,7 @@ fn chart(
         bold: is_ours(series.0),
         points: links
             .iter()
+            .filter(|count| series.1.iter().any(|figure| links_of(figure) == Some(**count)))
             .map(|count| Point { position: Position::At(*count), y: rate(series, *count, WHOLE) })
             .collect(),
     };
