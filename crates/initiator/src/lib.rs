@@ -112,7 +112,7 @@
 //! | BUSY, TASK SET FULL | after a pause |
 //! | TASK ABORTED: another initiator has reset the unit, or aborted what is under way there | by a disk, after a pause |
 //! | NOT READY that passes by itself: becoming ready, asymmetric access state transition, an operation in progress that keeps the content (not format or sanitize) | after a pause |
-//! | NOT READY: the port is in standby, or unavailable | by a disk, over another port; where none serves the unit, but the URL has several portals, after a pause |
+//! | NOT READY: the port is in standby, or unavailable; of a unit that tells its port groups also offline, or changing its state | by a disk, over another port at once; where none serves the unit, but it tells its port groups or the URL has several portals, after a pause |
 //! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
 //! | INVALID COMMAND OPERATION CODE to READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | at once, in 10 bytes, and all further ones as well |
 //! | a deferred error: an earlier command failed after it had ended well | never |
@@ -121,7 +121,8 @@
 //! | no status: the session ended or lost the connection | by a disk, over the next session |
 //!
 //! Pauses begin at 10 ms and double up to one second. They end after some five seconds in all for the
-//! methods of [`Session`] and [`LogicalUnit`]; a [`Disk`] goes on for as long as [`Options::patience`]
+//! methods of [`Session`] and [`LogicalUnit`], but while a port changes its state after as long as the unit says, or a minute;
+//! a [`Disk`] goes on for as long as [`Options::patience`]
 //! says (after ABORTED COMMAND five seconds), over another session where there is one, and
 //! [`Disk::spread`] tells meanwhile what it waits for. [`Options::retry`] changes these numbers. This
 //! holds for commands whose second execution changes nothing that the first did not: those that

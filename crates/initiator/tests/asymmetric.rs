@@ -110,6 +110,7 @@ async fn settle_on(array: &Array, disk: &Disk, port: usize) {
     panic!("requests still go to port {other}");
 }
 
+/// TPG-10: active/optimized before active/non-optimized.
 #[tokio::test]
 async fn requests_go_to_the_optimized_port_and_no_other() {
     let array = Array::start([AccessState::ActiveNonOptimized, AccessState::ActiveOptimized]).await;
@@ -127,7 +128,7 @@ async fn requests_go_to_the_optimized_port_and_no_other() {
     settle_on(&array, &disk, 0).await;
 }
 
-/// The array says so to each session, in place of carrying its next command out.
+/// TPG-11: The array says so to each session, in place of carrying its next command out.
 #[tokio::test]
 async fn states_that_change_are_followed_at_once() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
@@ -150,6 +151,7 @@ async fn states_that_change_are_followed_at_once() {
     assert_eq!(disk.sessions().len(), 2, "a session at a port in standby is kept");
 }
 
+/// TPG-12: none is lost.
 #[tokio::test]
 async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
@@ -204,6 +206,7 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }
 
+/// TPG-13: REPORT TARGET PORT GROUPS is not known there.
 #[tokio::test]
 async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
@@ -219,7 +222,7 @@ async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same
     assert_holds(&array, 7);
 }
 
-/// An array older than SPC-4 knows the shorter header alone.
+/// TPG-14: An array older than SPC-4 knows the shorter header alone.
 #[tokio::test]
 async fn groups_are_read_and_set_by_those_who_ask() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::Standby]).await;
@@ -243,7 +246,7 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }
 
-/// A command of a unit alone waits as long as the array says that its ports may take.
+/// TPG-15: A command of a unit alone waits as long as the array says that its ports may take.
 #[tokio::test]
 async fn a_transition_is_waited_for() {
     let array = Array::start([AccessState::Transitioning; 2]).await;

@@ -37,7 +37,7 @@ fn unit(target: &mut Target) -> Unit {
     target.config_mut().units[&0].clone()
 }
 
-/// SBC-3 §4.7: the unit says so at the next command of each session.
+/// UCH-01: SBC-3 §4.7: the unit says so at the next command of each session.
 #[tokio::test]
 async fn a_unit_that_has_grown_is_used_to_its_new_end() {
     for sessions in [1, 3] {
@@ -64,6 +64,7 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
     }
 }
 
+/// UCH-01: nothing is written across the new end.
 #[tokio::test]
 async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
     let rig = start().await;
@@ -106,6 +107,7 @@ async fn a_session_that_comes_back_finds_the_size_that_the_unit_has_by_then() {
     soon(disk.write_at(2 * BYTES - 512, vec![9; 512])).await.unwrap();
 }
 
+/// UCH-02: another name is found out.
 #[tokio::test]
 async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     let rig = start().await;

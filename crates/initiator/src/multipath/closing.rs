@@ -7,10 +7,11 @@ use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use crate::error::Error;
+use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::path_set::Remains;
 use crate::multipath::reinstatement::Lost;
-use crate::multipath::supervisor::{Event, Supervisor};
+use crate::multipath::supervisor::Supervisor;
 
 impl Supervisor {
     /// Ends all sessions in order, and waits until what lost ones have left is settled.

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use crate::error::Error;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::{PathId, Requirements};
 use crate::multipath::path::Path;
 
@@ -41,7 +41,7 @@ impl Paths<Path> {
     pub(super) fn in_use(&self) -> Vec<(PathId, Path)> {
         let state = self.lock();
         let open = state.paths.open().iter();
-        let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id);
+        let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id, now());
         open.filter(|(id, _)| takes(*id)).cloned().collect()
     }
 }

@@ -12,7 +12,6 @@ use std::time::Instant;
 use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
-use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
@@ -128,7 +127,7 @@ impl<C: Carrier> Paths<C> {
         let paths = Self(Arc::new(Shared {
             state: Mutex::new(State {
                 paths: PathSet::default(),
-                schedule: Schedule::within(total),
+                schedule: Schedule::within(total, policy.lateness.clone()),
                 queue: Queue::default(),
                 meter: Meter::default(),
                 end: None,
@@ -329,7 +328,7 @@ impl<C: Carrier> Paths<C> {
 
     /// How long a request had better be, bytes.
     pub(crate) fn max_request_len(&self) -> u64 {
-        self.lock().schedule.max_request_len()
+        self.lock().schedule.max_request_len(now())
     }
 
     /// How many requests wait in their class.
@@ -432,8 +431,8 @@ impl<C: Carrier> Paths<C> {
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
     /// free, or must be alone on one, does not hold up the others.
-    fn dispatch(&self, state: &mut State<C>, now: Instant) {
-        state.schedule.spare(false);
+    pub(super) fn dispatch(&self, state: &mut State<C>, now: Instant) {
+        state.schedule.spare(false, now);
         let mut at = 0;
         while let Some(waiting) = state.queue.take(at) {
             if waiting.is_abandoned() {
@@ -443,7 +442,7 @@ impl<C: Carrier> Paths<C> {
             let Some(grant) = self.grant_now(state, waiting.len, waiting.requirements, now) else {
                 state.queue.put_back(at, waiting);
                 if is_alone {
-                    state.schedule.spare(true);
+                    state.schedule.spare(true, now);
                 } else if avoid.is_none() {
                     return;
                 }
@@ -483,41 +482,9 @@ impl<C: Carrier> Paths<C> {
         true
     }
 
-    /// What the ports of these paths do for the unit. Those who wait for a port that serves it are told.
-    pub(super) fn set_access(&self, all: impl IntoIterator<Item = (PathId, Access)>) {
-        let mut state = self.lock();
-        let mut is_news = false;
-        for (id, access) in all {
-            if state.schedule.set_access(id, access) {
-                is_news = true;
-                self.0.report.log(|| tracing::info!(path = id.0, state = %access.state, "a port has another state"));
-            }
-        }
-        if is_news {
-            self.dispatch(&mut state, now());
-            drop(state);
-            self.0.access.set(self.0.access.get() + 1);
-        }
-    }
-
     /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.
     pub(super) fn access(&self) -> &Published<u64> {
         &self.0.access
-    }
-
-    /// A path is not served by the unit: others take its requests. Says whether there are any.
-    pub(super) fn set_aside(&self, id: PathId, error: &Error) -> bool {
-        let mut state = self.lock();
-        if state.schedule.is_last(id) {
-            return false;
-        }
-        if !state.schedule.is_closing(id) {
-            self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is of no use"));
-            state.schedule.close(id);
-            state.paths.set_aside(id, error);
-            self.0.attention.notify_one();
-        }
-        true
     }
 
     fn reason_of_end(&self) -> Error {

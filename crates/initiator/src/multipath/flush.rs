@@ -76,6 +76,7 @@ impl Paths<Path> {
             let unflushed = &path.unit.state().unflushed;
             (
                 state.schedule.is_closing(*id) || state.schedule.is_alone(*id),
+                state.schedule.is_silent(*id, now),
                 !state.schedule.access(*id).is_some_and(Access::serves),
                 !unflushed.is_witness(),
                 unflushed.was_told(),

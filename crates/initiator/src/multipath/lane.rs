@@ -14,6 +14,7 @@ use iscsi_tuner::{
 };
 
 use crate::multipath::access::Access;
+use crate::options::lateness::LatenessOptions;
 
 /// Names a path among those of one disk; never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -80,6 +81,8 @@ pub(super) struct Lane {
     pub(super) is_alone: bool,
     /// What its port does for the unit.
     pub(super) access: Access,
+    /// Since when something is under way there and nothing was answered.
+    silent_since: Option<Instant>,
     /// The unit does not take requests there, so until then others come first.
     pub(super) held_up_until: Option<Instant>,
 }
@@ -127,6 +130,7 @@ impl Lane {
             is_closing: false,
             is_alone: false,
             access: Access::UNKNOWN,
+            silent_since: None,
             held_up_until: None,
         }
     }
@@ -145,6 +149,12 @@ impl Lane {
     /// timeout (RFC 6298 §2.3).
     pub(super) fn rto(&self) -> Option<Duration> {
         self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
+    }
+
+    /// Whether nothing was answered there for as long as a request takes to be stuck.
+    pub(super) fn is_silent(&self, lateness: &LatenessOptions, now: Instant) -> bool {
+        let limit = || lateness.stuck(self.rto());
+        self.silent_since.is_some_and(|since| now.saturating_duration_since(since) >= limit())
     }
 
     pub(super) fn is_held_up(&self, now: Instant) -> bool {
@@ -191,6 +201,9 @@ impl Lane {
     ) -> Ticket {
         let (delivered_at, first_sent_at) =
             self.last.filter(|_| self.requests > 0).unwrap_or((now, now));
+        if self.requests == 0 {
+            self.silent_since = Some(now);
+        }
         self.under_way += len;
         self.requests += 1;
         self.is_alone |= requirements.is_alone;
@@ -217,11 +230,15 @@ impl Lane {
         self.under_way = self.under_way.saturating_sub(ticket.len);
         self.requests = self.requests.saturating_sub(1);
         self.is_alone &= !ticket.is_alone;
+        if self.requests == 0 {
+            self.silent_since = None;
+        }
     }
 
     fn learn(&mut self, ticket: &Ticket, now: Instant) {
         self.delivered += ticket.len;
         self.held_up_until = None;
+        self.silent_since = self.silent_since.map(|_| now);
         self.last = Some((now, ticket.sent_at));
         let time = now.saturating_duration_since(ticket.sent_at);
         if time.is_zero() {

@@ -3,31 +3,21 @@
 //! It is asked when the disk is opened, and again while sessions are lost: an array may have other portals by then.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
 use iscsi_session::DiscoveredTarget;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::error::Error;
+use crate::multipath::discovery_pace::DiscoveryPace;
 use crate::multipath::dispatch::Paths;
+use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
-use crate::multipath::supervisor::{Event, Supervisor, outcome};
+use crate::multipath::supervisor::{Supervisor, outcome};
 use crate::session::Session;
 use crate::url::{Url, portal_name};
-
-/// Time between two questions while sessions are lost.
-const INTERVAL: Duration = Duration::from_secs(10);
-
-/// When the target is asked again.
-#[derive(Debug, Default)]
-pub(super) struct Discovery {
-    is_under_way: bool,
-    last: Option<Instant>,
-}
 
 impl Opener {
     /// Asks the target for its portals: over a session of the disk, or else in discovery sessions at the portals that
@@ -98,12 +88,10 @@ fn with_address(mut answer: Vec<DiscoveredTarget>) -> Vec<DiscoveredTarget> {
 impl Supervisor {
     /// Asks for other portals while a session is lost, where the target is asked for them at all.
     pub(super) fn look_for_portals(&mut self, paths: &Paths<Path>) {
-        let is_time = self.discovery.last.is_none_or(|last| last.elapsed() >= INTERVAL);
         let is_wanted = self.opener.portals.are_asked_for() && self.reopening > 0;
-        if !is_wanted || !is_time || self.discovery.is_under_way {
+        if !is_wanted || !self.discovery.begin() {
             return;
         }
-        self.discovery.is_under_way = true;
         let opener = self.opener.clone();
         let session = paths.open().first().map(|(_, path)| path.unit.session().clone());
         let found = async move { opener.discover(session).await };
@@ -117,7 +105,7 @@ impl Supervisor {
         paths: &Paths<Path>,
         found: Result<Vec<TargetAddress>, Error>,
     ) {
-        self.discovery = Discovery { is_under_way: false, last: Some(Instant::now()) };
+        self.discovery = DiscoveryPace::after_one();
         match found {
             Ok(new) => {
                 for portal in &new {

@@ -10,8 +10,9 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
+use crate::multipath::event::Event;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Event, Supervisor, let_go, outcome};
+use crate::multipath::supervisor::{Supervisor, let_go, outcome};
 use crate::multipath::unused_portals::most_used;
 
 impl Supervisor {

@@ -3,33 +3,20 @@
 //! All that carry data are at the best ports. One at each other port is kept for the time when that is the best: it is
 //! told of resets like the others, and takes requests at once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::error::Error;
 use crate::multipath::access::{Access, Rank};
 use crate::multipath::dispatch::Paths;
+use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Event, Supervisor, let_go, outcome};
+use crate::multipath::supervisor::{Supervisor, let_go, outcome};
 
 /// Sessions that move at a time.
 const MAX_MOVES: u32 = 4;
-/// Time between two tries to have a session at a portal that has none.
-const INTERVAL: Duration = Duration::from_secs(60);
-
-/// The portals without a session, and when one was tried there last.
-#[derive(Debug, Default)]
-pub(super) struct SparePortals {
-    tried: BTreeMap<usize, Instant>,
-    opening: u32,
-    /// Sessions that move to better ports.
-    moving: u32,
-}
 
 impl Supervisor {
     /// Opens a session at each portal that has none, and moves those that are of less use than they could be.
@@ -48,14 +35,12 @@ impl Supervisor {
         let open = paths.open();
         for portal in 0..self.opener.portals.len() {
             let is_used = open.iter().any(|(_, path)| path.portal == portal);
-            let tried = self.spares.tried.get(&portal);
-            let is_due = tried.is_none_or(|tried| tried.elapsed() >= INTERVAL);
+            let is_due = self.spares.is_due(portal);
             let there = self.spares.opening + self.spares.moving;
             if is_used || !is_due || self.standby.holds(portal) || self.missing(paths) <= there {
                 continue;
             }
-            self.spares.tried.insert(portal, Instant::now());
-            self.spares.opening += 1;
+            self.spares.begin(portal);
             let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
             let opened = Box::pin(async move { opener.open_spare(portal, expected).await });
             let opened = async move {

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::PathId;
 
 impl<C: Carrier> Paths<C> {
@@ -30,13 +30,58 @@ impl<C: Carrier> Paths<C> {
         true
     }
 
-    /// Whether the unit is served over another path than this one.
+    /// Whether nothing is answered over a path.
+    pub(super) fn is_silent(&self, path: PathId) -> bool {
+        self.lock().schedule.is_silent(path, now())
+    }
+
+    /// Whether the unit is served over another path than this one, which answers.
     pub(super) fn others_serve(&self, path: PathId) -> bool {
-        self.lock().schedule.others_serve(path)
+        self.lock().schedule.others_serve(path, now())
     }
 
     /// Whether a port has refused a request since the last call.
     pub(crate) fn take_call_for_access(&self) -> bool {
         self.lock().paths.take_call_for_access()
+    }
+
+    /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
+    /// whether there are requests at all.
+    pub(super) fn look_again(&self) -> bool {
+        let mut state = self.lock();
+        self.dispatch(&mut state, now());
+        !state.queue.is_empty() || state.schedule.has_requests()
+    }
+
+    /// What the ports of these paths do for the unit. Those who wait for a port that serves it are told.
+    pub(super) fn set_access(&self, all: impl IntoIterator<Item = (PathId, Access)>) {
+        let mut state = self.lock();
+        let mut is_news = false;
+        for (id, access) in all {
+            if state.schedule.set_access(id, access) {
+                is_news = true;
+                self.report().log(|| tracing::info!(path = id.0, state = %access.state, "a port has another state"));
+            }
+        }
+        if is_news {
+            self.dispatch(&mut state, now());
+            drop(state);
+            self.access().set(self.access().get() + 1);
+        }
+    }
+
+    /// A path is not served by the unit: others take its requests. Says whether there are any.
+    pub(super) fn set_aside(&self, id: PathId, error: &Error) -> bool {
+        let mut state = self.lock();
+        if state.schedule.is_last(id) {
+            return false;
+        }
+        if !state.schedule.is_closing(id) {
+            self.report().log(|| tracing::debug!(path = id.0, %error, "a session is of no use"));
+            state.schedule.close(id);
+            state.paths.set_aside(id, error);
+            self.attention().notify_one();
+        }
+        true
     }
 }

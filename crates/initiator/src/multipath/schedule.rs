@@ -19,6 +19,8 @@ pub(crate) struct Schedule {
     lanes: Vec<Lane>,
     /// What all paths may have under way together.
     total: Room,
+    /// When one counts as silent.
+    lateness: LatenessOptions,
     /// It takes nothing more until it has nothing to do: a request waits that wants to be alone.
     spared: Option<PathId>,
 }
@@ -33,8 +35,8 @@ const MIN_REQUEST_LEN: u64 = 64 << 10;
 
 impl Schedule {
     /// No paths, which may have so much under way together.
-    pub(crate) const fn within(total: Room) -> Self {
-        Self { lanes: Vec::new(), total, spared: None }
+    pub(crate) const fn within(total: Room, lateness: LatenessOptions) -> Self {
+        Self { lanes: Vec::new(), total, lateness, spared: None }
     }
 
     pub(crate) fn add(&mut self, id: PathId, room: Room) {
@@ -91,28 +93,43 @@ impl Schedule {
         self.lanes.iter().find(|lane| lane.id == id).map(|lane| lane.access)
     }
 
-    /// Whether the unit is served over another path.
-    pub(crate) fn others_serve(&self, id: PathId) -> bool {
+    /// Whether the unit is served over another path that answers.
+    pub(crate) fn others_serve(&self, id: PathId, now: Instant) -> bool {
         let mut others = self.lanes.iter().filter(|lane| lane.id != id && !lane.is_closing);
-        others.any(|lane| lane.access.serves())
+        others.any(|lane| lane.access.serves() && !lane.is_silent(&self.lateness, now))
+    }
+
+    /// Whether anything is under way.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.requests > 0)
+    }
+
+    /// Whether nothing is answered over a path.
+    pub(crate) fn is_silent(&self, id: PathId, now: Instant) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|lane| lane.id == id && lane.is_silent(&self.lateness, now))
     }
 
     /// Whether a path is one of those that requests go to.
-    pub(crate) fn is_used(&self, id: PathId) -> bool {
-        let best = self.best(None);
-        self.lanes.iter().any(|lane| lane.id == id && Some(lane.access.rank()) == best)
+    pub(crate) fn is_used(&self, id: PathId, now: Instant) -> bool {
+        self.used(now).any(|lane| lane.id == id)
     }
 
-    /// How good the best ports are, but for that of one path.
-    fn best(&self, avoid: Option<PathId>) -> Option<Rank> {
+    /// How good a path is, the least being the best: one that does not answer comes last, whatever its port does.
+    fn worth(&self, lane: &Lane, now: Instant) -> (bool, Rank) {
+        (lane.is_silent(&self.lateness, now), lane.access.rank())
+    }
+
+    /// How good the best paths are, but for this one.
+    fn best(&self, avoid: Option<PathId>, now: Instant) -> Option<(bool, Rank)> {
         let open = self.lanes.iter().filter(|lane| Some(lane.id) != avoid && !lane.is_closing);
-        open.map(|lane| lane.access.rank()).min()
+        open.map(|lane| self.worth(lane, now)).min()
     }
 
-    /// The paths with the best ports.
-    fn used(&self) -> impl Iterator<Item = &Lane> {
-        let best = self.best(None);
-        self.lanes.iter().filter(move |lane| Some(lane.access.rank()) == best)
+    /// The paths that requests go to: the best that there are.
+    fn used(&self, now: Instant) -> impl Iterator<Item = &Lane> {
+        let best = self.best(None, now);
+        self.lanes.iter().filter(move |lane| Some(self.worth(lane, now)) == best)
     }
 
     /// The unit has not taken a request that came over this path.
@@ -129,8 +146,8 @@ impl Schedule {
 
     /// Keeps the path that is the first to have nothing to do for a request that wants to be alone,
     /// or none.
-    pub(crate) fn spare(&mut self, is_wanted: bool) {
-        let open = self.used().filter(|lane| !lane.is_closing && !lane.is_alone);
+    pub(crate) fn spare(&mut self, is_wanted: bool, now: Instant) {
+        let open = self.used(now).filter(|lane| !lane.is_closing && !lane.is_alone);
         let next = open.min_by_key(|lane| lane.under_way).map(|lane| lane.id);
         self.spared = next.filter(|_| is_wanted);
     }
@@ -150,10 +167,10 @@ impl Schedule {
         let len = len.max(MIN_LEN);
         let usual = self.lanes.iter().filter_map(Lane::rate).max().unwrap_or(Bandwidth::MIN);
         let finish = |lane: &Lane| lane.finish(len, usual);
-        let share = Share::of(self.total, self.used().count());
-        let best = self.best(requirements.avoid)?;
+        let share = Share::of(self.total, self.used(now).count());
+        let best = self.best(requirements.avoid, now)?;
         let is_open = |lane: &Lane| {
-            let is_best = lane.access.rank() == best;
+            let is_best = self.worth(lane, now) == best;
             is_best && Some(lane.id) != requirements.avoid && !lane.is_closing
         };
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
@@ -208,9 +225,9 @@ impl Schedule {
 
     /// A path that has nothing to do.
     pub(crate) fn idle(&self, avoid: PathId, now: Instant) -> Option<PathId> {
-        let best = self.best(None);
+        let best = self.best(None, now);
         let is_idle = |lane: &&Lane| {
-            Some(lane.access.rank()) == best
+            Some(self.worth(lane, now)) == best
                 && lane.id != avoid
                 && lane.requests == 0
                 && !lane.is_closing
@@ -222,9 +239,9 @@ impl Schedule {
 
     /// How long a request may be, bytes, so that a path of middling rate has it answered soon; no
     /// limit as long as the rates are not known.
-    pub(crate) fn max_request_len(&self) -> u64 {
-        let mut rates: Vec<_> = self.used().filter_map(Lane::rate).collect();
-        if rates.len() < self.used().count() || rates.len() < 2 {
+    pub(crate) fn max_request_len(&self, now: Instant) -> u64 {
+        let mut rates: Vec<_> = self.used(now).filter_map(Lane::rate).collect();
+        if rates.len() < self.used(now).count() || rates.len() < 2 {
             return u64::MAX;
         }
         rates.sort_unstable();
@@ -247,6 +264,8 @@ impl Schedule {
 mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
+
+    use iscsi_pdu::scsi::AccessState;
 
     use super::*;
 
@@ -277,7 +296,7 @@ mod tests {
     /// Moves `count` requests over the links, with as many in the queue as the caller has at once.
     fn run(links: &[Link], count: u64, depth: u64, room: Room) -> Outcome {
         let start = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED);
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
         (0u32..).zip(links).for_each(|(id, _)| schedule.add(PathId(id), room));
         let mut free_at = vec![start; links.len()];
         let mut carried = vec![0; links.len()];
@@ -403,7 +422,7 @@ mod tests {
     #[test]
     fn one_request_goes_whatever_its_length() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED);
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
         schedule.add(PathId(0), Room { bytes: 1000, requests: 0 });
         assert_eq!(schedule.pick(1 << 30, ANY, now), Some(PathId(0)));
         schedule.begin(PathId(0), 1 << 30, ANY, false, now);
@@ -414,7 +433,7 @@ mod tests {
     #[test]
     fn a_path_that_closes_takes_nothing_more() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED);
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         schedule.close(PathId(0));
@@ -427,7 +446,7 @@ mod tests {
     #[test]
     fn where_the_unit_takes_no_requests_others_come_first() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED);
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
         schedule.add(PathId(0), ROOM);
         schedule.add(PathId(1), ROOM);
         let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
@@ -444,19 +463,70 @@ mod tests {
         assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(0)), "it takes requests again");
     }
 
+    fn access(state: AccessState) -> Access {
+        Access { state, preferred: false }
+    }
+
+    #[test]
+    fn requests_go_to_the_best_ports_and_to_no_others() {
+        let now = Instant::now();
+        let mut schedule = schedule(3);
+        schedule.set_access(PathId(0), access(AccessState::ActiveNonOptimized));
+        schedule.set_access(PathId(1), access(AccessState::Standby));
+        for _ in 0..100 {
+            let Some(id) = schedule.pick(LEN, ANY, now) else { break };
+            assert_eq!(id, PathId(2), "also when it has no room");
+            schedule.begin(id, LEN, ANY, true, now).unwrap();
+        }
+        assert_eq!(schedule.idle(PathId(2), now), None, "a duplicate costs the array as much");
+        let elsewhere = Requirements { avoid: Some(PathId(2)), ..ANY };
+        assert_eq!(schedule.pick(LEN, elsewhere, now), Some(PathId(0)));
+        assert!(schedule.others_serve(PathId(2), now) && schedule.is_used(PathId(2), now));
+        schedule.set_access(PathId(2), access(AccessState::Unavailable));
+        assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(0)));
+        schedule.set_access(PathId(0), access(AccessState::Offline));
+        assert_eq!(schedule.pick(LEN, ANY, now), Some(PathId(1)), "somebody has to try");
+        assert!(!schedule.others_serve(PathId(1), now));
+    }
+
+    #[test]
+    fn a_path_that_does_not_answer_comes_last_until_it_does() {
+        let start = Instant::now();
+        let mut schedule = schedule(2);
+        schedule.set_access(PathId(1), access(AccessState::ActiveNonOptimized));
+        let first = schedule.begin(PathId(0), LEN, ANY, true, start).unwrap();
+        let second = schedule.begin(PathId(0), LEN, ANY, true, start).unwrap();
+        let answered = start + Duration::from_millis(100);
+        schedule.end(&first, answered);
+        let silent = answered + LatenessOptions::default().min_stuck;
+        assert_eq!(schedule.pick(LEN, ANY, silent - Duration::from_millis(1)), Some(PathId(0)));
+        assert!(schedule.is_silent(PathId(0), silent));
+        assert_eq!(schedule.pick(LEN, ANY, silent), Some(PathId(1)));
+        assert!(!schedule.others_serve(PathId(1), silent), "it does not answer");
+        schedule.end(&second, silent);
+        assert_eq!(schedule.pick(LEN, ANY, silent + Duration::from_secs(9)), Some(PathId(0)));
+    }
+
+    /// So many paths, all alike.
+    fn schedule(count: u32) -> Schedule {
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
+        (0..count).for_each(|id| schedule.add(PathId(id), ROOM));
+        schedule
+    }
+
     #[test]
     fn a_request_that_wants_to_be_alone_is() {
         let now = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED);
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
         schedule.add(PathId(0), ROOM);
         let ticket = schedule.begin(PathId(0), LEN, ANY, true, now).unwrap();
         assert_eq!(schedule.pick(LEN, ALONE, now), None);
-        schedule.spare(true);
+        schedule.spare(true, now);
         assert_eq!(schedule.pick(LEN, ANY, now), None, "or it would wait for ever");
         schedule.end(&ticket, now);
         assert_eq!(schedule.pick(LEN, ALONE, now), Some(PathId(0)));
         let alone = schedule.begin(PathId(0), LEN, ALONE, true, now).unwrap();
-        schedule.spare(false);
+        schedule.spare(false, now);
         assert!(schedule.is_alone(PathId(0)));
         assert_eq!(schedule.pick(LEN, ANY, now), None);
         schedule.give_up(&alone);
@@ -466,7 +536,7 @@ mod tests {
     #[test]
     fn a_caller_that_asks_little_does_not_make_a_path_look_slow() {
         let start = Instant::now();
-        let mut schedule = Schedule::within(Room::UNLIMITED);
+        let mut schedule = Schedule::within(Room::UNLIMITED, LatenessOptions::default());
         schedule.add(PathId(0), ROOM);
         for n in 0..100 {
             let now = start + Duration::from_millis(n * 100);

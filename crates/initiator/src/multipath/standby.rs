@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::PathId;
 use crate::unit::retry::endurance;
 
@@ -96,7 +96,8 @@ impl<C: Carrier> Paths<C> {
     fn call_for_port(&self, path: PathId) -> bool {
         let mut state = self.lock();
         let follows = state.paths.follows_access();
-        let is_last = state.schedule.is_last(path) || follows && !state.schedule.others_serve(path);
+        let is_last =
+            state.schedule.is_last(path) || follows && !state.schedule.others_serve(path, now());
         let is_heard = is_last && state.paths.call_for_port();
         drop(state);
         if is_heard {

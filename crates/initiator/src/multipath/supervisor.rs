@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -12,21 +11,20 @@ use tracing::{Instrument, Span, error_span};
 
 use crate::driver::measure::reading::Reading;
 use crate::error::Error;
-use crate::multipath::access_watch::{AccessAnswer, AccessWatch};
+use crate::multipath::access_watch::AccessWatch;
+use crate::multipath::discovery_pace::DiscoveryPace;
 use crate::multipath::dispatch::{Paths, WeakPaths};
+use crate::multipath::event::Event;
 use crate::multipath::lane::{PathId, Room};
 use crate::multipath::path::Path;
-use crate::multipath::portal_discovery::Discovery;
-use crate::multipath::ranks::SparePortals;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
 use crate::multipath::shared_link::{SharedLink, Traffic};
+use crate::multipath::spare_portals::SparePortals;
 use crate::multipath::standby::Standby;
 use crate::multipath::unused_portals::UnusedPortals;
-use crate::options::retry::RetryOptions;
 use crate::options::sessions::Sessions;
-use crate::state::unit_changes::ChangeLog;
 
 /// Time between two reviews of the paths.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
@@ -62,7 +60,7 @@ pub(crate) struct Supervisor {
     pub(super) standby: Standby,
     pub(super) unused: UnusedPortals,
     pub(super) access: AccessWatch,
-    pub(super) discovery: Discovery,
+    pub(super) discovery: DiscoveryPace,
     pub(super) spares: SparePortals,
     reviews: Interval,
     begun: Instant,
@@ -86,35 +84,6 @@ pub(crate) struct SupervisorConfig {
     pub(crate) opening: JoinSet<Event>,
 }
 
-/// What became of a session that was to be opened.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A further session.
-    New(Result<Path, Error>),
-    /// A lost session was to be opened anew.
-    Again(Lost, Result<Path, Error>),
-    /// It was tried in other ways to settle what a lost session has left.
-    Settled(Lost, Result<(), Error>),
-    /// One was logged out because the disk is closed.
-    LoggedOut(Path, Result<(), Error>),
-    /// One was opened to see whether the port of this portal serves the unit.
-    Looked(usize, Result<Path, Error>),
-    /// One was opened at a portal that had none, in place of another one.
-    Spread(Result<Path, Error>),
-    /// One was opened at a portal with a better port, in place of another one.
-    Better(Result<Path, Error>),
-    /// One was opened at a portal that had none, to have it at hand.
-    Spare(usize, Result<Path, Error>),
-    /// A session was asked for the states of the ports.
-    Access(PathId, Result<AccessAnswer, Error>),
-    /// The target was asked for its portals.
-    Portals(Result<Vec<TargetAddress>, Error>),
-    /// One was logged out because it is not needed.
-    LetGo(Path, Result<(), Error>),
-    /// One that was not needed is gone, or needed again.
-    Gone,
-}
-
 impl Supervisor {
     /// Takes over the paths, and the sessions that are on their way already.
     pub(crate) fn new(paths: &Paths<Path>, config: SupervisorConfig) -> Self {
@@ -124,7 +93,7 @@ impl Supervisor {
         if opener.portals.len() > 1 {
             paths.supervise_ports();
         }
-        let access = follow(paths, opener.node.options().retry.in_range());
+        let access = AccessWatch::of(paths, opener.node.options().retry.in_range());
         let mut reviews = interval(REVIEW_INTERVAL);
         reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opening = u32::try_from(events.len()).unwrap_or_default();
@@ -149,7 +118,7 @@ impl Supervisor {
             standby: Standby::new(),
             unused: UnusedPortals::new(),
             access,
-            discovery: Discovery::default(),
+            discovery: DiscoveryPace::default(),
             spares: SparePortals::default(),
             reviews,
             begun: Instant::now(),
@@ -423,7 +392,7 @@ impl Supervisor {
     async fn review(&mut self, paths: &Paths<Path>) {
         let progress = paths.progress();
         if progress.moved == self.moved {
-            self.idle_reviews += 1;
+            self.idle_reviews += u32::from(!paths.look_again());
             if self.idle_reviews == MAX_IDLE_REVIEWS {
                 paths.leave_unattended();
             }
@@ -584,17 +553,6 @@ impl Supervisor {
         missing.insert(0, self.session_count.reason().to_owned());
         missing.join("; ")
     }
-}
-
-/// Follows the states of the ports, where the unit says that it has any.
-fn follow(paths: &Paths<Path>, retry: RetryOptions) -> AccessWatch {
-    let open = paths.open();
-    let state = open.first().map(|(_, path)| path.unit.state());
-    let profile = state.and_then(|state| state.profile.get());
-    let is_on = profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
-    paths.follow_access(is_on);
-    let news = state.map_or_else(|| ChangeLog::default().follow(), |state| state.changes.follow());
-    AccessWatch::new(is_on, news, retry)
 }
 
 async fn sleep_until_some(at: Option<Instant>) {

@@ -7,9 +7,10 @@
 use tracing::Instrument;
 
 use crate::multipath::dispatch::Paths;
+use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Event, Supervisor, let_go};
+use crate::multipath::supervisor::{Supervisor, let_go};
 use crate::unit::logical_unit::LogicalUnit;
 
 impl Paths<Path> {

@@ -90,10 +90,7 @@ impl UrlOptions {
                 self.portals.push(parse_portal(value)?);
                 Ok(())
             }
-            "portals" => {
-                let all = (value == "auto").then_some(true);
-                put(&mut self.all_portals, "portals", all, "auto")
-            }
+            "portals" => put(&mut self.all_portals, "portals", all_portals(value), "auto"),
             "iser" => Err(UrlError::Iser),
             unknown => Err(UrlError::UnknownOption(unknown.to_owned())),
         }
@@ -112,6 +109,10 @@ fn put<T>(
     let value = value.ok_or(UrlError::OptionValue { option, expected })?;
     *place = Some(value);
     Ok(())
+}
+
+fn all_portals(value: &str) -> Option<bool> {
+    (value == "auto").then_some(true)
 }
 
 fn text(value: &str) -> Option<String> {
