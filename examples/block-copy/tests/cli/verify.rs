@@ -11,13 +11,25 @@ const OPTIONS: [&str; 7] =
 /// The byte within its chunk that changes on its way.
 const BYTE: usize = 1234;
 
+/// Where the bytes come from.
+#[derive(Clone, Copy)]
+enum From {
+    File,
+    Input,
+}
+
 /// A unit on which one byte of the third chunk goes wrong: a write of a chunk is one PDU, and with
 /// a queue of one they come in order.
-async fn corrupting(image: &[u8]) -> Rig {
+async fn corrupting(image: &[u8], from: From) -> Rig {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
     let source = folder.file("image", image);
-    succeeds(&block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[..]].concat()));
+    let url = rig.url();
+    // Which command is the first write depends on what there is to be asked before.
+    succeeds(&match from {
+        From::File => block_copy(&[&[source.as_str(), &url], &OPTIONS[..]].concat()),
+        From::Input => block_copy_with_input(&[&["-", &url], &OPTIONS[..]].concat(), image),
+    });
     let first_write = rig.server.with(|target| {
         let is_write = |cdb: [u8; 16]| matches!(cdb[0], 0x2a | 0x8a);
         target.commands().iter().position(|command| is_write(command.cdb)).unwrap()
@@ -32,7 +44,7 @@ async fn corrupting(image: &[u8]) -> Rig {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_names_the_first_byte_that_differs() {
     let image = pattern(5 * CHUNK);
-    let rig = corrupting(&image).await;
+    let rig = corrupting(&image, From::File).await;
     let folder = Folder::new();
     let source = folder.file("image", &image);
     let output = block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[..]].concat());
@@ -44,7 +56,7 @@ async fn it_names_the_first_byte_that_differs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_names_the_chunk_if_the_source_is_gone() {
     let image = pattern(5 * CHUNK);
-    let rig = corrupting(&image).await;
+    let rig = corrupting(&image, From::Input).await;
     let output = block_copy_with_input(&[&["-", &rig.url()], &OPTIONS[..]].concat(), &image);
     let at = format!("in the {CHUNK} bytes at byte {};", 2 * CHUNK);
     fails(&output, 1, &["verification failed", &at]);
@@ -53,7 +65,7 @@ async fn it_names_the_chunk_if_the_source_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_it_nobody_notices() {
     let image = pattern(5 * CHUNK);
-    let rig = corrupting(&image).await;
+    let rig = corrupting(&image, From::File).await;
     let folder = Folder::new();
     let source = folder.file("image", &image);
     let output = block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[1..]].concat());
