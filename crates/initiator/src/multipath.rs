@@ -26,6 +26,7 @@ mod execute;
 mod flush;
 pub(crate) mod lane;
 mod life;
+mod lost_sessions;
 mod outage;
 pub(crate) mod path;
 mod path_set;

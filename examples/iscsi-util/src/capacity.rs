@@ -3,14 +3,13 @@
 use clap::Args;
 use iscsi_initiator::scsi::vpd::ProvisioningType;
 use iscsi_initiator::tuning::Size;
-use iscsi_initiator::{Profile, Session, Url};
+use iscsi_initiator::{LogicalUnit, Profile};
 use serde_json::json;
 
 use crate::connector::Connector;
 use crate::error::Error;
 use crate::report::Report;
 use crate::table::Table;
-use crate::unit;
 
 /// The options of `capacity`.
 #[derive(Clone, Debug, Args)]
@@ -25,11 +24,8 @@ impl Capacity {
     /// # Errors
     /// When it does not answer, or is no disk.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
-        let work = async |session: &Session, url: &Url| {
-            let unit = unit::named(session, url)?;
-            Ok(connector.unless(unit.profile()).await??)
-        };
-        let profile = connector.session(&self.url, work).await?;
+        let work = async |unit: &LogicalUnit| Ok(connector.unless(unit.profile()).await??);
+        let profile = connector.unit(&self.url, work).await?;
         Ok(report(&profile))
     }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use iscsi_examples_common::unit;
-use iscsi_initiator::{Initiator, Options, Session, Url};
+use iscsi_initiator::{Initiator, LogicalUnit, Options, Session, Url};
 use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::stop::Stop;
+use crate::unit::named;
 
 /// How long the end of a session may take where there is nothing to lose.
 const LOGOUT: Duration = Duration::from_secs(3);
@@ -42,7 +43,20 @@ impl Connector {
         self.session_with(url, Options::default(), work).await
     }
 
-    /// The same with other options.
+    /// Works on the unit that a URL names, over a session of its own.
+    ///
+    /// # Errors
+    /// [`NoUnitNamed`](iscsi_initiator::Error::NoUnitNamed), or as [`session`](Self::session).
+    pub async fn unit<T>(
+        &self,
+        url: &str,
+        work: impl AsyncFnOnce(&LogicalUnit) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let of_unit = async |session: &Session, url: &Url| work(&named(session, url)?).await;
+        self.session(url, of_unit).await
+    }
+
+    /// The same as [`session`](Self::session) with other options.
     ///
     /// # Errors
     /// As [`session`](Self::session).

@@ -4,8 +4,8 @@ mod page;
 
 use bytes::Bytes;
 use clap::Args;
+use iscsi_initiator::LogicalUnit;
 use iscsi_initiator::scsi::vpd::SupportedPages;
-use iscsi_initiator::{LogicalUnit, Session, Url};
 use serde_json::json;
 
 use self::page::Page;
@@ -34,11 +34,8 @@ impl Inquiry {
     /// # Errors
     /// When it does not answer, or does not know the page.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
-        let work = async |session: &Session, url: &Url| {
-            let unit = unit::named(session, url)?;
-            connector.unless(self.pages(&unit)).await?
-        };
-        let pages = connector.session(&self.url, work).await?;
+        let work = async |unit: &_| connector.unless(self.pages(unit)).await?;
+        let pages = connector.unit(&self.url, work).await?;
         let text: Vec<_> = pages.iter().map(ToString::to_string).collect();
         let members = json!({ "pages": pages.iter().map(Page::to_json).collect::<Vec<_>>() });
         Ok(Report::new(text.join("\n"), members))

@@ -2,12 +2,11 @@
 //! §6.45).
 
 use clap::{Args, ValueEnum};
-use iscsi_initiator::scsi::vpd::DeviceIdentification;
 use iscsi_initiator::scsi::{
     AccessState, SetTargetPortGroups, StateChange, TargetPortGroup, TargetPortGroupSupport,
     TargetPortGroups,
 };
-use iscsi_initiator::{Error as InitiatorError, LogicalUnit, Session, Url};
+use iscsi_initiator::{Error as InitiatorError, LogicalUnit};
 use serde_json::{Value, json};
 
 use crate::connector::{self, Connector};
@@ -77,11 +76,8 @@ impl PortGroups {
     /// # Errors
     /// When it does not answer, or says that it has groups and does not tell them.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
-        let work = async |session: &Session, url: &Url| {
-            let unit = unit::named(session, url)?;
-            Ok(connector.unless(Answers::of(&unit)).await??)
-        };
-        let answers = connector.session(&self.url, work).await?;
+        let work = async |unit: &_| Ok(connector.unless(Answers::of(unit)).await??);
+        let answers = connector.unit(&self.url, work).await?;
         Ok(Report::new(answers.to_text(), answers.to_json()))
     }
 }
@@ -103,13 +99,12 @@ impl SetPortGroup {
         let command = "SET TARGET PORT GROUPS";
         let set = states.set_group(self.group, self.state.into());
         set.map_err(|why| InitiatorError::Format { command, why })?;
-        let work = async |session: &Session, url: &Url| {
-            let unit = unit::named(session, url)?;
+        let work = async |unit: &LogicalUnit| {
             let work = connector.stop.hurry(unit.set_target_port_groups(&states)).await;
             work.ok_or(Error::Abandoned("a change of port groups"))??;
-            Ok(Answers::of(&unit).await?)
+            Ok(Answers::of(unit).await?)
         };
-        let answers = connector.session(&self.url, work).await?;
+        let answers = connector.unit(&self.url, work).await?;
         Ok(Report::new(answers.to_text(), answers.to_json()))
     }
 }
@@ -117,10 +112,8 @@ impl SetPortGroup {
 impl Answers {
     async fn of(unit: &LogicalUnit) -> Result<Self, InitiatorError> {
         let support = unit::inquiry(unit).await?.target_port_group_support;
-        let page = unit.vital_product_data(DeviceIdentification::PAGE).await;
-        let names = page.ok().and_then(|page| DeviceIdentification::decode(&page).ok());
-        let port = names.as_ref().and_then(DeviceIdentification::relative_target_port);
-        let group = names.as_ref().and_then(DeviceIdentification::target_port_group);
+        let port = unit.target_port().await.unwrap_or_default();
+        let (port, group) = (port.relative_id, port.group);
         let groups =
             if support.is_supported() { Some(unit.target_port_groups().await?) } else { None };
         Ok(Self { support, port, group, groups })

@@ -5,14 +5,13 @@ use iscsi_initiator::scsi::reservation::{
     FullStatus, HeldReservation, RegisteredKeys, Registrant, ReservationCapabilities,
     ReservationType, TransportId,
 };
-use iscsi_initiator::{Error as InitiatorError, LogicalUnit, Session, Url};
+use iscsi_initiator::{Error as InitiatorError, LogicalUnit};
 use serde_json::{Value, json};
 
 use crate::connector::Connector;
 use crate::error::Error;
 use crate::report::Report;
 use crate::table::Table;
-use crate::unit;
 
 /// The options of `reservations`.
 #[derive(Clone, Debug, Args)]
@@ -36,11 +35,8 @@ impl Reservations {
     /// # Errors
     /// When it does not answer, or has no persistent reservations.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
-        let work = async |session: &Session, url: &Url| {
-            let unit = unit::named(session, url)?;
-            Ok(connector.unless(Answers::of(&unit)).await??)
-        };
-        let answers = connector.session(&self.url, work).await?;
+        let work = async |unit: &_| Ok(connector.unless(Answers::of(unit)).await??);
+        let answers = connector.unit(&self.url, work).await?;
         Ok(Report::new(answers.to_text(), answers.to_json()))
     }
 }

@@ -37,6 +37,11 @@ impl Connector {
         Box::pin(self.clone().connect(portal))
     }
 
+    /// The addresses of a portal; none where they are not found out in time.
+    pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
+        self.resolve(portal, Instant::now() + self.limit).await.unwrap_or_default()
+    }
+
     async fn connect(self, portal: TargetAddress) -> Result<Connected, ConnectError> {
         let deadline = Instant::now() + self.limit;
         let addresses = self.resolve(&portal, deadline).await?;

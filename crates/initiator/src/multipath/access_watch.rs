@@ -8,6 +8,7 @@ use std::time::Duration;
 use iscsi_pdu::scsi::TargetPortGroups;
 use tokio::time::Instant;
 
+use crate::error::Error;
 use crate::multipath::access::{Access, Rank};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::PathId;
@@ -46,8 +47,10 @@ pub(super) struct AccessWatch {
     /// When the states are looked at again without another reason.
     due: Option<Instant>,
     /// The group of the port that each path leads to, and each portal.
-    pub(super) groups: BTreeMap<PathId, u16>,
+    groups: BTreeMap<PathId, u16>,
     portals: BTreeMap<usize, u16>,
+    /// What ports are that refuse even the question, whatever others tell of their groups.
+    refusing: BTreeMap<PathId, Access>,
     /// The state of each group, and by which question it is known.
     states: BTreeMap<u16, (u64, Access)>,
     /// When the states changed last.
@@ -92,6 +95,7 @@ impl AccessWatch {
             due: None,
             groups: BTreeMap::new(),
             portals: BTreeMap::new(),
+            refusing: BTreeMap::new(),
             states: BTreeMap::new(),
             changed: now,
         }
@@ -157,9 +161,18 @@ impl AccessWatch {
         self.not_before = Instant::now() + self.retry.max_pause;
     }
 
+    /// A path has not told. Where its port refuses the question for its state, that state is known better there than
+    /// from others: LIO takes a single port offline, and its group stays what it was.
+    pub(super) fn refused(&mut self, id: PathId, error: &Error) {
+        if let Some(access) = Access::refused(error) {
+            self.refusing.insert(id, access);
+        }
+    }
+
     /// Takes in what a path has told.
     pub(super) fn learn(&mut self, id: PathId, portal: usize, answer: &AccessAnswer) {
         self.has_told = true;
+        self.refusing.remove(&id);
         let of_port = |port| answer.groups.group_of_port(port).map(|group| group.id);
         let group = answer.port.group.or_else(|| answer.port.relative_id.and_then(of_port));
         if let Some(group) = group {
@@ -180,8 +193,19 @@ impl AccessWatch {
 
     /// What is known of the port of a path.
     pub(super) fn access(&self, id: PathId, portal: usize) -> Option<Access> {
+        if let Some(access) = self.refusing.get(&id) {
+            return Some(*access);
+        }
         let group = self.groups.get(&id).or_else(|| self.portals.get(&portal))?;
         self.states.get(group).map(|(_, access)| *access)
+    }
+
+    /// Forgets what is known of paths that are gone.
+    pub(super) fn retain(&mut self, open: &[(PathId, Path)]) {
+        let is_open = |id: &PathId| open.iter().any(|(there, _)| there == id);
+        self.groups.retain(|id, _| is_open(id));
+        self.refusing.retain(|id, _| is_open(id));
+        self.strange.retain(is_open);
     }
 
     /// When to look again, by what the ports of all paths do.
@@ -194,5 +218,80 @@ impl AccessWatch {
             Some(INTERVAL_IN_NEED)
         };
         self.due = interval.map(|interval| Instant::now() + interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_pdu::scsi::{AccessState, Sense};
+
+    use super::*;
+
+    /// An answer to a question, through the port of a group, that tells one state of each of two groups.
+    fn answer(question: u64, of_group: u16, states: [u8; 2]) -> AccessAnswer {
+        let group = |id: u8, state: u8| [state, 0x0f, 0, id, 0, 0, 0, 1, 0, 0, 0, id];
+        let groups = [group(1, states[0]), group(2, states[1])].concat();
+        let data = [&[0, 0, 0, 24][..], &groups].concat();
+        let groups = TargetPortGroups::decode(&data).unwrap();
+        let port = TargetPort { group: Some(of_group), ..TargetPort::default() };
+        AccessAnswer { question, port, groups }
+    }
+
+    fn watch() -> AccessWatch {
+        AccessWatch::new(true, ChangeLog::default().follow(), RetryOptions::default())
+    }
+
+    fn state(watch: &AccessWatch, path: u32) -> Option<AccessState> {
+        watch.access(PathId(path), path as usize).map(|access| access.state)
+    }
+
+    #[tokio::test]
+    async fn of_each_group_the_answer_to_the_latest_question_counts() {
+        let mut watch = watch();
+        watch.learn(PathId(0), 0, &answer(2, 1, [0, 1]));
+        watch.learn(PathId(1), 1, &answer(1, 2, [2, 0]));
+        assert_eq!(state(&watch, 0), Some(AccessState::ActiveOptimized));
+        assert_eq!(state(&watch, 1), Some(AccessState::ActiveNonOptimized));
+        watch.learn(PathId(1), 1, &answer(3, 2, [2, 0]));
+        assert_eq!(state(&watch, 0), Some(AccessState::Standby));
+        assert_eq!(state(&watch, 2), None, "nobody has told where it leads");
+    }
+
+    /// SPC-4 §5.11.2.8: the offline state may be that of one port, whatever its group is.
+    #[tokio::test]
+    async fn a_port_that_refuses_the_question_is_known_by_that_until_it_answers() {
+        let mut watch = watch();
+        watch.learn(PathId(0), 0, &answer(1, 1, [0, 0]));
+        let bytes = [0x70, 0, 2, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x04, 0x12, 0, 0, 0, 0];
+        let sense = Box::new(Sense::decode(&bytes).unwrap());
+        watch.refused(PathId(0), &Error::CheckCondition { command: "INQUIRY", sense });
+        watch.learn(PathId(1), 1, &answer(2, 2, [0, 0]));
+        assert_eq!(state(&watch, 0), Some(AccessState::Offline));
+        assert_eq!(state(&watch, 1), Some(AccessState::ActiveOptimized));
+        watch.refused(PathId(1), &Error::Closed);
+        assert_eq!(state(&watch, 1), Some(AccessState::ActiveOptimized));
+        watch.learn(PathId(0), 0, &answer(3, 1, [1, 0]));
+        assert_eq!(state(&watch, 0), Some(AccessState::ActiveNonOptimized));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_have_pauses_between_them_and_never_a_tight_loop() {
+        let mut watch = watch();
+        assert!(watch.is_due());
+        watch.ask();
+        assert_eq!(watch.wakes(true), None, "nothing is called for");
+        watch.is_called_for = true;
+        assert!(!watch.is_due());
+        assert!(watch.wakes(false).is_some_and(|at| at > Instant::now()));
+        watch.postpone();
+        assert!(watch.wakes(false).is_some_and(|at| at > Instant::now()));
+        watch.plan(&[Access::UNKNOWN; 2]);
+        assert_eq!(watch.due, None);
+        watch.plan(&[Access { state: AccessState::Standby, ..Access::UNKNOWN }]);
+        let soon = Instant::now() + INTERVAL_IN_NEED;
+        assert_eq!(watch.due, Some(soon));
+        watch.is_called_for = false;
+        watch.not_before = soon + INTERVAL;
+        assert_eq!(watch.wakes(true), Some(watch.not_before), "not before it may ask");
     }
 }

@@ -482,6 +482,19 @@ impl<C: Carrier> Paths<C> {
         true
     }
 
+    /// Whether nothing is answered over a path.
+    pub(super) fn is_silent(&self, path: PathId) -> bool {
+        self.lock().schedule.is_silent(path, now())
+    }
+
+    /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
+    /// whether there are requests at all.
+    pub(super) fn look_again(&self) -> bool {
+        let mut state = self.lock();
+        self.dispatch(&mut state, now());
+        !state.queue.is_empty() || state.schedule.has_requests()
+    }
+
     /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.
     pub(super) fn access(&self) -> &Published<u64> {
         &self.0.access

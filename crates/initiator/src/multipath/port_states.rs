@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use iscsi_pdu::scsi::SenseKey;
-use tracing::Instrument;
 
 use crate::error::Error;
 use crate::multipath::access::Access;
@@ -14,7 +13,7 @@ use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Supervisor, outcome};
+use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
 
 /// What the questions of one session may have under way.
@@ -40,7 +39,7 @@ impl Supervisor {
         self.access.is_called_for |= paths.take_call_for_access();
         let is_due = self.access.is_due();
         let open = paths.open();
-        self.access.groups.retain(|id, _| open.iter().any(|(there, _)| there == id));
+        self.access.retain(&open);
         let mut portals = BTreeSet::new();
         let watch = &self.access;
         if !watch.is_on {
@@ -69,10 +68,7 @@ impl Supervisor {
                 let (port, groups) = tokio::join!(unit.target_port(), unit.port_groups_now());
                 Ok(AccessAnswer { question, port: port?, groups: groups? })
             };
-            let answer = async move {
-                Event::Access(id, outcome(answer).await.unwrap_or(Err(Error::Closed)))
-            };
-            self.events.spawn(answer.in_current_span());
+            self.start(answer, move |answer| Event::Access(id, answer));
         }
     }
 
@@ -101,6 +97,7 @@ impl Supervisor {
             }
             Err(error) => {
                 tracing::debug!(path = id.0, %error, "a session does not tell the states of the ports");
+                self.access.refused(id, &error);
                 // It may not be able to, where its own port is out of use.
                 self.access.is_called_for |= !error.is_of_session() && open.len() == 1;
             }

@@ -15,7 +15,7 @@ use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
-use crate::multipath::supervisor::{Supervisor, outcome};
+use crate::multipath::supervisor::Supervisor;
 use crate::session::Session;
 use crate::url::{Url, portal_name};
 
@@ -69,8 +69,7 @@ impl Opener {
             if portal.host.parse::<IpAddr>().is_ok() {
                 continue;
             }
-            let found = tokio::net::lookup_host((portal.host.as_str(), portal.port)).await;
-            for address in found.into_iter().flatten() {
+            for address in self.node.addresses_of(&portal).await {
                 let host = address.ip().to_string();
                 aliases.push(TargetAddress { host, ..portal.clone() });
             }
@@ -94,9 +93,7 @@ impl Supervisor {
         }
         let opener = self.opener.clone();
         let session = paths.open().first().map(|(_, path)| path.unit.session().clone());
-        let found = async move { opener.discover(session).await };
-        let found = async { Event::Portals(outcome(found).await.unwrap_or(Err(Error::Closed))) };
-        self.events.spawn(found.in_current_span());
+        self.start(async move { opener.discover(session).await }, Event::Portals);
     }
 
     /// The target has named its portals.

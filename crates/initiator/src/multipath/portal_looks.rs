@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Supervisor, let_go, outcome};
+use crate::multipath::supervisor::{Supervisor, let_go};
 use crate::multipath::unused_portals::most_used;
 
 impl Supervisor {
@@ -34,10 +34,7 @@ impl Supervisor {
     fn look_at(&mut self, portal: usize) {
         let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
         let opened = async move { opener.open_if_served(portal, expected).await };
-        let opened = async move {
-            Event::Looked(portal, outcome(opened).await.unwrap_or(Err(Error::Closed)))
-        };
-        self.events.spawn(opened.in_current_span());
+        self.start(opened, move |result| Event::Looked(portal, result));
     }
 
     /// A look at a portal has ended: where the port serves the unit, all that were logged out come back.
@@ -68,9 +65,7 @@ impl Supervisor {
         let sessions = self.sessions_of_portals(paths);
         let Some(portal) = self.unused.due(&sessions) else { return };
         let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
-        let opened = Box::pin(async move { opener.open_if_served(portal, expected).await });
-        let opened = async { Event::Spread(outcome(opened).await.unwrap_or(Err(Error::Closed))) };
-        self.events.spawn(opened.in_current_span());
+        self.start(async move { opener.open_if_served(portal, expected).await }, Event::Spread);
     }
 
     /// A session is there at a portal that had none: another one goes, where there are several.

@@ -13,7 +13,7 @@ use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Supervisor, let_go, outcome};
+use crate::multipath::supervisor::{Supervisor, let_go};
 
 /// Sessions that move at a time.
 const MAX_MOVES: u32 = 4;
@@ -42,11 +42,8 @@ impl Supervisor {
             }
             self.spares.begin(portal);
             let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
-            let opened = Box::pin(async move { opener.open_spare(portal, expected).await });
-            let opened = async move {
-                Event::Spare(portal, outcome(opened).await.unwrap_or(Err(Error::Closed)))
-            };
-            self.events.spawn(opened.in_current_span());
+            let opened = async move { opener.open_spare(portal, expected).await };
+            self.start(opened, move |result| Event::Spare(portal, result));
         }
     }
 
@@ -79,10 +76,7 @@ impl Supervisor {
         for _ in 0..more {
             self.spares.moving += 1;
             let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
-            let opened = Box::pin(async move { opener.open(expected).await });
-            let opened =
-                async { Event::Better(outcome(opened).await.unwrap_or(Err(Error::Closed))) };
-            self.events.spawn(opened.in_current_span());
+            self.start(async move { opener.open(expected).await }, Event::Better);
         }
     }
 

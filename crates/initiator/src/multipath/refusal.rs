@@ -1,4 +1,4 @@
-//! Requests that a port has refused because of its state towards the unit (SPC-4 §5.11.2).
+//! What the ports of the paths do for the unit, and requests that one has refused for its state (SPC-4 §5.11.2).
 //!
 //! Where the unit tells of its target port groups, such a path stays open, and is used again as soon as the unit
 //! says that its port serves it. Where it does not, the session is of no use and gives way: see
@@ -30,11 +30,6 @@ impl<C: Carrier> Paths<C> {
         true
     }
 
-    /// Whether nothing is answered over a path.
-    pub(super) fn is_silent(&self, path: PathId) -> bool {
-        self.lock().schedule.is_silent(path, now())
-    }
-
     /// Whether the unit is served over another path than this one, which answers.
     pub(super) fn others_serve(&self, path: PathId) -> bool {
         self.lock().schedule.others_serve(path, now())
@@ -45,14 +40,6 @@ impl<C: Carrier> Paths<C> {
         self.lock().paths.take_call_for_access()
     }
 
-    /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
-    /// whether there are requests at all.
-    pub(super) fn look_again(&self) -> bool {
-        let mut state = self.lock();
-        self.dispatch(&mut state, now());
-        !state.queue.is_empty() || state.schedule.has_requests()
-    }
-
     /// What the ports of these paths do for the unit. Those who wait for a port that serves it are told.
     pub(super) fn set_access(&self, all: impl IntoIterator<Item = (PathId, Access)>) {
         let mut state = self.lock();
@@ -60,7 +47,9 @@ impl<C: Carrier> Paths<C> {
         for (id, access) in all {
             if state.schedule.set_access(id, access) {
                 is_news = true;
-                self.report().log(|| tracing::info!(path = id.0, state = %access.state, "a port has another state"));
+                let state = access.state;
+                let log = || tracing::info!(path = id.0, %state, "a port has another state");
+                self.report().log(log);
             }
         }
         if is_news {

@@ -1,8 +1,9 @@
 //! The iSCSI node behind an initiator: its name, and the sessions started under it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use iscsi_pdu::{IscsiName, Isid};
+use iscsi_pdu::{IscsiName, Isid, TargetAddress};
 use iscsi_session::{
     Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
 };
@@ -79,6 +80,11 @@ impl Node {
     /// A TCP connection to the portal of a URL, for a session to begin with.
     pub(crate) fn reach(&self, url: &Url) -> Opening {
         self.0.common.connector().open(url.portal.clone())
+    }
+
+    /// The addresses of a portal; none where nobody knows them.
+    pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
+        self.0.common.connector().addresses_of(portal).await
     }
 
     /// A session with the target of a URL: under an ISID of its own, or under that of one that was

@@ -1,7 +1,7 @@
 //! What all handles of one logical unit know together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
@@ -57,22 +57,36 @@ impl UnknownForms {
     }
 }
 
-/// How long a port may take to change its state towards the unit, as the unit says (IMPLICIT TRANSITION TIME, SPC-4
-/// §6.37): seconds, 0 if it does not.
+/// How long a port may take to change its state towards the unit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Transitions(Arc<AtomicU32>);
+pub(crate) struct Transitions {
+    /// As the unit says (IMPLICIT TRANSITION TIME, SPC-4 §6.37): seconds, 0 if it does not.
+    told: Arc<AtomicU32>,
+    /// Another port may serve the unit, and is tried before this one is waited for.
+    are_cut_short: Arc<AtomicBool>,
+}
 
 impl Transitions {
+    /// The same while another port is left to be tried.
+    const SHORT: Duration = Duration::from_secs(1);
+
     pub(crate) fn learn(&self, seconds: Option<u8>) {
-        self.0.store(seconds.unwrap_or(0).into(), Ordering::Relaxed);
+        self.told.store(seconds.unwrap_or(0).into(), Ordering::Relaxed);
     }
 
-    /// The same, or what is usual.
+    /// Whether another port is tried soon.
+    pub(crate) fn cut_short(&self, are_cut_short: bool) {
+        self.are_cut_short.store(are_cut_short, Ordering::Relaxed);
+    }
+
+    /// How long it is waited for; `usual` where the unit does not say.
     pub(crate) fn limit(&self, usual: Duration) -> Duration {
-        match self.0.load(Ordering::Relaxed) {
+        let limit = match self.told.load(Ordering::Relaxed) {
             0 => usual,
             seconds => Duration::from_secs(seconds.into()),
-        }
+        };
+        let is_short = self.are_cut_short.load(Ordering::Relaxed);
+        if is_short { limit.min(Self::SHORT) } else { limit }
     }
 }
 

@@ -42,8 +42,6 @@ use crate::url::Url;
 /// Who wants several sessions waits so long for them beside the first, and so many round trips.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PATIENCE_TRIPS: u32 = 20;
-/// A port that changes its state is waited for so long while others are left, seconds.
-const BRIEF_TRANSITION: u8 = 1;
 
 impl Session {
     /// The disk that the URL names.
@@ -140,7 +138,7 @@ async fn first_disk(session: Session, portal: usize, opener: &Arc<Opener>) -> Re
         }
     }
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
-    unit.state().transitions.learn(None);
+    unit.state().transitions.cut_short(false);
     Ok(disk)
 }
 
@@ -161,7 +159,7 @@ async fn first_session(
             let login = async {
                 let session = node.start_at(&url, None, &budget, None)?;
                 if let Some(lun) = session.named_lun().filter(|_| has_others) {
-                    session.logical_unit(lun).state().transitions.learn(Some(BRIEF_TRANSITION));
+                    session.logical_unit(lun).state().transitions.cut_short(true);
                 }
                 session.log_in().await?;
                 Ok(session)
