@@ -7,7 +7,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
@@ -24,6 +24,8 @@ type Carried<C> = Pin<Box<dyn Future<Output = Result<<C as Carrier>::Answer, Fai
 
 /// One of two copies of a request, on its way.
 struct Copy<C: Carrier> {
+    path: PathId,
+    begun: Instant,
     carried: Carried<C>,
     /// By what it is given up; `None` for a read.
     cancellation: Option<Cancellation>,
@@ -35,7 +37,8 @@ impl<C: Carrier> Copy<C> {
         if let Some(cancellation) = &cancellation {
             transfer = transfer.cancelled_by(cancellation.clone());
         }
-        Self { carried: Box::pin(grant.carry(transfer)), cancellation }
+        let (path, begun) = (grant.id(), grant.begun().into());
+        Self { path, begun, carried: Box::pin(grant.carry(transfer)), cancellation }
     }
 
     /// The other one was answered. Nobody waits for the end of this one, but it keeps its place and its
@@ -49,7 +52,8 @@ impl<C: Carrier> Copy<C> {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// Sends a transfer over its path, and if it is late there, over another one as well.
+    /// Sends a transfer over its path, and if it is late there, over another one as well; and again, if that one's
+    /// port does not serve the unit.
     pub(super) async fn attempt(
         &self,
         grant: Grant<C>,
@@ -59,40 +63,45 @@ impl<C: Carrier> Paths<C> {
         if attempts.requirements().is_alone || self.is_alone() {
             return grant.carry(transfer).await;
         }
-        let (path, begun) = (grant.id(), grant.begun());
         let spare = transfer.again();
         let mut first = Copy::send(grant, transfer);
-        let second = tokio::select! {
-            biased;
-            result = &mut first.carried => return result,
-            second = self.second(path, begun.into(), spare) => second,
-        };
-        let Ok((grant, transfer)) = second else { return first.carried.await };
-        let other = grant.id();
-        let log =
-            || tracing::debug!(?path, ?other, "a request is late, and sent over another path");
-        self.report().log(log);
-        self.count_duplicate();
-        let mut second = Copy::send(grant, transfer);
-        let (result, loser) = tokio::select! {
-            biased;
-            result = &mut first.carried => (result, second),
-            result = &mut second.carried => (result, first),
-        };
-        match result {
-            Ok(answer) => {
-                loser.lose();
-                Ok(answer)
-            }
-            // Over the other session it may go well.
-            Err((failed, error)) => {
-                if error.is_of_session() {
-                    self.lose(failed.id(), &error);
+        loop {
+            let (path, begun) = (first.path, first.begun);
+            let second = tokio::select! {
+                biased;
+                result = &mut first.carried => return result,
+                second = self.second(path, begun, &spare) => second,
+            };
+            let Ok((grant, transfer)) = second else { return first.carried.await };
+            let other = grant.id();
+            let log =
+                || tracing::debug!(?path, ?other, "a request is late, and sent over another path");
+            self.report().log(log);
+            self.count_duplicate();
+            let mut second = Copy::send(grant, transfer);
+            let (result, left) = tokio::select! {
+                biased;
+                result = &mut first.carried => (result, second),
+                result = &mut second.carried => (result, first),
+            };
+            match result {
+                Ok(answer) => {
+                    left.lose();
+                    return Ok(answer);
                 }
-                self.is_refused_by_port(failed.id(), &error, false);
-                drop(failed);
-                attempts.note(error);
-                loser.carried.await
+                // Over the other session it may go well.
+                Err((failed, error)) => {
+                    if error.is_of_session() {
+                        self.lose(failed.id(), &error);
+                    }
+                    let is_refused = self.is_refused_by_port(failed.id(), &error, false);
+                    drop(failed);
+                    attempts.note(error);
+                    if !is_refused {
+                        return left.carried.await;
+                    }
+                    first = left;
+                }
             }
         }
     }
@@ -103,8 +112,8 @@ impl<C: Carrier> Paths<C> {
     async fn second(
         &self,
         path: PathId,
-        begun: tokio::time::Instant,
-        spare: Transfer,
+        begun: Instant,
+        spare: &Transfer,
     ) -> Result<(Grant<C>, Transfer), Error> {
         let (late, stuck) = {
             let state = self.lock();
@@ -117,7 +126,7 @@ impl<C: Carrier> Paths<C> {
             check += late;
             sleep_until(check).await;
             let is_stuck = check >= begun + stuck;
-            let Some(duplicate) = self.duplicate(&spare, is_stuck).await? else { continue };
+            let Some(duplicate) = self.duplicate(spare, is_stuck).await? else { continue };
             let charge = self.pass(spare.len()).await?;
             if let Some(grant) = self.grant_idle(path, spare.len()) {
                 return Ok((grant.paid_by(charge), duplicate));

@@ -37,7 +37,8 @@ impl Room {
 /// What a request asks of its path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Requirements {
-    /// This one is out of the question.
+    /// A copy of the request is under way on this one. The second copy goes over none but another whose port serves
+    /// the unit.
     pub(crate) avoid: Option<PathId>,
     /// Nothing else may be under way there.
     pub(crate) is_alone: bool,

@@ -171,7 +171,9 @@ impl Schedule {
         let best = self.best(requirements.avoid, now)?;
         let is_open = |lane: &Lane| {
             let is_best = self.worth(lane, now) == best;
-            is_best && Some(lane.id) != requirements.avoid && !lane.is_closing
+            let is_fit =
+                requirements.avoid.is_none_or(|avoid| lane.id != avoid && lane.access.serves());
+            is_best && is_fit && !lane.is_closing
         };
         let mut open = self.lanes.iter().filter(|lane| is_open(lane));
         let all_are_held_up = open.all(|lane| lane.is_held_up(now));
@@ -229,6 +231,7 @@ impl Schedule {
         let is_idle = |lane: &&Lane| {
             Some(self.worth(lane, now)) == best
                 && lane.id != avoid
+                && lane.access.serves()
                 && lane.requests == 0
                 && !lane.is_closing
                 && !lane.is_held_up(now)

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use iscsi_pdu::scsi::Cdb;
+use iscsi_pdu::scsi::{AccessState, Cdb, Sense};
 use iscsi_session::{SessionError, TransportError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error::{Error, SessionFailure};
+use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::{Requirements, Room};
@@ -40,6 +41,8 @@ struct Inner {
     stalls: Option<(Instant, Instant)>,
     /// Whether what was under way when it dies had been sent.
     sends: bool,
+    /// Until then its port is in standby.
+    serves_from: Instant,
     carried: AtomicU64,
     counters: Arc<Counters>,
 }
@@ -65,6 +68,7 @@ impl Link {
             dies: dies.map(|dies| start + dies),
             stalls: stalls.map(|(from, to)| (start + from, start + to)),
             sends: true,
+            serves_from: start,
             carried: AtomicU64::new(0),
             counters: Arc::default(),
         }))
@@ -73,6 +77,12 @@ impl Link {
     /// The same, but it dies before it has sent what is under way.
     fn that_sends_nothing(mut self) -> Self {
         Arc::get_mut(&mut self.0).unwrap().sends = false;
+        self
+    }
+
+    /// The same, but its port serves the unit only after so long.
+    fn that_serves_after(mut self, time: Duration) -> Self {
+        Arc::get_mut(&mut self.0).unwrap().serves_from = Instant::now() + time;
         self
     }
 
@@ -103,6 +113,12 @@ fn lost() -> Error {
     }))
 }
 
+fn check(key: u8, asc: u8, ascq: u8) -> Error {
+    let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
+    let sense = Box::new(Sense::decode(&bytes).unwrap());
+    Error::CheckCondition { command: "READ (16)", sense }
+}
+
 impl Carrier for Link {
     type Answer = Arc<Permit>;
 
@@ -123,6 +139,10 @@ impl Carrier for Link {
     }
 
     async fn carry(self, transfer: Transfer) -> Result<Arc<Permit>, Error> {
+        if Instant::now() < self.0.serves_from {
+            sleep(self.0.latency).await;
+            return Err(check(2, 0x04, 0x0b));
+        }
         let answered = self.answered_at(transfer.len());
         let dies = self.0.dies.filter(|dies| *dies <= answered);
         sleep_until(dies.unwrap_or(answered)).await;

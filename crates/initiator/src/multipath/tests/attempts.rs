@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iscsi_pdu::scsi::{Sense, Status};
+use iscsi_pdu::scsi::Status;
 use iscsi_session::TaskError;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -135,12 +135,6 @@ impl Carrier for Session {
             result = answer => result,
         }
     }
-}
-
-fn check(key: u8, asc: u8, ascq: u8) -> Error {
-    let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
-    let sense = Box::new(Sense::decode(&bytes).unwrap());
-    Error::CheckCondition { command: "READ (16)", sense }
 }
 
 fn busy() -> Error {

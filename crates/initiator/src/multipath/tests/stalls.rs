@@ -6,10 +6,9 @@ const STALL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs
 /// When what has stalled is found dead.
 const DEATH: Duration = Duration::from_secs(48);
 
-/// How long nothing was answered at most, and how long one request took at most, where the last of the
-/// links stalls.
-async fn longest(links: &[Link], count: usize, depth: usize) -> (Duration, Duration) {
-    let (paths, mut requests, mut left) = (paths(links), JoinSet::new(), count);
+/// How long nothing was answered at most, and how long one request took at most.
+async fn longest(paths: &Paths<Link>, count: usize, depth: usize) -> (Duration, Duration) {
+    let (mut requests, mut left) = (JoinSet::new(), count);
     let (mut last, mut pause, mut wait) = (Instant::now(), Duration::ZERO, Duration::ZERO);
     loop {
         while left > 0 && requests.len() < depth {
@@ -38,7 +37,7 @@ async fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
             let mut links: Vec<_> = (1..count).map(|_| Link::new(&budget, 10.0, 400)).collect();
             links.push(Link::with(&budget, 100.0, 200, Some(DEATH), Some(STALL)));
             let depth = budget.max_of(LEN) * 2;
-            let (pause, _) = longest(&links, 60 * depth, depth).await;
+            let (pause, _) = longest(&paths(&links), 60 * depth, depth).await;
             let what = format!("{requests} requests, {bytes} bytes, {count} links");
             assert!(pause < Duration::from_secs(10), "nothing for {pause:?}: {what}");
         }
@@ -50,7 +49,7 @@ async fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
 async fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
     let budget = Budget::new(1024, 4 << 20);
     let links = [Link::new(&budget, 10.0, 50), Link::with(&budget, 10.0, 50, None, Some(STALL))];
-    let (_, wait) = longest(&links, 2000, 64).await;
+    let (_, wait) = longest(&paths(&links), 2000, 64).await;
     assert!(wait < Duration::from_secs(20), "{wait:?}");
 }
 
@@ -73,5 +72,32 @@ async fn an_error_tells_that_one_of_two_copies_may_have_been_executed() {
         let error = paths.execute(transfer).await.map(drop).unwrap_err();
         assert_eq!(paths.duplicates(), 1);
         assert!(error.may_have_executed(), "{error}");
+    }
+}
+
+/// A second copy that finds no port that serves the unit goes out once one does: nothing waits for the end of the
+/// session that holds the first.
+#[tokio::test(start_paused = true)]
+async fn what_is_stuck_goes_over_a_port_as_soon_as_that_serves_the_unit() {
+    let budget = Budget::new(1024, 64 << 20);
+    let secs = Duration::from_secs;
+    for is_known in [false, true] {
+        let stalls = Some((secs(2), secs(600)));
+        let standby = Link::new(&budget, 10.0, 10).that_serves_after(secs(8));
+        let links = [Link::with(&budget, 10.0, 10, None, stalls), standby];
+        let paths = paths(&links);
+        paths.follow_access(true);
+        let port = paths.open()[1].0;
+        let state = |state| paths.set_access([(port, Access { state, preferred: false })]);
+        let states = async {
+            if is_known {
+                state(AccessState::Standby);
+            }
+            sleep(secs(9)).await;
+            state(AccessState::ActiveOptimized);
+        };
+        let ((pause, _), ()) = tokio::join!(longest(&paths, 400, 16), states);
+        assert!((secs(6)..secs(9)).contains(&pause), "nothing for {pause:?}");
+        assert!(links[1].carried() > 0);
     }
 }
