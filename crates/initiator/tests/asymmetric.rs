@@ -304,3 +304,14 @@ async fn all_portals_that_the_target_names_are_ways_to_the_unit() {
         .unwrap_err();
     assert!(matches!(error, Error::Url(_)), "{error}");
 }
+
+/// What is asked of the unit itself goes where it is served, too.
+#[tokio::test]
+async fn reservations_are_asked_for_through_a_port_that_serves_the_unit() {
+    let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
+    let disk = array.open(2).await;
+    settle_on(&array, &disk, 0).await;
+    array.groups.set_state(1, AccessState::Unavailable);
+    settle_on(&array, &disk, 1).await;
+    assert_eq!(soon(disk.registered_keys()).await.unwrap().keys, []);
+}

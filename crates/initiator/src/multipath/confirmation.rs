@@ -38,7 +38,7 @@ impl Paths<Path> {
     }
 
     /// The paths that requests go to.
-    pub(super) fn in_use(&self) -> Vec<(PathId, Path)> {
+    pub(crate) fn in_use(&self) -> Vec<(PathId, Path)> {
         let state = self.lock();
         let open = state.paths.open().iter();
         let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id, now());

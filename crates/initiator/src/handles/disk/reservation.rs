@@ -78,9 +78,9 @@ impl Disk {
         Ok(registration.key())
     }
 
-    /// The unit through a session that carries data now, if there is one.
+    /// The unit through a session that requests go to now, if there is one.
     fn any_unit(&self) -> LogicalUnit {
-        let open = self.paths.open().into_iter().next();
-        open.map_or_else(|| self.unit.clone(), |(_, path)| path.unit)
+        let used = self.paths.in_use().into_iter().next();
+        used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit)
     }
 }
