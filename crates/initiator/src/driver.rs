@@ -65,6 +65,8 @@ pub(crate) struct Driver {
     alarm: Pin<Box<Sleep>>,
     pending: HashMap<Itt, Pending>,
     tags: HashMap<RequestId, Itt>,
+    /// Requests that ended when something was read last, each of which had a caller.
+    answered: u32,
     ended: bool,
 }
 
@@ -115,6 +117,7 @@ impl Driver {
             alarm: Box::pin(sleep_until(now)),
             pending: HashMap::new(),
             tags: HashMap::new(),
+            answered: 0,
             ended: false,
         }
     }
@@ -132,7 +135,9 @@ impl Driver {
             }
             self.shared.set_stats(self.session.stats());
             let event = self.next_event().await;
-            if let Event::Messages(1..) = event {
+            if let Event::Messages(1..) = event
+                && self.may_others_ask()
+            {
                 self.let_others_ask().await;
             }
             self.now = Instant::now();
@@ -160,6 +165,12 @@ impl Driver {
         }
     }
 
+    /// Whether further callers may be about to ask. One that is alone asks again when it has its answer; a turn for
+    /// others takes its request to another thread and back: 26 us of processor time for a read of 4 KiB, 16 without.
+    fn may_others_ask(&self) -> bool {
+        self.answered > 1 || !self.pending.is_empty()
+    }
+
     /// The first of many requests wakes the driver before the others have been made: a turn later
     /// one system call takes them all.
     async fn let_others_ask(&mut self) {
@@ -174,7 +185,10 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Connection(Readiness::Opened(cid, result)) => self.opened(cid, *result),
-            Event::Connection(Readiness::Ready) => self.read(),
+            Event::Connection(Readiness::Ready) => {
+                self.answered = 0;
+                self.read();
+            }
             Event::Messages(0) => {
                 self.orphaned = true;
                 self.session.logout(self.now());
@@ -272,6 +286,7 @@ impl Driver {
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
         self.tags.remove(&id);
+        self.answered += 1;
         if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome)
             && listener.ended(result)
         {

@@ -46,6 +46,7 @@ pub(crate) mod samples;
 mod schedule;
 mod shaping;
 mod shared_link;
+mod silence;
 mod spare_portals;
 pub(crate) mod spread;
 mod standby;

@@ -175,12 +175,15 @@ impl Disk {
 
     /// Reads `len` bytes from `offset` on.
     ///
+    /// The memory of a long read is used again for another one once all that shares it is dropped, as long as the disk
+    /// is busy. Who wants memory of his own [reads into](Self::read_into) it.
+    ///
     /// # Errors
     /// [`Error::OutOfRange`], or as [`LogicalUnit::read`].
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         let Some(blocks) = self.blocks_around(offset, len as u64)? else { return Ok(Bytes::new()) };
         let head = distance(blocks.start, offset);
-        let data = self.read_blocks(&blocks).await?.freeze();
+        let data = self.paths.read_buffers().lend(self.read_blocks(&blocks).await?);
         Ok(data.slice(head..head + len))
     }
 
@@ -332,18 +335,24 @@ impl Disk {
 
     /// Reads whole blocks.
     async fn read_blocks(&self, blocks: &Range<u64>) -> Result<BytesMut, Error> {
-        let len = distance(blocks.start, blocks.end);
+        let (len, buffers) = (distance(blocks.start, blocks.end), self.paths.read_buffers());
         if len > self.longest_read() {
-            return self.fill(blocks.start, BytesMut::zeroed(len)).await;
+            return self.fill(blocks.start, buffers.take(len)).await;
         }
         let count = self.lba(len as u64);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.read(Transfer::read(&self.profile.capacity, self.lba(blocks.start), count)).await
+        let transfer = Transfer::read(&self.profile.capacity, self.lba(blocks.start), count);
+        self.read(transfer.map(|transfer| transfer.with_buffers(buffers))).await
     }
 
     /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
     async fn fill(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
         let max = self.longest_read();
+        if buffer.len() <= max {
+            return self
+                .read(Transfer::read_into(&self.profile.capacity, self.lba(offset), buffer))
+                .await;
+        }
         let mut parts = Vec::with_capacity(buffer.len().div_ceil(max));
         let mut lba = self.lba(offset);
         while !buffer.is_empty() {
@@ -384,8 +393,12 @@ impl Disk {
         data: &Payload,
         extent: &Arc<RangeGuard>,
     ) -> Result<(), Error> {
-        let mut lba = self.lba(offset);
-        let parts = pages::split(data, self.longest_write()).into_iter().map(|part| {
+        let (mut lba, max) = (self.lba(offset), self.longest_write());
+        if data.len() <= max {
+            let transfer = Transfer::write(&self.profile.capacity, lba, data.clone())?;
+            return self.modify(transfer.within(extent)).await;
+        }
+        let parts = pages::split(data, max).into_iter().map(|part| {
             let at = lba;
             lba += self.lba(part.len() as u64);
             async move {

@@ -25,6 +25,7 @@ use crate::published::Published;
 use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
+use crate::state::read_buffers::ReadBuffers;
 
 /// The paths to one unit. Clones are the same paths.
 pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
@@ -42,6 +43,8 @@ struct Shared<C: Carrier> {
     state: Mutex<State<C>>,
     /// What all paths may have under way together.
     budget: Budget,
+    /// Buffers of reads, used again.
+    read_buffers: Arc<ReadBuffers>,
     /// For the supervisor: a path was lost, all of it has ended, or there is work after a rest.
     attention: Arc<Notify>,
     /// A path that is closed has nothing under way any more, or is needed again.
@@ -133,6 +136,7 @@ impl<C: Carrier> Paths<C> {
                 end: None,
                 is_unattended: false,
             }),
+            read_buffers: Arc::new(ReadBuffers::within(budget.clone())),
             budget,
             attention: Arc::default(),
             drained: Notify::new(),
@@ -186,6 +190,7 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn supervise(&self) -> watch::Sender<Closed> {
         let (tell, closed) = watch::channel(None);
         self.0.closed.get_or_init(|| closed);
+        self.read_buffers().keep();
         self.lock().paths.supervise();
         tell
     }
@@ -279,8 +284,15 @@ impl<C: Carrier> Paths<C> {
         &self.0.budget
     }
 
-    /// The supervisor sleeps until the next request calls for its [`attention`](Self::attention).
+    /// Where the buffers of reads come from, and come back to.
+    pub(crate) fn read_buffers(&self) -> &Arc<ReadBuffers> {
+        &self.0.read_buffers
+    }
+
+    /// The supervisor sleeps until the next request calls for its [`attention`](Self::attention). Nothing is kept
+    /// ready meanwhile.
     pub(crate) fn leave_unattended(&self) {
+        self.read_buffers().give_back();
         self.lock().is_unattended = true;
     }
 
@@ -423,6 +435,7 @@ impl<C: Carrier> Paths<C> {
         let is_crowded = self.has_backlog(state);
         let ticket = state.schedule.begin(id, len, requirements, is_crowded, now)?;
         if std::mem::take(&mut state.is_unattended) {
+            self.read_buffers().keep();
             self.0.attention.notify_one();
         }
         let (paths, ticket) = (self.clone(), Some(ticket));
@@ -480,19 +493,6 @@ impl<C: Carrier> Paths<C> {
         }
         self.dispatch(&mut state, now());
         true
-    }
-
-    /// Whether nothing is answered over a path.
-    pub(super) fn is_silent(&self, path: PathId) -> bool {
-        self.lock().schedule.is_silent(path, now())
-    }
-
-    /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
-    /// whether there are requests at all.
-    pub(super) fn look_again(&self) -> bool {
-        let mut state = self.lock();
-        self.dispatch(&mut state, now());
-        !state.queue.is_empty() || state.schedule.has_requests()
     }
 
     /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.

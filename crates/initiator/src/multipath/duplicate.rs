@@ -52,8 +52,7 @@ impl<C: Carrier> Copy<C> {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// Sends a transfer over its path, and if it is late there, over another one as well; and again, if that one's
-    /// port does not serve the unit.
+    /// Sends a transfer over its path, and if it is late there, over another one as well.
     pub(super) async fn attempt(
         &self,
         grant: Grant<C>,
@@ -63,6 +62,17 @@ impl<C: Carrier> Paths<C> {
         if attempts.requirements().is_alone || self.is_alone() {
             return grant.carry(transfer).await;
         }
+        // Boxed, since a request with one path does not need the room.
+        Box::pin(self.attempt_with_copies(grant, transfer, attempts)).await
+    }
+
+    /// The same where there are others; and again, if the port of the other one does not serve the unit.
+    async fn attempt_with_copies(
+        &self,
+        grant: Grant<C>,
+        transfer: Transfer,
+        attempts: &mut Attempts<'_, C>,
+    ) -> Result<C::Answer, Failure<C>> {
         let spare = transfer.again();
         let mut first = Copy::send(grant, transfer);
         loop {

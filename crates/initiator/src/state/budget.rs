@@ -75,6 +75,11 @@ impl Budget {
         (self.max_bytes as usize / bytes.max(1)).min(self.max_requests).max(1)
     }
 
+    /// Bytes that the buffers of further requests may have now.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.bytes.available_permits() as u64
+    }
+
     /// Bytes of the buffers of requests under way.
     #[cfg(test)]
     pub(crate) fn bytes_in_use(&self) -> usize {

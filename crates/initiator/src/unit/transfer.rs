@@ -15,6 +15,7 @@ use crate::state::cancellation::Cancellation;
 use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
+use crate::state::read_buffers::ReadBuffers;
 
 /// A command with the data it writes or the room it reads into.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Transfer {
     read_len: usize,
     /// The buffer for them; made when the command's turn comes if there is none yet.
     buffer: Option<BytesMut>,
+    /// Where it comes from then.
+    buffers: Option<Arc<ReadBuffers>>,
     /// The blocks that it is about, if they are in a row.
     blocks: Option<Range<u64>>,
     extent: Option<Arc<RangeGuard>>,
@@ -49,6 +52,7 @@ impl Transfer {
             write: None,
             read_len: len,
             buffer: None,
+            buffers: None,
             blocks: None,
             extent: None,
             permit: None,
@@ -62,6 +66,12 @@ impl Transfer {
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
         let cdb = capacity.read_command(lba, blocks)?;
         Ok(Self::reading(cdb, capacity.bytes_of(blocks)).of_blocks(lba, blocks))
+    }
+
+    /// From where its buffer shall come, if it has none.
+    pub(crate) fn with_buffers(mut self, buffers: &Arc<ReadBuffers>) -> Self {
+        self.buffers = Some(Arc::clone(buffers));
+        self
     }
 
     /// READ of as many blocks as the buffer has room for.
@@ -111,6 +121,7 @@ impl Transfer {
             write: Some(data),
             read_len: 0,
             buffer: None,
+            buffers: None,
             blocks: None,
             extent: None,
             permit: None,
@@ -226,6 +237,7 @@ impl Transfer {
             write: self.write.clone(),
             read_len: self.read_len,
             buffer: None,
+            buffers: self.buffers.clone(),
             blocks: self.blocks.clone(),
             extent: self.extent.clone(),
             permit: self.permit.clone(),
@@ -240,10 +252,14 @@ impl Transfer {
         let mut command = Command::new(lun, self.cdb.clone());
         command.write = self.write.clone();
         if self.read_len > 0 {
-            let fresh = || BytesMut::zeroed(self.read_len);
-            command.read = Some(self.buffer.take().unwrap_or_else(fresh));
+            command.read = Some(self.buffer.take().unwrap_or_else(|| self.fresh()));
         }
         command
+    }
+
+    fn fresh(&self) -> BytesMut {
+        let zeroed = || BytesMut::zeroed(self.read_len);
+        self.buffers.as_ref().map_or_else(zeroed, |buffers| buffers.take(self.read_len))
     }
 
     /// Takes the buffer back for another try; the unit may have filled less than all of it.

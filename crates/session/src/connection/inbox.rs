@@ -14,6 +14,13 @@ use crate::task::set::TaskSet;
 /// Room for headers read ahead behind a data segment, and for many small PDUs at once.
 const READ_AHEAD: usize = 64 * 1024;
 
+/// In a data segment of at least so many bytes only [`NEXT_HEADER`] is read ahead: after a long one mostly comes another
+/// one, and what was read ahead of it is copied once more.
+const LONG_SEGMENT: usize = 16 * 1024;
+
+/// Room for the next header, and for a few short PDUs.
+const NEXT_HEADER: usize = 4096;
+
 /// Cuts the incoming stream into PDUs, at whatever byte boundaries it arrives.
 ///
 /// The rest of a Data-In lands straight in the buffer of its task; everything else passes through
@@ -80,9 +87,12 @@ impl Inbox {
     /// The destinations of the next bytes, in order: the rest of a data segment, then read-ahead.
     pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         self.compact();
+        let is_long = |segment: &Segment| segment.layout.data_len >= LONG_SEGMENT;
+        let is_long = self.segment.as_ref().is_some_and(is_long);
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
         self.offered = rest.len();
-        let ahead = self.buffer.get_mut(self.end..).unwrap_or_default();
+        let end = if is_long { self.end + NEXT_HEADER } else { READ_AHEAD };
+        let ahead = self.buffer.get_mut(self.end..end.min(READ_AHEAD)).unwrap_or_default();
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
     }
 
@@ -162,8 +172,10 @@ impl Inbox {
         let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
         let moved = left.min(unread.len());
         // The destination is missing when its task has ended since; then the bytes are dropped.
-        for (to, from) in segment.rest(tasks).iter_mut().zip(unread) {
-            *to = *from;
+        let rest = segment.rest(tasks);
+        let kept = moved.min(rest.len());
+        if let (Some(to), Some(from)) = (rest.get_mut(..kept), unread.get(..kept)) {
+            to.copy_from_slice(from);
         }
         segment.landed += moved;
         self.start += moved;

@@ -1,0 +1,22 @@
+//! Paths that have something under way and answer nothing: others come before them.
+//!
+//! A path falls silent by time alone, so that no event tells of it.
+
+use crate::multipath::carrier::Carrier;
+use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::lane::PathId;
+
+impl<C: Carrier> Paths<C> {
+    /// Whether nothing is answered over a path.
+    pub(super) fn is_silent(&self, path: PathId) -> bool {
+        self.lock().schedule.is_silent(path, now())
+    }
+
+    /// Gives paths to those that wait, if time alone has made one free: another one may have fallen silent. Says
+    /// whether there are requests at all.
+    pub(super) fn look_again(&self) -> bool {
+        let mut state = self.lock();
+        self.dispatch(&mut state, now());
+        !state.queue.is_empty() || state.schedule.has_requests()
+    }
+}

@@ -1,0 +1,182 @@
+//! Buffers of reads, used again once the caller has dropped what was read.
+//!
+//! Fresh memory is the dearest part of a long read on a short link: the kernel clears it, and maps it page by page.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::state::budget::Budget;
+
+/// Shorter buffers come from the allocator as fast.
+const MIN_LEN: usize = 32 << 10;
+
+/// The buffers that lie ready. They and those of requests under way stay within the budget. None are kept unless
+/// somebody gives them back when they are not used for a while.
+#[derive(Debug)]
+pub(crate) struct ReadBuffers {
+    budget: Budget,
+    ready: Mutex<Ready>,
+}
+
+#[derive(Debug, Default)]
+struct Ready {
+    is_kept: bool,
+    /// The one that came back last is the last.
+    buffers: Vec<BytesMut>,
+    /// The sum of their lengths.
+    bytes: u64,
+}
+
+/// What was read, until the last of those who share it has dropped it.
+struct Lent {
+    buffer: BytesMut,
+    home: Weak<ReadBuffers>,
+}
+
+impl ReadBuffers {
+    pub(crate) fn within(budget: Budget) -> Self {
+        Self { budget, ready: Mutex::default() }
+    }
+
+    /// A buffer of a length, with whatever it holds from its last use.
+    pub(crate) fn take(&self, len: usize) -> BytesMut {
+        if len < MIN_LEN {
+            return BytesMut::zeroed(len);
+        }
+        self.lock().take(len).unwrap_or_else(|| BytesMut::zeroed(len))
+    }
+
+    /// What was read, for the caller. Its buffer comes back when nobody has any of it left.
+    pub(crate) fn lend(self: &Arc<Self>, buffer: BytesMut) -> Bytes {
+        if buffer.len() < MIN_LEN {
+            return buffer.freeze();
+        }
+        Bytes::from_owner(Lent { buffer, home: Arc::downgrade(self) })
+    }
+
+    /// From now on what comes back is kept.
+    pub(crate) fn keep(&self) {
+        self.lock().is_kept = true;
+    }
+
+    /// Gives the memory back to the allocator, also what comes back from now on.
+    pub(crate) fn give_back(&self) {
+        let ready = mem::take(&mut *self.lock());
+        drop(ready);
+    }
+
+    fn put(&self, buffer: BytesMut) {
+        let bytes = buffer.len() as u64;
+        let room = self.budget.bytes_left();
+        let mut ready = self.lock();
+        if ready.is_kept && ready.bytes + bytes <= room {
+            ready.bytes += bytes;
+            ready.buffers.push(buffer);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ready> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ready {
+    /// One of that length. Where there is none, the one that has lain for the longest gives way.
+    fn take(&mut self, len: usize) -> Option<BytesMut> {
+        let found = self.buffers.iter().rposition(|buffer| buffer.len() == len);
+        let at = found.or_else(|| (!self.buffers.is_empty()).then_some(0))?;
+        let buffer = self.buffers.remove(at);
+        self.bytes = self.bytes.saturating_sub(buffer.len() as u64);
+        found.map(|_| buffer)
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.upgrade() {
+            home.put(mem::take(&mut self.buffer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 64 << 10;
+
+    fn buffers() -> Arc<ReadBuffers> {
+        let buffers = ReadBuffers::within(Budget::new(8, 4 * LEN));
+        buffers.keep();
+        Arc::new(buffers)
+    }
+
+    fn ready(buffers: &ReadBuffers) -> (usize, u64) {
+        let ready = buffers.lock();
+        (ready.buffers.len(), ready.bytes)
+    }
+
+    #[test]
+    fn a_buffer_comes_back_with_its_last_user() {
+        let buffers = buffers();
+        let mut buffer = buffers.take(LEN);
+        buffer.fill(7);
+        let at = buffer.as_ptr();
+        let data = buffers.lend(buffer);
+        let part = data.slice(100..200);
+        drop(data);
+        assert_eq!((ready(&buffers), part[0]), ((0, 0), 7));
+        drop(part);
+        assert_eq!(ready(&buffers), (1, LEN as u64));
+        assert_eq!(buffers.take(LEN).as_ptr(), at);
+        assert_eq!(ready(&buffers), (0, 0));
+    }
+
+    #[test]
+    fn what_lies_ready_stays_within_the_budget_together_with_what_is_under_way() {
+        let buffers = buffers();
+        let lent: Vec<_> = (0..8).map(|_| buffers.lend(buffers.take(LEN))).collect();
+        let under_way = buffers.budget.try_reserve(LEN).unwrap();
+        drop(lent);
+        assert_eq!(ready(&buffers), (3, 3 * LEN as u64));
+        drop(under_way);
+    }
+
+    #[test]
+    fn nothing_is_kept_while_nobody_would_give_it_back() {
+        let buffers = buffers();
+        let (first, second) = (buffers.lend(buffers.take(LEN)), buffers.lend(buffers.take(LEN)));
+        drop(first);
+        buffers.give_back();
+        assert_eq!(ready(&buffers), (0, 0));
+        drop(second);
+        assert_eq!(ready(&buffers), (0, 0));
+        buffers.keep();
+        drop(buffers.lend(buffers.take(LEN)));
+        assert_eq!(ready(&buffers), (1, LEN as u64));
+    }
+
+    #[test]
+    fn one_that_fits_nobody_gives_way() {
+        let buffers = buffers();
+        drop(buffers.lend(buffers.take(3 * LEN)));
+        assert_eq!(buffers.take(LEN).len(), LEN);
+        assert_eq!(ready(&buffers), (0, 0));
+    }
+
+    #[test]
+    fn what_outlives_its_disk_is_freed() {
+        let buffers = buffers();
+        let data = buffers.lend(buffers.take(LEN));
+        drop(buffers);
+        assert_eq!(data.len(), LEN);
+    }
+}
