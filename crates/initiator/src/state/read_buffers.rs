@@ -12,8 +12,8 @@ use crate::state::budget::Budget;
 /// Shorter buffers come from the allocator as fast.
 const MIN_LEN: usize = 32 << 10;
 
-/// The buffers that lie ready. They and those of requests under way stay within the budget. None are kept unless
-/// somebody gives them back when they are not used for a while.
+/// The buffers that lie ready: none that comes back when the budget has no room for it beside those. None are kept
+/// unless somebody gives them back when they are not used for a while.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     budget: Budget,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_ready_stays_within_the_budget_together_with_what_is_under_way() {
+    fn none_is_kept_that_the_budget_has_no_room_for() {
         let buffers = buffers();
         let lent: Vec<_> = (0..8).map(|_| buffers.lend(buffers.take(LEN))).collect();
         let under_way = buffers.budget.try_reserve(LEN).unwrap();
