@@ -1,0 +1,60 @@
+//! What a TCP stream carries that is nothing but sends of many pieces: a header and its data, again and again.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::Trouble;
+use crate::usage::Usage;
+use crate::words::{BareArgs, Direction};
+
+/// As long as the basic header segment of a PDU.
+const HEADER: usize = 48;
+
+/// Moves the bytes between two threads, and returns what this end took.
+pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
+    let (io, count) = (usize::try_from(args.io.0)?, args.bytes.0 / args.io.0.max(1));
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    let direction = args.direction;
+    let other = thread::spawn(move || match direction {
+        Direction::Read => send(far, io, count),
+        Direction::Write => receive(far, io, count),
+    });
+    let begun = Usage::of_thread()?;
+    match direction {
+        Direction::Read => receive(near, io, count)?,
+        Direction::Write => send(near, io, count)?,
+    }
+    let taken = Usage::of_thread()?.since(&begun);
+    other.join().map_err(|_| "the other end panicked")??;
+    Ok(taken)
+}
+
+/// Sends all, and waits until the other end has it.
+fn send(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
+    let (header, data) = ([0; HEADER], vec![0x5a; io]);
+    for _ in 0..count {
+        let mut pieces = [IoSlice::new(&header), IoSlice::new(&data)];
+        let mut rest = pieces.as_mut_slice();
+        while !rest.is_empty() {
+            let sent = socket.write_vectored(rest)?;
+            IoSlice::advance_slices(&mut rest, sent);
+        }
+    }
+    socket.read_exact(&mut [0])
+}
+
+/// Takes all, throws it away, and says so.
+fn receive(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
+    let mut data = vec![0x5a; HEADER + io];
+    for _ in 0..count {
+        socket.read_exact(&mut data)?;
+    }
+    socket.write_all(&[0])
+}

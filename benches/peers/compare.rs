@@ -1,0 +1,188 @@
+//! All rows: the programs one after the other, run by run, so that what the machine does meanwhile meets all of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iscsi_lab::provenance::{self, ProcessorTime, workspace};
+use iscsi_lab::rate::mbit_per_s;
+use iscsi_lab::record::Record;
+use iscsi_lab::result::{Figure, LinkConditions, Machine, Outcome, ResultFile};
+use iscsi_lab::signals::Signals;
+use serde_json::Value;
+use tokio::runtime::Builder;
+
+use crate::Trouble;
+use crate::programs::{Program, Programs};
+use crate::rows::{Kind, Row, rows};
+use crate::target::Target;
+use crate::words::CompareArgs;
+
+/// Measures all that was asked for. The result file is whole after each figure.
+pub(crate) fn compare(args: &CompareArgs) -> Result<(), Trouble> {
+    Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let mut signals = Signals::catch()?;
+        // Whichever comes first, what was started ends with it.
+        tokio::select! {
+            done = all(args) => done,
+            signal = signals.next() => Err(format!("ended by {signal}").into()),
+        }
+    })
+}
+
+async fn all(args: &CompareArgs) -> Result<(), Trouble> {
+    let rows = rows(args);
+    if rows.is_empty() {
+        return Err("no row has such a name".into());
+    }
+    let folder = workspace().join("target/short-link");
+    fs::create_dir_all(&folder)?;
+    let programs = Programs::build(&folder).await?;
+    let target = Target::start(&folder.join("tgtd.log"), &args.target_key).await?;
+    let out = out(args, &folder);
+    let record = Record::begin(&out, head(&target).await?)?;
+    eprintln!("short_link: {} rows; the figures go to {}", rows.len(), out.display());
+    let mut bench = Bench { args, programs, target, record, begun: ProcessorTime::now() };
+    for row in &rows {
+        bench.runs(row).await?;
+    }
+    bench.calls(&rows).await?;
+    bench.target.end().await
+}
+
+fn out(args: &CompareArgs, folder: &Path) -> PathBuf {
+    match &args.out {
+        Some(path) => path.clone(),
+        None if args.test => folder.join("test.json"),
+        None => workspace().join("benches/results/short-link.json"),
+    }
+}
+
+/// The result file before the first figure.
+async fn head(target: &Target) -> Result<ResultFile, Trouble> {
+    let version = |package: &str| {
+        provenance::first_line(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]))
+    };
+    let keys =
+        target.keys().await?.into_iter().map(|(key, value)| (format!("target.{key}"), value));
+    let mut settings: BTreeMap<_, _> = keys.collect();
+    settings.extend(provenance::system());
+    settings.insert("version.libiscsi".to_owned(), version("libiscsi-dev"));
+    settings.insert("version.tgt".to_owned(), version("tgt"));
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let words = if words.is_empty() { String::new() } else { format!(" -- {}", words.join(" ")) };
+    let kernel = provenance::kernel();
+    Ok(ResultFile {
+        title: "The initiator beside libiscsi, without a link between".to_owned(),
+        command: format!("cargo run --release -p iscsi-benches --example short_link{words}"),
+        date: provenance::now(),
+        commit: provenance::commit(),
+        machine: Machine {
+            lab_kernel: kernel,
+            environment: "host".to_owned(),
+            ..provenance::machine()
+        },
+        settings,
+        figures: Vec::new(),
+    })
+}
+
+struct Bench<'a> {
+    args: &'a CompareArgs,
+    programs: Programs,
+    target: Target,
+    record: Record,
+    /// What the processors had done by then.
+    begun: Option<ProcessorTime>,
+}
+
+impl Bench<'_> {
+    /// All runs of a row.
+    async fn runs(&mut self, row: &Row) -> Result<(), Trouble> {
+        let mut programs = Program::of(row, &self.args.runtime);
+        let (what, runs) = match row.kind {
+            Kind::Both | Kind::AndBare => ("run", self.args.runs),
+            Kind::Disks(_) => ("disks", self.args.runs),
+            Kind::Idle { .. } => ("idle", 1),
+        };
+        for repetition in 1..=if self.args.test { 1 } else { runs } {
+            let mut skipped = Vec::new();
+            for program in &programs {
+                let told = self.programs.run(*program, row, &self.target.url(row.digests)).await;
+                if matches!(told, Err(Outcome::Skipped(_))) {
+                    skipped.push(*program);
+                }
+                let mut figure = figure(what, *program, row, told);
+                figure.parameters.insert("repetition".to_owned(), repetition.to_string());
+                self.add(figure)?;
+            }
+            programs.retain(|program| !skipped.contains(program));
+        }
+        Ok(())
+    }
+
+    /// One more run of each for its system calls. strace slows them down, so nothing else is taken from these.
+    async fn calls(&mut self, rows: &[Row]) -> Result<(), Trouble> {
+        if provenance::first_line(Command::new("strace").arg("-V")).is_empty() {
+            eprintln!(
+                "short_link: SKIPPED: system calls (strace is missing; ci/packages short-link installs it)"
+            );
+            return Ok(());
+        }
+        for row in rows.iter().filter(|row| matches!(row.kind, Kind::Both | Kind::AndBare)) {
+            for program in Program::of(row, &self.args.runtime) {
+                if program != Program::Bare {
+                    let url = self.target.url(row.digests);
+                    let told = self.programs.calls(program, row, &url).await;
+                    self.add(figure("calls", program, row, told))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, figure: Figure) -> Result<(), Trouble> {
+        println!("{}", figure.line());
+        let stolen = self.begun.and_then(|begun| Some(ProcessorTime::now()?.stolen_since(begun)));
+        self.record.file.machine.stolen = stolen;
+        Ok(self.record.add(figure)?)
+    }
+}
+
+fn figure(what: &str, program: Program, row: &Row, told: Result<Value, Outcome>) -> Figure {
+    let mut parameters = vec![
+        ("short_link", what.to_owned()),
+        ("direction", row.direction.to_string()),
+        ("io", row.io.to_string()),
+        ("depth", row.depth.to_string()),
+        ("digests", row.digests.to_string()),
+    ];
+    if let Program::Initiator(runtime) = program {
+        parameters.push(("runtime", runtime.to_string()));
+    }
+    if let Kind::Disks(disks) | Kind::Idle { disks, .. } = row.kind {
+        parameters.push(("disks", disks.to_string()));
+    }
+    let bytes = if matches!(row.kind, Kind::Idle { .. }) { 0 } else { row.bytes.0 };
+    let (outcome, detail) = match told {
+        Ok(detail) => (Outcome::Complete, detail),
+        Err(outcome) => (outcome, Value::Null),
+    };
+    let seconds = detail["seconds"].as_f64();
+    Figure {
+        link: LinkConditions::default(),
+        who: program.name().to_owned(),
+        parameters: parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        outcome,
+        bytes,
+        seconds,
+        goodput_mbit_per_s: seconds.filter(|_| bytes > 0).map(|seconds| mbit_per_s(bytes, seconds)),
+        steady_mbit_per_s: None,
+        start_seconds: None,
+        samples_mbit_per_s: Vec::new(),
+        carried: None,
+        allocated_bytes: None,
+        detail,
+    }
+}

@@ -1,0 +1,192 @@
+//! The initiator as its users have it: disks, each opened by the unit's URL, with so many requests under way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::{DigestOffer, Disk, Error, Initiator, Options, Sessions};
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+
+use crate::Trouble;
+use crate::usage::Usage;
+use crate::words::{Digests, Direction, RunArgs, Runtime};
+
+/// Requests for each place in the queue before the clock starts.
+const WARM_UP: u64 = 4;
+/// Logins under way at once: what a target's backlog takes.
+const LOGINS: usize = 32;
+
+/// Carries it all out, and returns what the measured part of it took.
+pub(crate) fn run(args: &RunArgs) -> Result<Value, Trouble> {
+    let mut runtime = match args.runtime {
+        Runtime::Current => Builder::new_current_thread(),
+        Runtime::Multi => Builder::new_multi_thread(),
+    };
+    runtime.enable_all().build()?.block_on(measure(args))
+}
+
+async fn measure(args: &RunArgs) -> Result<Value, Trouble> {
+    let count = args.bytes.0 / args.io.0.max(1) / u64::from(args.disks.max(1));
+    if count == 0 {
+        return Err("that is less than one request of each disk".into());
+    }
+    let disks = open(args).await?;
+    let mut workers = Vec::new();
+    for disk in &disks {
+        workers.extend(workers_of(disk, args)?);
+    }
+    let warm_up = WARM_UP * u64::from(args.depth);
+    let mut workers = carry_out(workers, 0..warm_up).await?;
+    if let ([worker], None) = (workers.as_mut_slice(), args.idle) {
+        // Filled once, so that no page of it is new to the requests.
+        let mut latencies = vec![1; usize::try_from(count)?];
+        latencies.clear();
+        worker.latencies = Some(latencies);
+    }
+    let begun = Usage::of_program()?;
+    if let Some(seconds) = args.idle {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    } else {
+        workers = carry_out(workers, warm_up..warm_up + count).await?;
+    }
+    let mut taken = Usage::of_program()?.since(&begun);
+    if let Some(latency) = median_latency(&mut workers) {
+        taken["latency_us"] = json!(latency);
+    }
+    drop(workers);
+    for disk in disks {
+        disk.logout().await?;
+    }
+    Ok(taken)
+}
+
+/// Opens so many disks, each with one session of its own.
+async fn open(args: &RunArgs) -> Result<Vec<Disk>, Trouble> {
+    let name = "iqn.2026-01.org.example:initiator";
+    let initiator = Initiator::with_options(name, options(args.digests))?;
+    let (mut disks, mut logins) = (Vec::new(), JoinSet::new());
+    for _ in 0..args.disks {
+        if logins.len() == LOGINS {
+            disks.extend(logins.join_next().await.transpose()?.transpose()?);
+        }
+        let (initiator, url) = (initiator.clone(), args.url.clone());
+        logins.spawn(async move { initiator.disk(url.as_str()).await });
+    }
+    while let Some(disk) = logins.join_next().await {
+        disks.push(disk??);
+    }
+    Ok(disks)
+}
+
+fn options(digests: Digests) -> Options {
+    let mut options =
+        Options::default().with_sessions(Sessions::Fixed(1)).with_use_environment(false);
+    let (header, data) = match digests {
+        Digests::None => (DigestOffer::Never, DigestOffer::Never),
+        Digests::Header => (DigestOffer::Required, DigestOffer::Never),
+        Digests::Both => (DigestOffer::Required, DigestOffer::Required),
+    };
+    options.offer.header_digest = header;
+    options.offer.data_digest = data;
+    options
+}
+
+/// A place in the queue of a disk, with one request after the other in it.
+#[derive(Debug)]
+struct Worker {
+    disk: Disk,
+    /// The number of the disk's next request.
+    next: Arc<AtomicU64>,
+    io: usize,
+    /// Requests that fit between the beginning of the unit and its end.
+    places: u64,
+    data: Data,
+    /// Nanoseconds of each request, where they are wanted.
+    latencies: Option<Vec<u64>>,
+}
+
+#[derive(Debug)]
+enum Data {
+    /// Each write sends this.
+    Write(Bytes),
+    /// Each read fills this.
+    Read(BytesMut),
+    /// Each read has a buffer of its own.
+    Fresh,
+}
+
+fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
+    let (io, places) = (usize::try_from(args.io.0)?, disk.capacity() / args.io.0);
+    if places == 0 {
+        return Err("the unit is smaller than a request".into());
+    }
+    let next = Arc::new(AtomicU64::new(0));
+    let written = Bytes::from(vec![0x5a; io]);
+    let data = || match (args.direction, args.fresh) {
+        (Direction::Write, _) => Data::Write(written.clone()),
+        // Not zeroed memory, of which the system makes no pages before it is touched.
+        (Direction::Read, false) => Data::Read(BytesMut::from(written.as_ref())),
+        (Direction::Read, true) => Data::Fresh,
+    };
+    let worker = |_| {
+        let (disk, next) = (disk.clone(), Arc::clone(&next));
+        Worker { disk, next, io, places, data: data(), latencies: None }
+    };
+    Ok((0..args.depth).map(worker).collect())
+}
+
+/// Lets each disk have the requests of these numbers, and returns the workers when all have ended.
+async fn carry_out(
+    workers: Vec<Worker>,
+    numbers: std::ops::Range<u64>,
+) -> Result<Vec<Worker>, Trouble> {
+    for worker in &workers {
+        worker.next.store(numbers.start, Ordering::Relaxed);
+    }
+    let mut under_way: JoinSet<_> =
+        workers.into_iter().map(|worker| worker.work(numbers.end)).collect();
+    let mut workers = Vec::with_capacity(under_way.len());
+    while let Some(worker) = under_way.join_next().await {
+        workers.push(worker??);
+    }
+    Ok(workers)
+}
+
+impl Worker {
+    /// Takes requests up to that number.
+    async fn work(mut self, end: u64) -> Result<Self, Error> {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= end {
+                return Ok(self);
+            }
+            let offset = number % self.places * self.io as u64;
+            let begun = self.latencies.is_some().then(Instant::now);
+            self.request(offset).await?;
+            if let (Some(begun), Some(latencies)) = (begun, &mut self.latencies) {
+                latencies.push(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            }
+        }
+    }
+
+    async fn request(&mut self, offset: u64) -> Result<(), Error> {
+        match &mut self.data {
+            Data::Write(data) => self.disk.write_at(offset, data.clone()).await,
+            Data::Read(buffer) => {
+                *buffer = self.disk.read_into(offset, std::mem::take(buffer)).await?;
+                Ok(())
+            }
+            Data::Fresh => self.disk.read_at(offset, self.io).await.map(drop),
+        }
+    }
+}
+
+/// The median of what was measured request by request, microseconds.
+fn median_latency(workers: &mut [Worker]) -> Option<f64> {
+    let latencies = workers.iter_mut().find_map(|worker| worker.latencies.as_mut())?;
+    latencies.sort_unstable();
+    latencies.get(latencies.len() / 2).map(|nanoseconds| *nanoseconds as f64 / 1e3)
+}

@@ -1,0 +1,49 @@
+//! The initiator beside libiscsi, on this machine alone: the same requests to the same target, and what they cost
+//! each of the two. See `benches/README.md`.
+//!
+//! ```text
+//! short_link                                  both programs, run by run, all rows; the figures go to a result file
+//! short_link run URL read 64K 32 512M         one run of this program
+//! short_link bare read 64K 512M               one run of a TCP stream without iSCSI
+//! ```
+//!
+//! `run` and `bare` print one line of JSON, as the program in C beside this one does with the words of `run`.
+#![allow(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a bench, and no figure is that exact"
+)]
+
+mod bare;
+mod compare;
+mod disks;
+mod programs;
+mod rows;
+mod target;
+mod usage;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::words::{Cli, Command};
+
+/// Why something cannot be done, for people.
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Some(Command::Run(args)) => disks::run(args).map(|line| println!("{line}")),
+        Some(Command::Bare(args)) => bare::run(args).map(|line| println!("{line}")),
+        None => compare::compare(&cli.compare),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            eprintln!("short_link: {trouble}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What is compared: each row is a load that every program carries.
+
+use iscsi_lab::size::Size;
+
+use crate::words::{CompareArgs, Digests, Direction};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// One load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) direction: Direction,
+    /// Bytes of one request.
+    pub(crate) io: Size,
+    /// Requests under way, of each disk.
+    pub(crate) depth: u32,
+    /// Over all disks together.
+    pub(crate) bytes: Size,
+    pub(crate) digests: Digests,
+    pub(crate) kind: Kind,
+}
+
+/// Who carries it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// The initiator and libiscsi, with one disk.
+    Both,
+    /// Those, and a TCP stream without iSCSI.
+    AndBare,
+    /// The initiator, with so many disks.
+    Disks(u32),
+    /// The same, while nothing is asked of them for so many seconds.
+    Idle { disks: u32, seconds: u64 },
+}
+
+impl Row {
+    /// How people write it, and what `--only` looks in.
+    pub(crate) fn name(&self) -> String {
+        let Self { direction, io, depth, .. } = self;
+        let digests = match self.digests {
+            Digests::None => "",
+            Digests::Header => " header",
+            Digests::Both => " both",
+        };
+        let kind = match self.kind {
+            Kind::Both | Kind::AndBare => String::new(),
+            Kind::Disks(disks) => format!(" disks {disks}"),
+            Kind::Idle { disks, .. } => format!(" idle {disks}"),
+        };
+        format!("{direction} {io} x {depth}{digests}{kind}")
+    }
+
+    pub(crate) fn disks(&self) -> u32 {
+        match self.kind {
+            Kind::Both | Kind::AndBare => 1,
+            Kind::Disks(disks) | Kind::Idle { disks, .. } => disks,
+        }
+    }
+
+    fn new(direction: Direction, io: u64, depth: u32, bytes: u64) -> Self {
+        let (io, bytes) = (Size(io), Size(bytes));
+        Self { direction, io, depth, bytes, digests: Digests::None, kind: Kind::Both }
+    }
+
+    /// The same with so few requests that it takes no time.
+    fn short(mut self) -> Self {
+        self.kind = match self.kind {
+            Kind::Both | Kind::AndBare => self.kind,
+            Kind::Disks(disks) => Kind::Disks(disks.min(8)),
+            Kind::Idle { disks, .. } => Kind::Idle { disks: disks.min(8), seconds: 1 },
+        };
+        self.bytes = Size(self.io.0 * u64::from(self.depth * self.disks()) * 4);
+        self
+    }
+}
+
+/// The rows that were asked for.
+pub(crate) fn rows(args: &CompareArgs) -> Vec<Row> {
+    let mut rows = loads();
+    rows.extend([1, 200, 1000].map(disks));
+    rows.extend([1, 200, 1000].map(idle));
+    rows.retain(|row| args.only.as_ref().is_none_or(|only| row.name().contains(only)));
+    if args.test { rows.into_iter().map(Row::short).collect() } else { rows }
+}
+
+fn loads() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for direction in [Direction::Write, Direction::Read] {
+        let large = match direction {
+            Direction::Write => 2048 * MIB,
+            Direction::Read => 4096 * MIB,
+        };
+        let middle = Row::new(direction, 64 * KIB, 32, 2048 * MIB);
+        rows.extend([
+            Row { kind: Kind::AndBare, ..Row::new(direction, MIB, 8, large) },
+            Row { kind: Kind::AndBare, ..middle },
+            Row::new(direction, 4 * KIB, 32, 256 * MIB),
+            Row::new(direction, 4 * KIB, 1, 32 * MIB),
+            Row { digests: Digests::Header, ..middle },
+            Row { digests: Digests::Both, ..middle },
+        ]);
+    }
+    rows
+}
+
+fn disks(disks: u32) -> Row {
+    Row { kind: Kind::Disks(disks), ..Row::new(Direction::Read, 4 * KIB, 4, 256 * MIB) }
+}
+
+fn idle(disks: u32) -> Row {
+    let kind = Kind::Idle { disks, seconds: 10 };
+    Row { kind, ..Row::new(Direction::Read, 4 * KIB, 4, 256 * MIB) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::words::Cli;
+
+    #[test]
+    fn rows_are_chosen_by_a_part_of_their_name() {
+        let named = |words: &[&str]| {
+            let words = ["short_link"].iter().chain(words);
+            let rows = rows(&Cli::parse_from(words).compare);
+            rows.iter().map(Row::name).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&["--only", "read 4K x 1"]), ["read 4K x 1"]);
+        assert_eq!(named(&["--only", "header"]), ["write 64K x 32 header", "read 64K x 32 header"]);
+        assert_eq!(named(&["--only", "idle 1"]), ["read 4K x 4 idle 1", "read 4K x 4 idle 1000"]);
+        assert_eq!(named(&["--only", "idle 1", "--test"]).last().unwrap(), "read 4K x 4 idle 8");
+        assert_eq!(named(&[]).len(), 18);
+    }
+}

@@ -1,0 +1,119 @@
+//! tgtd with units that keep nothing: what is written is thrown away, and reads bring what memory holds.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use iscsi_lab::process::{Group, tool};
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use crate::Trouble;
+use crate::words::Digests;
+
+/// How often a port is tried that another may have taken meanwhile.
+const TRIES: u32 = 5;
+/// How often it is asked whether it is up, ten times a second.
+const POLLS: u32 = 100;
+const NAMES: [(&str, &str); 2] =
+    [("1", "iqn.2026-01.org.example:null"), ("2", "iqn.2026-01.org.example:null-digests")];
+
+/// The daemon, which is killed when this is dropped: it does not heed a signal to end while it has a target.
+#[derive(Debug)]
+pub(crate) struct Target {
+    daemon: Group,
+    /// Of the portal.
+    port: u16,
+    /// The number of the control socket, 32767 at most.
+    control: u16,
+}
+
+impl Target {
+    /// Starts it, with these keys in place of its defaults.
+    pub(crate) async fn start(log: &Path, keys: &[String]) -> Result<Self, Trouble> {
+        for _ in 0..TRIES {
+            if let Some(target) = Self::try_start(log).await? {
+                target.set_up(keys).await?;
+                return Ok(target);
+            }
+        }
+        Err(format!("tgtd did not start: {}", fs::read_to_string(log).unwrap_or_default()).into())
+    }
+
+    async fn try_start(log: &Path) -> Result<Option<Self>, Trouble> {
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let control = port / 2;
+        let file = File::create(log)?;
+        let mut command = Command::new("tgtd");
+        command.args(["--foreground", "--control-port", &control.to_string()]);
+        command.args(["--iscsi", &format!("portal=127.0.0.1:{port}")]);
+        command.stdout(file.try_clone()?).stderr(file);
+        let mut target = Self { daemon: Group::start(&mut command)?, port, control };
+        for _ in 0..POLLS {
+            if target.daemon.child.try_wait()?.is_some() {
+                break;
+            }
+            if target.admin("--op show --mode target").await.is_ok() {
+                return Ok(Some(target));
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok(None)
+    }
+
+    async fn set_up(&self, keys: &[String]) -> Result<(), Trouble> {
+        for (id, name) in NAMES {
+            self.admin(&format!("--op new --mode target --tid {id} --targetname {name}")).await?;
+            let unit = "--lun 1 --bstype null --backing-store /dev/null";
+            self.admin(&format!("--op new --mode logicalunit --tid {id} {unit}")).await?;
+            self.admin(&format!("--op bind --mode target --tid {id} --initiator-address ALL"))
+                .await?;
+            for key in keys {
+                let (key, value) =
+                    key.split_once('=').ok_or_else(|| format!("`{key}` has no value"))?;
+                self.set(id, key, value).await?;
+            }
+        }
+        self.set("2", "HeaderDigest", "CRC32C").await?;
+        self.set("2", "DataDigest", "CRC32C").await
+    }
+
+    async fn set(&self, id: &str, key: &str, value: &str) -> Result<(), Trouble> {
+        let words = format!("--op update --mode target --tid {id} --name {key} --value {value}");
+        self.admin(&words).await.map(drop)
+    }
+
+    /// The keys in force, with their values.
+    pub(crate) async fn keys(&self) -> Result<Vec<(String, String)>, Trouble> {
+        let told = self.admin("--op show --mode target --tid 1").await?;
+        let pairs = told.lines().filter_map(|line| line.split_once('='));
+        Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+
+    /// The unit to ask for: tgtd has a digest only where it is told so beforehand.
+    pub(crate) fn url(&self, digests: Digests) -> String {
+        let (_, name) = NAMES[usize::from(digests != Digests::None)];
+        format!("iscsi://127.0.0.1:{}/{name}/1", self.port)
+    }
+
+    /// Ends it, and waits until it is gone.
+    pub(crate) async fn end(mut self) -> Result<(), Trouble> {
+        Ok(self.daemon.child.kill().await?)
+    }
+
+    async fn admin(&self, words: &str) -> Result<String, Trouble> {
+        let mut command = Command::new("tgtadm");
+        command.args(["--control-port", &self.control.to_string(), "--lld", "iscsi"]);
+        Ok(tool(command.args(words.split(' '))).await?)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        for end in ["", ".lock"] {
+            // Killed, it leaves them.
+            let _gone = fs::remove_file(format!("/var/run/tgtd/socket.{}{end}", self.control));
+        }
+    }
+}

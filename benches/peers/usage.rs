@@ -1,0 +1,48 @@
+//! What a stretch of a program took.
+
+use std::time::Instant;
+
+use nix::sys::resource::{Usage as Resources, UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use serde_json::{Value, json};
+
+use crate::Trouble;
+
+/// What was taken until some time.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    at: Instant,
+    resources: Resources,
+}
+
+impl Usage {
+    /// All threads of this program, until now.
+    pub(crate) fn of_program() -> Result<Self, Trouble> {
+        Ok(Self { at: Instant::now(), resources: getrusage(UsageWho::RUSAGE_SELF)? })
+    }
+
+    /// This thread alone, until now.
+    pub(crate) fn of_thread() -> Result<Self, Trouble> {
+        Ok(Self { at: Instant::now(), resources: getrusage(UsageWho::RUSAGE_THREAD)? })
+    }
+
+    /// What was taken since `begun`.
+    pub(crate) fn since(&self, begun: &Self) -> Value {
+        let (from, to) = (&begun.resources, &self.resources);
+        let user = seconds(to.user_time()) - seconds(from.user_time());
+        let system = seconds(to.system_time()) - seconds(from.system_time());
+        json!({
+            "seconds": self.at.duration_since(begun.at).as_secs_f64(),
+            "cpu_seconds": user + system,
+            "user_seconds": user,
+            "system_seconds": system,
+            "minor_faults": to.minor_page_faults() - from.minor_page_faults(),
+            "voluntary_switches": to.voluntary_context_switches() - from.voluntary_context_switches(),
+            "involuntary_switches": to.involuntary_context_switches() - from.involuntary_context_switches(),
+        })
+    }
+}
+
+fn seconds(time: TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}
