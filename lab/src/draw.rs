@@ -16,6 +16,8 @@
 //! - Figures with the parameter `failover` are of a unit with two paths: for each load a table and bars, an event a row.
 //! - Figures with the parameter `links` are of units as one: for each link and direction a table and a chart by the number of
 //!   links.
+//! - Figures with the parameter `short_link` are of two initiators without a link: what the same requests cost each, and the
+//!   ratios as bars.
 //! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
 //!   all have one round-trip time.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
@@ -43,6 +45,7 @@ mod render;
 #[cfg(test)]
 mod sample;
 mod section;
+mod short_link;
 mod spread;
 mod stripe;
 mod style;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::part::Source;
 use super::table::escape;
-use super::{buffers, failover, faults, flows, goals, mirror, section, stripe, text};
+use super::{buffers, failover, faults, flows, goals, mirror, section, short_link, stripe, text};
 use crate::error::Error;
 use crate::result::{Figure, ResultFile};
 use crate::scenario::Goal;
@@ -49,6 +49,8 @@ pub(super) fn files(page: &Page) -> Vec<(String, String)> {
         rates.into_iter().partition(|figure| failover::is_failover(figure));
     let (striped, rates): (Vec<&Figure>, Vec<&Figure>) =
         rates.into_iter().partition(|figure| stripe::is_stripe(figure));
+    let (beside, rates): (Vec<&Figure>, Vec<&Figure>) =
+        rates.into_iter().partition(|figure| short_link::is_short_link(figure));
     let (grid, others): (Vec<&Figure>, Vec<&Figure>) =
         rates.into_iter().partition(|figure| buffers::is_grid(figure));
     let mut parts: Vec<_> = goals::part(&result.figures, &page.goals).into_iter().collect();
@@ -57,6 +59,7 @@ pub(super) fn files(page: &Page) -> Vec<(String, String)> {
     parts.extend(mirror::part(&mirrored, &source));
     parts.extend(failover::part(&failovers, &source));
     parts.extend(stripe::part(&striped, &source));
+    parts.extend(short_link::part(&beside, &source));
     parts.extend(section::parts(&others, &source));
     parts.extend(buffers::parts(&grid, &source));
     let mut markdown = head(result);

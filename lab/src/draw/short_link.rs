@@ -1,0 +1,509 @@
+//! Two initiators without a link between them and the target: what the same requests cost each.
+
+use super::bars::{Bar, Bars, Row};
+use super::group::{direction, group, parameter};
+use super::part::{Part, Source};
+use super::table::Table;
+use super::text;
+use crate::result::{Figure, Outcome};
+use crate::size::Size;
+
+const OURS: &str = "iscsi-initiator";
+const THEIRS: &str = "libiscsi";
+const BARE: &str = "TCP stream";
+
+/// Whether a figure is one of them.
+pub(super) fn is_short_link(figure: &Figure) -> bool {
+    parameter(figure, "short_link").is_some()
+}
+
+/// The part of a page about them; `None` without any.
+pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
+    if figures.is_empty() {
+        return None;
+    }
+    let of_kind = |kind: &str| -> Vec<&Figure> {
+        let is_kind = |figure: &&Figure| parameter(figure, "short_link") == Some(kind);
+        figures.iter().copied().filter(is_kind).collect()
+    };
+    let (runs, calls) = (of_kind("run"), of_kind("calls"));
+    let mut part = Part::new("The same requests, beside libiscsi");
+    part.paragraph(
+        "Medians of all runs; the programs took turns, run by run. A ratio is ours by libiscsi's. Processor time is \
+         that of the program alone, user and system, without login and warm-up. The target runs on the same \
+         processors, and so does the other end of the TCP stream.",
+    );
+    for runtime in runtimes(&runs) {
+        let loads = loads(&runs, &calls, runtime);
+        part.subheading(runtime_words(runtime));
+        throughput(&mut part, &loads);
+        processor(&mut part, &loads);
+        latency(&mut part, &loads);
+        events(&mut part, &loads);
+        part.picture(source, runtime, "Ratios", chart(&loads, runtime, source).svg());
+    }
+    many(&mut part, &of_kind("disks"), &of_kind("idle"));
+    Some(part)
+}
+
+/// The runtimes that the initiator ran on.
+fn runtimes<'a>(figures: &[&'a Figure]) -> Vec<&'a str> {
+    let ours: Vec<_> = figures.iter().copied().filter(|figure| figure.who == OURS).collect();
+    let runtimes = group(&ours, |figure: &'a Figure| parameter(figure, "runtime"));
+    runtimes.into_iter().filter_map(|(runtime, _)| runtime).collect()
+}
+
+fn runtime_words(runtime: &str) -> &str {
+    match runtime {
+        "current" => "The initiator on one thread",
+        "multi" => "The initiator on a thread for each processor",
+        other => other,
+    }
+}
+
+/// A load, and what those who carried it came to.
+struct Load<'a> {
+    direction: &'a str,
+    io: u64,
+    depth: &'a str,
+    digests: &'a str,
+    ours: Vec<&'a Figure>,
+    theirs: Vec<&'a Figure>,
+    bare: Vec<&'a Figure>,
+    our_calls: Vec<&'a Figure>,
+    their_calls: Vec<&'a Figure>,
+}
+
+type Key<'a> = [&'a str; 4];
+
+fn key(figure: &Figure) -> Key<'_> {
+    let word = |name| parameter(figure, name).unwrap_or_default();
+    [direction(figure), word("io"), word("depth"), word("digests")]
+}
+
+fn loads<'a>(runs: &[&'a Figure], calls: &[&'a Figure], runtime: &str) -> Vec<Load<'a>> {
+    let load = |(key, figures): (Key<'a>, Vec<&'a Figure>)| {
+        let same: Vec<_> =
+            calls.iter().copied().filter(|figure| self::key(figure) == key).collect();
+        let [direction, io, depth, digests] = key;
+        Load {
+            direction,
+            io: io.parse::<Size>().map_or(0, |size| size.0),
+            depth,
+            digests,
+            ours: by(OURS, &figures, runtime),
+            theirs: by(THEIRS, &figures, runtime),
+            bare: by(BARE, &figures, runtime),
+            our_calls: by(OURS, &same, runtime),
+            their_calls: by(THEIRS, &same, runtime),
+        }
+    };
+    group(runs, |figure: &'a Figure| key(figure)).into_iter().map(load).collect()
+}
+
+/// The figures of one program; of ours, those on this runtime.
+fn by<'a>(who: &str, figures: &[&'a Figure], runtime: &str) -> Vec<&'a Figure> {
+    let is_own = |figure: &&Figure| {
+        figure.who == who && parameter(figure, "runtime").is_none_or(|word| word == runtime)
+    };
+    figures.iter().copied().filter(is_own).collect()
+}
+
+impl Load<'_> {
+    fn name(&self) -> String {
+        let what = if self.direction == "read" { "Read" } else { "Write" };
+        let digests = match self.digests {
+            "header" => ", header digests",
+            "both" => ", digests of all",
+            _ => "",
+        };
+        format!("{what} {} x {}{digests}", text::bytes(self.io as f64), self.depth)
+    }
+
+    /// The median of what both came to, and how they compare.
+    fn pair(&self, what: What) -> (Option<f64>, Option<f64>) {
+        (median(&self.ours, what), median(&self.theirs, what))
+    }
+
+    fn ratio(&self, what: What) -> Option<f64> {
+        ratio(self.pair(what))
+    }
+
+    fn throughput_goal(&self) -> Goal {
+        Goal::AtLeast(if (self.io, self.depth) == (4096, "32") { 1.4 } else { 1.0 })
+    }
+
+    fn processor_goal(&self) -> Option<Goal> {
+        let most = match (self.digests, self.depth, self.direction) {
+            ("both", ..) => 0.3,
+            ("header", ..) => return None,
+            (_, "1", _) => 1.0,
+            (_, _, "read") if self.io >= 64 << 10 => 0.85,
+            _ if self.io >= 64 << 10 => 0.45,
+            _ => 0.6,
+        };
+        Some(Goal::AtMost(most))
+    }
+}
+
+fn ratio((ours, theirs): (Option<f64>, Option<f64>)) -> Option<f64> {
+    theirs.filter(|theirs| *theirs > 0.0).and_then(|theirs| Some(ours? / theirs))
+}
+
+/// What is looked at.
+type What = fn(&Figure) -> Option<f64>;
+
+const MIB_PER_S: What = |figure| Some(figure.goodput_mbit_per_s? / 8.0 * 1e6 / f64::from(1 << 20));
+const PROCESSOR: What = |figure| Some(told(figure, "cpu_seconds")? * 1e6 / requests(figure)?);
+const LATENCY: What = |figure| told(figure, "latency_us");
+const FAULTS: What = |figure| Some(told(figure, "minor_faults")? / requests(figure)?);
+const WAITS: What = |figure| Some(told(figure, "voluntary_switches")? / requests(figure)?);
+const SWITCHES: What = |figure| Some(told(figure, "involuntary_switches")? / requests(figure)?);
+const CALLS: What = |figure| Some(told(figure, "system_calls")? / requests(figure)?);
+const IDLE: What = |figure| Some(told(figure, "cpu_seconds")? / figure.seconds?);
+
+fn told(figure: &Figure, name: &str) -> Option<f64> {
+    figure.detail.get(name)?.as_f64()
+}
+
+fn requests(figure: &Figure) -> Option<f64> {
+    let io: Size = parameter(figure, "io")?.parse().ok()?;
+    Some(figure.bytes as f64 / io.0 as f64).filter(|requests| *requests > 0.0)
+}
+
+fn median(figures: &[&Figure], what: What) -> Option<f64> {
+    let mut values: Vec<_> = figures.iter().filter_map(|figure| what(figure)).collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) =
+        (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+/// What a ratio is to reach.
+#[derive(Clone, Copy)]
+enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Goal {
+    /// The goal in words, and whether a ratio reached it.
+    fn judge(self, ratio: Option<f64>) -> String {
+        let (words, met) = match self {
+            Self::AtLeast(least) => {
+                (format!("at least {least:.2}"), ratio.map(|ratio| ratio >= least))
+            }
+            Self::AtMost(most) => (format!("at most {most:.2}"), ratio.map(|ratio| ratio <= most)),
+        };
+        match met {
+            Some(true) => format!("{words}: reached"),
+            Some(false) => format!("{words}: missed"),
+            None => words,
+        }
+    }
+}
+
+fn ratio_words(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+/// A table of ours beside another's.
+fn versus(corner: &str, other: &str, share: &str) -> Table {
+    Table::new(corner, [OURS, other, share, "goal"].map(str::to_owned).into())
+}
+
+/// The cell of one program, with why it has no number.
+fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String {
+    if let Some(value) = median(figures, what) {
+        return number(value);
+    }
+    match figures.first().map(|figure| &figure.outcome) {
+        Some(Outcome::Skipped(reason)) => table.noted("unsupported", reason.clone()),
+        Some(Outcome::Failed(reason)) => table.noted("failed", reason.clone()),
+        Some(Outcome::TimedOut) => "no end in time".to_owned(),
+        Some(Outcome::Complete) | None => "-".to_owned(),
+    }
+}
+
+/// A number with three digits that mean something.
+fn number(value: f64) -> String {
+    match value {
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ if value >= 0.0995 => format!("{value:.2}"),
+        _ if value > 0.0 => format!("{value:.4}"),
+        _ => "0".to_owned(),
+    }
+}
+
+fn throughput(part: &mut Part, loads: &[Load<'_>]) {
+    part.paragraph("Throughput, MiB/s:");
+    let mut table = versus("MiB/s", THEIRS, "ratio");
+    for load in loads {
+        row(&mut table, load, MIB_PER_S, Some(load.throughput_goal()));
+    }
+    part.table(&table);
+    if loads.iter().all(|load| load.bare.is_empty()) {
+        return;
+    }
+    part.paragraph(
+        "Beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. \
+         What lies between is also the target's part:",
+    );
+    let mut table = versus("MiB/s", BARE, "share");
+    for load in loads.iter().filter(|load| !load.bare.is_empty()) {
+        let share = ratio((median(&load.ours, MIB_PER_S), median(&load.bare, MIB_PER_S)));
+        let cells = vec![
+            cell(&mut table, &load.ours, MIB_PER_S),
+            cell(&mut table, &load.bare, MIB_PER_S),
+            ratio_words(share),
+            Goal::AtLeast(0.9).judge(share),
+        ];
+        table.row(&load.name(), false, cells);
+    }
+    part.table(&table);
+}
+
+fn processor(part: &mut Part, loads: &[Load<'_>]) {
+    part.paragraph(
+        "Processor time of a request, microseconds; the ratio is as well that of the processor time of a byte:",
+    );
+    let mut table = versus("µs a request", THEIRS, "ratio");
+    for load in loads {
+        row(&mut table, load, PROCESSOR, load.processor_goal());
+    }
+    part.table(&table);
+}
+
+fn latency(part: &mut Part, loads: &[Load<'_>]) {
+    let loads: Vec<_> = loads.iter().filter(|load| load.pair(LATENCY) != (None, None)).collect();
+    if loads.is_empty() {
+        return;
+    }
+    part.paragraph(
+        "From a request to its end with one under way, microseconds; the median of each run:",
+    );
+    let mut table = versus("µs", THEIRS, "ratio");
+    for load in loads {
+        row(&mut table, load, LATENCY, Some(Goal::AtMost(1.0)));
+    }
+    part.table(&table);
+}
+
+fn row(table: &mut Table, load: &Load<'_>, what: What, goal: Option<Goal>) {
+    let ratio = load.ratio(what);
+    let cells = vec![
+        cell(table, &load.ours, what),
+        cell(table, &load.theirs, what),
+        ratio_words(ratio),
+        goal.map_or_else(|| "-".to_owned(), |goal| goal.judge(ratio)),
+    ];
+    table.row(&load.name(), false, cells);
+}
+
+/// What the kernel had to do.
+fn events(part: &mut Part, loads: &[Load<'_>]) {
+    part.paragraph(
+        "Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it \
+         had to give way; system calls of a run of its own, from the program's start to its end:",
+    );
+    let columns = ["page faults", "waits", "gave way", "system calls"];
+    let mut table = Table::new("a request", columns.map(str::to_owned).into());
+    for load in loads {
+        let calls = (median(&load.our_calls, CALLS), median(&load.their_calls, CALLS));
+        let pairs = [load.pair(FAULTS), load.pair(WAITS), load.pair(SWITCHES), calls];
+        table.row(&load.name(), false, pairs.map(pair_words).into());
+    }
+    part.table(&table);
+}
+
+fn pair_words(pair: (Option<f64>, Option<f64>)) -> String {
+    let word = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+    let words = format!("{} / {}", word(pair.0), word(pair.1));
+    ratio(pair).map_or_else(|| words.clone(), |ratio| format!("{words} ({ratio:.2})"))
+}
+
+fn chart(loads: &[Load<'_>], runtime: &str, source: &Source) -> Bars {
+    let bar = |value: Option<f64>| value.map_or(Bar::None, Bar::Good);
+    let row = |load: &Load<'_>| Row {
+        name: load.name(),
+        bars: vec![bar(load.ratio(MIB_PER_S)), bar(load.ratio(PROCESSOR))],
+        mark: Some(1.0),
+    };
+    Bars {
+        title: "Ours by libiscsi's".to_owned(),
+        subtitle: format!("{}; medians", runtime_words(runtime)),
+        caption: source.caption.clone(),
+        x_title: "ratio".to_owned(),
+        series: vec!["throughput".to_owned(), "processor time of a request".to_owned()],
+        mark: "as libiscsi".to_owned(),
+        rows: loads.iter().filter(|load| load.ratio(MIB_PER_S).is_some()).map(row).collect(),
+    }
+}
+
+/// Many disks in one process.
+fn many(part: &mut Part, disks: &[&Figure], idle: &[&Figure]) {
+    let all: Vec<_> = disks.iter().chain(idle).copied().collect();
+    if all.is_empty() {
+        return;
+    }
+    part.subheading("Many disks in one process");
+    part.paragraph(
+        "Each disk has a session of its own, with reads of 4 KiB, four under way; and the processor's seconds in a second in which \
+         nothing is asked of them:",
+    );
+    let columns = ["µs of the processor a read", "reads a second", "idle, s/s"];
+    let mut table = Table::new("disks", columns.map(str::to_owned).into());
+    let names = |figure: &Figure| {
+        let word = |name| parameter(figure, name).unwrap_or_default().to_owned();
+        (word("disks"), word("runtime"))
+    };
+    for ((count, runtime), figures) in group(&all, names) {
+        let of_kind = |kind| -> Vec<&Figure> {
+            let is_kind = |figure: &&Figure| parameter(figure, "short_link") == Some(kind);
+            figures.iter().copied().filter(is_kind).collect()
+        };
+        let (busy, idle) = (of_kind("disks"), of_kind("idle"));
+        let rate: What = |figure| Some(requests(figure)? / figure.seconds?);
+        let cells = vec![
+            cell(&mut table, &busy, PROCESSOR),
+            cell(&mut table, &busy, rate),
+            cell(&mut table, &idle, IDLE),
+        ];
+        table.row(&format!("{count}, runtime {runtime}"), false, cells);
+    }
+    part.table(&table);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::draw::sample;
+
+    fn figure(kind: &str, who: &str, load: [&str; 4], detail: Value) -> Figure {
+        let [direction, io, depth, digests] = load;
+        let words = [
+            ("short_link", kind),
+            ("direction", direction),
+            ("io", io),
+            ("depth", depth),
+            ("digests", digests),
+            ("runtime", "current"),
+        ];
+        let told = words.into_iter().filter(|(name, _)| *name != "runtime" || who == OURS);
+        let seconds = detail["seconds"].as_f64();
+        Figure {
+            parameters: told.map(|(name, word)| (name.to_owned(), word.to_owned())).collect(),
+            seconds,
+            goodput_mbit_per_s: seconds.map(|seconds| f64::from(64 << 20) * 8e-6 / seconds),
+            detail,
+            ..sample::figure(who, 0.0, 0.0)
+        }
+    }
+
+    fn run(who: &str, load: [&str; 4], seconds: f64) -> Figure {
+        let detail = json!({
+            "seconds": seconds, "cpu_seconds": seconds / 2.0, "minor_faults": 512,
+            "voluntary_switches": 1024, "involuntary_switches": 0,
+        });
+        figure("run", who, load, detail)
+    }
+
+    const LARGE: [&str; 4] = ["read", "64K", "32", "none"];
+    const ALL: [&str; 4] = ["write", "64K", "32", "both"];
+
+    fn page(figures: &[Figure]) -> Part {
+        let source = Source { name: "short-link".to_owned(), caption: String::new() };
+        assert!(figures.iter().all(is_short_link));
+        part(&figures.iter().collect::<Vec<_>>(), &source).unwrap()
+    }
+
+    #[test]
+    fn two_initiators_stand_side_by_side() {
+        let missing = Outcome::Skipped("this libiscsi has no data digests".to_owned());
+        let slow = figure("run", OURS, ["read", "4K", "1", "none"], json!({ "latency_us": 30.0 }));
+        let part = page(&[
+            run(OURS, LARGE, 0.5),
+            run(THEIRS, LARGE, 1.0),
+            run(BARE, LARGE, 0.4),
+            run(OURS, LARGE, 0.3),
+            run(THEIRS, LARGE, 0.6),
+            run(OURS, ALL, 1.0),
+            Figure { outcome: missing, ..figure("run", THEIRS, ALL, Value::Null) },
+            slow,
+            figure("calls", OURS, LARGE, json!({ "system_calls": 2048 })),
+            figure("calls", THEIRS, LARGE, json!({ "system_calls": 4096 })),
+        ]);
+        let (_, page) = part.markdown.split_once("TCP stream.\n\n").unwrap();
+        insta::assert_snapshot!(page, @r"
+        ### The initiator on one thread
+
+        Throughput, MiB/s:
+
+        | MiB/s | iscsi-initiator | libiscsi | ratio | goal |
+        |---|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 171 | 85.3 | 2.00 | at least 1.00: reached |
+        | Write 64 KiB x 32, digests of all | 64.0 | unsupported<sup>1</sup> | - | at least 1.00 |
+        | Read 4 KiB x 1 | - | - | - | at least 1.00 |
+
+        <sup>1</sup> this libiscsi has no data digests
+
+        Beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. What lies between is also the target's part:
+
+        | MiB/s | iscsi-initiator | TCP stream | share | goal |
+        |---|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 171 | 160 | 1.07 | at least 0.90: reached |
+
+        Processor time of a request, microseconds; the ratio is as well that of the processor time of a byte:
+
+        | µs a request | iscsi-initiator | libiscsi | ratio | goal |
+        |---|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 195 | 391 | 0.50 | at most 0.85: reached |
+        | Write 64 KiB x 32, digests of all | 488 | unsupported<sup>1</sup> | - | at most 0.30 |
+        | Read 4 KiB x 1 | - | - | - | at most 1.00 |
+
+        <sup>1</sup> this libiscsi has no data digests
+
+        From a request to its end with one under way, microseconds; the median of each run:
+
+        | µs | iscsi-initiator | libiscsi | ratio | goal |
+        |---|---:|---:|---:|---:|
+        | Read 4 KiB x 1 | 30.0 | - | - | at most 1.00 |
+
+        Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it had to give way; system calls of a run of its own, from the program's start to its end:
+
+        | a request | page faults | waits | gave way | system calls |
+        |---|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 0.50 / 0.50 (1.00) | 1.00 / 1.00 (1.00) | 0 / 0 | 2.00 / 4.00 (0.50) |
+        | Write 64 KiB x 32, digests of all | 0.50 / - | 1.00 / - | 0 / - | - / - |
+        | Read 4 KiB x 1 | - / - | - / - | - / - | - / - |
+
+        ![Ratios](short-link-current.svg)
+        ");
+        assert_eq!(part.charts.len(), 1);
+        assert!(part.charts[0].1.contains(">2.00<"), "the throughput's ratio");
+    }
+
+    #[test]
+    fn many_disks_are_told_by_their_number() {
+        let with = |kind, disks: &str, detail| {
+            let mut figure = figure(kind, OURS, ["read", "4K", "4", "none"], detail);
+            figure.parameters.insert("disks".to_owned(), disks.to_owned());
+            figure
+        };
+        let part = page(&[
+            with("disks", "1", json!({ "seconds": 1.0, "cpu_seconds": 0.5 })),
+            with("disks", "200", json!({ "seconds": 2.0, "cpu_seconds": 1.0 })),
+            with("idle", "200", json!({ "seconds": 10.0, "cpu_seconds": 0.1 })),
+        ]);
+        let (_, page) = part.markdown.split_once("asked of them:\n\n").unwrap();
+        insta::assert_snapshot!(page, @r"
+        | disks | µs of the processor a read | reads a second | idle, s/s |
+        |---|---:|---:|---:|
+        | 1, runtime current | 30.5 | 16384 | - |
+        | 200, runtime current | 61.0 | 8192 | 0.0100 |
+        ");
+    }
+}
