@@ -104,13 +104,16 @@ fn loads() -> Vec<Row> {
     rows
 }
 
+/// Reads of all disks together; each number of disks divides it.
+const READS: u64 = 65_000;
+
 fn disks(disks: u32) -> Row {
-    Row { kind: Kind::Disks(disks), ..Row::new(Direction::Read, 4 * KIB, 4, 256 * MIB) }
+    Row { kind: Kind::Disks(disks), ..Row::new(Direction::Read, 4 * KIB, 4, READS * 4 * KIB) }
 }
 
 fn idle(disks: u32) -> Row {
     let kind = Kind::Idle { disks, seconds: 10 };
-    Row { kind, ..Row::new(Direction::Read, 4 * KIB, 4, 256 * MIB) }
+    Row { kind, ..Row::new(Direction::Read, 4 * KIB, 4, READS * 4 * KIB) }
 }
 
 #[cfg(test)]

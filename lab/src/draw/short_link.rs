@@ -29,7 +29,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     let (runs, calls) = (of_kind("run"), of_kind("calls"));
     let mut part = Part::new("The same requests, beside libiscsi");
     part.paragraph(
-        "Medians of all runs; the programs took turns, run by run. A ratio is ours by libiscsi's. Processor time is \
+        "Medians of all runs, with the lowest and the highest; the programs took turns, run by run. A ratio is ours by libiscsi's. Processor time is \
          that of the program alone, user and system, without login and warm-up. The target runs on the same \
          processors, and so does the other end of the TCP stream.",
     );
@@ -171,9 +171,15 @@ fn requests(figure: &Figure) -> Option<f64> {
     Some(figure.bytes as f64 / io.0 as f64).filter(|requests| *requests > 0.0)
 }
 
-fn median(figures: &[&Figure], what: What) -> Option<f64> {
+/// What they came to, ascending.
+fn values(figures: &[&Figure], what: What) -> Vec<f64> {
     let mut values: Vec<_> = figures.iter().filter_map(|figure| what(figure)).collect();
     values.sort_by(f64::total_cmp);
+    values
+}
+
+fn median(figures: &[&Figure], what: What) -> Option<f64> {
+    let values = values(figures, what);
     let (low, high) =
         (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
     Some(f64::midpoint(*low, *high))
@@ -212,10 +218,15 @@ fn versus(corner: &str, other: &str, share: &str) -> Table {
     Table::new(corner, [OURS, other, share, "goal"].map(str::to_owned).into())
 }
 
-/// The cell of one program, with why it has no number.
+/// The cell of one program: its median and how far its runs lie apart, or why it has no number.
 fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String {
     if let Some(value) = median(figures, what) {
-        return number(value);
+        return match values(figures, what).as_slice() {
+            [least, .., most] => {
+                format!("{} ({}..{})", number(value), number(*least), number(*most))
+            }
+            _ => number(value),
+        };
     }
     match figures.first().map(|figure| &figure.outcome) {
         Some(Outcome::Skipped(reason)) => table.noted("unsupported", reason.clone()),
@@ -444,7 +455,7 @@ mod tests {
 
         | MiB/s | iscsi-initiator | libiscsi | ratio | goal |
         |---|---:|---:|---:|---:|
-        | Read 64 KiB x 32 | 171 | 85.3 | 2.00 | at least 1.00: reached |
+        | Read 64 KiB x 32 | 171 (128..213) | 85.3 (64.0..107) | 2.00 | at least 1.00: reached |
         | Write 64 KiB x 32, digests of all | 64.0 | unsupported<sup>1</sup> | - | at least 1.00 |
         | Read 4 KiB x 1 | - | - | - | at least 1.00 |
 
@@ -454,13 +465,13 @@ mod tests {
 
         | MiB/s | iscsi-initiator | TCP stream | share | goal |
         |---|---:|---:|---:|---:|
-        | Read 64 KiB x 32 | 171 | 160 | 1.07 | at least 0.90: reached |
+        | Read 64 KiB x 32 | 171 (128..213) | 160 | 1.07 | at least 0.90: reached |
 
         Processor time of a request, microseconds; the ratio is as well that of the processor time of a byte:
 
         | µs a request | iscsi-initiator | libiscsi | ratio | goal |
         |---|---:|---:|---:|---:|
-        | Read 64 KiB x 32 | 195 | 391 | 0.50 | at most 0.85: reached |
+        | Read 64 KiB x 32 | 195 (146..244) | 391 (293..488) | 0.50 | at most 0.85: reached |
         | Write 64 KiB x 32, digests of all | 488 | unsupported<sup>1</sup> | - | at most 0.30 |
         | Read 4 KiB x 1 | - | - | - | at most 1.00 |
 
