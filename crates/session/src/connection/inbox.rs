@@ -19,7 +19,7 @@ const READ_AHEAD: usize = 64 * 1024;
 const LONG_SEGMENT: usize = 16 * 1024;
 
 /// Room for the next header, and for a few short PDUs.
-const NEXT_HEADER: usize = 4096;
+const NEXT_HEADER: usize = 512;
 
 /// Cuts the incoming stream into PDUs, at whatever byte boundaries it arrives.
 ///
