@@ -14,8 +14,8 @@ use crate::task::set::TaskSet;
 /// Room for headers read ahead behind a data segment, and for many small PDUs at once.
 const READ_AHEAD: usize = 64 * 1024;
 
-/// In a data segment of at least so many bytes only [`NEXT_HEADER`] is read ahead: after a long one mostly comes another
-/// one, and what was read ahead of it is copied once more.
+/// In a data segment of at least so many bytes, and behind it, only [`NEXT_HEADER`] is read ahead: after a long one mostly
+/// comes another one, and what was read ahead of it is copied once more.
 const LONG_SEGMENT: usize = 16 * 1024;
 
 /// Room for the next header, and for a few short PDUs.
@@ -35,6 +35,8 @@ pub(crate) struct Inbox {
     /// Length of the destination that was offered to the last read.
     offered: usize,
     segment: Option<Segment>,
+    /// The data segment that arrives, or the last one, is long.
+    is_long: bool,
 }
 
 /// A PDU whose header is complete and whose data segment is arriving.
@@ -79,6 +81,7 @@ impl Default for Inbox {
             end: 0,
             offered: 0,
             segment: None,
+            is_long: false,
         }
     }
 }
@@ -87,11 +90,9 @@ impl Inbox {
     /// The destinations of the next bytes, in order: the rest of a data segment, then read-ahead.
     pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         self.compact();
-        let is_long = |segment: &Segment| segment.layout.data_len >= LONG_SEGMENT;
-        let is_long = self.segment.as_ref().is_some_and(is_long);
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
         self.offered = rest.len();
-        let end = if is_long { self.end + NEXT_HEADER } else { READ_AHEAD };
+        let end = if self.is_long { self.end + NEXT_HEADER } else { READ_AHEAD };
         let ahead = self.buffer.get_mut(self.end..end.min(READ_AHEAD)).unwrap_or_default();
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
     }
@@ -117,6 +118,7 @@ impl Inbox {
             let Some((header, layout)) = self.next_header(digests)? else { return Ok(None) };
             let pdu = TargetPdu::decode(&header)?;
             let destination = admit(&pdu, layout.data_len, tasks)?;
+            self.is_long = layout.data_len >= LONG_SEGMENT;
             self.segment = Some(Segment { pdu, layout, destination, landed: 0 });
         }
         self.move_read_ahead(tasks);
