@@ -90,9 +90,13 @@ impl Inbox {
     /// The destinations of the next bytes, in order: the rest of a data segment, then read-ahead.
     pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         self.compact();
+        let is_arriving = self.segment.is_some();
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
         self.offered = rest.len();
-        let end = if self.is_long { self.end + NEXT_HEADER } else { READ_AHEAD };
+        // What goes nowhere passes through here, and is not copied.
+        let is_dropped = is_arriving && rest.is_empty();
+        let is_short = self.is_long && !is_dropped;
+        let end = if is_short { self.end + NEXT_HEADER } else { READ_AHEAD };
         let ahead = self.buffer.get_mut(self.end..end.min(READ_AHEAD)).unwrap_or_default();
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
     }
