@@ -48,7 +48,16 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
         bench.runs(row).await?;
     }
     bench.calls(&rows).await?;
-    bench.target.end().await
+    let figures = &bench.record.file.figures;
+    let failed = figures.iter().filter(|figure| is_failure(&figure.outcome)).count();
+    let of = figures.len();
+    bench.target.end().await?;
+    if failed > 0 { Err(format!("{failed} of {of} runs did not end well").into()) } else { Ok(()) }
+}
+
+/// What a peer cannot do is none.
+const fn is_failure(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(_) | Outcome::TimedOut)
 }
 
 fn out(args: &CompareArgs, folder: &Path) -> PathBuf {

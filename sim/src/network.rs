@@ -149,7 +149,7 @@ impl Socket for Connection {
         if wire.is_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        if !wire.is_readable() {
+        if wire.inbox.is_empty() && !wire.is_at_end {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let mut count = 0;
@@ -201,6 +201,14 @@ impl Socket for Connection {
 
     fn apply(&self, _: &Plan) -> Granted {
         Granted::default()
+    }
+
+    fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
+        let mut world = self.shared.lock();
+        if let Some(wire) = world.wire(self.number) {
+            wire.low_water = bytes;
+        }
+        Ok(())
     }
 
     fn interface(&self) -> Option<Interface> {

@@ -135,6 +135,8 @@ pub(crate) struct Wire {
     pub(crate) to_initiator: Direction,
     /// What the initiator has not read yet.
     pub(crate) inbox: BytesMut,
+    /// So many bytes of it are told of (`SO_RCVLOWAT`).
+    pub(crate) low_water: usize,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
     /// The initiator is told that the connection was reset.
@@ -156,6 +158,7 @@ impl Wire {
             to_target: Direction::default(),
             to_initiator: Direction::default(),
             inbox: BytesMut::new(),
+            low_water: 1,
             reader: None,
             writer: None,
             is_reset: false,
@@ -166,7 +169,7 @@ impl Wire {
     }
 
     pub(crate) fn is_readable(&self) -> bool {
-        self.is_reset || self.is_at_end || !self.inbox.is_empty()
+        self.is_reset || self.is_at_end || self.inbox.len() >= self.low_water
     }
 
     /// Wakes whoever waits for it.

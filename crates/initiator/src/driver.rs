@@ -198,8 +198,14 @@ impl Driver {
                 taken.drain(..).for_each(|message| self.obey(message));
                 self.taken = taken;
             }
-            Event::Poll => self.poll_kernel(),
-            Event::Alarm => self.session.handle_timeout(self.now()),
+            Event::Poll => {
+                self.read_kept();
+                self.poll_kernel();
+            }
+            Event::Alarm => {
+                self.read_kept();
+                self.session.handle_timeout(self.now());
+            }
         }
     }
 

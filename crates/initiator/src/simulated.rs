@@ -3,6 +3,7 @@
 //! Its connections can be held up and cut, and what a cut connection had taken in still reaches the target
 //! when it is let go, as what waits in buffers and networks does.
 
+mod long_reads;
 mod settlement;
 mod shaping;
 
@@ -68,6 +69,10 @@ struct Connection {
 struct Wire {
     link: Link,
     inbox: BytesMut,
+    /// So many bytes in it are told of.
+    low_water: usize,
+    /// How often something was read.
+    reads: u32,
     /// Nothing reaches the target.
     is_held: bool,
     /// The initiator's end is closed.
@@ -141,6 +146,8 @@ impl Network for Simulated {
             let wire = Arc::new(Mutex::new(Wire {
                 link: Link::new(self.properties.clone()),
                 inbox: BytesMut::new(),
+                low_water: 1,
+                reads: 0,
                 is_held: false,
                 is_closed: false,
                 reader: None,
@@ -211,7 +218,7 @@ struct End(Connection);
 impl Socket for End {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut wire = lock(&self.0.wire);
-        if wire.is_closed || !wire.inbox.is_empty() {
+        if wire.is_closed || wire.inbox.len() >= wire.low_water {
             return Poll::Ready(());
         }
         wire.reader = Some(context.waker().clone());
@@ -227,6 +234,7 @@ impl Socket for End {
         if wire.inbox.is_empty() && !wire.is_closed {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        wire.reads += 1;
         let mut count = 0;
         for slice in slices {
             let len = slice.len().min(wire.inbox.len());
@@ -258,6 +266,11 @@ impl Socket for End {
 
     fn apply(&self, _: &Plan) -> Granted {
         Granted::default()
+    }
+
+    fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
+        lock(&self.0.wire).low_water = bytes;
+        Ok(())
     }
 
     fn interface(&self) -> Option<Interface> {

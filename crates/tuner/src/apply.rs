@@ -151,6 +151,16 @@ pub fn limit_pacing(socket: &impl AsFd, rate: Option<Bandwidth>) -> io::Result<(
     sys::set_max_pacing_rate(socket.as_fd(), bytes.unwrap_or(u32::MAX))
 }
 
+/// Makes a socket readable only when so many bytes are there, or its end (`SO_RCVLOWAT`); 1 is how it begins. Beyond
+/// half of what the receive buffer may grow to, the kernel takes that half. It counts from the next byte on; if enough
+/// are there already, the socket is readable at once (Linux 4.18 and newer).
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub fn set_receive_low_water(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    sys::set_receive_low_water(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))
+}
+
 fn unknown() -> String {
     "unknown".to_owned()
 }

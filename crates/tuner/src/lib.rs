@@ -38,7 +38,7 @@ mod table;
 mod transfers;
 mod tuning;
 
-pub use apply::{Granted, Refusal, limit_pacing, send_with_more_to_come};
+pub use apply::{Granted, Refusal, limit_pacing, send_with_more_to_come, set_receive_low_water};
 pub use bandwidth::{Bandwidth, BandwidthError};
 pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
 pub use inflight::{

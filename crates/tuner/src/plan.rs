@@ -75,6 +75,10 @@ pub struct Plan {
     /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
     /// buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
+    /// How many bytes of a data segment that has begun to arrive make the socket readable, 16 to 256 KiB
+    /// ([`set_receive_low_water`](crate::set_receive_low_water)), or the end of the segment; `None` is any. It is for
+    /// whoever reads the socket to set, and to set back to 1 for whatever else is waited for.
+    pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,
     /// How many connections the link needs, 1 to 16.
@@ -147,9 +151,8 @@ impl Plan {
                 .to_owned()
             }),
             row("cork", &self.cork, |cork| if *cork { "on" } else { "off" }.to_owned()),
-            row("not-sent low water", &self.not_sent_low_water, |bytes| {
-                bytes.map_or_else(|| "none".to_owned(), |bytes| Size(bytes.into()).to_string())
-            }),
+            row("not-sent low water", &self.not_sent_low_water, bytes_or_none),
+            row("receive low water", &self.receive_low_water, bytes_or_none),
             row("congestion control", &self.congestion_control, |name| {
                 name.clone().unwrap_or_else(|| "the kernel's".to_owned())
             }),
@@ -173,6 +176,10 @@ pub(crate) fn queue_depth(terms: &TransferTerms, queue: &TransferQueue) -> Choic
         reason.push_str(&format!(", {} on the link", Size(queue.in_flight())));
     }
     Choice::new(depth, reason)
+}
+
+fn bytes_or_none(bytes: &Option<u32>) -> String {
+    bytes.map_or_else(|| "none".to_owned(), |bytes| Size(bytes.into()).to_string())
 }
 
 fn row<T>(name: &'static str, choice: &Choice<T>, show: impl Fn(&T) -> String) -> Row {

@@ -43,8 +43,15 @@ pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan
     let in_flight = inputs.in_flight(&decision, measurement);
     let traits = link.traits(in_flight);
     let (writes, reads) = (terms.write_queue(traits), terms.read_queue(traits));
-    let Decision { send_buffer, receive_buffer, no_delay, sends, cork, not_sent_low_water } =
-        decision;
+    let Decision {
+        send_buffer,
+        receive_buffer,
+        no_delay,
+        sends,
+        cork,
+        not_sent_low_water,
+        receive_low_water,
+    } = decision;
     let congestion_control = congestion::choose(&link, limits, tuning);
     Plan {
         policy: tuning.policy,
@@ -61,6 +68,7 @@ pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan
         sends,
         cork,
         not_sent_low_water,
+        receive_low_water,
         congestion_control,
         io_size: io_size(&link, &writes),
         queue_depth: queue_depth(&terms, &writes),

@@ -51,6 +51,11 @@ pub(crate) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes: u32) -> io::Res
     set_socket_option(socket, libc::SO_MAX_PACING_RATE, bytes.cast_signed())
 }
 
+/// Sets `SO_RCVLOWAT`: how many bytes make a socket readable.
+pub(crate) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set_socket_option(socket, libc::SO_RCVLOWAT, bytes)
+}
+
 fn set_socket_option(socket: BorrowedFd<'_>, option: c_int, value: c_int) -> io::Result<()> {
     let len = socklen_t::try_from(size_of::<c_int>()).unwrap_or_default();
     // SAFETY: the kernel reads one `c_int` from `value`, which lives until the call returns.

@@ -150,6 +150,25 @@ fn the_table_for_people() {
 }
 
 #[test]
+fn a_segment_is_waited_for_as_long_as_the_link_permits() {
+    let low_water = |micros, bandwidth, limits: &Limits| {
+        let measurement = measured(stable(Duration::from_micros(micros)));
+        plan(&measurement, limits, &asking(Policy::Auto, bandwidth)).receive_low_water.value
+    };
+    let kib = |kib: u32| Some(kib << 10);
+    assert_eq!(low_water(100, "10mbit", &stock()), kib(256));
+    assert_eq!(low_water(100_000, "1gbit", &generous()), kib(256));
+    assert_eq!(low_water(100_000, "1gbit", &stock()), kib(96));
+    assert_eq!(low_water(100_000, "40mbit", &stock()), Some(50_000));
+    assert_eq!(low_water(100_000, "10mbit", &stock()), None);
+    for policy in [Policy::Off, Policy::Thesis] {
+        let rtt = stable(Duration::from_millis(100));
+        let plan = plan(&measured(rtt), &stock(), &asking(policy, "1gbit"));
+        assert_eq!(plan.receive_low_water.value, None);
+    }
+}
+
+#[test]
 fn a_congestion_control_that_cannot_be_had_is_explained() {
     let measurement = measured(stable(Duration::from_millis(20)));
     let mut tuning = Tuning::default();

@@ -91,9 +91,33 @@ impl Driver {
     pub(super) fn read(&mut self) {
         let next = |transport: &mut Transport| transport.take_readable().then_some(transport.cid);
         while let Some(cid) = self.transports.iter_mut().find_map(next) {
-            if let Err(why) = self.read_from(cid, |socket, slices| socket.read(slices)) {
-                self.lose(cid, why);
+            match self.read_from(cid, |socket, slices| socket.read(slices)) {
+                Ok(true) => {}
+                Ok(false) => self.await_segment(cid),
+                Err(why) => self.lose(cid, why),
             }
+        }
+    }
+
+    /// Reads what has come and was not told of, since it is not all that was waited for: whoever sends it, however
+    /// slowly, is not silent.
+    pub(super) fn read_kept(&mut self) {
+        let kept = self.transports.iter().filter(|transport| transport.is_keeping_bytes());
+        let kept: Vec<_> = kept.map(|transport| transport.cid).collect();
+        for cid in kept {
+            match self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
+                Ok(_) => self.await_segment(cid),
+                Err(why) => self.lose(cid, why),
+            }
+        }
+    }
+
+    /// The socket need not tell of every part of a long data segment.
+    fn await_segment(&mut self, cid: Cid) {
+        let [rest, _] = self.session.receive_slices(cid);
+        let rest = rest.len();
+        if let Some(transport) = self.transports.iter_mut().find(|transport| transport.cid == cid) {
+            transport.await_segment(rest);
         }
     }
 

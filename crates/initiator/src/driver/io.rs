@@ -81,6 +81,14 @@ pub trait Socket: Send + Sync {
         Ok(())
     }
 
+    /// Is readable from now on only when so many bytes are there, or the end; a network without a kernel may leave it.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    fn set_receive_low_water(&self, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The interface that it leaves by.
     fn interface(&self) -> Option<Interface>;
 

@@ -3,12 +3,18 @@
 use std::task::{Context, Poll};
 
 use iscsi_pdu::Cid;
-use tracing::{Span, error_span};
+use tracing::{Span, debug, error_span};
 
 use crate::driver::connector::{Connected, Opening};
 use crate::driver::io::Socket;
 use crate::driver::measure::tuner::Tuner;
 use crate::error::ConnectError;
+
+/// What a socket begins with.
+const ANY: usize = 1;
+
+/// A shorter rest of a data segment is there before a turn is saved.
+const LONG_REST: usize = 16 << 10;
 
 /// A connection of the session, from the attempt to open it to its end.
 pub(super) struct Transport {
@@ -20,6 +26,8 @@ pub(super) struct Transport {
     pub(super) is_logged_in: bool,
     /// The socket has something to read.
     readable: bool,
+    /// So many bytes make it readable.
+    low_water: usize,
     /// The socket did not take all there is to send.
     pub(super) blocked: bool,
     /// Command data that has gone over it, both directions.
@@ -43,7 +51,16 @@ impl Transport {
     pub(super) fn new(cid: Cid, opening: Opening) -> Self {
         let state = State::Opening(opening);
         let span = span_of(cid);
-        Self { cid, state, span, is_logged_in: false, readable: false, blocked: false, bytes: 0 }
+        Self {
+            cid,
+            state,
+            span,
+            is_logged_in: false,
+            readable: false,
+            low_water: ANY,
+            blocked: false,
+            bytes: 0,
+        }
     }
 
     /// The transport connection stands.
@@ -87,6 +104,26 @@ impl Transport {
     /// Whether there is something to read; it is told once.
     pub(super) fn take_readable(&mut self) -> bool {
         std::mem::take(&mut self.readable)
+    }
+
+    /// So many bytes of a data segment are still to come: if they are many, the socket need not tell of every part.
+    /// What they wait for is certain to come, and nothing can overtake it.
+    pub(super) fn await_segment(&mut self, rest: usize) {
+        let State::Up(socket, tuner) = &self.state else { return };
+        let planned = tuner.plan().receive_low_water.value.filter(|_| rest >= LONG_REST);
+        let low_water = planned.map_or(ANY, |bytes| rest.min(bytes as usize));
+        if low_water == self.low_water {
+            return;
+        }
+        match socket.set_receive_low_water(low_water) {
+            Ok(()) => self.low_water = low_water,
+            Err(error) => self.span.in_scope(|| debug!(%error, "SO_RCVLOWAT is not to be had")),
+        }
+    }
+
+    /// Whether bytes may have come that it was not to tell of.
+    pub(super) fn is_keeping_bytes(&self) -> bool {
+        self.low_water > ANY
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Readiness> {

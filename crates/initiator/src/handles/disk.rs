@@ -168,6 +168,12 @@ impl Disk {
         self
     }
 
+    /// What lies ready of the memory of reads, bytes.
+    #[cfg(test)]
+    pub(crate) fn read_memory(&self) -> u64 {
+        self.paths.read_buffers().bytes_ready()
+    }
+
     /// Whether the unit refuses writes.
     pub fn is_write_protected(&self) -> bool {
         self.profile.write_protected

@@ -1,6 +1,7 @@
 //! Buffers of reads, used again once the caller has dropped what was read.
 //!
-//! Fresh memory is the dearest part of a long read on a short link: the kernel clears it, and maps it page by page.
+//! The kernel clears fresh memory, and maps it page by page: with a thread for each processor, reads of 1 MiB on a short
+//! link take 1.5 times the processor time.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::state::budget::Budget;
 
-/// Shorter buffers come from the allocator as fast.
-const MIN_LEN: usize = 32 << 10;
+/// Shorter buffers come from the allocator as fast: it gives none of them back to the kernel at once.
+const MIN_LEN: usize = 128 << 10;
 
 /// The buffers that lie ready: none that comes back when the budget has no room for it beside those. None are kept
 /// unless somebody gives them back when they are not used for a while.
@@ -67,6 +68,12 @@ impl ReadBuffers {
         drop(ready);
     }
 
+    /// The sum of the lengths of those that lie ready.
+    #[cfg(test)]
+    pub(crate) fn bytes_ready(&self) -> u64 {
+        self.lock().bytes
+    }
+
     fn put(&self, buffer: BytesMut) {
         let bytes = buffer.len() as u64;
         let room = self.budget.bytes_left();
@@ -111,7 +118,7 @@ impl Drop for Lent {
 mod tests {
     use super::*;
 
-    const LEN: usize = 64 << 10;
+    const LEN: usize = MIN_LEN;
 
     fn buffers() -> Arc<ReadBuffers> {
         let buffers = ReadBuffers::within(Budget::new(8, 4 * LEN));

@@ -16,6 +16,7 @@ pub(super) struct Decision {
     pub(super) sends: Choice<Sends>,
     pub(super) cork: Choice<bool>,
     pub(super) not_sent_low_water: Choice<Option<u32>>,
+    pub(super) receive_low_water: Choice<Option<u32>>,
 }
 
 /// What every policy decides from.
@@ -57,6 +58,7 @@ impl Decision {
             sends: Choice::new(Sends::ManyPages, "as the caller hands them in"),
             cork: Choice::new(false, left),
             not_sent_low_water: Choice::new(None, left),
+            receive_low_water: Choice::new(None, left),
         }
     }
 

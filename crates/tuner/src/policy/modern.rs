@@ -6,7 +6,11 @@ use super::buffers::Side;
 use super::decision::{Decision, Inputs};
 use crate::link::model::{Basis, LinkModel};
 use crate::plan::{Buffer, Choice};
+use crate::size::Size;
 use crate::tuning::Sends;
+
+/// Enough for either side to sleep so long.
+const NAP: Duration = Duration::from_millis(10);
 
 impl Inputs<'_> {
     /// The decision, with buffers chosen by `buffer`.
@@ -15,26 +19,26 @@ impl Inputs<'_> {
         buffer: impl Fn(&Side, &LinkModel, Option<u64>) -> Choice<Buffer>,
     ) -> Decision {
         let memory = self.tuning.memory;
+        let receive_buffer = match self.link.basis {
+            Basis::Assumed => Choice::new(
+                Buffer::Autotuned,
+                "the link's rate is only assumed: no reason to connect again for more",
+            ),
+            Basis::Declared | Basis::Estimated => buffer(&self.receive, &self.link, memory),
+        };
         Decision {
             send_buffer: buffer(&self.send, &self.link, memory),
-            receive_buffer: match self.link.basis {
-                Basis::Assumed => Choice::new(
-                    Buffer::Autotuned,
-                    "the link's rate is only assumed: no reason to connect again for more",
-                ),
-                Basis::Declared | Basis::Estimated => buffer(&self.receive, &self.link, memory),
-            },
+            receive_low_water: self.receive_low_water(receive_buffer.value),
+            receive_buffer,
             no_delay: Choice::new(true, "a command must not wait for an acknowledgement"),
             sends: Choice::new(Sends::ManyPages, "fewer system calls, full segments"),
             cork: Choice::new(true, "no short segment between two sends of one burst"),
-            not_sent_low_water: self.low_water(),
+            not_sent_low_water: self.not_sent_low_water(),
         }
     }
 
     /// What waits unsent in the kernel can no longer be overtaken.
-    fn low_water(&self) -> Choice<Option<u32>> {
-        /// Enough for the sender to sleep so long.
-        const NAP: Duration = Duration::from_millis(10);
+    fn not_sent_low_water(&self) -> Choice<Option<u32>> {
         /// Enough for a system call to be worth it.
         const MIN: u64 = 128 << 10;
         const MAX: u64 = 4 << 20;
@@ -45,6 +49,33 @@ impl Inputs<'_> {
         let seconds = self.link.bandwidth.time_for(bytes).as_secs_f64();
         let reason =
             format!("{:.0} ms of the link: no command, no ping waits longer", seconds * 1e3);
+        Choice::new(u32::try_from(bytes).ok(), reason)
+    }
+
+    /// A data segment is of use when all of it is there: until then, each time that the socket is read costs a turn
+    /// of the event loop for nothing.
+    fn receive_low_water(&self, buffer: Buffer) -> Choice<Option<u32>> {
+        /// Less is not worth the system call that asks for it.
+        const MIN: u64 = 16 << 10;
+        /// Mostly all of a segment.
+        const MAX: u64 = 256 << 10;
+        /// What lies in the socket is missing in the window.
+        const PART_OF_WINDOW: u64 = 32;
+        if self.link.is_local() {
+            let reason = "fewer turns for a segment, all of which is there within a millisecond";
+            return Choice::new(u32::try_from(MAX).ok(), reason);
+        }
+        let window = buffer.bytes().unwrap_or(self.receive.reach);
+        let (nap, part) = (self.link.bandwidth.bytes_in(NAP), window / PART_OF_WINDOW);
+        let bytes = nap.min(part).min(MAX);
+        if bytes < MIN {
+            return Choice::new(None, format!("{} would save no turns", Size(bytes)));
+        }
+        let reason = match bytes {
+            _ if bytes == part => format!("a 32nd of a window of {}, fewer turns", Size(window)),
+            _ if bytes == nap => "10 ms of the link, fewer turns for a segment".to_owned(),
+            _ => "less than 10 ms of the link, fewer turns for a segment".to_owned(),
+        };
         Choice::new(u32::try_from(bytes).ok(), reason)
     }
 }

@@ -41,6 +41,7 @@ impl Inputs<'_> {
             sends: Choice::new(sends, reason),
             cork: Choice::new(false, "the scheme knows none"),
             not_sent_low_water: Choice::new(None, "the scheme knows none"),
+            receive_low_water: Choice::new(None, "the scheme is about sending"),
         }
     }
 }

@@ -132,6 +132,7 @@ fn plan(plan: &Plan) -> Value {
         "receive_buffer": choice(&plan.receive_buffer, buffer),
         "no_delay": choice(&plan.no_delay, |no_delay| json!(no_delay)),
         "not_sent_low_water": choice(&plan.not_sent_low_water, |bytes| json!(bytes)),
+        "receive_low_water": choice(&plan.receive_low_water, |bytes| json!(bytes)),
         "congestion_control": choice(&plan.congestion_control, |name| json!(name)),
         "connections": choice(&plan.connections, |count| json!(count)),
         "io_size": choice(&plan.io_size, |bytes| json!(bytes)),

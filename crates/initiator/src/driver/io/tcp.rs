@@ -92,6 +92,10 @@ impl Socket for TcpStream {
         iscsi_tuner::limit_pacing(self, rate)
     }
 
+    fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
+        iscsi_tuner::set_receive_low_water(self, bytes)
+    }
+
     fn interface(&self) -> Option<Interface> {
         self.local_addr().ok().and_then(|address| Interface::with_address(address.ip()))
     }
@@ -178,6 +182,42 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_time().unwrap(), MAX_KEEPALIVE);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), MAX_KEEPALIVE);
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(MAX_USER_TIMEOUT));
+    }
+
+    #[tokio::test]
+    async fn only_so_many_bytes_are_told_of() {
+        use std::io::Write;
+
+        let is_readable = async |stream: &TcpStream| {
+            let mut polls = tokio::time::interval(Duration::from_millis(1));
+            for _ in 0..50 {
+                polls.tick().await;
+                let ready =
+                    std::future::poll_fn(|context| Poll::Ready(stream.poll_readable(context)));
+                if ready.await.is_ready() {
+                    return true;
+                }
+            }
+            false
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let options = SocketOptions::default();
+        let stream = open(&options, listener.local_addr().unwrap(), &plan()).await.unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        stream.set_receive_low_water(1000).unwrap();
+        peer.write_all(&[7; 999]).unwrap();
+        assert!(!is_readable(&stream).await);
+        let mut buffer = [0; 500];
+        let some = |buffer: &mut [u8]| stream.read_unasked(&mut [IoSliceMut::new(buffer)]);
+        assert_eq!(some(&mut buffer).unwrap(), 500, "they are there for whoever asks");
+        peer.write_all(&[7; 501]).unwrap();
+        assert!(is_readable(&stream).await);
+        stream.set_receive_low_water(2000).unwrap();
+        assert_eq!(stream.read(&mut [IoSliceMut::new(&mut [0; 2000])]).unwrap(), 1000);
+        peer.write_all(&[7; 999]).unwrap();
+        assert!(!is_readable(&stream).await);
+        stream.set_receive_low_water(1).unwrap();
+        assert!(is_readable(&stream).await, "they are told of when less is asked for");
     }
 
     #[tokio::test]

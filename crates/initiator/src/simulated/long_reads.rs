@@ -1,0 +1,76 @@
+//! What a long read costs: turns of the event loop, and memory.
+
+use super::*;
+use crate::{Disk, Sessions};
+
+const LEN: usize = 256 << 10;
+
+struct Rig {
+    network: Simulated,
+    disk: Disk,
+}
+
+impl Rig {
+    /// A disk behind a link of so many bytes a second, in segments as Ethernet has them.
+    async fn start(rate: u64) -> Self {
+        let mut properties = Properties::default();
+        (properties.latency, properties.rate) = (ROUND_TRIP / 2, Some(rate));
+        properties.segment = Some(1448);
+        let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
+        let network = Simulated::new([Arc::new(Mutex::new(target))], properties);
+        let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+        let mut options = Options { use_environment: false, ..Options::default() };
+        options.sessions = Sessions::Fixed(1);
+        options.timeouts.nop_interval = Some(Duration::from_secs(1));
+        options.timeouts.nop_response = Duration::from_secs(1);
+        let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
+        let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
+        let disk = open::open(&node, url).await.unwrap();
+        Self { network, disk }
+    }
+
+    fn wire<R>(&self, see: impl FnOnce(&Wire) -> R) -> R {
+        let connections = lock(&self.network.portals[0].connections);
+        see(&lock(&connections[0].wire))
+    }
+}
+
+/// The 182 segments of a Data-In PDU arrive one after the other.
+#[tokio::test(start_paused = true)]
+async fn a_long_data_segment_takes_few_turns() {
+    let rig = Rig::start(12_500_000).await;
+    let before = rig.wire(|wire| wire.reads);
+    assert_eq!(rig.disk.read_at(0, LEN).await.unwrap(), vec![0; LEN]);
+    let (reads, low_water) = rig.wire(|wire| (wire.reads - before, wire.low_water));
+    assert!(reads < 10, "{reads} reads");
+    assert_eq!(low_water, 1, "whatever comes next is told of");
+}
+
+/// Nothing can overtake the data on its way: the answer to a ping waits behind it.
+#[tokio::test(start_paused = true)]
+async fn data_that_trickle_in_are_no_silence() {
+    let rig = Rig::start(8_000).await;
+    let begun = Instant::now();
+    assert_eq!(rig.disk.read_at(0, LEN).await.unwrap(), vec![0; LEN]);
+    assert!(begun.elapsed() > Duration::from_secs(30));
+    assert_eq!(lock(&rig.network.portals[0].connections).len(), 1, "its session has stayed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_of_a_read_is_used_again_while_the_disk_is_busy() {
+    let rig = Rig::start(12_500_000).await;
+    let data = rig.disk.read_at(0, LEN).await.unwrap();
+    let at = data.as_ptr();
+    assert_eq!(rig.disk.read_memory(), 0);
+    drop(data);
+    assert_eq!(rig.disk.read_memory(), LEN as u64);
+    assert_eq!(rig.disk.read_at(512, LEN).await.unwrap().as_ptr(), at);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(rig.disk.read_memory(), 0, "an idle disk keeps none");
+    let held = rig.disk.read_at(0, LEN).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    drop(held);
+    assert_eq!(rig.disk.read_memory(), 0, "nor what comes back late");
+    drop(rig.disk.read_at(0, LEN).await.unwrap());
+    assert_eq!(rig.disk.read_memory(), LEN as u64, "it is busy again");
+}
