@@ -58,7 +58,8 @@ fn series<'a>(figures: &[&'a Figure]) -> Vec<Series<'a>> {
 type Which = fn(&Figure) -> Option<f64>;
 
 const WHOLE: Which = |figure| figure.goodput_mbit_per_s;
-const STEADY: Which = |figure| figure.steady_mbit_per_s;
+/// Of writes alone: a copy counts what it has read in order, so bytes that came in the first seconds may count later.
+const STEADY: Which = |figure| figure.steady_mbit_per_s.filter(|_| direction(figure) == "write");
 
 /// What a program had over so many links, Mbit/s: the median of its repetitions.
 fn rate((_, figures): &Series<'_>, count: f64, which: Which) -> Option<f64> {
@@ -182,5 +183,12 @@ mod tests {
         ![Writes over 100 Mbit/s each, 100 ms, no loss](stripe-write-100-ms.svg)
         ");
         assert_eq!(part.charts.len(), 1);
+    }
+
+    #[test]
+    fn reads_have_no_rate_of_their_own_without_the_start() {
+        let mut read = Figure { steady_mbit_per_s: Some(95.0), ..figure("block-copy", "1", 90.0) };
+        read.parameters.insert("direction".to_owned(), "read".to_owned());
+        assert_eq!([WHOLE, STEADY].map(|which| which(&read)), [Some(90.0), None]);
     }
 }
