@@ -64,7 +64,6 @@ pub(crate) struct Driver {
     now: Instant,
     alarm: Pin<Box<Sleep>>,
     pending: HashMap<Itt, Pending>,
-    tags: HashMap<RequestId, Itt>,
     /// Requests that ended when something was read last, each of which had a caller.
     answered: u32,
     ended: bool,
@@ -116,7 +115,6 @@ impl Driver {
             now,
             alarm: Box::pin(sleep_until(now)),
             pending: HashMap::new(),
-            tags: HashMap::new(),
             answered: 0,
             ended: false,
         }
@@ -220,7 +218,8 @@ impl Driver {
     }
 
     fn cancel(&mut self, id: RequestId) {
-        let Some(itt) = self.tags.get(&id).copied() else { return };
+        let found = self.pending.iter().find(|(_, pending)| pending.id == id);
+        let Some(itt) = found.map(|(itt, _)| *itt) else { return };
         let was_sent = self.session.give_up(itt, self.now());
         // What the unit never saw, it did not answer.
         if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
@@ -243,7 +242,6 @@ impl Driver {
         let (result, answer) = request.start(&mut self.session, now);
         match result {
             Ok(itt) => {
-                self.tags.insert(id, itt);
                 if holds.extent.is_some() {
                     self.shared.unsettled.begin();
                 }
@@ -290,8 +288,7 @@ impl Driver {
 
     /// Passes the end of a request on to whoever waits for it.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
-        let Some(Pending { id, name, answer, holds }) = self.pending.remove(&itt) else { return };
-        self.tags.remove(&id);
+        let Some(Pending { name, answer, holds, .. }) = self.pending.remove(&itt) else { return };
         self.answered += 1;
         if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome)
             && listener.ended(result)

@@ -374,9 +374,15 @@ impl<C: Carrier> Paths<C> {
         requirements: Requirements,
     ) -> Result<Grant<C>, Error> {
         let granted = {
-            let mut state = self.lock_open()?;
-            let granted = state.queue.push_back(len as u64, requirements);
-            self.dispatch(&mut state, now());
+            let (mut state, len, now) = (self.lock_open()?, len as u64, now());
+            if state.queue.is_empty() {
+                state.schedule.spare(false, now);
+                if let Some(grant) = self.grant_now(&mut state, len, requirements, now) {
+                    return Ok(grant);
+                }
+            }
+            let granted = state.queue.push_back(len, requirements);
+            self.dispatch(&mut state, now);
             granted
         };
         granted.await.map_err(|_| self.reason_of_end())

@@ -52,22 +52,9 @@ impl<C: Carrier> Copy<C> {
 }
 
 impl<C: Carrier> Paths<C> {
-    /// Sends a transfer over its path, and if it is late there, over another one as well.
-    pub(super) async fn attempt(
-        &self,
-        grant: Grant<C>,
-        transfer: Transfer,
-        attempts: &mut Attempts<'_, C>,
-    ) -> Result<C::Answer, Failure<C>> {
-        if attempts.requirements().is_alone || self.is_alone() {
-            return grant.carry(transfer).await;
-        }
-        // Boxed, since a request with one path does not need the room.
-        Box::pin(self.attempt_with_copies(grant, transfer, attempts)).await
-    }
-
-    /// The same where there are others; and again, if the port of the other one does not serve the unit.
-    async fn attempt_with_copies(
+    /// Sends a transfer over its path, and if it is late there, over another one as well; and again, if the port of
+    /// the other one does not serve the unit.
+    pub(super) async fn attempt_with_copies(
         &self,
         grant: Grant<C>,
         transfer: Transfer,
@@ -169,7 +156,7 @@ impl<C: Carrier> Paths<C> {
 }
 
 impl<C: Carrier> Grant<C> {
-    async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
+    pub(super) async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
         let (kind, len, writes) = (transfer.kind(), transfer.len() as u64, transfer.writes());
         // What is dropped from here on may have been sent.
         let charge = self.charge.take().map(Charge::sent);

@@ -32,7 +32,13 @@ impl<C: Carrier> Paths<C> {
         loop {
             let spare = transfer.again();
             attempts.begin();
-            let (failed, error) = match self.attempt(grant, transfer, &mut attempts).await {
+            let result = if attempts.requirements().is_alone || self.is_alone() {
+                grant.carry(transfer).await
+            } else {
+                // Boxed, since a request with one path does not need the room.
+                Box::pin(self.attempt_with_copies(grant, transfer, &mut attempts)).await
+            };
+            let (failed, error) = match result {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };

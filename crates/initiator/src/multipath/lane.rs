@@ -154,8 +154,11 @@ impl Lane {
 
     /// Whether nothing was answered there for as long as a request takes to be stuck.
     pub(super) fn is_silent(&self, lateness: &LatenessOptions, now: Instant) -> bool {
-        let limit = || lateness.stuck(self.rto());
-        self.silent_since.is_some_and(|since| now.saturating_duration_since(since) >= limit())
+        self.silent_since.is_some_and(|since| {
+            let silence = now.saturating_duration_since(since);
+            // Mostly it is far too short, and asked about several times a request.
+            silence >= lateness.least_stuck() && silence >= lateness.stuck(self.rto())
+        })
     }
 
     pub(super) fn is_held_up(&self, now: Instant) -> bool {

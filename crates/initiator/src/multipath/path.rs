@@ -83,6 +83,6 @@ impl Carrier for Path {
 
     async fn carry(self, transfer: Transfer) -> Result<Completion, Error> {
         let patience = Patience::of_a_path(&self.unit.session().policy().retry);
-        self.unit.execute_with(transfer, patience).await
+        Ok(self.unit.execute_in_order(transfer, patience).await?.1)
     }
 }

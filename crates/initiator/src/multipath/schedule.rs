@@ -147,9 +147,12 @@ impl Schedule {
     /// Keeps the path that is the first to have nothing to do for a request that wants to be alone,
     /// or none.
     pub(crate) fn spare(&mut self, is_wanted: bool, now: Instant) {
+        if !is_wanted {
+            self.spared = None;
+            return;
+        }
         let open = self.used(now).filter(|lane| !lane.is_closing && !lane.is_alone);
-        let next = open.min_by_key(|lane| lane.under_way).map(|lane| lane.id);
-        self.spared = next.filter(|_| is_wanted);
+        self.spared = open.min_by_key(|lane| lane.under_way).map(|lane| lane.id);
     }
 
     /// Whether the request under way on a path shall be alone there.

@@ -68,4 +68,9 @@ impl LatenessOptions {
         let limit = |usual: Duration| usual.saturating_mul(self.stuck_factor).max(self.min_stuck);
         usual.map_or(self.unknown, limit)
     }
+
+    /// Before that none is, wherever it goes.
+    pub(crate) fn least_stuck(&self) -> Duration {
+        self.min_stuck.min(self.unknown)
+    }
 }

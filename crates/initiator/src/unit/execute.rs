@@ -84,7 +84,7 @@ impl LogicalUnit {
     }
 
     /// The same, and says which of the unit's commands the last try was.
-    pub(super) async fn execute_in_order(
+    pub(crate) async fn execute_in_order(
         &self,
         mut transfer: Transfer,
         mut patience: Patience,
