@@ -43,32 +43,23 @@ pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan
     let in_flight = inputs.in_flight(&decision, measurement);
     let traits = link.traits(in_flight);
     let (writes, reads) = (terms.write_queue(traits), terms.read_queue(traits));
-    let Decision {
-        send_buffer,
-        receive_buffer,
-        no_delay,
-        sends,
-        cork,
-        not_sent_low_water,
-        receive_low_water,
-    } = decision;
     let congestion_control = congestion::choose(&link, limits, tuning);
     Plan {
         policy: tuning.policy,
         link,
         connections: connections::choose(
             &link,
-            inputs.reach(&send_buffer),
+            inputs.reach(&decision.send_buffer),
             measurement,
             congestion_control.value.as_deref().or(limits.congestion_control.as_deref()),
         ),
-        send_buffer,
-        receive_buffer,
-        no_delay,
-        sends,
-        cork,
-        not_sent_low_water,
-        receive_low_water,
+        send_buffer: decision.send_buffer,
+        receive_buffer: decision.receive_buffer,
+        no_delay: decision.no_delay,
+        sends: decision.sends,
+        cork: decision.cork,
+        not_sent_low_water: decision.not_sent_low_water,
+        receive_low_water: decision.receive_low_water,
         congestion_control,
         io_size: io_size(&link, &writes),
         queue_depth: queue_depth(&terms, &writes),

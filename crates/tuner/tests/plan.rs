@@ -161,11 +161,15 @@ fn a_segment_is_waited_for_as_long_as_the_link_permits() {
     assert_eq!(low_water(100_000, "1gbit", &stock()), kib(96));
     assert_eq!(low_water(100_000, "40mbit", &stock()), Some(50_000));
     assert_eq!(low_water(100_000, "10mbit", &stock()), None);
+    let measurement = measured(stable(Duration::from_millis(100)));
     for policy in [Policy::Off, Policy::Thesis] {
-        let rtt = stable(Duration::from_millis(100));
-        let plan = plan(&measured(rtt), &stock(), &asking(policy, "1gbit"));
+        let plan = plan(&measurement, &stock(), &asking(policy, "1gbit"));
         assert_eq!(plan.receive_low_water.value, None);
     }
+    // It could be most of the window of a small buffer.
+    let mut tuning = asking(Policy::Auto, "1gbit");
+    tuning.receive_buffer = Some(64 << 10);
+    assert_eq!(plan(&measurement, &stock(), &tuning).receive_low_water.value, None);
 }
 
 #[test]

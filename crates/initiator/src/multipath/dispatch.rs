@@ -367,7 +367,7 @@ impl<C: Carrier> Paths<C> {
         self.0.budget.try_reserve(bytes)
     }
 
-    /// Waits for a path with room.
+    /// Waits for a path with room; where nobody else does and one has some, it is had at once.
     pub(super) async fn grant(
         &self,
         len: usize,

@@ -71,6 +71,7 @@ impl Decision {
         }
         if let Some(bytes) = tuning.receive_buffer {
             self.receive_buffer = buffers::asked_for(bytes);
+            self.receive_low_water = Choice::new(None, "the receive buffer is as asked for");
         }
         if let Some(no_delay) = tuning.no_delay {
             self.no_delay = Choice::new(no_delay, ASKED);
