@@ -11,6 +11,7 @@ use iscsi_initiator::tuning::Size;
 use iscsi_initiator::{Disk, Initiator};
 use iscsi_volume::{Description, Volume};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::unit::UnitEnd;
 use crate::error::Error;
@@ -76,13 +77,14 @@ impl VolumeEnd {
         Self { volume, units, ..self }
     }
 
-    /// Ends the sessions with all units; the first failure.
+    /// Ends the sessions with all units, side by side; a failure of one of them.
     pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
-        let mut closed = Ok(());
-        for unit in &self.units {
-            closed = closed.and(unit.close(stop).await);
+        let mut closing = JoinSet::new();
+        for unit in self.units.clone() {
+            let stop = stop.clone();
+            closing.spawn(async move { unit.close(&stop).await });
         }
-        closed
+        closing.join_all().await.into_iter().collect()
     }
 
     pub(super) fn to_json(&self) -> Value {
