@@ -13,6 +13,10 @@
 //! pause before the next, which doubles each time, so that a link at its limit is left alone; a rate
 //! that falls ends the pause. Sessions are removed only where the link was full for a while: a session
 //! that is not needed costs little, one that is missing costs much.
+//!
+//! A rate tells nothing while the caller has too little to do, as a member of a volume has that waits for
+//! the slowest. There no trial begins, and one that could not be judged is given up; where the link is
+//! full all the same, sessions that the plan does without go one after the other.
 
 use std::time::Duration;
 
@@ -130,6 +134,10 @@ const RISE: f64 = 1.1;
 /// More than this crowd out others, and no link in the plan's tables needs them; but those that loss
 /// keeps small harm nobody.
 const MAX_WITHOUT_LOSS: u32 = 32;
+/// A trial that could not be judged so long after the new sessions have opened their windows is given
+/// up: the time, and in round trips.
+const MAX_UNJUDGED: Duration = Duration::from_secs(4);
+const MAX_UNJUDGED_ROUND_TRIPS: u32 = 40;
 /// The link must have been full for so long before fewer are tried.
 const FULL_TIME: Duration = Duration::from_secs(4);
 
@@ -166,11 +174,11 @@ impl SessionCount {
 
     /// Takes a reading in; to be called several times a second while there is work.
     pub fn observe(&mut self, now: &SessionsReading) -> Step {
+        self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
         if !now.is_busy {
             self.discard();
-            return Step::Stay;
+            return self.without_work(now);
         }
-        self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
         match self.phase {
             Phase::Steady { since: None } => {
                 self.phase = Phase::Steady { since: Some(*now) };
@@ -190,13 +198,53 @@ impl SessionCount {
         match &mut self.phase {
             Phase::Steady { since } | Phase::Trial { since, .. } => *since = None,
         }
-        self.full_since = None;
+    }
+
+    /// What can be said though the rate tells nothing.
+    fn without_work(&mut self, now: &SessionsReading) -> Step {
+        let surplus = match self.phase {
+            Phase::Trial { before, until, .. } => {
+                let patience = MAX_UNJUDGED.max(now.round_trip * MAX_UNJUDGED_ROUND_TRIPS);
+                if now.time < until + patience {
+                    return Step::Stay;
+                }
+                // Under loss those too many harm nobody.
+                let is_lossy = now.loss >= MIN_LOSS_FOR_SESSIONS;
+                let kept = if is_lossy { now.sessions } else { self.planned(now) };
+                now.sessions.saturating_sub(before.sessions.max(kept))
+            }
+            Phase::Steady { .. } => {
+                let Some(surplus) = self.surplus(now) else { return Step::Stay };
+                surplus.div_ceil(2)
+            }
+        };
+        (self.phase, self.full_since) = (Phase::Steady { since: None }, None);
+        self.pause_until = self.pause_until.max(now.time + self.pause);
+        self.reason = format!("{} do what there is to do", now.sessions - surplus);
+        if surplus == 0 { Step::Stay } else { Step::Remove(surplus) }
+    }
+
+    /// How many sessions the plan does without, where the link has been full for a while.
+    fn surplus(&self, now: &SessionsReading) -> Option<u32> {
+        let full = now.time.saturating_sub(self.full_since?);
+        let is_full = full >= FULL_TIME && now.loss < MIN_LOSS_FOR_SESSIONS;
+        let surplus = now.sessions.saturating_sub(self.planned(now));
+        (is_full && surplus > 0).then_some(surplus)
+    }
+
+    /// How many sessions there may be without loss.
+    fn usual(&self) -> u32 {
+        self.max.min(MAX_WITHOUT_LOSS)
+    }
+
+    /// How many of them the plan asks for.
+    fn planned(&self, now: &SessionsReading) -> u32 {
+        now.planned.clamp(1, self.usual())
     }
 
     fn steady(&mut self, since: &SessionsReading, now: &SessionsReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
-        let usual = self.max.min(MAX_WITHOUT_LOSS);
-        let planned = now.planned.clamp(1, usual);
+        let (usual, planned) = (self.usual(), self.planned(now));
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
         // While windows open, rates rise by themselves.
         let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
@@ -218,10 +266,8 @@ impl SessionCount {
             let best = self.best.unwrap_or(rate);
             return self.try_more(more, best, now, "no queue stands before the link");
         }
-        let is_full =
-            self.full_since.is_some_and(|full| now.time.saturating_sub(full) >= FULL_TIME);
-        if has_paused && is_full && planned < now.sessions && now.loss < MIN_LOSS_FOR_SESSIONS {
-            return self.try_fewer(now.sessions - planned, rate, now);
+        if has_paused && let Some(surplus) = self.surplus(now) {
+            return self.try_fewer(surplus, rate, now);
         }
         self.phase = Phase::Steady { since: Some(*now) };
         Step::Stay

@@ -247,3 +247,68 @@ fn a_cap_ends_the_search() {
     }
     assert_eq!(sessions.reason(), "the target takes no second session");
 }
+
+/// A member of a volume waits for the slowest again and again: it never has work for a whole interval.
+#[test]
+fn a_trial_that_cannot_be_judged_is_given_up() {
+    let end = |loss| {
+        let mut sessions = SessionCount::new("planned", 16);
+        let (mut count, mut most) = (1, 1);
+        for tick in 0..120 {
+            let reading = SessionsReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1_000_000,
+                sessions: count,
+                planned: 1,
+                // Enough for a trial to begin, and not for its end.
+                is_busy: tick < 10 || tick % 2 == 0,
+                // Too little for it to be what keeps the session small.
+                loss: if tick < 10 { 0.0 } else { loss },
+                round_trip: Duration::from_millis(100),
+                ..SessionsReading::default()
+            };
+            count = match sessions.observe(&reading) {
+                Step::Stay => count,
+                Step::Add(more) => count + more,
+                Step::Remove(fewer) => count - fewer,
+            };
+            most = most.max(count);
+        }
+        (most, count, sessions.reason().to_owned())
+    };
+    assert_eq!(end(0.0), (2, 1, "1 do what there is to do".to_owned()));
+    // Under loss those too many harm nobody.
+    let (most, count, _) = end(MIN_LOSS_FOR_SESSIONS);
+    assert_eq!((most, count), (2, 2));
+}
+
+#[test]
+fn what_the_plan_does_without_goes_where_the_link_is_full_whoever_waits() {
+    let end = |planned, has_queue, loss| {
+        let (mut sessions, mut count) = (SessionCount::new("planned", 16), 4);
+        for tick in 0..200 {
+            let reading = SessionsReading {
+                time: TICK * tick,
+                bytes: u64::from(tick) * 1_000_000,
+                sessions: count,
+                planned,
+                is_busy: tick % 2 == 0,
+                has_queue,
+                loss,
+                round_trip: Duration::from_millis(100),
+            };
+            match sessions.observe(&reading) {
+                Step::Stay => {}
+                Step::Add(more) => panic!("{more} more"),
+                Step::Remove(fewer) => count -= fewer,
+            }
+        }
+        count
+    };
+    assert_eq!(end(1, true, 0.0), 1);
+    assert_eq!(end(3, true, 0.0), 3);
+    assert_eq!(end(4, true, 0.0), 4);
+    // Without a queue nobody knows, and loss is a reason for many.
+    assert_eq!(end(1, false, 0.0), 4);
+    assert_eq!(end(1, true, 0.01), 4);
+}
