@@ -36,8 +36,6 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
     }
 
     /// Carries a transfer out, once or, where the unit asks for it, again.
-    fn carry(
-        self,
-        transfer: Transfer,
-    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send + 'static;
+    fn carry(&self, transfer: Transfer)
+    -> impl Future<Output = Result<Self::Answer, Error>> + Send;
 }

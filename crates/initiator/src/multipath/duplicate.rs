@@ -163,7 +163,7 @@ impl<C: Carrier> Grant<C> {
         let result = {
             let running = self.carrier().counters().begin(kind, len, self.begun());
             let cancellation = transfer.cancellation().cloned();
-            let result = self.carrier().clone().carry(transfer).await;
+            let result = self.carrier().carry(transfer).await;
             let now = now();
             // What was given up is no error.
             let is_given_up = cancellation.is_some_and(|given_up| given_up.is_cancelled());
