@@ -52,11 +52,8 @@ impl SharedLink {
     pub(super) fn of(readings: &[Reading]) -> Self {
         let each = || readings.iter().map(Reading::measurement);
         let mut measurement = each().next().copied().unwrap_or_default();
-        // Each sees its share of the link.
-        measurement.bandwidth = each()
-            .map(|measurement| measurement.bandwidth.map(Bandwidth::bits_per_second))
-            .sum::<Option<u64>>()
-            .and_then(|sum| Bandwidth::from_bits_per_second(sum).ok());
+        let shares: Vec<_> = each().map(|measurement| measurement.bandwidth).collect();
+        measurement.bandwidth = rate_of_all(&shares);
         // What to do against loss shows in the total.
         measurement.loss = None;
         measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
@@ -70,6 +67,14 @@ impl SharedLink {
             plan(&self.measurement, reading.limits(), tuning).connections.value
         })
     }
+}
+
+/// The rate of a link of which each session sees its share. One that has not measured its own yet has as much as
+/// the others on average; where none has, nothing is known.
+fn rate_of_all(shares: &[Option<Bandwidth>]) -> Option<Bandwidth> {
+    let known: Vec<_> = shares.iter().flatten().map(|share| share.bits_per_second()).collect();
+    let mean = known.iter().sum::<u64>().checked_div(known.len() as u64)?;
+    Bandwidth::from_bits_per_second(mean.saturating_mul(shares.len() as u64)).ok()
 }
 
 #[cfg(test)]
@@ -120,6 +125,15 @@ mod tests {
         assert!(!traffic.count(PathId(0), &queued(0), INTERVAL));
         assert!(traffic.count(PathId(0), &queued(500), INTERVAL));
         assert!(!traffic.count(PathId(0), &reading(0, 0, 1000, 0), INTERVAL));
+    }
+
+    #[test]
+    fn a_session_that_is_new_has_a_share_as_the_others() {
+        let mbit = |rate: u64| Bandwidth::from_bits_per_second(rate * 1_000_000).ok();
+        assert_eq!(rate_of_all(&[mbit(20), mbit(30)]), mbit(50));
+        assert_eq!(rate_of_all(&[mbit(20), None, mbit(30), None]), mbit(100));
+        assert_eq!(rate_of_all(&[None, None]), None);
+        assert_eq!(rate_of_all(&[]), None);
     }
 
     #[test]
