@@ -233,18 +233,18 @@ impl SessionCount {
     }
 
     /// How many sessions there may be without loss.
-    fn usual(&self) -> u32 {
+    fn max_without_loss(&self) -> u32 {
         self.max.min(MAX_WITHOUT_LOSS)
     }
 
     /// How many of them the plan asks for.
     fn planned(&self, now: &SessionsReading) -> u32 {
-        now.planned.clamp(1, self.usual())
+        now.planned.clamp(1, self.max_without_loss())
     }
 
     fn steady(&mut self, since: &SessionsReading, now: &SessionsReading) -> Step {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
-        let (usual, planned) = (self.usual(), self.planned(now));
+        let (max, planned) = (self.max_without_loss(), self.planned(now));
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
         // While windows open, rates rise by themselves.
         let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
@@ -260,8 +260,8 @@ impl SessionCount {
                 now.sessions.saturating_mul(GROWTH_UNDER_LOSS - 1).min(self.max - now.sessions);
             return self.try_more(more, rate, now, "loss keeps each of them small");
         }
-        if has_room(usual) && has_paused && !rises {
-            let more = (now.sessions / 2).max(1).min(usual - now.sessions);
+        if has_room(max) && has_paused && !rises {
+            let more = (now.sessions / 2).max(1).min(max - now.sessions);
             // More than the best so far is a gain; less may be chance.
             let best = self.best.unwrap_or(rate);
             return self.try_more(more, best, now, "no queue stands before the link");
