@@ -366,7 +366,7 @@ impl Engine {
         (self.reads, self.writes) = match self.options.queue_depth {
             Some(depth) => (Depth::fixed(depth), Depth::fixed(depth)),
             None => (
-                Depth::of(io_size, |len| self.source.queue_depth(len)),
+                Depth::of(io_size, |len| self.source.read_depth(len)),
                 Depth::of(io_size, |len| self.destination.queue_depth(len)),
             ),
         };

@@ -69,8 +69,8 @@ impl Source {
     }
 
     /// How many reads of so many bytes keep it busy; of a stream, how many it may be ahead.
-    pub(crate) fn queue_depth(&self, io_size: usize) -> usize {
-        let device = self.device_ref().map(|device| device.queue_depth(io_size));
+    pub(crate) fn read_depth(&self, io_size: usize) -> usize {
+        let device = self.device_ref().map(|device| device.read_depth(io_size));
         device.unwrap_or_else(|| local_depth(io_size)).max(1)
     }
 

@@ -51,6 +51,10 @@ impl Device for Window {
         self.device.queue_depth(io_size)
     }
 
+    fn read_depth(&self, io_size: usize) -> usize {
+        self.device.read_depth(io_size)
+    }
+
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
         Box::pin(async move {
             let place = self.place(offset, buffer.len() as u64)?;

@@ -56,6 +56,14 @@ async fn the_queue_follows_the_device_unless_it_is_fixed() {
     assert_eq!(most_reads(Options::default().with_queue_depth(3), 2, 7).await, (3, 3));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_source_tells_how_many_reads_it_wants() {
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    (from.lock().depth, from.lock().read_depth, to.lock().depth) = (9, Some(3), 10);
+    start(copy(&from, &to)).1.await.unwrap().unwrap();
+    assert_eq!(from.lock().under_way.1, 3);
+}
+
 /// What is changed on a disk in use lies here and there. On a long link it is the bytes under way that count, and a
 /// question about a few of them takes as long as they do.
 #[tokio::test(start_paused = true)]

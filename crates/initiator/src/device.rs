@@ -107,6 +107,12 @@ pub trait Device: fmt::Debug + Send + Sync {
         1
     }
 
+    /// The same for whoever only reads, which may take fewer; unless the device tells otherwise
+    /// [`queue_depth`](Self::queue_depth).
+    fn read_depth(&self, io_size: usize) -> usize {
+        self.queue_depth(io_size)
+    }
+
     /// How often the device has told, or may have told, that it does not hold what it held, though nothing was
     /// written through it: while the number stays the same, what was read before may be kept. 0 of a device
     /// that tells no such thing; of a disk [`Disk::attentions`](crate::Disk::attentions).

@@ -256,11 +256,11 @@ impl Session {
         self.shared.with_connections(|connections| connections.wanted > 1)
     }
 
-    /// How many requests of so many bytes the plan wants under way on all connections.
-    pub(crate) fn depth_for(&self, io_size: usize) -> Option<u32> {
+    /// How many requests are wanted under way on all connections, where the plan wants so many on each.
+    pub(crate) fn depth(&self, on_each: impl Fn(&Plan) -> u32) -> Option<u32> {
         let basis = self.shared.basis()?;
         let connections = self.shared.with_connections(|connections| connections.open.max(1));
-        let depth = basis.plan.depth_for(io_size as u64).saturating_mul(connections);
+        let depth = on_each(&basis.plan).saturating_mul(connections);
         // All connections share the command window.
         Some(basis.plan.terms.window.map_or(depth, |window| depth.min(window.max(1))))
     }

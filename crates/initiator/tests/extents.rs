@@ -169,6 +169,7 @@ async fn a_disk_is_a_device_of_bytes() {
     assert_eq!(limits.discard_granularity, Some(512));
     assert!(limits.has_fast_zeroes && limits.has_volatile_cache && !limits.is_read_only);
     assert_eq!(device.queue_depth(4096), disk.queue_depth(4096));
+    assert_eq!(device.read_depth(4096), disk.read_depth(4096));
 
     let pages = vec![Bytes::from(pattern(700, 4)), Bytes::from(pattern(300, 5))];
     soon(device.write_at(10, pages.clone())).await.unwrap();

@@ -109,6 +109,13 @@ impl Plan {
         u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
+    /// The same where transfers are only read: each takes one round trip.
+    #[must_use]
+    pub fn read_depth_for(&self, io_size: u64) -> u32 {
+        let queue = self.terms.of_reads().queue_of(io_size, self.link.traits(self.in_flight));
+        u32::try_from(queue.depth).unwrap_or(u32::MAX)
+    }
+
     /// The same for writes, with its reason.
     #[must_use]
     pub fn queue_depth_for(&self, io_size: u64) -> Choice<u32> {

@@ -62,9 +62,8 @@ const PAGE: u64 = 4 << 10;
 /// A read takes one round trip whatever its length, so it may be long enough to be worth a command:
 /// over 1 Gbit/s 512 KiB do as well as 1 MiB.
 const READ_SIZES: [u64; 4] = [LONG_COMMAND, 1 << 20, 2 << 20, 4 << 20];
-/// Over a long link there are enough of them under way to be shorter. Longer ones wait longer for the
-/// slowest of many sessions: with 1 % of loss a tenth of the rate is lost by 512 KiB, a third by 1 MiB.
-/// Half of it gains nothing more, and takes a fifth more of the processors' time.
+/// Over a long link there are enough of them under way to be shorter: less is held until one of them is
+/// there as a whole. Half of it takes a fifth more of the processors' time, and gains nothing.
 const SHORT_READ: u64 = 256 << 10;
 /// Where round trips cost nothing.
 const LOCAL_SIZE: u64 = 1 << 20;
@@ -138,9 +137,14 @@ impl TransferTerms {
         if link.is_far && is_worth { unasked } else { queue }
     }
 
+    /// Those of reads: the peer asks for nothing.
+    pub(crate) const fn of_reads(&self) -> Self {
+        Self { unsolicited: u64::MAX, ..*self }
+    }
+
     /// The same for reads: the peer sends all that a command asks for, in one round trip.
     pub(crate) fn read_queue(&self, link: LinkTraits) -> TransferQueue {
-        let terms = Self { unsolicited: u64::MAX, ..*self };
+        let terms = self.of_reads();
         let short = terms.queue_of(SHORT_READ, link);
         if link.is_long && terms.is_enough(&short, link) {
             return short;
@@ -278,5 +282,15 @@ mod tests {
             assert!(queue.in_flight() >= in_flight, "{in_flight}: {queue:?}");
             assert!(queue.depth <= 64);
         }
+    }
+
+    /// What a peer asks for costs writes a round trip, and reads none.
+    #[test]
+    fn half_as_many_reads_as_long_writes_fill_a_link() {
+        let link = far(12 << 20);
+        let depth = |terms: TransferTerms| terms.queue_of(256 << 10, link).depth;
+        assert_eq!((depth(LIO), depth(LIO.of_reads())), (64, 64), "all that the peer takes");
+        let wide = TransferTerms { window: None, ..LIO };
+        assert_eq!((depth(wide), depth(wide.of_reads())), (144, 72));
     }
 }

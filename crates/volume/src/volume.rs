@@ -134,6 +134,16 @@ impl<D: Device> Volume<D> {
         Some(largest)
     }
 
+    /// How many requests of so many bytes keep each member busy, by what each tells of its part of one.
+    fn depth(&self, io_size: usize, of_member: impl Fn(&D, usize) -> usize) -> usize {
+        let chunk = usize::try_from(self.stripe.chunk().bytes()).unwrap_or(usize::MAX);
+        let reached = io_size.div_ceil(chunk).clamp(1, self.members.len());
+        let part = io_size.div_ceil(reached).max(1);
+        let depths = self.members.iter().map(|member| of_member(member.device(), part));
+        let deepest = depths.max().unwrap_or(1);
+        deepest.saturating_mul(self.members.len()).div_ceil(reached).max(1)
+    }
+
     fn limits_of_members(&self) -> impl Iterator<Item = DeviceLimits> {
         self.members.iter().map(|member| member.device().limits())
     }
@@ -280,12 +290,11 @@ impl<D: Device> Device for Volume<D> {
 
     /// What keeps each member busy, though a short request reaches one of them only.
     fn queue_depth(&self, io_size: usize) -> usize {
-        let chunk = usize::try_from(self.stripe.chunk().bytes()).unwrap_or(usize::MAX);
-        let reached = io_size.div_ceil(chunk).clamp(1, self.members.len());
-        let part = io_size.div_ceil(reached).max(1);
-        let depths = self.members.iter().map(|member| member.device().queue_depth(part));
-        let deepest = depths.max().unwrap_or(1);
-        deepest.saturating_mul(self.members.len()).div_ceil(reached).max(1)
+        self.depth(io_size, |member, part| member.queue_depth(part))
+    }
+
+    fn read_depth(&self, io_size: usize) -> usize {
+        self.depth(io_size, |member, part| member.read_depth(part))
     }
 
     fn attentions(&self) -> u64 {

@@ -298,6 +298,9 @@ async fn as_many_requests_as_keep_the_slowest_member_busy() {
     assert_eq!(volume.queue_depth(CHUNK / 2), 128);
     members[3].lock().depth = |_| 100;
     assert_eq!(volume.queue_depth(CHUNK * 4), 100);
+    // What only reads is told by its own number.
+    members.iter().for_each(|member| member.lock().read_depth = Some(5));
+    assert_eq!((volume.read_depth(CHUNK * 4), volume.read_depth(CHUNK)), (5, 20));
 }
 
 #[tokio::test]

@@ -142,6 +142,15 @@ impl End {
         }
     }
 
+    /// The same where it is only read.
+    pub fn read_depth(&self, io_size: usize) -> Option<usize> {
+        match self {
+            Self::Unit(unit) => Some(unit.read_depth(io_size)),
+            Self::Volume(volume) => Some(volume.volume().read_depth(io_size)),
+            Self::File(_) | Self::Stream(_) | Self::Export(_) => None,
+        }
+    }
+
     /// Whether bytes come or go in order only, and cannot be read back.
     pub const fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))

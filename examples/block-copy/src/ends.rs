@@ -146,9 +146,10 @@ impl Ends {
 
     /// The end whose units want the most reads or writes of `io_size` bytes by now, with how many.
     pub(crate) fn deepest(&self, io_size: usize) -> Option<(&End, usize)> {
-        let ends = [&self.destination, &self.source].into_iter();
-        let depths = ends.filter_map(|end| Some((end, end.queue_depth(io_size)?)));
-        depths.max_by_key(|(_, depth)| *depth)
+        let (to, from) = (&self.destination, &self.source);
+        let depths = [(to, to.queue_depth(io_size)), (from, from.read_depth(io_size))];
+        let known = depths.into_iter().filter_map(|(end, depth)| Some((end, depth?)));
+        known.max_by_key(|(_, depth)| *depth)
     }
 
     /// Looks at the sessions of both ends.

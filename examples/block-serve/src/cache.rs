@@ -348,6 +348,10 @@ impl Device for Cache {
         self.device.queue_depth(io_size)
     }
 
+    fn read_depth(&self, io_size: usize) -> usize {
+        self.device.read_depth(io_size)
+    }
+
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
         Box::pin(self.read(offset, buffer))
     }

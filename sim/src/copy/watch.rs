@@ -142,6 +142,10 @@ impl Device for Watched {
         self.disk.queue_depth(io_size)
     }
 
+    fn read_depth(&self, io_size: usize) -> usize {
+        self.disk.read_depth(io_size)
+    }
+
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
         let held = self.watch.request(if self.is_source { buffer.len() } else { 0 });
         Box::pin(async move {

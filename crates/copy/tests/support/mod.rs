@@ -52,6 +52,7 @@ pub(crate) struct State {
     /// The queue that it wants, and that of short requests, if it is another one.
     pub(crate) depth: usize,
     pub(crate) short_depth: Option<usize>,
+    pub(crate) read_depth: Option<usize>,
     /// How often it was asked for its extents.
     pub(crate) questions: usize,
     /// How many extents are told at once.
@@ -94,6 +95,7 @@ impl Memory {
             holds_flushes: false,
             depth: 4,
             short_depth: None,
+            read_depth: None,
             questions: 0,
             extents_at_once: usize::MAX,
             watch: None,
@@ -188,6 +190,11 @@ impl Device for Memory {
 
     fn limits(&self) -> DeviceLimits {
         self.lock().limits
+    }
+
+    fn read_depth(&self, io_size: usize) -> usize {
+        let own = self.lock().read_depth;
+        own.unwrap_or_else(|| self.queue_depth(io_size))
     }
 
     fn queue_depth(&self, io_size: usize) -> usize {

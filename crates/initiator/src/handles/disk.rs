@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
 use iscsi_session::{Completion, Payload};
+use iscsi_tuner::Plan;
 use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
@@ -292,8 +293,17 @@ impl Disk {
     /// what the options allow to be under way, and what its [class](crate::Options::class) lets pass in
     /// a second.
     pub fn queue_depth(&self, io_size: usize) -> usize {
+        self.depth(io_size, |plan| plan.depth_for(io_size as u64))
+    }
+
+    /// The same for whoever only reads: a read takes one round trip, and fewer of them fill a link.
+    pub fn read_depth(&self, io_size: usize) -> usize {
+        self.depth(io_size, |plan| plan.read_depth_for(io_size as u64))
+    }
+
+    fn depth(&self, io_size: usize, on_each: impl Fn(&Plan) -> u32) -> usize {
         let open = self.paths.open();
-        let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth_for(io_size));
+        let depths = open.iter().filter_map(|(_, path)| path.unit.session().depth(&on_each));
         let depth: u32 = depths.sum();
         let depth = self.unit.session().max_of(io_size).min(depth as usize);
         depth.min(self.paths.shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)

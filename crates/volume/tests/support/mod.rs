@@ -25,6 +25,7 @@ pub(crate) struct State {
     pub(crate) holes: Vec<bool>,
     pub(crate) limits: DeviceLimits,
     pub(crate) depth: fn(usize) -> usize,
+    pub(crate) read_depth: Option<usize>,
     pub(crate) attentions: u64,
     /// What was carried out, in that order.
     pub(crate) log: Vec<(&'static str, Range<u64>)>,
@@ -53,6 +54,7 @@ impl Memory {
             holes: vec![true; len.div_ceil(GRAIN)],
             limits: DeviceLimits::default(),
             depth: |_| 1,
+            read_depth: None,
             attentions: 0,
             log: Vec::new(),
             places: Vec::new(),
@@ -146,6 +148,11 @@ impl Device for Memory {
 
     fn queue_depth(&self, io_size: usize) -> usize {
         (self.lock().depth)(io_size)
+    }
+
+    fn read_depth(&self, io_size: usize) -> usize {
+        let own = self.lock().read_depth;
+        own.unwrap_or_else(|| self.queue_depth(io_size))
     }
 
     fn attentions(&self) -> u64 {

@@ -93,6 +93,11 @@ impl UnitEnd {
         self.disk.queue_depth(io_size)
     }
 
+    /// The same where it is only read.
+    pub fn read_depth(&self, io_size: usize) -> usize {
+        self.disk.read_depth(io_size)
+    }
+
     /// What the tuner has decided about the connection of the first session.
     pub fn plan(&self) -> Option<Plan> {
         self.first_session().plan()

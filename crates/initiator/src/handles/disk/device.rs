@@ -42,6 +42,10 @@ impl Device for Disk {
         self.queue_depth(io_size)
     }
 
+    fn read_depth(&self, io_size: usize) -> usize {
+        self.read_depth(io_size)
+    }
+
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
         boxed(self.read_into(offset, buffer))
     }
