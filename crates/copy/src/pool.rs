@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::BufferPool;
 
-/// Buffers that were used before, as many as were ever in use at once. The one that came back last,
+/// Buffers that were used before, as many as ever held data at once. The one that came back last,
 /// which the processor's caches may still hold, is the first to go out again. Clones are the same
 /// pool.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +18,6 @@ struct Lent {
 }
 
 impl Pool {
-    /// A buffer of `len` bytes, whatever they are.
-    pub(crate) fn take(&self, len: usize) -> BytesMut {
-        let Some(mut buffer) = self.lock().pop() else { return BytesMut::zeroed(len) };
-        buffer.resize(len, 0);
-        buffer
-    }
-
     /// The buffer as bytes that come back by themselves, when the last handle of any of them is gone.
     pub(crate) fn lend(&self, buffer: BytesMut) -> Bytes {
         Bytes::from_owner(Lent { buffer, pool: self.clone() })
@@ -31,6 +25,14 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, Vec<BytesMut>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BufferPool for Pool {
+    fn take(&self, len: usize) -> BytesMut {
+        let Some(mut buffer) = self.lock().pop() else { return BytesMut::zeroed(len) };
+        buffer.resize(len, 0);
+        buffer
     }
 }
 

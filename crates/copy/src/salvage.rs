@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use iscsi_initiator::device::Device;
@@ -44,8 +45,8 @@ pub(crate) async fn read(
     let mut left = vec![range];
     while let Some(range) = left.pop() {
         let len = range.end - range.start;
-        let buffer = pool.take(usize::try_from(len).map_err(|_| ErrorKind::FileTooLarge)?);
-        match (device.read_into(range.start, buffer).await, block) {
+        let bytes = usize::try_from(len).map_err(|_| ErrorKind::FileTooLarge)?;
+        match (device.read_with(range.start, bytes, Arc::new(pool.clone())).await, block) {
             (Ok(data), _) => salvage.data.push((range.start, data)),
             (Err(error), Some(block)) if is_unreadable(&error) => {
                 // Halves meet where blocks do.

@@ -100,14 +100,14 @@ async fn look(
 ) -> Result<(u64, Option<Bytes>), VerifyError> {
     let (range, expected) = piece;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    let read = device.read_into(range.start, pool.take(len)).await;
+    let read = device.read_with(range.start, len, Arc::new(pool.clone())).await;
     let data = pool.lend(read.map_err(VerifyError::Destination)?);
     let is_equal = match (expected, source.device_ref()) {
         (Expected::Zeros, _) => is_zero(&data),
         (Expected::Sum(expected), _) => sum(&data) == expected,
         (Expected::Blake3(expected), _) => blake3::hash(&data) == expected,
         (Expected::Source, Some(source)) => {
-            let read = source.read_into(range.start, pool.take(len)).await;
+            let read = source.read_with(range.start, len, Arc::new(pool.clone())).await;
             pool.lend(read.map_err(VerifyError::Source)?) == data
         }
         (Expected::Source, None) => return Err(VerifyError::Stream),

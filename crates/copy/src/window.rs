@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
+use iscsi_initiator::device::{BufferPool, Device, DeviceLimits, Extent, IoFuture};
 
 /// Bytes of a device in a row, as a device of its own.
 #[derive(Clone, Debug)]
@@ -59,6 +59,17 @@ impl Device for Window {
         Box::pin(async move {
             let place = self.place(offset, buffer.len() as u64)?;
             self.device.read_into(place, buffer).await
+        })
+    }
+
+    fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> IoFuture<'_, BytesMut> {
+        Box::pin(async move {
+            self.device.read_with(self.place(offset, len as u64)?, len, buffers).await
         })
     }
 

@@ -74,8 +74,10 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+pub use iscsi_session::BufferPool;
 
 use crate::error::Error;
 
@@ -125,6 +127,20 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the range is not on the device, or the device fails. The buffer is lost.
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut>;
+
+    /// The same with a buffer of `len` bytes that the pool gives, as late as the device can take it: what is only
+    /// asked for then holds no memory. Unless the device does better, at once.
+    ///
+    /// # Errors
+    /// As [`read_into`](Self::read_into).
+    fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> IoFuture<'_, BytesMut> {
+        self.read_into(offset, buffers.take(len))
+    }
 
     /// Reads `len` bytes from `offset` on.
     ///

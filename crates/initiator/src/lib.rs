@@ -202,8 +202,8 @@ pub use iscsi_pdu::{
 pub use iscsi_session::{
     AuthenticationError, Chap, ChapAlgorithm, Command, Completion, DigestOffer, DiscoveredTarget,
     LoginError, LoginViolation, Negotiated, NegotiationFault, Notice, Offer, Payload,
-    ProtocolError, Secret, SessionError, Stats, SubmitError, TargetCredentials, TaskError,
-    Timeouts, Timer, TransportError, UnknownChapAlgorithm,
+    ProtocolError, ReadBuffer, Secret, SessionError, Stats, SubmitError, TargetCredentials,
+    TaskError, Timeouts, Timer, TransportError, UnknownChapAlgorithm,
 };
 
 /// SCSI: units, commands, statuses, and the data of commands (SAM-5, SPC-4, SBC-3).

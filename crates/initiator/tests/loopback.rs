@@ -12,8 +12,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::SeekFrom;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::BufferPool;
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey};
 use iscsi_initiator::{Error, Options};
 use iscsi_testkit::config::{Chap, DigestPolicy, Portal, Redirect};
@@ -21,6 +25,7 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::Unit;
 use support::{Rig, TARGET, initiator, pattern, soon};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::time::sleep;
 
 #[tokio::test]
 async fn writes_and_reads_of_any_size_and_alignment() {
@@ -42,6 +47,50 @@ async fn writes_and_reads_of_any_size_and_alignment() {
     assert_eq!(rig.disk.flushes(), 1);
     soon(session.logout()).await.unwrap();
     rig.assert_clean();
+}
+
+/// Counts the buffers that it gives.
+#[derive(Debug, Default)]
+struct Pool(AtomicUsize);
+
+impl BufferPool for Pool {
+    fn take(&self, len: usize) -> BytesMut {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        BytesMut::zeroed(len)
+    }
+}
+
+#[tokio::test]
+async fn a_read_takes_its_buffer_when_data_comes() {
+    let rig = Rig::start(512, 8192, |_| {}).await;
+    rig.disk.fill(3);
+    let disk = rig.session(Options::default()).await.disk().await.unwrap();
+    let pool = Arc::new(Pool::default());
+    let taken = || pool.0.load(Ordering::Relaxed);
+    rig.server.with(|target| target.hold());
+    let reads: Vec<_> = (0..8)
+        .map(|number| {
+            let (disk, pool) = (disk.clone(), pool.clone());
+            tokio::spawn(async move { disk.read_with(number * 4096, 4096, pool).await.unwrap() })
+        })
+        .collect();
+    soon(async {
+        while rig.server.with(|target| target.active_tasks()) < 8 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    assert_eq!(taken(), 0);
+    rig.server.with(|target| target.release());
+    for (offset, read) in (0..).step_by(4096).zip(reads) {
+        assert!(rig.disk.holds(offset, &soon(read).await.unwrap()));
+    }
+    assert_eq!(taken(), 8);
+    let part = soon(disk.read_with(100, 700, pool.clone())).await.unwrap();
+    assert!(rig.disk.holds(100, &part) && part.len() == 700);
+    assert_eq!(taken(), 9);
+    let end = soon(disk.read_with(8192 * 512 - 1, 2, pool.clone())).await;
+    assert!(matches!(end, Err(Error::OutOfRange { .. })));
 }
 
 #[tokio::test]

@@ -140,6 +140,7 @@ pub use session::Session;
 pub use stats::Stats;
 pub use task::command::{Command, Completion};
 pub use task::payload::Payload;
+pub use task::read_buffer::{BufferPool, ReadBuffer};
 pub use timer::Timer;
 pub use waiting::Waiting;
 

@@ -15,6 +15,7 @@ mod member;
 mod stripe;
 mod units;
 mod volume;
+mod whole_buffer;
 
 pub use description::{Description, MemberDescription};
 pub use error::Error;

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
+use iscsi_initiator::device::{BufferPool, Device, DeviceLimits, Extent, IoFuture};
 use iscsi_initiator::{Disk, Error as IscsiError};
 
 use crate::error::Error;
@@ -12,6 +13,7 @@ use crate::extents::interleave;
 use crate::join::join_all;
 use crate::member::Member;
 use crate::stripe::{Chunk, Stripe};
+use crate::whole_buffer::parts_of;
 
 /// A request as long as that keeps any member busy that it reaches, bytes.
 const MAX_PREFERRED: u64 = 16 << 20;
@@ -214,20 +216,32 @@ impl<D: Device> Volume<D> {
 
     /// Reads a range that lies in several chunks, each into its part of the buffer.
     async fn fill(&self, range: Range<u64>, mut buffer: BytesMut) -> io::Result<BytesMut> {
-        let pieces = self.stripe.pieces(range).filter_map(|piece| {
+        let read = |(member, offset, len)| -> IoFuture<'_, BytesMut> {
+            Box::pin(self.read_piece(member, offset, buffer.split_to(len)))
+        };
+        join(self.pieces(range).map(read).collect()).await
+    }
+
+    /// The same into a buffer of the pool.
+    async fn fill_with(
+        &self,
+        range: Range<u64>,
+        buffers: Arc<dyn BufferPool>,
+    ) -> io::Result<BytesMut> {
+        let lens = self.pieces(range.clone()).map(|(_, _, len)| len).collect();
+        let pieces = self.pieces(range).zip(parts_of(buffers, lens));
+        let read = |((member, offset, len), part)| -> IoFuture<'_, BytesMut> {
+            Box::pin(self.read_piece_with(member, offset, len, part))
+        };
+        join(pieces.map(read).collect()).await
+    }
+
+    /// The pieces of a range: where each lies, and its length.
+    fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (&Member<D>, u64, usize)> {
+        self.stripe.pieces(range).filter_map(|piece| {
             let len = usize::try_from(piece.len).ok()?;
-            Some((self.members.get(piece.member)?, piece.offset, buffer.split_to(len)))
-        });
-        let pieces: Vec<_> = pieces.collect();
-        let reads = pieces.into_iter().map(|(member, offset, part)| -> IoFuture<'_, BytesMut> {
-            Box::pin(self.read_piece(member, offset, part))
-        });
-        let mut whole = BytesMut::new();
-        for part in join_all(reads.collect()).await {
-            // They come from one buffer, one behind the other, so nothing is copied.
-            whole.unsplit(part?);
-        }
-        Ok(whole)
+            Some((self.members.get(piece.member)?, piece.offset, len))
+        })
     }
 
     /// Reads what lies in one chunk.
@@ -243,6 +257,19 @@ impl<D: Device> Volume<D> {
         read.map_err(|error| member.failed(error))
     }
 
+    /// The same into a buffer of the pool.
+    async fn read_piece_with(
+        &self,
+        member: &Member<D>,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> io::Result<BytesMut> {
+        let read = member.device().read_with(self.data_offset + offset, len, buffers).await;
+        let read = read.and_then(|read| check_len(len, read.len()).map(|()| read));
+        read.map_err(|error| member.failed(error))
+    }
+
     /// The member that holds all of a range that is not empty, and where, if it is one.
     fn only_member(&self, range: &Range<u64>) -> Option<(&Member<D>, u64)> {
         let piece = self.stripe.place(range.start);
@@ -250,6 +277,15 @@ impl<D: Device> Volume<D> {
         let member = self.members.get(piece.member).filter(|_| is_within)?;
         Some((member, piece.offset))
     }
+}
+
+/// The parts of a read, joined. They come from one buffer, one behind the other, so nothing is copied.
+async fn join(reads: Vec<IoFuture<'_, BytesMut>>) -> io::Result<BytesMut> {
+    let mut whole = BytesMut::new();
+    for part in join_all(reads).await {
+        whole.unsplit(part?);
+    }
+    Ok(whole)
 }
 
 /// Makes sure that a member has given what it was asked for: anything else would put the bytes behind it in the wrong place.
@@ -311,6 +347,21 @@ impl<D: Device> Device for Volume<D> {
             match self.only_member(&range) {
                 Some((member, at)) => self.read_piece(member, at, buffer).await,
                 None => self.fill(range, buffer).await,
+            }
+        })
+    }
+
+    fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> IoFuture<'_, BytesMut> {
+        Box::pin(async move {
+            let range = self.check_range(offset, len as u64)?;
+            match self.only_member(&range) {
+                Some((member, at)) => self.read_piece_with(member, at, len, buffers).await,
+                None => self.fill_with(range, buffers).await,
             }
         })
     }

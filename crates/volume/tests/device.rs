@@ -12,11 +12,12 @@ mod support;
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::Error as IscsiError;
-use iscsi_initiator::device::Device as _;
+use iscsi_initiator::device::{BufferPool, Device as _};
 use iscsi_volume::{Chunk, Error, Member, Volume};
 use support::{Memory, pattern};
 
@@ -113,6 +114,32 @@ async fn reads_land_in_the_buffer_of_the_caller() {
     assert_eq!(volume.read_at(volume.capacity(), 0).await.unwrap().len(), 0);
 }
 
+/// Counts the buffers that it gives, and says where the last one lies.
+#[derive(Debug, Default)]
+struct Pool(Mutex<(usize, usize)>);
+
+impl BufferPool for Pool {
+    fn take(&self, len: usize) -> BytesMut {
+        let buffer = BytesMut::zeroed(len);
+        let mut given = self.0.lock().unwrap();
+        *given = (given.0 + 1, buffer.as_ptr().addr());
+        buffer
+    }
+}
+
+#[tokio::test]
+async fn a_read_takes_one_buffer_of_the_pool() {
+    let volume = volume(&two());
+    let data = pattern(CHUNK * 16, 3);
+    volume.write_at(0, vec![data.clone().into()]).await.unwrap();
+    for (at, len) in [(10, 100), (CHUNK, CHUNK), (CHUNK - 1, 2), (5, CHUNK * 7 + 3)] {
+        let pool = Arc::new(Pool::default());
+        let read = volume.read_with(at as u64, len, pool.clone()).await.unwrap();
+        assert_eq!(*pool.0.lock().unwrap(), (1, read.as_ptr().addr()));
+        assert!(read == data[at..at + len]);
+    }
+}
+
 #[tokio::test]
 async fn a_read_that_comes_back_shorter_moves_nothing() {
     let members = two();
@@ -121,6 +148,7 @@ async fn a_read_that_comes_back_shorter_moves_nothing() {
         for error in [
             volume(&members).read_into(0, BytesMut::zeroed(len)).await.unwrap_err(),
             volume(&members).read_at(0, len).await.unwrap_err(),
+            volume(&members).read_with(0, len, Arc::new(Pool::default())).await.unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
             assert!(error.to_string().starts_with("member 0: "), "{error}");

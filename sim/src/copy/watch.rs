@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::{Device, RangeSet};
 use iscsi_initiator::Disk;
-use iscsi_initiator::device::{DeviceLimits, Extent, IoFuture};
+use iscsi_initiator::device::{BufferPool, DeviceLimits, Extent, IoFuture};
 use tokio::sync::Notify;
 
 use super::judge::Judge;
@@ -150,6 +150,20 @@ impl Device for Watched {
         let held = self.watch.request(if self.is_source { buffer.len() } else { 0 });
         Box::pin(async move {
             let read = Device::read_into(&self.disk, offset, buffer).await;
+            drop(held);
+            read
+        })
+    }
+
+    fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> IoFuture<'_, BytesMut> {
+        let held = self.watch.request(if self.is_source { len } else { 0 });
+        Box::pin(async move {
+            let read = self.disk.read_with(offset, len, buffers).await.map_err(Into::into);
             drop(held);
             read
         })

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iscsi_initiator::device::BufferPool;
 
 use super::depths::Load;
 use super::{Ended, Engine};

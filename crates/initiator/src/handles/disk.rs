@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
-use iscsi_session::{Completion, Payload};
+use iscsi_session::{BufferPool, Completion, Payload};
 use iscsi_tuner::Plan;
 use tokio::time::timeout;
 use tracing::{Span, error_span, field};
@@ -190,7 +190,8 @@ impl Disk {
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         let Some(blocks) = self.blocks_around(offset, len as u64)? else { return Ok(Bytes::new()) };
         let head = distance(blocks.start, offset);
-        let data = self.paths.read_buffers().lend(self.read_blocks(&blocks).await?);
+        let buffers = self.paths.read_buffers();
+        let data = buffers.lend(self.read_blocks(&blocks, buffers.clone()).await?);
         Ok(data.slice(head..head + len))
     }
 
@@ -209,6 +210,25 @@ impl Disk {
         let data = self.read_at(offset, buffer.len()).await?;
         buffer.copy_from_slice(&data);
         Ok(buffer)
+    }
+
+    /// The same with a buffer of `len` bytes that the pool gives: if offset and length are whole blocks of one
+    /// command, when the first data come.
+    ///
+    /// # Errors
+    /// As [`read_into`](Self::read_into).
+    pub async fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> Result<BytesMut, Error> {
+        match self.blocks_around(offset, len as u64)? {
+            Some(blocks) if blocks == (offset..offset + len as u64) => {
+                self.read_blocks(&blocks, buffers).await
+            }
+            _ => self.read_into(offset, buffers.take(len)).await,
+        }
     }
 
     /// Writes data from `offset` on: `Bytes`, or a list of them, of any lengths. The pages are
@@ -350,8 +370,13 @@ impl Disk {
     }
 
     /// Reads whole blocks.
-    async fn read_blocks(&self, blocks: &Range<u64>) -> Result<BytesMut, Error> {
-        let (len, buffers) = (distance(blocks.start, blocks.end), self.paths.read_buffers());
+    /// Reads whole blocks into a buffer of the pool.
+    async fn read_blocks(
+        &self,
+        blocks: &Range<u64>,
+        buffers: Arc<dyn BufferPool>,
+    ) -> Result<BytesMut, Error> {
+        let len = distance(blocks.start, blocks.end);
         if len > self.longest_read() {
             return self.fill(blocks.start, buffers.take(len)).await;
         }

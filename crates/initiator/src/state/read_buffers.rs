@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::{Bytes, BytesMut};
+use iscsi_session::BufferPool;
 
 use crate::state::budget::Budget;
 
@@ -39,14 +40,6 @@ struct Lent {
 impl ReadBuffers {
     pub(crate) fn within(budget: Budget) -> Self {
         Self { budget, ready: Mutex::default() }
-    }
-
-    /// A buffer of a length, with whatever it holds from its last use.
-    pub(crate) fn take(&self, len: usize) -> BytesMut {
-        if len < MIN_LEN {
-            return BytesMut::zeroed(len);
-        }
-        self.lock().take(len).unwrap_or_else(|| BytesMut::zeroed(len))
     }
 
     /// What was read, for the caller. Its buffer comes back when nobody has any of it left.
@@ -86,6 +79,15 @@ impl ReadBuffers {
 
     fn lock(&self) -> MutexGuard<'_, Ready> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BufferPool for ReadBuffers {
+    fn take(&self, len: usize) -> BytesMut {
+        if len < MIN_LEN {
+            return BytesMut::zeroed(len);
+        }
+        self.lock().take(len).unwrap_or_else(|| BytesMut::zeroed(len))
     }
 }
 

@@ -6,9 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
-use iscsi_session::{Command, Completion, Payload, TaskError};
+use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
 use crate::completion::{attention_of, outcome, sense_of};
@@ -43,12 +42,12 @@ impl LogicalUnit {
         command.lun = self.lun;
         let name = command.cdb.operation_name();
         let written = command.write.as_ref().map_or(0, Payload::len);
-        let read = command.read.as_ref().map_or(0, BytesMut::len);
+        let read = command.read.as_ref().map_or(0, ReadBuffer::len);
         let permit = Arc::new(self.reserve(written + read).await?);
         let mut buffer = command.read.take();
         let has_buffer = buffer.is_some();
         let Sent { begun, completion, is_of_this_unit, .. } = loop {
-            let fresh = || has_buffer.then(|| BytesMut::zeroed(read));
+            let fresh = || has_buffer.then(|| ReadBuffer::later(read, None));
             let mut next = command.clone();
             next.read = buffer.take().or_else(fresh);
             match self.send(next, Arc::clone(&permit), None, None, false).await {

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use iscsi_pdu::Residual;
 use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 use iscsi_pdu::scsi::{Cdb, Lun, UnmapList, WriteSameFlags};
-use iscsi_session::{Command, Completion, Payload};
+use iscsi_session::{BufferPool, Command, Completion, Payload, ReadBuffer};
 
 use crate::error::Error;
 use crate::state::budget::Permit;
@@ -15,7 +15,6 @@ use crate::state::cancellation::Cancellation;
 use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
-use crate::state::read_buffers::ReadBuffers;
 
 /// A command with the data it writes or the room it reads into.
 #[derive(Debug)]
@@ -25,10 +24,10 @@ pub(crate) struct Transfer {
     write: Option<Payload>,
     /// Bytes to read; 0 for none.
     read_len: usize,
-    /// The buffer for them; made when the command's turn comes if there is none yet.
+    /// The buffer for them; taken when the first of them comes if there is none yet.
     buffer: Option<BytesMut>,
     /// Where it comes from then.
-    buffers: Option<Arc<ReadBuffers>>,
+    buffers: Option<Arc<dyn BufferPool>>,
     /// The blocks that it is about, if they are in a row.
     blocks: Option<Range<u64>>,
     extent: Option<Arc<RangeGuard>>,
@@ -69,8 +68,8 @@ impl Transfer {
     }
 
     /// From where its buffer shall come, if it has none.
-    pub(crate) fn with_buffers(mut self, buffers: &Arc<ReadBuffers>) -> Self {
-        self.buffers = Some(Arc::clone(buffers));
+    pub(crate) fn with_buffers(mut self, buffers: Arc<dyn BufferPool>) -> Self {
+        self.buffers = Some(buffers);
         self
     }
 
@@ -252,20 +251,18 @@ impl Transfer {
         let mut command = Command::new(lun, self.cdb.clone());
         command.write = self.write.clone();
         if self.read_len > 0 {
-            command.read = Some(self.buffer.take().unwrap_or_else(|| self.fresh()));
+            let later = || ReadBuffer::later(self.read_len, self.buffers.clone());
+            command.read = Some(self.buffer.take().map_or_else(later, ReadBuffer::from));
         }
         command
     }
 
-    fn fresh(&self) -> BytesMut {
-        let zeroed = || BytesMut::zeroed(self.read_len);
-        self.buffers.as_ref().map_or_else(zeroed, |buffers| buffers.take(self.read_len))
-    }
-
-    /// Takes the buffer back for another try; the unit may have filled less than all of it.
+    /// Takes the buffer back for another try, if there was one; the unit may have filled less than all of it.
     pub(crate) fn restore(&mut self, mut buffer: BytesMut) {
-        buffer.resize(self.read_len, 0);
-        self.buffer = Some(buffer);
+        if buffer.capacity() >= self.read_len {
+            buffer.resize(self.read_len, 0);
+            self.buffer = Some(buffer);
+        }
     }
 }
 

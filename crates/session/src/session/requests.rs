@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use iscsi_pdu::keys::{ALL_TARGETS, Key, TextBuilder};
 use iscsi_pdu::{IscsiName, Itt, TaskFunction};
 
@@ -11,6 +11,7 @@ use crate::config::SessionKind;
 use crate::error::{SubmitError, TaskError};
 use crate::task::command::Command;
 use crate::task::payload::Payload;
+use crate::task::read_buffer::ReadBuffer;
 use crate::task::scsi::ScsiTask;
 use crate::task::text::TextTask;
 use crate::task::{Management, Ping, Task, TaskKind};
@@ -25,7 +26,7 @@ impl Session {
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<Itt, SubmitError> {
         self.check_normal()?;
         let write = command.write.as_ref().map_or(0, Payload::len);
-        let read = command.read.as_ref().map_or(0, BytesMut::len);
+        let read = command.read.as_ref().map_or(0, ReadBuffer::len);
         if u32::try_from(write.max(read)).is_err() {
             return Err(SubmitError::TooLong);
         }

@@ -7,6 +7,7 @@ use iscsi_pdu::scsi::{Cdb, Lun, Status};
 use iscsi_pdu::{Residual, TaskAttribute};
 
 use super::payload::Payload;
+use super::read_buffer::ReadBuffer;
 
 /// A SCSI command (RFC 7143 §11.3).
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Command {
     /// Data to the target, at most 2^32-1 bytes.
     pub write: Option<Payload>,
     /// Where data from the target lands: its length is what is expected, at most 2^32-1 bytes.
-    pub read: Option<BytesMut>,
+    pub read: Option<ReadBuffer>,
     /// Time limit of this command instead of the session's.
     pub timeout: Option<Duration>,
 }
@@ -51,8 +52,8 @@ impl Command {
 
     /// Adds a buffer that data from the target lands in.
     #[must_use]
-    pub fn with_read(mut self, buffer: BytesMut) -> Self {
-        self.read = Some(buffer);
+    pub fn with_read(mut self, buffer: impl Into<ReadBuffer>) -> Self {
+        self.read = Some(buffer.into());
         self
     }
 

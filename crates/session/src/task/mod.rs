@@ -5,6 +5,7 @@ pub(crate) mod payload;
 pub(crate) mod queue;
 mod ranges;
 pub(crate) mod read;
+pub(crate) mod read_buffer;
 pub(crate) mod scsi;
 pub(crate) mod set;
 pub(crate) mod text;

@@ -4,22 +4,23 @@ use bytes::BytesMut;
 use iscsi_pdu::{DataIn, DataSn};
 
 use super::ranges::Ranges;
+use super::read_buffer::ReadBuffer;
 use crate::error::ProtocolError;
 use crate::params::Negotiated;
 
 /// The caller's buffer and the account of what landed in it.
 #[derive(Debug)]
 pub(crate) struct ReadTransfer {
-    buffer: BytesMut,
+    buffer: ReadBuffer,
     received: Ranges,
 }
 
 impl ReadTransfer {
-    pub(crate) fn new(buffer: BytesMut) -> Self {
+    pub(crate) fn new(buffer: ReadBuffer) -> Self {
         Self { buffer, received: Ranges::default() }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.buffer.len()
     }
 
@@ -58,7 +59,7 @@ impl ReadTransfer {
 
     /// The part of the buffer in which `len` bytes from `offset` land.
     pub(crate) fn destination(&mut self, offset: usize, len: usize) -> &mut [u8] {
-        self.buffer.get_mut(offset..offset.saturating_add(len)).unwrap_or_default()
+        self.buffer.part(offset, len)
     }
 
     /// How many of the first bytes have landed, without a hole.
@@ -72,8 +73,7 @@ impl ReadTransfer {
     }
 
     /// Gives the buffer back, cut to `len` bytes.
-    pub(crate) fn into_buffer(mut self, len: usize) -> BytesMut {
-        self.buffer.truncate(len);
-        self.buffer
+    pub(crate) fn into_buffer(self, len: usize) -> BytesMut {
+        self.buffer.into_first(len)
     }
 }

@@ -37,7 +37,7 @@ fn trips_to_the_answers(window: u32) -> (Pair, usize) {
     let mut pair = Pair::new(config(), target);
     for _ in 0..QUESTIONS {
         let mut question = Command::new(Lun::ZERO, Cdb::inquiry(96));
-        question.read = Some(bytes::BytesMut::zeroed(96));
+        question.read = Some(bytes::BytesMut::zeroed(96).into());
         pair.session.submit(question, pair.now).unwrap();
     }
     // The login's answer is the first; a window of one opens with the first answer after it.

@@ -1,11 +1,12 @@
 //! A disk as a device of bytes.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use super::Disk;
-use crate::device::{Device, DeviceLimits, Extent, IoFuture};
+use crate::device::{BufferPool, Device, DeviceLimits, Extent, IoFuture};
 use crate::error::Error;
 
 impl Device for Disk {
@@ -48,6 +49,15 @@ impl Device for Disk {
 
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
         boxed(self.read_into(offset, buffer))
+    }
+
+    fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> IoFuture<'_, BytesMut> {
+        boxed(self.read_with(offset, len, buffers))
     }
 
     fn read_at(&self, offset: u64, len: usize) -> IoFuture<'_, Bytes> {
