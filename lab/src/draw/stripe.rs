@@ -47,11 +47,19 @@ fn links_of(figure: &Figure) -> Option<f64> {
     parameter(figure, "links")?.parse().ok()
 }
 
-/// The figures of one program.
-type Series<'a> = (&'a str, Vec<&'a Figure>);
+/// The figures of one program with the same words on its command line.
+type Series<'a> = (String, Vec<&'a Figure>);
 
 fn series<'a>(figures: &[&'a Figure]) -> Vec<Series<'a>> {
-    group(figures, |figure: &'a Figure| figure.who.as_str())
+    group(figures, |figure: &'a Figure| match parameter(figure, "args") {
+        Some(words) => format!("{} {words}", figure.who),
+        None => figure.who.clone(),
+    })
+}
+
+/// Whether a series is of this project.
+fn is_of_ours((_, figures): &Series<'_>) -> bool {
+    figures.first().is_some_and(|figure| is_ours(&figure.who))
 }
 
 /// Which rate of a figure.
@@ -78,12 +86,12 @@ fn table(all: &[Series<'_>], links: &[f64]) -> Table {
     let mut table = Table::new("Mbit/s", links.iter().map(column).collect());
     for series in all {
         let cells = links.iter().map(|count| cell(series, *count, WHOLE, &mut table)).collect();
-        table.row(series.0, is_ours(series.0), cells);
+        table.row(&series.0, is_of_ours(series), cells);
         if links.iter().any(|count| rate(series, *count, STEADY).is_some()) {
             let name = format!("{}, from the fifth second on", series.0);
             let cells =
                 links.iter().map(|count| cell(series, *count, STEADY, &mut table)).collect();
-            table.row(&name, is_ours(series.0), cells);
+            table.row(&name, is_of_ours(series), cells);
         }
     }
     table
@@ -112,8 +120,8 @@ fn chart(
     source: &Source,
 ) -> Chart {
     let line = |series: &Series<'_>| Line {
-        name: series.0.to_owned(),
-        bold: is_ours(series.0),
+        name: series.0.clone(),
+        bold: is_of_ours(series),
         points: links
             .iter()
             .filter(|count| series.1.iter().any(|figure| links_of(figure) == Some(**count)))
@@ -155,6 +163,12 @@ mod tests {
         Figure { parameters, ..sample::figure(who, 100.0, rate) }
     }
 
+    fn told(links: &str, rate: f64) -> Figure {
+        let mut figure = figure("block-copy", links, rate);
+        figure.parameters.insert("args".to_owned(), "--sessions 1".to_owned());
+        figure
+    }
+
     #[test]
     fn several_links_are_told_beside_one() {
         let missing = Outcome::Skipped("`mdadm` is missing".to_owned());
@@ -164,6 +178,8 @@ mod tests {
             figure("block-copy", "2", 176.4),
             figure("md-raid0", "1", 50.0),
             Figure { goodput_mbit_per_s: None, outcome: missing, ..figure("md-raid0", "2", 0.0) },
+            told("1", 91.0),
+            told("2", 182.0),
         ];
         assert!(figures.iter().all(is_stripe));
         let source = Source { name: "stripe".to_owned(), caption: String::new() };
@@ -177,6 +193,7 @@ mod tests {
         | **block-copy** | 90.0 | 177 (1.97 times) |
         | **block-copy, from the fifth second on** | 95.0 | - |
         | md-raid0 | 50.0 | skipped<sup>1</sup> |
+        | **block-copy --sessions 1** | 91.0 | 182 (2.00 times) |
 
         <sup>1</sup> \`mdadm\` is missing
 

@@ -179,9 +179,9 @@ impl Scenario {
             ("chunk", stripe.chunk.to_string()),
             ("direction", direction.name().to_owned()),
         ];
-        let repetition =
-            (stripe.repeat > 1).then(|| ("repetition", repetition.to_string())).into_iter();
-        let words = words.into_iter().chain(repetition);
+        let repetition = (stripe.repeat > 1).then(|| ("repetition", repetition.to_string()));
+        let args = (!stripe.args.is_empty()).then(|| ("args", stripe.args.join(" ")));
+        let words = words.into_iter().chain(repetition).chain(args);
         Point {
             link: link.clone(),
             measure: Measure {

@@ -508,6 +508,10 @@ fn stripes_are_points_of_their_own() {
     assert_eq!((scenario.points().len(), scenario.stripes.len()), (4, 1));
     let error = scenario.keep_only(&["md-raid0".to_owned()]).unwrap_err();
     assert!(matches!(error, Error::Usage(_)));
+    assert!(!points[0].parameters.contains_key("args"));
+    let told = STRIPE.replacen("repeat = 2", "args = [\"--sessions\", \"1\"]", 1);
+    let points = Scenario::parse(&told).unwrap().points();
+    assert_eq!(points[0].parameters["args"], "--sessions 1");
 }
 
 #[test]

@@ -340,7 +340,7 @@ impl<C: Carrier> Paths<C> {
 
     /// How long a request had better be, bytes.
     pub(crate) fn max_request_len(&self) -> u64 {
-        self.lock().schedule.max_request_len(now())
+        self.lock().schedule.max_request_len(now)
     }
 
     /// How many requests wait in their class.

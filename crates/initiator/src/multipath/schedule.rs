@@ -244,8 +244,12 @@ impl Schedule {
     }
 
     /// How long a request may be, bytes, so that a path of middling rate has it answered soon; no
-    /// limit as long as the rates are not known.
-    pub(crate) fn max_request_len(&self, now: Instant) -> u64 {
+    /// limit as long as the rates are not known. One path needs no look at the clock.
+    pub(crate) fn max_request_len(&self, now: impl FnOnce() -> Instant) -> u64 {
+        if self.lanes.len() < 2 {
+            return u64::MAX;
+        }
+        let now = now();
         let mut rates: Vec<_> = self.used(now).filter_map(Lane::rate).collect();
         if rates.len() < self.used(now).count() || rates.len() < 2 {
             return u64::MAX;

@@ -141,14 +141,20 @@ impl RangeLocks {
         self.0.lock().is_unsettled(range)
     }
 
+    /// Takes the range, if nobody has a byte of it, or came before and waits for one.
+    pub(crate) fn try_take(&self, range: &Range<u64>) -> Option<RangeGuard> {
+        let is_taken = self.0.lock().take(range);
+        is_taken.then(|| RangeGuard { shared: Arc::clone(&self.0), start: range.start })
+    }
+
     /// Waits for its turn, and until no byte of the range is taken, and takes it. The turn is that of
     /// the first poll. Invariant: the range is not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> RangeGuard {
         let start = range.start;
         let (number, admission) = {
+            // Under one lock, or who gives the range back in between would not see who waits for it.
             let mut line = self.0.lock();
-            if line.is_free(&range) {
-                line.taken.add(range);
+            if line.take(&range) {
                 return RangeGuard { shared: Arc::clone(&self.0), start };
             }
             line.queue(range)
@@ -173,6 +179,15 @@ impl Line {
         let overlaps =
             |waiting: &Waiting| waiting.range.start < range.end && range.start < waiting.range.end;
         !self.taken.overlaps(range) && !self.waiting.values().any(overlaps)
+    }
+
+    /// Takes the range if it is free; says whether it was.
+    fn take(&mut self, range: &Range<u64>) -> bool {
+        let is_free = self.is_free(range);
+        if is_free {
+            self.taken.add(range.clone());
+        }
+        is_free
     }
 
     fn queue(&mut self, range: Range<u64>) -> (u64, oneshot::Receiver<()>) {
@@ -319,11 +334,6 @@ mod tests {
         fn taking(&self, range: Range<u64>) -> Taking {
             let locks = self.clone();
             Box::pin(async move { locks.take(range).await })
-        }
-
-        /// The range, if it is to be had at once.
-        fn try_take(&self, range: &Range<u64>) -> Option<RangeGuard> {
-            poll(&mut self.taking(range.clone()))
         }
     }
 

@@ -1,0 +1,136 @@
+//! Reads of a disk: whole blocks land in their buffer from the socket, others are cut out of theirs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use iscsi_session::BufferPool;
+
+use super::{Disk, distance};
+use crate::error::Error;
+use crate::handles::disk::join::try_join_all;
+use crate::multipath::dispatch::now;
+use crate::unit::transfer::{Expected, Transfer};
+
+/// The shortest request that one is split into for its class, bytes: shorter ones cost more than they
+/// smooth.
+const MIN_SHAPED_LEN: usize = 4096;
+
+impl Disk {
+    /// Reads `len` bytes from `offset` on.
+    ///
+    /// The memory of a long read is used again for another one once all that shares it is dropped, as long as the disk
+    /// is busy. Who wants memory of his own [reads into](Self::read_into) it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`](crate::LogicalUnit::read).
+    pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        let Some(blocks) = self.blocks_around(offset, len as u64)? else { return Ok(Bytes::new()) };
+        let head = distance(blocks.start, offset);
+        let buffers = self.paths.read_buffers();
+        let data = buffers.lend(self.read_blocks(&blocks, buffers.clone()).await?);
+        Ok(data.slice(head..head + len))
+    }
+
+    /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
+    /// The bytes land there from the socket if offset and length are whole blocks, otherwise they
+    /// are copied. The buffer is lost when the read fails.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or as [`LogicalUnit::read`](crate::LogicalUnit::read).
+    pub async fn read_into(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+        let len = buffer.len() as u64;
+        let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(buffer) };
+        if blocks == (offset..offset + len) {
+            return self.fill(offset, buffer).await;
+        }
+        let data = self.read_at(offset, buffer.len()).await?;
+        buffer.copy_from_slice(&data);
+        Ok(buffer)
+    }
+
+    /// The same with a buffer of `len` bytes that the pool gives: if offset and length are whole blocks of one
+    /// command, when the first data come.
+    ///
+    /// # Errors
+    /// As [`read_into`](Self::read_into).
+    pub async fn read_with(
+        &self,
+        offset: u64,
+        len: usize,
+        buffers: Arc<dyn BufferPool>,
+    ) -> Result<BytesMut, Error> {
+        match self.blocks_around(offset, len as u64)? {
+            Some(blocks) if blocks == (offset..offset + len as u64) => {
+                self.read_blocks(&blocks, buffers).await
+            }
+            _ => self.read_into(offset, buffers.take(len)).await,
+        }
+    }
+
+    /// What lies ready of the memory of reads, bytes.
+    #[cfg(test)]
+    pub(crate) fn read_memory(&self) -> u64 {
+        self.paths.read_buffers().bytes_ready()
+    }
+
+    /// Reads whole blocks into a buffer of the pool.
+    async fn read_blocks(
+        &self,
+        blocks: &Range<u64>,
+        buffers: Arc<dyn BufferPool>,
+    ) -> Result<BytesMut, Error> {
+        let len = distance(blocks.start, blocks.end);
+        if len > self.longest_read() {
+            return self.fill(blocks.start, buffers.take(len)).await;
+        }
+        let count = self.lba(len as u64);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let transfer = Transfer::read(&self.profile.capacity, self.lba(blocks.start), count);
+        self.read(transfer.map(|transfer| transfer.with_buffers(buffers))).await
+    }
+
+    /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
+    async fn fill(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+        let max = self.longest_read();
+        if buffer.len() <= max {
+            return self
+                .read(Transfer::read_into(&self.profile.capacity, self.lba(offset), buffer))
+                .await;
+        }
+        let mut parts = Vec::with_capacity(buffer.len().div_ceil(max));
+        let mut lba = self.lba(offset);
+        while !buffer.is_empty() {
+            let part = buffer.split_to(max.min(buffer.len()));
+            let len = part.len() as u64;
+            parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)));
+            lba += self.lba(len);
+        }
+        let mut whole = BytesMut::new();
+        for part in try_join_all(parts).await? {
+            whole.unsplit(part);
+        }
+        Ok(whole)
+    }
+
+    /// A class lets no request pass that keeps the others waiting for long.
+    pub(super) fn longest_read(&self) -> usize {
+        let Some(max) = self.paths.max_shaped_len() else { return self.max_transfer };
+        let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);
+        self.profile.max_transfer_of(max).min(self.max_transfer)
+    }
+
+    /// Sends a command whose whole buffer must be filled.
+    pub(super) async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
+        let transfer = transfer?;
+        let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
+        let running = self.begin(transfer.kind(), transfer.len());
+        let result = self.execute(transfer).await;
+        let result = result.and_then(|completion| expected.all_read(completion));
+        running.end(result.is_ok(), now());
+        match result {
+            Err(error) => Err(self.explain(error, blocks).await),
+            read => read,
+        }
+    }
+}
