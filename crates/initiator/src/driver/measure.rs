@@ -68,7 +68,7 @@ impl Driver {
         tuners.for_each(|(_, tuner)| tuner.rested(rest));
         self.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.
-        self.polls.reset();
+        self.poll_due = self.now + tuner::POLL_INTERVAL;
     }
 
     /// Tells what each connection does. Nobody need wait for it any more.

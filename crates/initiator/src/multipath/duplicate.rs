@@ -38,7 +38,8 @@ impl<C: Carrier> Copy<C> {
             transfer = transfer.cancelled_by(cancellation.clone());
         }
         let (path, begun) = (grant.id(), grant.begun().into());
-        Self { path, begun, carried: Box::pin(grant.carry(transfer)), cancellation }
+        let carried = Box::pin(async move { grant.carry(&mut transfer).await });
+        Self { path, begun, carried, cancellation }
     }
 
     /// The other one was answered. Nobody waits for the end of this one, but it keeps its place and its
@@ -57,17 +58,17 @@ impl<C: Carrier> Paths<C> {
     pub(super) async fn attempt_with_copies(
         &self,
         grant: Grant<C>,
-        transfer: Transfer,
+        spare: &mut Transfer,
         attempts: &mut Attempts<'_, C>,
     ) -> Result<C::Answer, Failure<C>> {
-        let spare = transfer.again();
-        let mut first = Copy::send(grant, transfer);
+        let again = spare.again();
+        let mut first = Copy::send(grant, std::mem::replace(spare, again));
         loop {
             let (path, begun) = (first.path, first.begun);
             let second = tokio::select! {
                 biased;
                 result = &mut first.carried => return result,
-                second = self.second(path, begun, &spare) => second,
+                second = self.second(path, begun, spare) => second,
             };
             let Ok((grant, transfer)) = second else { return first.carried.await };
             let other = grant.id();
@@ -156,18 +157,16 @@ impl<C: Carrier> Paths<C> {
 }
 
 impl<C: Carrier> Grant<C> {
-    pub(super) async fn carry(mut self, transfer: Transfer) -> Result<C::Answer, Failure<C>> {
+    pub(super) async fn carry(mut self, transfer: &mut Transfer) -> Result<C::Answer, Failure<C>> {
         let (kind, len, writes) = (transfer.kind(), transfer.len() as u64, transfer.writes());
         // What is dropped from here on may have been sent.
         let charge = self.charge.take().map(Charge::sent);
         let result = {
             let running = self.carrier().counters().begin(kind, len, self.begun());
-            let cancellation = transfer.cancellation().cloned();
             let result = self.carrier().carry(transfer).await;
             let now = now();
             // What was given up is no error.
-            let is_given_up = cancellation.is_some_and(|given_up| given_up.is_cancelled());
-            if result.is_ok() || !is_given_up {
+            if result.is_ok() || !transfer.is_cancelled() {
                 running.end(result.is_ok(), now);
             }
             result.map(|answer| (answer, now))

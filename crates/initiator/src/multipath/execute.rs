@@ -30,13 +30,12 @@ impl<C: Carrier> Paths<C> {
         let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
         let mut grant = self.pass_and_grant(len, attempts.requirements()).await?;
         loop {
-            let spare = transfer.again();
             attempts.begin();
             let result = if attempts.requirements().is_alone || self.is_alone() {
-                grant.carry(transfer).await
+                grant.carry(&mut transfer).await
             } else {
                 // Boxed, since a request with one path does not need the room.
-                Box::pin(self.attempt_with_copies(grant, transfer, &mut attempts)).await
+                Box::pin(self.attempt_with_copies(grant, &mut transfer, &mut attempts)).await
             };
             let (failed, error) = match result {
                 Ok(answer) => return Ok(answer),
@@ -49,7 +48,6 @@ impl<C: Carrier> Paths<C> {
             } else {
                 grant = self.once_more(&mut attempts, failed, error, len).await?;
             }
-            transfer = spare;
         }
     }
 

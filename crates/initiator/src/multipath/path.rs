@@ -81,7 +81,7 @@ impl Carrier for Path {
         answer.data.len() as u64
     }
 
-    async fn carry(&self, transfer: Transfer) -> Result<Completion, Error> {
+    async fn carry(&self, transfer: &mut Transfer) -> Result<Completion, Error> {
         let patience = Patience::of_a_path(&self.unit.session().policy().retry);
         Ok(self.unit.execute_in_order(transfer, patience).await?.1)
     }

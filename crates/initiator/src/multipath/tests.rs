@@ -138,7 +138,7 @@ impl Carrier for Link {
         &self.0.counters
     }
 
-    async fn carry(&self, transfer: Transfer) -> Result<Arc<Permit>, Error> {
+    async fn carry(&self, transfer: &mut Transfer) -> Result<Arc<Permit>, Error> {
         if Instant::now() < self.0.serves_from {
             sleep(self.0.latency).await;
             return Err(check(2, 0x04, 0x0b));

@@ -76,16 +76,17 @@ impl LogicalUnit {
 
     pub(crate) async fn execute_with(
         &self,
-        transfer: Transfer,
+        mut transfer: Transfer,
         patience: Patience,
     ) -> Result<Completion, Error> {
-        Ok(self.execute_in_order(transfer, patience).await?.1)
+        Ok(self.execute_in_order(&mut transfer, patience).await?.1)
     }
 
-    /// The same, and says which of the unit's commands the last try was.
+    /// The same, and says which of the unit's commands the last try was. When it fails, the transfer can be sent
+    /// over another session.
     pub(crate) async fn execute_in_order(
         &self,
-        mut transfer: Transfer,
+        transfer: &mut Transfer,
         mut patience: Patience,
     ) -> Result<(CommandNumber, Completion), Error> {
         runtime::require()?;
@@ -129,7 +130,7 @@ impl LogicalUnit {
                 Verdict::Final => {
                     let completion = match self.outcome(transfer.name(), completion) {
                         Ok(completion) => completion,
-                        Err(error) => return Err(self.explain(&transfer, error).await),
+                        Err(error) => return Err(self.explain(transfer, error).await),
                     };
                     if transfer.writes() {
                         self.state.unflushed.wrote(begun);

@@ -65,12 +65,12 @@ impl LogicalUnit {
             unflushed.found_cache();
         }
         let cdb = profile.capacity.flush_command();
-        let transfer = Transfer::query(cdb, 0).with_proof();
+        let mut transfer = Transfer::query(cdb, 0).with_proof();
         let mut flush = unflushed.begin_flush().await;
         if wanted.strong_count() == 0 {
             return Err(Error::Task { request: transfer.name(), cause: TaskError::Withdrawn });
         }
-        match self.execute_in_order(transfer, patience).await {
+        match self.execute_in_order(&mut transfer, patience).await {
             Ok((number, _)) => {
                 flush.answered();
                 self.hear_all_before(number).await;
@@ -101,8 +101,8 @@ impl LogicalUnit {
     /// that none is left. Says whether it is certain that all was told.
     async fn is_told_of_resets(&self) -> bool {
         let patience = Patience::of_a_path(&self.session.policy().retry);
-        let asked = Transfer::query(Cdb::test_unit_ready(), 0);
-        let answer = Box::pin(self.execute_in_order(asked, patience)).await;
+        let mut asked = Transfer::query(Cdb::test_unit_ready(), 0);
+        let answer = Box::pin(self.execute_in_order(&mut asked, patience)).await;
         let is_answer = match answer {
             Ok(_) => true,
             Err(error) => is_not_ready(&error),

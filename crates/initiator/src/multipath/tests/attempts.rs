@@ -103,7 +103,7 @@ impl Carrier for Session {
         &self.0.counters
     }
 
-    async fn carry(&self, transfer: Transfer) -> Result<(), Error> {
+    async fn carry(&self, transfer: &mut Transfer) -> Result<(), Error> {
         let Behaviour { unit, changes_until, dead, .. } = &*self.0;
         let block = transfer.blocks().unwrap().start;
         *unit.tries.lock().unwrap().entry(block).or_default() += 1;
