@@ -16,6 +16,8 @@ const INSET: f64 = 22.0;
 const LEADER: f64 = 38.0;
 /// About as wide as a letter of a name, on average; widths differ by what fonts a viewer has.
 const LETTER: f64 = 7.3;
+/// The same of a name in bold.
+const BOLD_LETTER: f64 = 8.4;
 
 /// The plot's edges on the sheet, and what its axes run over.
 #[derive(Clone, Debug)]
@@ -34,10 +36,13 @@ pub(super) struct Frame {
 impl Frame {
     /// The frame for a chart, with room for the longest name at the right.
     pub(super) fn of(chart: &Chart) -> Self {
-        let lines = chart.lines.iter().map(|line| line.name.chars().count());
-        let levels = chart.levels.iter().map(|(name, _)| name.chars().count());
-        let letters = lines.chain(levels).max().unwrap_or(0) as f64;
-        let (left, right) = (64.0, WIDTH - LEADER - (letters * LETTER).clamp(60.0, 360.0) - 14.0);
+        let width = |name: &str, letter| name.chars().count() as f64 * letter;
+        let lines = chart.lines.iter();
+        let lines =
+            lines.map(|line| width(&line.name, if line.bold { BOLD_LETTER } else { LETTER }));
+        let levels = chart.levels.iter().map(|(name, _)| width(name, LETTER));
+        let widest = lines.chain(levels).fold(0.0, f64::max);
+        let (left, right) = (64.0, WIDTH - LEADER - widest.clamp(60.0, 360.0) - 14.0);
         let (before, after) = margins(&chart.x);
         Self {
             left,
