@@ -17,7 +17,8 @@ use crate::unit::transfer::Transfer;
 /// A unit through one session: an I_T_L nexus, in the words of SAM.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    pub(crate) unit: LogicalUnit,
+    /// Shared by the clones, of which each request has one: a handle of its own would cost it 300 instructions.
+    pub(crate) unit: Arc<LogicalUnit>,
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
     pub(crate) life: Life,
@@ -33,7 +34,13 @@ impl Path {
     /// A path that begins its life.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
-        Self { unit, portal, life: Life::begin(), refused: None, counters: Arc::default() }
+        Self {
+            unit: Arc::new(unit),
+            portal,
+            life: Life::begin(),
+            refused: None,
+            counters: Arc::default(),
+        }
     }
 
     /// What the session may have under way, by its plan.

@@ -216,14 +216,13 @@ impl Transmitter {
     }
 
     /// The requests that wait here to abort a task.
-    pub(crate) fn requests_to_abort(&self, itt: Itt, tasks: &TaskSet) -> Vec<Itt> {
-        let aborting = |urgent: &Urgent| match urgent {
+    pub(crate) fn requests_to_abort(&self, itt: Itt, tasks: &TaskSet) -> impl Iterator<Item = Itt> {
+        self.urgent.iter().filter_map(move |urgent| match urgent {
             Urgent::Task(request) => {
                 Some(*request).filter(|request| tasks.aborted_by(*request) == Some(itt))
             }
             Urgent::PingReply { .. } | Urgent::Acknowledgement { .. } => None,
-        };
-        self.urgent.iter().filter_map(aborting).collect()
+        })
     }
 
     /// A command went out whose first burst is not complete.

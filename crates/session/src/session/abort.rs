@@ -32,14 +32,18 @@ impl Session {
 
     /// A task has ended, and is not in the set any more: what was to abort it after its data is not needed.
     pub(crate) fn forget_aborts_of(&mut self, itt: Itt) {
-        let requests = self.connections.iter().flat_map(|connection| {
-            connection.transmitter.requests_to_abort(itt, &self.tasks).into_iter()
-        });
-        let needless = requests.filter(|request| self.tasks.is_needless(*request));
-        for request in needless.collect::<Vec<_>>() {
+        while let Some(request) = self.needless_abort_of(itt) {
             self.connections.forget(request);
             self.tasks.remove(request);
         }
+    }
+
+    /// A request that was to abort a task after its data, and that has not been sent.
+    fn needless_abort_of(&self, itt: Itt) -> Option<Itt> {
+        let transmitters = self.connections.iter().map(|connection| &connection.transmitter);
+        let mut requests =
+            transmitters.flat_map(|transmitter| transmitter.requests_to_abort(itt, &self.tasks));
+        requests.find(|request| self.tasks.is_needless(*request))
     }
 
     /// Goes on with the data of a task, unless another ABORT TASK of it is not answered yet.

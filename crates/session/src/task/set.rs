@@ -1,10 +1,11 @@
 //! The tasks of a session, found by their tag.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Itt};
 
+use super::deadlines::Deadlines;
 use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 
@@ -29,7 +30,7 @@ pub(crate) struct TaskSet {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
     limit: usize,
-    deadlines: BTreeSet<(Instant, Itt)>,
+    deadlines: Deadlines,
     loads: BTreeMap<Cid, Load>,
 }
 
@@ -77,7 +78,7 @@ impl TaskSet {
         let slot = self.slots.get_mut(at as usize)?;
         let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
         if let Some(deadline) = task.deadline {
-            self.deadlines.insert((deadline, itt));
+            self.deadlines.add(deadline, itt);
         }
         slot.task = Some(task);
         Some(itt)
@@ -90,9 +91,7 @@ impl TaskSet {
         let task = slot.task.take()?;
         slot.generation = (slot.generation + 1) % GENERATIONS;
         self.free.push_back(at);
-        if let Some(deadline) = task.deadline {
-            self.deadlines.remove(&(deadline, itt));
-        }
+        self.forget_lifted_deadlines();
         self.lighten(task.allegiance, task.load(), task.outstanding);
         Some(task)
     }
@@ -179,17 +178,25 @@ impl TaskSet {
     pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(task) = self.get_mut(itt) else { return };
         let old = std::mem::replace(&mut task.deadline, deadline);
-        if let Some(old) = old {
-            self.deadlines.remove(&(old, itt));
+        if let Some(deadline) = deadline.filter(|_| old != deadline) {
+            self.deadlines.add(deadline, itt);
         }
-        if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, itt));
-        }
+        self.forget_lifted_deadlines();
+    }
+
+    /// The first deadline is that of a task at any time.
+    fn forget_lifted_deadlines(&mut self) {
+        let Self { slots, deadlines, free, .. } = self;
+        deadlines.lifted(slots.len() - free.len(), |(deadline, itt)| {
+            let slot = slots.get(slot_of(*itt) as usize).filter(|slot| slot.names(*itt));
+            let task = slot.and_then(|slot| slot.task.as_ref());
+            task.is_some_and(|task| task.deadline == Some(*deadline))
+        });
     }
 
     /// The task whose time is up first.
     pub(crate) fn first_deadline(&self) -> Option<(Instant, Itt)> {
-        self.deadlines.first().copied()
+        self.deadlines.first()
     }
 
     /// The write half of a SCSI command.

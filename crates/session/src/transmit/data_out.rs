@@ -27,7 +27,8 @@ impl Session {
         connection.push_data_out(itt, pdu.encode(), part.data);
         // A request that waits for the rest of a first burst has its time from each step of that.
         let deadline = now + self.config.timeouts.task_management;
-        for request in connection.transmitter.requests_to_abort(itt, &self.tasks) {
+        let requests = connection.transmitter.requests_to_abort(itt, &self.tasks);
+        for request in requests.collect::<Vec<_>>() {
             self.tasks.set_deadline(request, Some(deadline));
         }
     }
