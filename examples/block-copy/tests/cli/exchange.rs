@@ -12,6 +12,8 @@ use crate::support::{Rig, ends, fails, pattern, program};
 
 const CHUNK: usize = 4096;
 const BLOCKS: u64 = 1 << 15;
+/// More than is read ahead of a reader that does not read.
+const MANY_BLOCKS: u64 = 1 << 18;
 const SENTENCE: &str = "leads to another unit";
 
 fn start(from: &str, to: &str) -> Child {
@@ -69,14 +71,14 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
 /// What was read may be of the other one. The program waits for a reader meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_a_unit_that_was_exchanged_fails() {
-    let rig = Rig::start(512, BLOCKS).await;
+    let rig = Rig::start(512, MANY_BLOCKS).await;
     rig.disk.fill(3);
     let child = start(&rig.url(), "-");
     let is_read = |cdb: [u8; 16]| matches!(cdb[0], 0x28 | 0x88);
     let has_read =
         || rig.server.with(|target| target.commands().iter().any(|command| is_read(command.cdb)));
     until(has_read).await;
-    exchange(&rig);
+    exchange_for(&rig, RamDisk::new(512, MANY_BLOCKS));
     let output = ends(child).await;
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
