@@ -4,6 +4,7 @@
 //! when it is let go, as what waits in buffers and networks does.
 
 mod long_reads;
+mod many_requests;
 mod settlement;
 mod shaping;
 
@@ -30,6 +31,7 @@ use crate::handles::disk::open;
 use crate::options::Options;
 use crate::session::node::Node;
 use crate::url::Url;
+use crate::{Disk, Sessions};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -73,6 +75,11 @@ struct Wire {
     low_water: usize,
     /// How often something was read.
     reads: u32,
+    /// One read brings no more bytes than this; what is left is told of a turn later.
+    max_read: Option<usize>,
+    is_rest_untold: bool,
+    /// How often something was written.
+    writes: u32,
     /// Nothing reaches the target.
     is_held: bool,
     /// The initiator's end is closed.
@@ -148,6 +155,9 @@ impl Network for Simulated {
                 inbox: BytesMut::new(),
                 low_water: 1,
                 reads: 0,
+                max_read: None,
+                is_rest_untold: false,
+                writes: 0,
                 is_held: false,
                 is_closed: false,
                 reader: None,
@@ -166,6 +176,21 @@ impl Network for Simulated {
     fn limits(&self) -> Limits {
         Limits::default()
     }
+}
+
+/// A disk of one session over a link of these properties.
+async fn disk_over(properties: Properties) -> (Simulated, Disk) {
+    let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
+    let network = Simulated::new([Arc::new(Mutex::new(target))], properties);
+    let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+    let mut options = Options { use_environment: false, ..Options::default() };
+    options.sessions = Sessions::Fixed(1);
+    options.timeouts.nop_interval = Some(Duration::from_secs(1));
+    options.timeouts.nop_response = Duration::from_secs(1);
+    let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
+    let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
+    let disk = open::open(&node, url).await.unwrap();
+    (network, disk)
 }
 
 /// Carries bytes between both ends until the connection is closed. What the initiator has sent by then
@@ -218,6 +243,10 @@ struct End(Connection);
 impl Socket for End {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut wire = lock(&self.0.wire);
+        if std::mem::take(&mut wire.is_rest_untold) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if wire.is_closed || wire.inbox.len() >= wire.low_water {
             return Poll::Ready(());
         }
@@ -235,9 +264,10 @@ impl Socket for End {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         wire.reads += 1;
-        let mut count = 0;
+        wire.is_rest_untold = wire.max_read.is_some();
+        let (mut count, most) = (0, wire.max_read.unwrap_or(usize::MAX));
         for slice in slices {
-            let len = slice.len().min(wire.inbox.len());
+            let len = slice.len().min(wire.inbox.len()).min(most - count);
             wire.inbox.copy_to_slice(&mut slice[..len]);
             count += len;
         }
@@ -253,6 +283,7 @@ impl Socket for End {
         if wire.is_closed {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        wire.writes += 1;
         slices.iter().for_each(|slice| wire.link.to_target.send(slice, now));
         self.0.moved.notify_one();
         Ok(slices.iter().map(|slice| slice.len()).sum())

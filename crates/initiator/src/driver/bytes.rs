@@ -32,6 +32,7 @@ type Lost = (Cid, TransportError);
 impl Driver {
     /// Sends what there is to send, within what the connections bring to the target in time.
     pub(super) fn write_within_limits(&mut self) -> Result<(), Lost> {
+        self.unsent = 0;
         self.write()?;
         if !self.session.is_holding_back() {
             return Ok(());
@@ -99,16 +100,27 @@ impl Driver {
         }
     }
 
+    /// Reads what has come over any connection, whether or not that was told.
+    pub(super) fn read_unasked(&mut self) {
+        let mut at = 0;
+        while let Some(cid) = self.transports.get(at).map(|transport| transport.cid) {
+            self.read_at_once(cid);
+            at += 1;
+        }
+    }
+
     /// Reads what has come and was not told of, since it is not all that was waited for: whoever sends it, however
     /// slowly, is not silent.
     pub(super) fn read_kept(&mut self) {
         let kept = self.transports.iter().filter(|transport| transport.is_keeping_bytes());
         let kept: Vec<_> = kept.map(|transport| transport.cid).collect();
-        for cid in kept {
-            match self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
-                Ok(_) => self.await_segment(cid),
-                Err(why) => self.lose(cid, why),
-            }
+        kept.into_iter().for_each(|cid| self.read_at_once(cid));
+    }
+
+    fn read_at_once(&mut self, cid: Cid) {
+        match self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
+            Ok(_) => self.await_segment(cid),
+            Err(why) => self.lose(cid, why),
         }
     }
 

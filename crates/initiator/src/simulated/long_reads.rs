@@ -1,7 +1,6 @@
 //! What a long read costs: turns of the event loop, and memory.
 
 use super::*;
-use crate::{Disk, Sessions};
 
 const LEN: usize = 256 << 10;
 
@@ -16,16 +15,7 @@ impl Rig {
         let mut properties = Properties::default();
         (properties.latency, properties.rate) = (ROUND_TRIP / 2, Some(rate));
         properties.segment = Some(1448);
-        let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
-        let network = Simulated::new([Arc::new(Mutex::new(target))], properties);
-        let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
-        let mut options = Options { use_environment: false, ..Options::default() };
-        options.sessions = Sessions::Fixed(1);
-        options.timeouts.nop_interval = Some(Duration::from_secs(1));
-        options.timeouts.nop_response = Duration::from_secs(1);
-        let node = Node::over(Arc::new(network.clone()), name, options).unwrap();
-        let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
-        let disk = open::open(&node, url).await.unwrap();
+        let (network, disk) = disk_over(properties).await;
         Self { network, disk }
     }
 
