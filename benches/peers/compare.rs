@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use iscsi_lab::provenance::{self, ProcessorTime, workspace};
 use iscsi_lab::rate::mbit_per_s;
@@ -118,7 +119,14 @@ impl Bench<'_> {
         for repetition in 1..=if self.args.test { 1 } else { runs } {
             let mut skipped = Vec::new();
             for program in &programs {
-                let told = self.programs.run(*program, row, &self.target.url(row.digests)).await;
+                let (target, begun) = (self.target.processor_time(), Instant::now());
+                let mut told =
+                    self.programs.run(*program, row, &self.target.url(row.digests)).await;
+                if let Ok(told) = &mut told {
+                    let taken = self.target.processor_time().saturating_sub(target);
+                    told["target_busy"] =
+                        (taken.as_secs_f64() / begun.elapsed().as_secs_f64()).into();
+                }
                 if matches!(told, Err(Outcome::Skipped(_))) {
                     skipped.push(*program);
                 }
@@ -131,11 +139,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One more run of each for its system calls. strace slows them down, so nothing else is taken from these.
+    /// One more run of each for its system calls. To count them takes time too, so nothing else is taken from these.
     async fn calls(&mut self, rows: &[Row]) -> Result<(), Trouble> {
-        if provenance::first_line(Command::new("strace").arg("-V")).is_empty() {
+        if let Some(why) = self.programs.cannot_count().await {
             eprintln!(
-                "short_link: SKIPPED: system calls (strace is missing; ci/packages short-link installs it)"
+                "short_link: SKIPPED: system calls ({why}; ci/packages short-link installs perf)"
             );
             return Ok(());
         }

@@ -97,6 +97,13 @@ impl Target {
         format!("iscsi://127.0.0.1:{}/{name}/1", self.port)
     }
 
+    /// How long its threads have been on a processor until now; zero where the kernel does not tell.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let id = self.daemon.child.id().unwrap_or_default();
+        let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+        threads.filter_map(|thread| on_processor(&thread.path().join("schedstat"))).sum()
+    }
+
     /// Ends it, and waits until it is gone.
     pub(crate) async fn end(mut self) -> Result<(), Trouble> {
         Ok(self.daemon.child.kill().await?)
@@ -107,6 +114,12 @@ impl Target {
         command.args(["--control-port", &self.control.to_string(), "--lld", "iscsi"]);
         Ok(tool(command.args(words.split(' '))).await?)
     }
+}
+
+/// The first number, nanoseconds (proc(5), schedstat).
+fn on_processor(schedstat: &Path) -> Option<Duration> {
+    let told = fs::read_to_string(schedstat).ok()?;
+    told.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 impl Drop for Target {

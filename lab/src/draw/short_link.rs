@@ -160,6 +160,7 @@ const FAULTS: What = |figure| Some(told(figure, "minor_faults")? / requests(figu
 const WAITS: What = |figure| Some(told(figure, "voluntary_switches")? / requests(figure)?);
 const SWITCHES: What = |figure| Some(told(figure, "involuntary_switches")? / requests(figure)?);
 const CALLS: What = |figure| Some(told(figure, "system_calls")? / requests(figure)?);
+const TARGET: What = |figure| told(figure, "target_busy");
 const IDLE: What = |figure| Some(told(figure, "cpu_seconds")? / figure.seconds?);
 
 fn told(figure: &Figure, name: &str) -> Option<f64> {
@@ -316,13 +317,15 @@ fn row(table: &mut Table, load: &Load<'_>, what: What, goal: Option<Goal>) {
 fn events(part: &mut Part, loads: &[Load<'_>]) {
     part.paragraph(
         "Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it \
-         had to give way; system calls of a run of its own, from the program's start to its end:",
+         had to give way; system calls of a run of its own, from the program's start to its end. Beside them, the share of \
+         one processor that the target took: near 1, it sets the rate.",
     );
-    let columns = ["page faults", "waits", "gave way", "system calls"];
+    let columns = ["page faults", "waits", "gave way", "system calls", "target's processor"];
     let mut table = Table::new("a request", columns.map(str::to_owned).into());
     for load in loads {
         let calls = (median(&load.our_calls, CALLS), median(&load.their_calls, CALLS));
-        let pairs = [load.pair(FAULTS), load.pair(WAITS), load.pair(SWITCHES), calls];
+        let pairs =
+            [load.pair(FAULTS), load.pair(WAITS), load.pair(SWITCHES), calls, load.pair(TARGET)];
         table.row(&load.name(), false, pairs.map(pair_words).into());
     }
     part.table(&table);
@@ -417,7 +420,7 @@ mod tests {
     fn run(who: &str, load: [&str; 4], seconds: f64) -> Figure {
         let detail = json!({
             "seconds": seconds, "cpu_seconds": seconds / 2.0, "minor_faults": 512,
-            "voluntary_switches": 1024, "involuntary_switches": 0,
+            "voluntary_switches": 1024, "involuntary_switches": 0, "target_busy": 0.98,
         });
         figure("run", who, load, detail)
     }
@@ -483,13 +486,13 @@ mod tests {
         |---|---:|---:|---:|---:|
         | Read 4 KiB x 1 | 30.0 | - | - | at most 1.00 |
 
-        Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it had to give way; system calls of a run of its own, from the program's start to its end:
+        Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it had to give way; system calls of a run of its own, from the program's start to its end. Beside them, the share of one processor that the target took: near 1, it sets the rate.
 
-        | a request | page faults | waits | gave way | system calls |
-        |---|---:|---:|---:|---:|
-        | Read 64 KiB x 32 | 0.50 / 0.50 (1.00) | 1.00 / 1.00 (1.00) | 0 / 0 | 2.00 / 4.00 (0.50) |
-        | Write 64 KiB x 32, digests of all | 0.50 / - | 1.00 / - | 0 / - | - / - |
-        | Read 4 KiB x 1 | - / - | - / - | - / - | - / - |
+        | a request | page faults | waits | gave way | system calls | target's processor |
+        |---|---:|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 0.50 / 0.50 (1.00) | 1.00 / 1.00 (1.00) | 0 / 0 | 2.00 / 4.00 (0.50) | 0.98 / 0.98 (1.00) |
+        | Write 64 KiB x 32, digests of all | 0.50 / - | 1.00 / - | 0 / - | - / - | 0.98 / - |
+        | Read 4 KiB x 1 | - / - | - / - | - / - | - / - | - / - |
 
         ![Ratios](short-link-current.svg)
         ");
