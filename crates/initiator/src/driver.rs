@@ -24,6 +24,7 @@ use std::task::Poll;
 
 use iscsi_pdu::Itt;
 use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
+use iscsi_tuner::Coalescing;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -71,6 +72,11 @@ pub(crate) struct Driver {
     answered: u32,
     /// Requests since the sockets were written to last.
     unsent: usize,
+    /// Bytes that were read, of all connections.
+    received: u64,
+    coalescing: Coalescing,
+    /// When the sockets are looked at next that keep bytes to themselves.
+    look_due: Instant,
     ended: bool,
 }
 
@@ -86,6 +92,7 @@ struct Pending {
 enum Event {
     Connection(Readiness),
     Poll,
+    Look,
     Messages(usize),
     Alarm,
 }
@@ -120,6 +127,9 @@ impl Driver {
             pending: HashMap::new(),
             answered: 0,
             unsent: 0,
+            received: 0,
+            coalescing: Coalescing::default(),
+            look_due: now,
             ended: false,
         }
     }
@@ -136,6 +146,7 @@ impl Driver {
                 continue;
             }
             self.shared.set_stats(self.session.stats());
+            self.await_answers();
             let event = self.next_event().await;
             let is_asked = matches!(event, Event::Messages(1..));
             if is_asked && self.may_others_ask() {
@@ -152,7 +163,8 @@ impl Driver {
     async fn next_event(&mut self) -> Event {
         let deadline = self.session.poll_timeout().map(|(deadline, _)| Instant::from_std(deadline));
         let poll_due = (self.now < self.awake_until).then_some(self.poll_due);
-        let due = deadline.into_iter().chain(poll_due).min();
+        let look_due = self.is_coalescing().then_some(self.look_due);
+        let due = deadline.into_iter().chain(poll_due).chain(look_due).min();
         if let Some(due) = due.filter(|due| *due != self.alarm.deadline()) {
             self.alarm.as_mut().reset(due);
         }
@@ -161,7 +173,11 @@ impl Driver {
         tokio::select! {
             biased;
             () = self.alarm.as_mut(), if due.is_some() => {
-                if due == deadline { Event::Alarm } else { Event::Poll }
+                match due {
+                    _ if due == deadline => Event::Alarm,
+                    _ if due == poll_due => Event::Poll,
+                    _ => Event::Look,
+                }
             }
             count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
                 Event::Messages(count)
@@ -223,6 +239,7 @@ impl Driver {
                 self.read_kept();
                 self.poll_kernel();
             }
+            Event::Look => self.read_kept(),
             Event::Alarm => {
                 self.read_kept();
                 self.session.handle_timeout(self.now());

@@ -180,8 +180,12 @@ impl Network for Simulated {
 
 /// A disk of one session over a link of these properties.
 async fn disk_over(properties: Properties) -> (Simulated, Disk) {
-    let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
-    let network = Simulated::new([Arc::new(Mutex::new(target))], properties);
+    disk_of(TargetConfig::new(TARGET, RamDisk::new(512, 8192)), properties).await
+}
+
+/// The same of such a target.
+async fn disk_of(config: TargetConfig, properties: Properties) -> (Simulated, Disk) {
+    let network = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], properties);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
     let mut options = Options { use_environment: false, ..Options::default() };
     options.sessions = Sessions::Fixed(1);

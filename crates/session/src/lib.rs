@@ -127,6 +127,7 @@ mod window;
 
 pub use chap::{IssuedChallenges, Secret};
 pub use config::{Chap, Config, DigestOffer, Offer, SessionKind, TargetCredentials, Timeouts};
+pub use connection::read_ahead::ReadAhead;
 pub use connection::transmit::Transmit;
 pub use discovery::{DiscoveredTarget, decode_send_targets};
 pub use entropy::Entropy;

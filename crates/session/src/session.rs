@@ -16,6 +16,7 @@ use iscsi_pdu::{Cid, CmdSn, Isid, Itt, Tsih};
 
 use crate::config::Config;
 use crate::connection::Connection;
+use crate::connection::read_ahead::ReadAhead;
 use crate::connection::set::ConnectionSet;
 use crate::connection::state::ConnectionState;
 use crate::entropy::Entropy;
@@ -107,6 +108,28 @@ impl Session {
             Some(connection) => connection.receive_slices(&mut self.tasks),
             None => [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])],
         }
+    }
+
+    /// Lends a connection memory for the headers and short data segments that are read next, until it is
+    /// [taken back](Self::reclaim_read_ahead) or the connection is gone. Without it the connection makes its own,
+    /// and keeps it.
+    pub fn lend_read_ahead(&mut self, cid: Cid, memory: ReadAhead) {
+        if let Some(connection) = self.connections.get_mut(cid) {
+            connection.lend_read_ahead(memory);
+        }
+    }
+
+    /// Takes the memory back in which a connection reads ahead; what has arrived in it stays with the connection.
+    /// `None` where there is none, as when the connection is gone.
+    pub fn reclaim_read_ahead(&mut self, cid: Cid) -> Option<ReadAhead> {
+        self.connections.get_mut(cid)?.reclaim_read_ahead()
+    }
+
+    /// How many bytes of a data segment that has begun to arrive are still to come: so long as these are not
+    /// there, nothing else can be read that means anything.
+    pub fn segment_rest(&mut self, cid: Cid) -> usize {
+        let connection = self.connections.get_mut(cid);
+        connection.map_or(0, |connection| connection.segment_rest(&mut self.tasks))
     }
 
     /// `count` bytes were read into the slices that [`receive_slices`](Self::receive_slices) gave.

@@ -10,6 +10,7 @@
 //! | samples of its rate and round-trip time | [`LinkEstimator`], and from it what may be under way: [`inflight_limit`], [`WriteLimit`] |
 //! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
+//! | how many answers come, and how large they are | [`Coalescing`]: for how many of them to wait at once |
 //! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
 //!
 //! For Linux only: it reads TCP_INFO and sets socket options of that kernel.
@@ -24,6 +25,7 @@ compile_error!(
 
 mod apply;
 mod bandwidth;
+mod coalescing;
 mod diagnosis;
 mod inflight;
 mod interface;
@@ -40,6 +42,7 @@ mod tuning;
 
 pub use apply::{Granted, Refusal, limit_pacing, send_with_more_to_come, set_receive_low_water};
 pub use bandwidth::{Bandwidth, BandwidthError};
+pub use coalescing::Coalescing;
 pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
 pub use inflight::{
     STARTUP_GAIN, WriteLimit, inflight_limit, wait_for_answers, wait_for_write_data,

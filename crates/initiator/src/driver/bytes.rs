@@ -1,10 +1,12 @@
 //! Bytes between the session and its sockets.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::time::Duration;
 
 use bytes::Buf;
 use iscsi_pdu::Cid;
-use iscsi_session::{Session, Transmit, TransportError};
+use iscsi_session::{ReadAhead, Session, Transmit, TransportError};
 use iscsi_tuner::{Plan, Sends};
 
 use super::Driver;
@@ -20,8 +22,17 @@ const FEW_SLICES: usize = 32;
 /// System calls in one direction of a connection before the other one has its turn.
 const CALLS_PER_TURN: usize = 16;
 
+/// How often answers are looked for that are fewer than were to be waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Bytes per system call where the plan sends one page at a time.
 const PAGE: usize = 4096;
+
+thread_local! {
+    /// Whichever connection the thread reads from. Of 1,000 disks each would come back to memory that the processor's
+    /// cache has lost meanwhile.
+    static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
+}
 
 /// How to read into slices from a socket.
 type Read = fn(&dyn Socket, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
@@ -92,10 +103,8 @@ impl Driver {
     pub(super) fn read(&mut self) {
         let next = |transport: &mut Transport| transport.take_readable().then_some(transport.cid);
         while let Some(cid) = self.transports.iter_mut().find_map(next) {
-            match self.read_from(cid, |socket, slices| socket.read(slices)) {
-                Ok(true) => {}
-                Ok(false) => self.await_segment(cid),
-                Err(why) => self.lose(cid, why),
+            if let Err(why) = self.read_from(cid, |socket, slices| socket.read(slices)) {
+                self.lose(cid, why);
             }
         }
     }
@@ -118,19 +127,29 @@ impl Driver {
     }
 
     fn read_at_once(&mut self, cid: Cid) {
-        match self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
-            Ok(_) => self.await_segment(cid),
-            Err(why) => self.lose(cid, why),
+        if let Err(why) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
+            self.lose(cid, why);
         }
     }
 
-    /// The socket need not tell of every part of a long data segment.
-    fn await_segment(&mut self, cid: Cid) {
-        let [rest, _] = self.session.receive_slices(cid);
-        let rest = rest.len();
-        if let Some(transport) = self.transports.iter_mut().find(|transport| transport.cid == cid) {
-            transport.await_segment(rest);
+    /// The sockets need not tell of every part of a long data segment, nor of each of many answers that come one after the
+    /// other.
+    pub(super) fn await_answers(&mut self) {
+        let (answered, connections) = (self.session.stats().tasks_ended, self.transports.len());
+        self.coalescing.observe(answered, self.received, self.now());
+        let answers =
+            self.coalescing.low_water(self.pending.len(), connections).unwrap_or_default();
+        for transport in &mut self.transports {
+            transport.await_bytes(self.session.segment_rest(transport.cid), answers);
         }
+        if self.is_coalescing() && self.look_due <= self.now {
+            self.look_due = self.now + LOOK_INTERVAL;
+        }
+    }
+
+    /// Whether answers may lie in a socket that it was not to tell of.
+    pub(super) fn is_coalescing(&self) -> bool {
+        self.transports.iter().any(Transport::is_coalescing)
     }
 
     /// A connection that cannot be written to is gone, but what came over it before counts: it may
@@ -146,6 +165,13 @@ impl Driver {
 
     /// Reads what has come over a connection, and acts on it; says whether there may be more.
     fn read_from(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
+        self.session.lend_read_ahead(cid, READ_AHEAD.take().unwrap_or_default());
+        let result = self.read_some(cid, read);
+        READ_AHEAD.set(self.session.reclaim_read_ahead(cid));
+        result
+    }
+
+    fn read_some(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
         let now = self.now();
         for _ in 0..CALLS_PER_TURN {
             let Some(transport) = self.transports.iter_mut().find(|transport| transport.cid == cid)
@@ -162,6 +188,7 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(TransportError::Io(error.to_string())),
             };
+            self.received += count as u64;
             let before = data_moved(&self.session);
             self.session.handle_received(cid, count, now);
             transport.bytes += data_moved(&self.session) - before;

@@ -28,6 +28,8 @@ pub(super) struct Transport {
     readable: bool,
     /// So many bytes make it readable.
     low_water: usize,
+    /// They are more than are certain to come.
+    coalesces: bool,
     /// The socket did not take all there is to send.
     pub(super) blocked: bool,
     /// Command data that has gone over it, both directions.
@@ -58,6 +60,7 @@ impl Transport {
             is_logged_in: false,
             readable: false,
             low_water: ANY,
+            coalesces: false,
             blocked: false,
             bytes: 0,
         }
@@ -106,12 +109,16 @@ impl Transport {
         std::mem::take(&mut self.readable)
     }
 
-    /// So many bytes of a data segment are still to come: if they are many, the socket need not tell of every part.
-    /// What they wait for is certain to come, and nothing can overtake it.
-    pub(super) fn await_segment(&mut self, rest: usize) {
+    /// So many bytes of a data segment are still to come, and the answers that are waited for together have so many: if
+    /// they are many, the socket need not tell of every part. What a segment waits for is certain to come, and nothing
+    /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
+    pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, tuner) = &self.state else { return };
-        let planned = tuner.plan().receive_low_water.value.filter(|_| rest >= LONG_REST);
-        let low_water = planned.map_or(ANY, |bytes| rest.min(bytes as usize));
+        let most = tuner.plan().receive_low_water.value.map_or(ANY, |bytes| bytes as usize);
+        let rest = if rest >= LONG_REST { rest } else { ANY };
+        let answers = usize::try_from(answers).unwrap_or(usize::MAX);
+        let low_water = rest.max(answers).min(most);
+        self.coalesces = low_water > rest;
         if low_water == self.low_water {
             return;
         }
@@ -119,6 +126,11 @@ impl Transport {
             Ok(()) => self.low_water = low_water,
             Err(error) => self.span.in_scope(|| debug!(%error, "SO_RCVLOWAT is not to be had")),
         }
+    }
+
+    /// Whether it may keep bytes to itself that nothing more need follow.
+    pub(super) const fn is_coalescing(&self) -> bool {
+        self.coalesces
     }
 
     /// Whether bytes may have come that it was not to tell of.

@@ -1,4 +1,6 @@
-//! What many short requests at once cost: system calls.
+//! What many short requests at once cost: system calls, and turns of the event loop.
+
+use iscsi_testkit::fault::Fault;
 
 use super::*;
 
@@ -7,6 +9,7 @@ const LEN: usize = 4096;
 const HEADER: usize = 48;
 const DEPTH: usize = 32;
 const ROUNDS: u32 = 4;
+const SLOW: Duration = Duration::from_secs(1);
 
 struct Rig {
     network: Simulated,
@@ -23,17 +26,35 @@ impl Rig {
         Self { network, disk }
     }
 
+    /// A disk close by, whose answers come one after the other, 15 in a millisecond; its second half is slow.
+    async fn near() -> Self {
+        let config = TargetConfig::new(TARGET, RamDisk::new(512, 8192))
+            .with_fault(Fault::delay(4096.., SLOW));
+        let mut properties = Properties::default();
+        (properties.latency, properties.rate) = (Duration::ZERO, Some(64_000_000));
+        let (network, disk) = disk_of(config, properties).await;
+        Self { network, disk }
+    }
+
     fn writes(&self) -> u32 {
+        self.wire(|wire| wire.writes)
+    }
+
+    fn wire<R>(&self, see: impl FnOnce(&Wire) -> R) -> R {
         let connections = lock(&self.network.portals[0].connections);
-        lock(&connections[0].wire).writes
+        see(&lock(&connections[0].wire))
     }
 
     /// So many readers, each of which asks again when it has its answer.
     async fn read(&self, readers: usize) {
+        self.read_for(readers, ROUNDS).await;
+    }
+
+    async fn read_for(&self, readers: usize, rounds: u32) {
         let read = |reader: usize| {
             let disk = self.disk.clone();
             tokio::spawn(async move {
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds {
                     disk.read_at((reader * LEN) as u64, LEN).await.unwrap();
                 }
             })
@@ -61,4 +82,46 @@ async fn who_is_alone_is_sent_for_at_once() {
     let (before, begun) = (rig.writes(), Instant::now());
     rig.read(1).await;
     assert_eq!((rig.writes() - before, begun.elapsed()), (ROUNDS, ROUND_TRIP * ROUNDS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_close_together_are_told_of_together() {
+    let rig = Rig::near().await;
+    let low_water = rig.network.clone();
+    let seen = tokio::spawn(async move {
+        let mut most = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            most = lock(&lock(&low_water.portals[0].connections)[0].wire).low_water.max(most);
+            if most > 1 {
+                return most;
+            }
+        }
+    });
+    rig.read_for(DEPTH, 200).await;
+    let most = seen.await.unwrap();
+    let (two, quarter) = (2 * (HEADER + LEN), DEPTH / 4 * (HEADER + LEN));
+    assert!((two..=quarter).contains(&most), "{most} bytes");
+    assert_eq!(rig.wire(|wire| wire.low_water), 1, "whatever comes next is told of");
+}
+
+/// What is waited for need not come: fewer answers are looked for all the same.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_others_do_not_follow_is_found_soon() {
+    let rig = Rig::near().await;
+    let slow = || {
+        let disk = rig.disk.clone();
+        tokio::spawn(async move { disk.read_at(4096 * 512, LEN).await })
+    };
+    // A verdict that several are to be waited for holds for a second.
+    rig.read_for(DEPTH, 200).await;
+    let slow: Vec<_> = std::iter::repeat_with(slow).take(DEPTH).collect();
+    rig.read_for(DEPTH, 5).await;
+    assert!(rig.wire(|wire| wire.low_water) > HEADER + LEN, "more is waited for than one answer");
+    let begun = Instant::now();
+    rig.disk.read_at(0, LEN).await.unwrap();
+    assert!(begun.elapsed() <= Duration::from_millis(4), "{:?}", begun.elapsed());
+    for read in slow {
+        assert_eq!(read.await.unwrap().unwrap().len(), LEN);
+    }
 }

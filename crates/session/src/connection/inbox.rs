@@ -8,11 +8,9 @@ use iscsi_pdu::{
 };
 
 use super::outbox::Digests;
+use super::read_ahead::ReadAhead;
 use crate::error::ProtocolError;
 use crate::task::set::TaskSet;
-
-/// Room for headers read ahead behind a data segment, and for many small PDUs at once.
-const READ_AHEAD: usize = 64 * 1024;
 
 /// In a data segment of at least so many bytes, and behind it, only [`NEXT_HEADER`] is read ahead: after a long one mostly
 /// comes another one, and what was read ahead of it is copied once more.
@@ -25,13 +23,16 @@ const NEXT_HEADER: usize = 512;
 ///
 /// The rest of a Data-In lands straight in the buffer of its task; everything else passes through
 /// the read-ahead buffer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    buffer: Box<[u8]>,
+    /// Made when it is needed, unless it is lent.
+    buffer: Option<ReadAhead>,
     /// Bytes of `buffer` that have been used.
     start: usize,
     /// Bytes of `buffer` that hold input.
     end: usize,
+    /// What `buffer` held when it was taken back.
+    kept: Vec<u8>,
     /// Length of the destination that was offered to the last read.
     offered: usize,
     segment: Option<Segment>,
@@ -73,22 +74,12 @@ pub(crate) struct Received {
     pub(crate) discarded: bool,
 }
 
-impl Default for Inbox {
-    fn default() -> Self {
-        Self {
-            buffer: vec![0; READ_AHEAD].into_boxed_slice(),
-            start: 0,
-            end: 0,
-            offered: 0,
-            segment: None,
-            is_long: false,
-        }
-    }
-}
-
 impl Inbox {
     /// The destinations of the next bytes, in order: the rest of a data segment, then read-ahead.
     pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
+        if self.buffer.is_none() {
+            self.lend(ReadAhead::default());
+        }
         self.compact();
         let is_arriving = self.segment.is_some();
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
@@ -96,9 +87,33 @@ impl Inbox {
         // What goes nowhere passes through here, and is not copied.
         let is_dropped = is_arriving && rest.is_empty();
         let is_short = self.is_long && !is_dropped;
-        let end = if is_short { self.end + NEXT_HEADER } else { READ_AHEAD };
-        let ahead = self.buffer.get_mut(self.end..end.min(READ_AHEAD)).unwrap_or_default();
+        let end = if is_short { self.end + NEXT_HEADER } else { ReadAhead::LEN };
+        let buffer = self.buffer.as_mut().map_or(&mut [][..], ReadAhead::bytes_mut);
+        let ahead = buffer.get_mut(self.end..end.min(ReadAhead::LEN)).unwrap_or_default();
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
+    }
+
+    /// How much of a data segment that arrives is still to come to where it belongs.
+    pub(crate) fn rest(&mut self, tasks: &mut TaskSet) -> usize {
+        self.segment.as_mut().map_or(0, |segment| segment.rest(tasks).len())
+    }
+
+    /// Takes memory to read ahead into, in place of its own.
+    pub(crate) fn lend(&mut self, mut buffer: ReadAhead) {
+        drop(self.reclaim());
+        if let Some(to) = buffer.bytes_mut().get_mut(..self.kept.len()) {
+            to.copy_from_slice(&self.kept);
+        }
+        self.kept.clear();
+        self.buffer = Some(buffer);
+    }
+
+    /// Gives the memory back. What is in it is kept: no more than part of a header, or what follows a data segment.
+    pub(crate) fn reclaim(&mut self) -> Option<ReadAhead> {
+        let buffer = self.buffer.take()?;
+        self.kept.extend_from_slice(buffer.bytes().get(self.start..self.end).unwrap_or_default());
+        (self.start, self.end) = (0, self.kept.len());
+        Some(buffer)
     }
 
     /// Counts bytes that were read into the slices.
@@ -107,7 +122,9 @@ impl Inbox {
         if let Some(segment) = &mut self.segment {
             segment.landed += direct;
         }
-        self.end = (self.end + count - direct).min(self.buffer.len());
+        if self.buffer.is_some() {
+            self.end = (self.end + count - direct).min(ReadAhead::LEN);
+        }
         self.offered = 0;
     }
 
@@ -137,7 +154,8 @@ impl Inbox {
     }
 
     fn unread(&self) -> &[u8] {
-        self.buffer.get(self.start..self.end).unwrap_or_default()
+        let buffer = self.buffer.as_ref().map_or(&self.kept[..], ReadAhead::bytes);
+        buffer.get(self.start..self.end).unwrap_or_default()
     }
 
     /// The next `len` bytes of read-ahead, used up; `None` while there are fewer.
@@ -147,7 +165,7 @@ impl Inbox {
             return None;
         }
         self.start = range.end;
-        self.buffer.get(range)
+        self.buffer.as_ref()?.bytes().get(range)
     }
 
     fn next_header(
@@ -175,7 +193,8 @@ impl Inbox {
     fn move_read_ahead(&mut self, tasks: &mut TaskSet) {
         let Some(segment) = &mut self.segment else { return };
         let left = segment.layout.data_len - segment.landed;
-        let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let Some(buffer) = &self.buffer else { return };
+        let unread = buffer.bytes().get(self.start..self.end).unwrap_or_default();
         let moved = left.min(unread.len());
         // The destination is missing when its task has ended since; then the bytes are dropped.
         let rest = segment.rest(tasks);
@@ -189,7 +208,9 @@ impl Inbox {
 
     /// Makes room for reading ahead; what is left over is never more than part of a header.
     fn compact(&mut self) {
-        self.buffer.copy_within(self.start..self.end, 0);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.bytes_mut().copy_within(self.start..self.end, 0);
+        }
         self.end -= self.start;
         self.start = 0;
     }

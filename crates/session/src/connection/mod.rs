@@ -4,6 +4,7 @@ mod admit;
 pub(crate) mod inbox;
 mod liveness;
 pub(crate) mod outbox;
+pub(crate) mod read_ahead;
 pub(crate) mod set;
 mod stat_sn;
 pub(crate) mod state;
@@ -27,6 +28,7 @@ use crate::timer::Timer;
 use inbox::{Inbox, Received};
 use liveness::Liveness;
 use outbox::{Digests, Outbox};
+use read_ahead::ReadAhead;
 use stat_sn::StatSnOrder;
 use state::ConnectionState;
 use transmit::Transmit;
@@ -235,6 +237,19 @@ impl Connection {
         } else {
             [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])]
         }
+    }
+
+    /// How many bytes of a data segment that arrives are still to come to where they belong.
+    pub(crate) fn segment_rest(&mut self, tasks: &mut TaskSet) -> usize {
+        if self.state.is_live() { self.inbox.rest(tasks) } else { 0 }
+    }
+
+    pub(crate) fn lend_read_ahead(&mut self, memory: ReadAhead) {
+        self.inbox.lend(memory);
+    }
+
+    pub(crate) fn reclaim_read_ahead(&mut self) -> Option<ReadAhead> {
+        self.inbox.reclaim()
     }
 
     /// Bytes were read into the slices.

@@ -8,8 +8,8 @@ use bytes::{Buf, BytesMut};
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{
-    Command, Completion, Config, Notice, Output, Session, SessionError, SessionKind, TaskError,
-    TransportError,
+    Command, Completion, Config, Notice, Output, ReadAhead, Session, SessionError, SessionKind,
+    TaskError, TransportError,
 };
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -46,6 +46,7 @@ pub(crate) struct Pair {
     pub(crate) cut: Cut,
     /// A bit to flip in what the target sends: the byte's place in the stream, and the mask.
     pub(crate) flip: Option<(usize, u8)>,
+    read_ahead: Option<ReadAhead>,
     /// Bytes that have passed, to the target and from it.
     pub(crate) passed: [usize; 2],
     links: BTreeMap<Cid, ConnId>,
@@ -101,6 +102,7 @@ impl Pair {
             now,
             cut: Cut::of_this_run(),
             flip: None,
+            read_ahead: None,
             passed: [0; 2],
             links: BTreeMap::new(),
             disconnects: Vec::new(),
@@ -267,7 +269,14 @@ impl Pair {
         }
     }
 
+    /// All connections read ahead into the same memory, one after the other.
     fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
+        self.session.lend_read_ahead(cid, self.read_ahead.take().unwrap_or_default());
+        self.deliver_lent(cid, piece);
+        self.read_ahead = self.session.reclaim_read_ahead(cid);
+    }
+
+    fn deliver_lent(&mut self, cid: Cid, piece: &mut BytesMut) {
         let mut filled = 0;
         for slice in &mut self.session.receive_slices(cid) {
             let len = slice.len().min(piece.remaining());

@@ -1,0 +1,28 @@
+//! Memory for what arrives and has no place of its own yet.
+
+/// Memory in which headers and short data segments of a connection arrive, before it is known where they belong.
+///
+/// A connection makes its own when it is first read from. Who has many connections lends each of them the same,
+/// while he reads: [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). So an idle connection holds none, and
+/// what is read into has just been used.
+#[derive(Debug)]
+pub struct ReadAhead(Box<[u8]>);
+
+impl ReadAhead {
+    /// Room for many small PDUs at once, bytes.
+    pub const LEN: usize = 64 * 1024;
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Default for ReadAhead {
+    fn default() -> Self {
+        Self(vec![0; Self::LEN].into_boxed_slice())
+    }
+}

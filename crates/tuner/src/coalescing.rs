@@ -1,0 +1,269 @@
+//! For how many answers a turn waits, where many short ones come one after the other.
+//!
+//! ```text
+//! answers = min(those that come in 200 us, a quarter of the requests under way), rounded down to a power of two
+//! ```
+//! A peer that answers each request by itself wakes whoever waits for it each time: that costs more than the
+//! answer. To wait for several costs no throughput where the peer is busy with the others. Where its answers
+//! take their time however few there are to give, it does: the requests that would follow are sent later. So
+//! each is tried in turn, some milliseconds of waiting and some without, and what was better holds for a while.
+
+use std::time::{Duration, Instant};
+
+/// What is counted together.
+const WINDOW: Duration = Duration::from_millis(5);
+/// A window that took longer met a rest.
+const LONGEST_WINDOW: Duration = Duration::from_millis(15);
+/// A trial has so many windows of each kind.
+const WINDOWS: u32 = 4;
+/// Answers that come within this may be waited for.
+const MAX_WAIT: Duration = Duration::from_micros(200);
+/// Of so many requests under way the answer to one is waited for: the peer has most of its work all the time.
+const REQUESTS_PER_ANSWER: usize = 4;
+/// A number stays for as long as it is within so many times what it would be: each change costs a system call.
+const SLACK: usize = 2;
+/// Waiting is better if at least so large a share of the answers comes in the same time.
+const UNCHANGED: f64 = 0.95;
+/// How long it holds that waiting is better, and at first that it is not; each time that it is not again, twice as long.
+const HOLD: Duration = Duration::from_secs(1);
+const MAX_HOLD: Duration = Duration::from_secs(16);
+
+/// Decides for how many answers of a session to wait before any is looked at.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use iscsi_tuner::Coalescing;
+///
+/// let (mut coalescing, begun) = (Coalescing::default(), Instant::now());
+/// // 100,000 answers a second, of 4 KiB each.
+/// for milliseconds in 0..100 {
+///     let answers = milliseconds * 100;
+///     coalescing.observe(answers, answers * 4096, begun + Duration::from_millis(milliseconds));
+/// }
+/// assert_eq!(coalescing.low_water(32, 1), Some(8 * 4096));
+/// assert_eq!(coalescing.low_water(2, 1), None);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Coalescing {
+    /// The window that is counted: what there was when it began, and when that was.
+    begun: Option<Counted>,
+    /// How many answers came in the last window while one may wait, and how many bytes each brought.
+    in_time: usize,
+    bytes_per_answer: u64,
+    waits: bool,
+    /// For so many it was waited last.
+    answers: usize,
+    /// Of the trial that runs: without waiting, and with it.
+    trial: [Tally; 2],
+    /// Until when its verdict holds.
+    holds_until: Option<Instant>,
+    /// How long the next verdict holds if waiting is not better.
+    hold: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    answers: u64,
+    bytes: u64,
+    at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    windows: u32,
+    answers: u64,
+    time: Duration,
+}
+
+impl Tally {
+    fn rate(self) -> f64 {
+        self.answers as f64 / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Coalescing {
+    /// Takes in how many requests have been answered so far, and how many bytes have come.
+    pub fn observe(&mut self, answers: u64, bytes: u64, now: Instant) {
+        let begun = *self.begun.get_or_insert(Counted { answers, bytes, at: now });
+        let time = now.saturating_duration_since(begun.at);
+        if time < WINDOW {
+            return;
+        }
+        self.begun = Some(Counted { answers, bytes, at: now });
+        let answers = answers.saturating_sub(begun.answers);
+        let in_time = u128::from(answers) * MAX_WAIT.as_nanos() / time.as_nanos();
+        self.in_time = usize::try_from(in_time).unwrap_or(usize::MAX);
+        self.bytes_per_answer = bytes.saturating_sub(begun.bytes) / answers.max(1);
+        if time <= LONGEST_WINDOW && self.in_time >= 2 {
+            self.judge(answers, time, now);
+        }
+    }
+
+    /// How many bytes the answers bring that are to be waited for on each of so many connections, while so
+    /// many requests are under way on all of them; `None` is any.
+    pub fn low_water(&mut self, under_way: usize, connections: usize) -> Option<u64> {
+        if !self.waits {
+            return None;
+        }
+        let connections = connections.max(1);
+        let most = self.in_time.min(under_way / REQUESTS_PER_ANSWER) / connections;
+        let limit = (self.in_time.saturating_mul(SLACK))
+            .min(under_way / REQUESTS_PER_ANSWER * SLACK)
+            / connections;
+        let goal = most.checked_ilog2().map_or(1, |log| 1 << log);
+        if goal > self.answers || self.answers > limit {
+            self.answers = goal;
+        }
+        (self.answers > 1).then(|| (self.answers as u64).saturating_mul(self.bytes_per_answer))
+    }
+
+    fn judge(&mut self, answers: u64, time: Duration, now: Instant) {
+        if self.holds_until.is_some_and(|until| now < until) {
+            return;
+        }
+        if self.holds_until.take().is_some() {
+            self.trial = [Tally::default(); 2];
+            self.waits = false;
+            return;
+        }
+        let [without, with] = &mut self.trial;
+        let tally = if self.waits { &mut *with } else { &mut *without };
+        tally.windows += 1;
+        tally.answers += answers;
+        tally.time += time;
+        if with.windows < WINDOWS {
+            self.waits = !self.waits;
+            return;
+        }
+        self.waits = with.rate() >= without.rate() * UNCHANGED;
+        let hold = if self.waits { HOLD } else { self.hold.unwrap_or(HOLD) };
+        self.hold = (!self.waits).then(|| (hold * 2).min(MAX_HOLD));
+        self.holds_until = now.checked_add(hold);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that gives its answers one after the other, each of so many bytes, or all side by side, with
+    /// as many requests as there is room for; whoever asks looks when enough has come.
+    struct Load {
+        coalescing: Coalescing,
+        now: Instant,
+        answers: u64,
+        bytes: u64,
+    }
+
+    impl Load {
+        fn new() -> Self {
+            Self { coalescing: Coalescing::default(), now: Instant::now(), answers: 0, bytes: 0 }
+        }
+
+        /// Goes on for so long with answers of that size, at a rate that depends on whether they are waited for.
+        fn run(&mut self, time: Duration, size: u64, per_ms: impl Fn(bool) -> u64) {
+            let end = self.now + time;
+            while self.now < end {
+                let waits = self.low_water().is_some();
+                self.now += Duration::from_millis(1);
+                self.answers += per_ms(waits);
+                self.bytes += per_ms(waits) * size;
+                self.coalescing.observe(self.answers, self.bytes, self.now);
+            }
+        }
+
+        fn low_water(&mut self) -> Option<u64> {
+            self.coalescing.low_water(32, 1)
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_busy_peers_answers_are_waited_for() {
+        let mut load = Load::new();
+        load.run(SECOND / 10, 4144, |_| 80);
+        assert_eq!(load.low_water(), Some(8 * 4144));
+        // In this order: a number stays while it is within twice what it would be.
+        for (under_way, connections, answers) in [
+            (16, 1, 8),
+            (15, 1, 2),
+            (31, 1, 4),
+            (32, 1, 8),
+            (1000, 1, 16),
+            (4, 1, 0),
+            (7, 1, 0),
+            (8, 1, 2),
+            (4, 1, 2),
+            (3, 1, 0),
+            (32, 2, 4),
+            (8, 8, 0),
+            (32, 0, 8),
+            (0, 1, 0),
+        ] {
+            let bytes = (answers > 0).then_some(answers * 4144);
+            let told = load.coalescing.low_water(under_way, connections);
+            assert_eq!(told, bytes, "{under_way} over {connections}");
+        }
+    }
+
+    #[test]
+    fn answers_that_come_seldom_are_not() {
+        let mut load = Load::new();
+        load.run(SECOND, 65_584, |_| 9);
+        assert_eq!(load.low_water(), None);
+        load.run(SECOND / 10, 65_584, |_| 80);
+        assert!(load.low_water().is_some());
+        load.run(SECOND / 50, 65_584, |_| 1);
+        assert_eq!(load.low_water(), None, "and at once when fewer come");
+        load.run(SECOND / 50, 48, |_| 20);
+        assert_eq!(load.low_water(), Some(4 * 48), "as long as the verdict holds");
+    }
+
+    /// As many answers in the same time are had only with all requests under way: a third of them that waits is missed.
+    #[test]
+    fn a_peer_that_takes_its_time_is_not_kept_waiting() {
+        let mut load = Load::new();
+        let slower = |waits| if waits { 70 } else { 80 };
+        let mut waited = 0;
+        for _ in 0..2000 {
+            load.run(SECOND / 100, 4144, slower);
+            waited += u32::from(load.low_water().is_some());
+        }
+        assert_eq!(load.low_water(), None);
+        assert!((1..=20).contains(&waited), "{waited} of 2000 looks");
+    }
+
+    #[test]
+    fn it_is_tried_again() {
+        let mut load = Load::new();
+        load.run(SECOND / 10, 4144, |waits| if waits { 70 } else { 80 });
+        assert_eq!(load.low_water(), None);
+        load.run(2 * SECOND, 4144, |_| 80);
+        assert!(load.low_water().is_some());
+        load.run(2 * SECOND, 4144, |waits| if waits { 70 } else { 80 });
+        assert_eq!(load.low_water(), None);
+    }
+
+    /// A rest within a window says nothing of the peer.
+    #[test]
+    fn a_rest_is_no_window_of_a_trial() {
+        let mut load = Load::new();
+        for _ in 0..100 {
+            load.run(WINDOW, 4144, |_| 80);
+            load.now += SECOND;
+        }
+        assert!(load.coalescing.trial.iter().all(|tally| tally.time <= LONGEST_WINDOW * WINDOWS));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let (mut coalescing, begun) = (Coalescing::default(), Instant::now());
+        for n in 0..1000 {
+            let answers = if n % 2 == 0 { u64::MAX } else { 0 };
+            coalescing.observe(answers, answers, begun + WINDOW * n);
+            let _any = coalescing.low_water(usize::MAX, usize::MAX);
+            let _any = coalescing.low_water(usize::MAX, 1);
+        }
+    }
+}
