@@ -29,7 +29,7 @@ impl Driver {
                 tuner.poll(socket, waiting, blocked, now);
             });
         }
-        self.limit_writes();
+        self.share_write_limits();
         self.tell_facts();
     }
 
@@ -93,12 +93,18 @@ impl Driver {
 
     /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn limit_writes(&mut self) {
-        let (max, now) = (self.shared.budget.max_bytes(), self.now.into_std());
-        for transport in &mut self.transports {
-            let cid = transport.cid;
-            let Some((socket, tuner)) = transport.up_mut() else { continue };
-            let limit = tuner.write_limit(socket, max, now);
-            self.session.limit_writes(cid, limit.unwrap_or(u64::MAX));
+        let now = self.now.into_std();
+        let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
+        tuners.for_each(|(socket, tuner)| tuner.look_at_window(socket, now));
+        self.share_write_limits();
+    }
+
+    /// The same by the last look at their windows.
+    fn share_write_limits(&mut self) {
+        let max = self.shared.budget.max_bytes();
+        for transport in &self.transports {
+            let Some((_, tuner)) = transport.up() else { continue };
+            self.session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
         }
     }
 }

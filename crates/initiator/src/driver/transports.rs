@@ -118,14 +118,13 @@ impl Transport {
         let rest = if rest >= LONG_REST { rest } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
         let low_water = rest.max(answers).min(most);
-        self.coalesces = low_water > rest;
-        if low_water == self.low_water {
-            return;
+        if low_water != self.low_water {
+            match socket.set_receive_low_water(low_water) {
+                Ok(()) => self.low_water = low_water,
+                Err(error) => self.span.in_scope(|| debug!(%error, "SO_RCVLOWAT is not to be had")),
+            }
         }
-        match socket.set_receive_low_water(low_water) {
-            Ok(()) => self.low_water = low_water,
-            Err(error) => self.span.in_scope(|| debug!(%error, "SO_RCVLOWAT is not to be had")),
-        }
+        self.coalesces = self.low_water > rest;
     }
 
     /// Whether it may keep bytes to itself that nothing more need follow.

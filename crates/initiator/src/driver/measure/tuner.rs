@@ -148,6 +148,7 @@ impl Tuner {
     ) {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
+        self.write_limit.observe(&info, now);
         self.count(&info, waiting, is_blocked);
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(POLLS_PER_READING) {
@@ -226,15 +227,14 @@ impl Tuner {
         }
     }
 
-    /// The write data that the connection may have under way, bytes, if that is less than the `max`
-    /// that may be under way at all.
-    pub(crate) fn write_limit(
-        &mut self,
-        socket: &dyn Socket,
-        max: u64,
-        now: Instant,
-    ) -> Option<u64> {
+    /// Looks how much write data the connection brings to the target in time.
+    pub(crate) fn look_at_window(&mut self, socket: &dyn Socket, now: Instant) {
         self.write_limit.observe(&socket.tcp_info().unwrap_or_default(), now);
+    }
+
+    /// The write data that the connection may have under way by the last look at it, bytes, if that is less than
+    /// the `max` that may be under way at all.
+    pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
         self.write_limit.bytes(self.copes_with_loss(), max)
     }
 
