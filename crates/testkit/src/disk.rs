@@ -1,5 +1,7 @@
 //! A disk in memory that many sessions, and the test that looks on, share.
 
+mod null;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,8 +10,12 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 
 use crate::convert::index;
+use null::Null;
 
-/// A disk in memory. Clones are handles of one disk.
+/// Bytes that are compared at a time.
+const STEP: usize = 1 << 20;
+
+/// A disk in memory, or one that keeps nothing ([`RamDisk::null`]). Clones are handles of one disk.
 #[derive(Clone, Debug)]
 pub struct RamDisk(Arc<Shared>);
 
@@ -53,6 +59,8 @@ pub(crate) struct Changes {
 struct Content {
     bytes: Vec<u8>,
     mapped: Vec<bool>,
+    /// In place of the two, which then are empty: a store that keeps nothing.
+    null: Option<Null>,
     cache: Cache,
     /// What a loss of power brings back: the durable content of each block that was changed since its
     /// last flush.
@@ -72,6 +80,29 @@ impl RamDisk {
     #[must_use]
     pub fn new(block_size: u32, blocks: u64) -> Self {
         let length = index(blocks.saturating_mul(u64::from(block_size)));
+        Self::of(block_size, vec![0; length], vec![false; index(blocks)], None)
+    }
+
+    /// A disk of `blocks` blocks of `block_size` bytes that keeps nothing, and takes 1 MiB of memory however large it is:
+    /// writes are thrown away, and reads bring zeros, also where something was written. No block is ever mapped or waits for
+    /// a flush; all else is as of another disk. For what is to be measured without a store.
+    ///
+    /// Over TCP (feature `serve`) a read of such a disk is not copied in user space: the socket is given one buffer of zeros,
+    /// again and again. What is written is taken from the socket, and copied no further.
+    ///
+    /// ```
+    /// use iscsi_testkit::disk::RamDisk;
+    ///
+    /// let disk = RamDisk::null(512, 1 << 31); // 1 TiB
+    /// disk.write(1 << 39, b"gone");
+    /// assert!(disk.holds(1 << 39, &[0; 4]));
+    /// ```
+    #[must_use]
+    pub fn null(block_size: u32, blocks: u64) -> Self {
+        Self::of(block_size, Vec::new(), Vec::new(), Some(Null::new(blocks)))
+    }
+
+    fn of(block_size: u32, bytes: Vec<u8>, mapped: Vec<bool>, null: Option<Null>) -> Self {
         Self(Arc::new(Shared {
             block_size,
             read_only: AtomicBool::new(false),
@@ -82,8 +113,9 @@ impl RamDisk {
             resizes: AtomicU64::new(0),
             mode_changes: AtomicU64::new(0),
             content: RwLock::new(Content {
-                bytes: vec![0; length],
-                mapped: vec![false; index(blocks)],
+                bytes,
+                mapped,
+                null,
                 cache: Cache::default(),
                 durable: BTreeMap::new(),
             }),
@@ -108,7 +140,8 @@ impl RamDisk {
     /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.content().mapped.len() as u64
+        let content = self.content();
+        content.null.as_ref().map_or(content.mapped.len() as u64, |null| null.blocks)
     }
 
     /// Number of bytes.
@@ -132,9 +165,13 @@ impl RamDisk {
     /// session that knows the old capacity meets the unit attention CAPACITY DATA HAS CHANGED.
     pub fn resize(&self, blocks: u64) {
         let mut content = self.content_mut();
-        content.bytes.resize(index(blocks.saturating_mul(u64::from(self.0.block_size))), 0);
-        content.mapped.resize(index(blocks), false);
-        content.durable.split_off(&index(blocks));
+        if let Some(null) = &mut content.null {
+            null.blocks = blocks;
+        } else {
+            content.bytes.resize(index(blocks.saturating_mul(u64::from(self.0.block_size))), 0);
+            content.mapped.resize(index(blocks), false);
+            content.durable.split_off(&index(blocks));
+        }
         self.0.resizes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -253,6 +290,9 @@ impl RamDisk {
     #[must_use]
     pub fn read(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
+        if let Some(null) = &content.null {
+            return null.read(length.min(null.left(self.0.block_size, offset)));
+        }
         let start = index(offset).min(content.bytes.len());
         let end = start.saturating_add(length).min(content.bytes.len());
         Bytes::copy_from_slice(&content.bytes[start..end])
@@ -262,6 +302,10 @@ impl RamDisk {
     #[must_use]
     pub fn read_durable(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
+        if content.null.is_some() {
+            drop(content);
+            return self.read(offset, length);
+        }
         let start = index(offset).min(content.bytes.len());
         let end = start.saturating_add(length).min(content.bytes.len());
         let (size, mut data) = (self.0.block_size as usize, content.bytes[start..end].to_vec());
@@ -297,6 +341,16 @@ impl RamDisk {
         self.put(&mut self.content_mut(), offset, data);
     }
 
+    /// The same with one block after the other, each of them this one.
+    pub(crate) fn write_same(&self, lba: u64, blocks: u64, block: &[u8]) {
+        if self.content().null.is_some() {
+            return;
+        }
+        for lba in lba..lba + blocks {
+            self.write_cached(lba * u64::from(self.0.block_size), block);
+        }
+    }
+
     /// Puts `data` at `offset`; the blocks that changed.
     fn put(&self, content: &mut Content, offset: u64, data: &[u8]) -> Range<usize> {
         let start = index(offset).min(content.bytes.len());
@@ -323,6 +377,10 @@ impl RamDisk {
     #[must_use]
     pub fn holds(&self, offset: u64, data: &[u8]) -> bool {
         let content = self.content();
+        if let Some(null) = &content.null {
+            let has_room = data.len() <= null.left(self.0.block_size, offset);
+            return has_room && data.iter().all(|byte| *byte == 0);
+        }
         let start = index(offset);
         content.bytes.get(start..start.saturating_add(data.len())) == Some(data)
     }
@@ -330,12 +388,12 @@ impl RamDisk {
     /// The first byte at which two disks differ, the shorter one's end included.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<u64> {
-        let (mine, theirs) = (self.read(0, usize::MAX), other.read(0, usize::MAX));
-        if mine == theirs {
-            return None;
-        }
-        let same = mine.iter().zip(&theirs).take_while(|(a, b)| a == b).count();
-        Some(same as u64)
+        let end = self.capacity().max(other.capacity());
+        (0..end).step_by(STEP).find_map(|start| {
+            let (mine, theirs) = (self.read(start, STEP), other.read(start, STEP));
+            let same = || mine.iter().zip(&theirs).take_while(|(a, b)| a == b).count();
+            (mine != theirs).then(|| start + same() as u64)
+        })
     }
 
     /// Zeroes whole blocks and marks them as never written (UNMAP); durable when they are flushed.
@@ -358,6 +416,9 @@ impl RamDisk {
     /// Whether the block at `lba` is mapped, and for how many blocks that stays so.
     pub(crate) fn extent(&self, lba: u64) -> (bool, u64) {
         let content = self.content();
+        if let Some(null) = &content.null {
+            return (false, null.blocks.saturating_sub(lba));
+        }
         let rest = content.mapped.get(index(lba)..).unwrap_or_default();
         let mapped = rest.first().copied().unwrap_or(false);
         let run = rest.iter().take_while(|other| **other == mapped).count();
@@ -432,6 +493,13 @@ mod tests {
         assert_eq!(one.first_difference(&two), None);
         two.write(777, &[!one.read(777, 1)[0]]);
         assert_eq!(one.first_difference(&two), Some(777));
+        let (null, zeros) = (RamDisk::null(512, 8192), RamDisk::new(512, 8192));
+        assert_eq!(null.first_difference(&zeros), None);
+        zeros.write((3 << 20) + 5, b"x");
+        assert_eq!(null.first_difference(&zeros), Some((3 << 20) + 5));
+        zeros.resize(8191);
+        zeros.write((3 << 20) + 5, &[0]);
+        assert_eq!(null.first_difference(&zeros), Some(8191 * 512));
     }
 
     #[test]
@@ -478,6 +546,44 @@ mod tests {
         assert_eq!((disk.fail_write_back(1..2), disk.deferred_errors()), (1, 1));
         assert!(disk.holds(0, &[1; 1024]) && disk.holds(1024, &[2; 512]));
         assert_eq!((disk.unflushed_blocks(), disk.cache_losses()), (1, 1));
+    }
+
+    #[test]
+    fn a_disk_that_keeps_nothing_holds_zeros_everywhere() {
+        let disk = RamDisk::null(512, 1 << 31);
+        disk.set_cache(Cache::Volatile);
+        for offset in [0, 511, (1 << 40) - 3] {
+            disk.write(offset, b"abc");
+            disk.write_cached(offset, b"abc");
+            for length in [0, 1, 3, 1 << 20, (1 << 20) + 1] {
+                let room = usize::try_from((1 << 40) - offset).unwrap();
+                assert_eq!(disk.read(offset, length), vec![0; length.min(room)]);
+                assert_eq!(disk.read_padded(offset, length), vec![0; length]);
+            }
+            assert!(disk.holds(offset, &[0; 3]) && !disk.holds(offset, b"abc"));
+        }
+        assert_eq!(disk.read_durable(7, 9), [0; 9][..]);
+        assert!(!disk.holds((1 << 40) - 3, &[0; 4]), "behind the end");
+        disk.fill(1);
+        disk.unmap(0, 8);
+        disk.write_same(0, 1 << 31, &[1; 512]);
+        disk.flush(0..1 << 31);
+        disk.lose_power();
+        let state = (disk.extent(9), disk.mapped_blocks(), disk.unflushed_blocks());
+        assert_eq!(state, ((false, (1 << 31) - 9), 0, 0));
+        disk.resize(1 << 32);
+        assert_eq!((disk.blocks(), disk.capacity()), (1 << 32, 1 << 41));
+        assert!(disk.holds(1 << 40, &[0; 4]));
+    }
+
+    #[test]
+    fn reads_of_what_keeps_nothing_share_one_buffer() {
+        let disk = RamDisk::null(512, 1 << 31);
+        let buffer = disk.read(0, 1 << 20).as_ptr_range();
+        for (offset, length) in [(0, 1), (1 << 39, 65_536), (12_345, 1 << 20)] {
+            let read = disk.clone().read_padded(offset, length).as_ptr_range();
+            assert!(buffer.start <= read.start && read.end <= buffer.end);
+        }
     }
 
     #[test]

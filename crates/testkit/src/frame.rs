@@ -83,16 +83,26 @@ impl Framing {
 
     /// Appends `pdu` to `stream`, with its length fields, padding and digests.
     pub fn put(self, pdu: &Pdu, stream: &mut BytesMut) {
-        let padding = [pdu.pad; 3];
-        let padding = &padding[..pad(pdu.data.len())];
-        let header = sized_header(pdu);
         stream.reserve(HEADER_LENGTH + pdu.ahs.len() + pdu.data.len() + 12);
+        self.put_headers(pdu, stream);
+        stream.put_slice(&pdu.data);
+        self.put_trailer(pdu, stream);
+    }
+
+    /// Appends what stands before the data of `pdu`.
+    pub(crate) fn put_headers(self, pdu: &Pdu, stream: &mut BytesMut) {
+        let header = sized_header(pdu);
         stream.put_slice(&header);
         stream.put_slice(&pdu.ahs);
         if self.header_digest {
             stream.put_slice(&digest(&[&header, &pdu.ahs]));
         }
-        stream.put_slice(&pdu.data);
+    }
+
+    /// Appends what stands behind the data of `pdu`.
+    pub(crate) fn put_trailer(self, pdu: &Pdu, stream: &mut BytesMut) {
+        let padding = [pdu.pad; 3];
+        let padding = &padding[..pad(pdu.data.len())];
         stream.put_slice(padding);
         if self.data_digest && !pdu.data.is_empty() {
             stream.put_slice(&digest(&[&pdu.data, padding]));

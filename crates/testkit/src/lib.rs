@@ -59,6 +59,7 @@
 //! | serve a target over TCP | `serve::Server` (feature `serve`) |
 //! | say what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
 //! | look at the bytes that were written, lose power or a cached write, change capacity or cache | [`disk::RamDisk`], a handle that is shared |
+//! | measure without a store: a disk of any size that keeps nothing | [`disk::RamDisk::null`] |
 //! | make several targets the ports of one array, with states of their own | [`scsi::PortGroups`] |
 //! | reserve a unit, or fence an initiator off as another host does | [`scsi::Reservations`] of [`scsi::Unit`] |
 //! | reset a unit as another initiator does, put another unit behind a number | [`target::Target`] |

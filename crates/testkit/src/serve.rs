@@ -1,11 +1,11 @@
 //! The target on TCP: a listener and one task per connection.
 //!
 //! A task never waits for one direction while the other could move, so both ends may fill their
-//! buffers without a deadlock. All connections share one [`Target`]; nothing is copied while its lock
-//! is held but the payload itself.
+//! buffers without a deadlock. All connections share one [`Target`]. Data are copied between a disk and the socket's
+//! buffers once, while its lock is held, and not at all where the disk keeps nothing.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,8 +19,14 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::target::{ConnId, Target};
 
-/// Room that is kept for the next read.
-const READ_AHEAD: usize = 512 * 1024;
+/// Room for what comes, where no part of a PDU waits for its rest.
+const INBOX: usize = 512 * 1024;
+/// Room for the rest: the part is moved to the front only where there is less behind it.
+const READ_AHEAD: usize = 256 * 1024;
+/// Bytes that are there for the next send, as far as the target has them.
+const SEND_AHEAD: usize = 1024 * 1024;
+/// Pieces that are sent at once.
+const PIECES: usize = 128;
 
 /// A target that listens until it is stopped or dropped.
 #[derive(Debug)]
@@ -139,6 +145,7 @@ async fn drive(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver
         stream,
         inbox: BytesMut::new(),
         outbox: VecDeque::new(),
+        waiting: 0,
         ended: false,
         deadline: None,
     };
@@ -162,7 +169,10 @@ struct Line {
     id: ConnId,
     stream: TcpStream,
     inbox: BytesMut,
+    /// What is to be sent, and when.
     outbox: VecDeque<(Instant, Bytes)>,
+    /// Bytes in it.
+    waiting: usize,
     /// Whether the initiator will send no more.
     ended: bool,
     /// When the target has more to say.
@@ -173,14 +183,15 @@ impl Line {
     /// Takes what the target has to say; `false` once the connection is over.
     fn fill(&mut self, shared: &Shared) -> bool {
         self.deadline = None;
-        if !self.outbox.is_empty() && shared.delay.is_zero() {
+        if self.waiting >= SEND_AHEAD && shared.delay.is_zero() {
             return true;
         }
         let mut target = shared.target();
         target.advance(Instant::now().into_std());
-        let bytes = target.transmit(self.id);
-        if !bytes.is_empty() {
-            self.outbox.push_back((Instant::now() + shared.delay, bytes));
+        let due = Instant::now() + shared.delay;
+        for piece in target.transmit_pieces(self.id, SEND_AHEAD) {
+            self.waiting += piece.len();
+            self.outbox.push_back((due, piece));
         }
         self.deadline = target.deadline(self.id).map(Instant::from_std);
         !self.outbox.is_empty() || !self.ended && !target.is_closed(self.id)
@@ -219,7 +230,7 @@ impl Line {
     }
 
     fn read(&mut self, shared: &Shared) -> io::Result<()> {
-        self.inbox.reserve(READ_AHEAD);
+        self.inbox.reserve(if self.inbox.is_empty() { INBOX } else { READ_AHEAD });
         match self.stream.try_read_buf(&mut self.inbox) {
             Ok(0) => self.ended = true,
             Ok(_) => {
@@ -231,16 +242,35 @@ impl Line {
         Ok(())
     }
 
+    /// Sends what is due.
     fn write(&mut self) -> io::Result<()> {
-        let Some((_, bytes)) = self.outbox.front_mut() else { return Ok(()) };
-        match self.stream.try_write(bytes) {
-            Ok(count) => bytes.advance(count),
+        let (now, mut slices) = (Instant::now(), [IoSlice::new(&[]); PIECES]);
+        let due = self.outbox.iter().take_while(|(due, _)| *due <= now);
+        let mut count = 0;
+        for (slice, (_, piece)) in slices.iter_mut().zip(due) {
+            *slice = IoSlice::new(piece);
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        match self.stream.try_write_vectored(&slices[..count]) {
+            Ok(sent) => self.sent(sent),
             Err(error) => return ignore_would_block(error),
         }
-        if bytes.is_empty() {
+        Ok(())
+    }
+
+    /// Forgets the first `count` bytes of what is to be sent.
+    fn sent(&mut self, mut count: usize) {
+        self.waiting -= count;
+        while let Some((_, piece)) = self.outbox.front_mut() {
+            if count < piece.len() {
+                return piece.advance(count);
+            }
+            count -= piece.len();
             self.outbox.pop_front();
         }
-        Ok(())
     }
 }
 

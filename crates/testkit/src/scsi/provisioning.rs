@@ -88,13 +88,10 @@ pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(),
         unit.disk.unmap(range.lba, blocks);
         return Ok(());
     }
-    let size = unit.disk.block_size();
-    if block.len() != size as usize {
+    if block.len() != unit.disk.block_size() as usize {
         return Err(Sense::PARAMETER_LENGTH);
     }
-    for lba in range.lba..range.lba + blocks {
-        unit.disk.write_cached(lba * u64::from(size), block);
-    }
+    unit.disk.write_same(range.lba, blocks, block);
     Ok(())
 }
 

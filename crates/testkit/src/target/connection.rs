@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::login::state::Login;
+use super::outbox::Outbox;
 use super::read::ReadTransfer;
 use super::tally::Tally;
 use crate::conn_id::ConnId;
@@ -85,7 +86,7 @@ pub(crate) struct Connection {
     /// Window shown during login, before there is a session.
     pub(crate) login_cmd_sn: u32,
     pub(crate) inbox: BytesMut,
-    pub(crate) outbox: BytesMut,
+    pub(crate) outbox: Outbox,
     pub(crate) queue: VecDeque<Outgoing>,
     /// PDUs that a fault puts behind so many more.
     pub(crate) behind: Vec<(u32, Pdu)>,
@@ -105,7 +106,7 @@ impl Connection {
             stat_sn,
             login_cmd_sn: 0,
             inbox: BytesMut::new(),
-            outbox: BytesMut::new(),
+            outbox: Outbox::default(),
             queue: VecDeque::new(),
             behind: Vec::new(),
             text: None,

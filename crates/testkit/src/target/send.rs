@@ -16,18 +16,24 @@ const BATCH: usize = 256 * 1024;
 impl Target {
     /// The bytes to send next, some 256 KiB at most; empty when there are none for now.
     pub fn transmit(&mut self, id: ConnId) -> Bytes {
+        let mut pieces = self.transmit_pieces(id, BATCH);
+        if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
+    }
+
+    /// The same as pieces, of which large data are not copied. It stops after `batch` bytes.
+    pub(crate) fn transmit_pieces(&mut self, id: ConnId, batch: usize) -> Vec<Bytes> {
         while let Some(connection) = self.connections.get(id.0)
-            && connection.outbox.len() < BATCH
+            && connection.outbox.len() < batch
             && let Some(pdu) = self.next_outgoing(id)
         {
             self.emit(id, pdu);
         }
-        let Some(connection) = self.connections.get_mut(id.0) else { return Bytes::new() };
-        let bytes = connection.outbox.split().freeze();
+        let Some(connection) = self.connections.get_mut(id.0) else { return Vec::new() };
+        let pieces = connection.outbox.take();
         if matches!(connection.phase, Phase::Closing) && connection.queue.is_empty() {
             self.close(id);
         }
-        bytes
+        pieces
     }
 
     fn next_outgoing(&mut self, id: ConnId) -> Option<Pdu> {
@@ -160,10 +166,8 @@ impl Target {
         self.put(id, pdu);
         let outbox = &mut self.connections[id.0].outbox;
         let last = outbox.len().saturating_sub(1);
-        if let Some(place) = place
-            && let Some(byte) = outbox.get_mut(start.saturating_add(place).min(last))
-        {
-            *byte ^= 0x5a;
+        if let Some(place) = place {
+            outbox.corrupt(start.saturating_add(place).min(last), 0x5a);
         }
     }
 
@@ -174,7 +178,7 @@ impl Target {
         let login = pdu.is(Opcode::LoginResponse);
         let framing = if login { Framing::PLAIN } else { connection.framing };
         let before = connection.outbox.len();
-        framing.put(pdu, &mut connection.outbox);
+        connection.outbox.put(framing, pdu);
         connection.sent.bytes += (connection.outbox.len() - before) as u64;
         self.cut_after_sent(id);
     }
@@ -217,5 +221,64 @@ pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
         | Effect::Delay(_)
         | Effect::ExecuteLate(_)
         | Effect::InvertByte => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::config::TargetConfig;
+    use crate::disk::RamDisk;
+    use crate::text::Pairs;
+
+    const NAME: &str = "iqn.2026-01.org.example:null";
+
+    fn put(target: &mut Target, id: ConnId, pdu: &Pdu) {
+        let mut stream = BytesMut::new();
+        Framing::PLAIN.put(pdu, &mut stream);
+        target.receive_from(id, &mut stream);
+    }
+
+    /// A session whose initiator takes PDUs of 64 KiB.
+    fn logged_in(disk: &RamDisk) -> (Target, ConnId) {
+        let mut target = Target::new(TargetConfig::new(NAME, disk.clone()));
+        let id = target.accept();
+        let mut login = Pdu::new(Opcode::LoginRequest);
+        (login.header[0], login.header[1]) = (0x43, 0x87);
+        login.set(8, &[0x80, 0, 0, 0, 0, 1]);
+        let pairs = [
+            ("InitiatorName", "iqn.2026-01.org.example:host"),
+            ("TargetName", NAME),
+            ("SessionType", "Normal"),
+            ("MaxRecvDataSegmentLength", "65536"),
+        ];
+        login.data = pairs.into_iter().collect::<Pairs>().join().into();
+        put(&mut target, id, &login);
+        assert!(!target.transmit(id).is_empty());
+        (target, id)
+    }
+
+    /// What the socket is given of a read is the disk's buffer of zeros itself, PDU after PDU.
+    #[test]
+    fn what_a_null_disk_sends_is_not_copied() {
+        let disk = RamDisk::null(512, 1 << 31);
+        let (mut target, id) = logged_in(&disk);
+        let mut read = Pdu::new(Opcode::ScsiCommand);
+        read.header[1] = 0xc1;
+        read.set_u32(16, 1);
+        read.set_u32(20, 1 << 20);
+        read.set_u32(28, 2);
+        read.set(32, &[0x28, 0, 0x12, 0x34, 0x56, 0x78, 0, 8, 0, 0]);
+        put(&mut target, id, &read);
+        let pieces = target.transmit_pieces(id, usize::MAX);
+        let zeros = disk.read(0, 65_536).as_ptr_range();
+        let (data, headers): (Vec<_>, Vec<_>) =
+            pieces.iter().partition(|piece| piece.len() == 65_536);
+        assert_eq!((data.len(), headers.len()), (16, 16));
+        assert!(data.iter().all(|piece| piece.as_ptr_range() == zeros));
+        assert!(headers.iter().all(|piece| piece.len() == 48));
+        assert_eq!(target.violations(), []);
     }
 }
