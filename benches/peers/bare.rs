@@ -16,6 +16,7 @@ const HEADER: usize = 48;
 /// Moves the bytes between two threads, and returns what this end took.
 pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
     let (io, count) = (usize::try_from(args.io.0)?, args.bytes.0 / args.io.0.max(1));
+    let buffers = usize::try_from(args.depth.max(1))?;
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
@@ -24,11 +25,11 @@ pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
     let direction = args.direction;
     let other = thread::spawn(move || match direction {
         Direction::Read => send(far, io, count),
-        Direction::Write => receive(far, io, count),
+        Direction::Write => receive(far, io, count, 1),
     });
     let begun = Usage::of_thread()?;
     match direction {
-        Direction::Read => receive(near, io, count)?,
+        Direction::Read => receive(near, io, count, buffers)?,
         Direction::Write => send(near, io, count)?,
     }
     let taken = Usage::of_thread()?.since(&begun);
@@ -50,11 +51,11 @@ fn send(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
     socket.read_exact(&mut [0])
 }
 
-/// Takes all, throws it away, and says so.
-fn receive(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
-    let mut data = vec![0x5a; HEADER + io];
-    for _ in 0..count {
-        socket.read_exact(&mut data)?;
+/// Takes all into one buffer after the other, and says so.
+fn receive(mut socket: TcpStream, io: usize, count: u64, buffers: usize) -> io::Result<()> {
+    let mut data = vec![vec![0x5a; HEADER + io]; buffers];
+    for (_, buffer) in (0..count).zip((0..buffers).cycle()) {
+        socket.read_exact(&mut data[buffer])?;
     }
     socket.write_all(&[0])
 }

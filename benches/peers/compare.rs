@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iscsi_lab::provenance::{self, ProcessorTime, workspace};
 use iscsi_lab::rate::mbit_per_s;
@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 
 use crate::Trouble;
+use crate::null::{self, NullTarget};
 use crate::programs::{Program, Programs};
 use crate::rows::{Kind, Row, rows};
 use crate::target::Target;
@@ -41,10 +42,11 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
     fs::create_dir_all(&folder)?;
     let programs = Programs::build(&folder).await?;
     let target = Target::start(&folder.join("tgtd.log"), &args.target_key).await?;
+    let null = NullTarget::start().await?;
     let out = out(args, &folder);
     let record = Record::begin(&out, head(&target).await?)?;
     eprintln!("short_link: {} rows; the figures go to {}", rows.len(), out.display());
-    let mut bench = Bench { args, programs, target, record, begun: ProcessorTime::now() };
+    let mut bench = Bench { args, programs, target, null, record, begun: ProcessorTime::now() };
     for row in &rows {
         bench.runs(row).await?;
     }
@@ -53,6 +55,7 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
     let failed = figures.iter().filter(|figure| is_failure(&figure.outcome)).count();
     let of = figures.len();
     bench.target.end().await?;
+    bench.null.end().await?;
     if failed > 0 { Err(format!("{failed} of {of} runs did not end well").into()) } else { Ok(()) }
 }
 
@@ -77,6 +80,7 @@ async fn head(target: &Target) -> Result<ResultFile, Trouble> {
     let keys =
         target.keys().await?.into_iter().map(|(key, value)| (format!("target.{key}"), value));
     let mut settings: BTreeMap<_, _> = keys.collect();
+    settings.extend(null::keys().map(|(key, value)| (format!("testkit.{key}"), value)));
     settings.extend(provenance::system());
     settings.insert("version.libiscsi".to_owned(), version("libiscsi-dev"));
     settings.insert("version.tgt".to_owned(), version("tgt"));
@@ -102,6 +106,7 @@ struct Bench<'a> {
     args: &'a CompareArgs,
     programs: Programs,
     target: Target,
+    null: NullTarget,
     record: Record,
     /// What the processors had done by then.
     begun: Option<ProcessorTime>,
@@ -119,11 +124,10 @@ impl Bench<'_> {
         for repetition in 1..=if self.args.test { 1 } else { runs } {
             let mut skipped = Vec::new();
             for program in &programs {
-                let (target, begun) = (self.target.processor_time(), Instant::now());
-                let mut told =
-                    self.programs.run(*program, row, &self.target.url(row.digests)).await;
+                let (target, begun) = (self.target_time(*program), Instant::now());
+                let mut told = self.programs.run(*program, row, &self.url(*program, row)).await;
                 if let Ok(told) = &mut told {
-                    let taken = self.target.processor_time().saturating_sub(target);
+                    let taken = self.target_time(*program).saturating_sub(target);
                     told["target_busy"] =
                         (taken.as_secs_f64() / begun.elapsed().as_secs_f64()).into();
                 }
@@ -139,7 +143,27 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One more run of each for its system calls. To count them takes time too, so nothing else is taken from these.
+    /// The unit that a program asks for.
+    fn url(&self, program: Program, row: &Row) -> String {
+        match program {
+            Program::OnNull(_) => self.null.url.clone(),
+            Program::Initiator(_) | Program::Libiscsi | Program::Bare => {
+                self.target.url(row.digests)
+            }
+        }
+    }
+
+    /// How long the target of a program has been on a processor until now.
+    fn target_time(&self, program: Program) -> Duration {
+        match program {
+            Program::OnNull(_) => self.null.processor_time(),
+            Program::Initiator(_) | Program::Libiscsi | Program::Bare => {
+                self.target.processor_time()
+            }
+        }
+    }
+
+    /// One more run of each against tgtd for its system calls. To count them takes time too, so nothing else is taken from these.
     async fn calls(&mut self, rows: &[Row]) -> Result<(), Trouble> {
         if let Some(why) = self.programs.cannot_count().await {
             eprintln!(
@@ -149,8 +173,8 @@ impl Bench<'_> {
         }
         for row in rows.iter().filter(|row| matches!(row.kind, Kind::Both | Kind::AndBare)) {
             for program in Program::of(row, &self.args.runtime) {
-                if program != Program::Bare {
-                    let url = self.target.url(row.digests);
+                if matches!(program, Program::Initiator(_) | Program::Libiscsi) {
+                    let url = self.url(program, row);
                     let told = self.programs.calls(program, row, &url).await;
                     self.add(figure("calls", program, row, told))?;
                 }
@@ -175,8 +199,11 @@ fn figure(what: &str, program: Program, row: &Row, told: Result<Value, Outcome>)
         ("depth", row.depth.to_string()),
         ("digests", row.digests.to_string()),
     ];
-    if let Program::Initiator(runtime) = program {
+    if let Program::Initiator(runtime) | Program::OnNull(runtime) = program {
         parameters.push(("runtime", runtime.to_string()));
+    }
+    if let Program::OnNull(_) = program {
+        parameters.push(("target", "testkit".to_owned()));
     }
     if let Kind::Disks(disks) | Kind::Idle { disks, .. } = row.kind {
         parameters.push(("disks", disks.to_string()));

@@ -5,6 +5,7 @@
 //! short_link                                  both programs, run by run, all rows; the figures go to a result file
 //! short_link run URL read 64K 32 512M         one run of this program
 //! short_link bare read 64K 512M               one run of a TCP stream without iSCSI
+//! short_link null-target                      the testkit's target with a unit that keeps nothing, until standard input ends
 //! ```
 //!
 //! `run` and `bare` print one line of JSON, as the program in C beside this one does with the words of `run`.
@@ -17,6 +18,7 @@
 mod bare;
 mod compare;
 mod disks;
+mod null;
 mod programs;
 mod rows;
 mod target;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Some(Command::Run(args)) => disks::run(args).map(|line| println!("{line}")),
         Some(Command::Bare(args)) => bare::run(args).map(|line| println!("{line}")),
+        Some(Command::NullTarget) => null::serve(),
         None => compare::compare(&cli.compare),
     };
     match result {

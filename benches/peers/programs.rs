@@ -39,6 +39,8 @@ const CALLS: [&str; 10] = [
 pub(crate) enum Program {
     /// This program's `run`.
     Initiator(Runtime),
+    /// The same, against the testkit's target in place of tgtd.
+    OnNull(Runtime),
     /// The program in C.
     Libiscsi,
     /// This program's `bare`.
@@ -51,7 +53,11 @@ impl Program {
         let mut programs: Vec<_> = runtimes.iter().copied().map(Self::Initiator).collect();
         match row.kind {
             Kind::Both => programs.push(Self::Libiscsi),
-            Kind::AndBare => programs.extend([Self::Libiscsi, Self::Bare]),
+            Kind::AndBare => {
+                programs.push(Self::Libiscsi);
+                programs.extend(runtimes.iter().copied().map(Self::OnNull));
+                programs.push(Self::Bare);
+            }
             Kind::Disks(_) | Kind::Idle { .. } => {}
         }
         programs
@@ -59,7 +65,7 @@ impl Program {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Initiator(_) => "iscsi-initiator",
+            Self::Initiator(_) | Self::OnNull(_) => "iscsi-initiator",
             Self::Libiscsi => "libiscsi",
             Self::Bare => "TCP stream",
         }
@@ -136,10 +142,11 @@ impl Programs {
                 (&self.libiscsi, url.chain(load).chain([digests.to_string()]).collect())
             }
             Program::Bare => {
-                let [direction, io, _, bytes] = load;
-                (&self.own, vec!["bare".to_owned(), direction, io, bytes])
+                let [direction, io, depth, bytes] = load;
+                let depth = format!("--depth={depth}");
+                (&self.own, vec!["bare".to_owned(), direction, io, bytes, depth])
             }
-            Program::Initiator(runtime) => {
+            Program::Initiator(runtime) | Program::OnNull(runtime) => {
                 let mut words = vec!["run".to_owned()];
                 words.extend(url.chain(load).chain([digests.to_string()]));
                 words.push(format!("--runtime={runtime}"));

@@ -99,9 +99,7 @@ impl Target {
 
     /// How long its threads have been on a processor until now; zero where the kernel does not tell.
     pub(crate) fn processor_time(&self) -> Duration {
-        let id = self.daemon.child.id().unwrap_or_default();
-        let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
-        threads.filter_map(|thread| on_processor(&thread.path().join("schedstat"))).sum()
+        processor_time(self.daemon.child.id())
     }
 
     /// Ends it, and waits until it is gone.
@@ -114,6 +112,13 @@ impl Target {
         command.args(["--control-port", &self.control.to_string(), "--lld", "iscsi"]);
         Ok(tool(command.args(words.split(' '))).await?)
     }
+}
+
+/// How long the threads of a process have been on a processor until now; zero where the kernel does not tell.
+pub(crate) fn processor_time(process: Option<u32>) -> Duration {
+    let id = process.unwrap_or_default();
+    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| on_processor(&thread.path().join("schedstat"))).sum()
 }
 
 /// The first number, nanoseconds (proc(5), schedstat).

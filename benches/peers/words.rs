@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Reads or writes a TCP stream without iSCSI, and prints what it cost.
     Bare(BareArgs),
+    /// Serves a unit that keeps nothing until standard input ends, and prints its URL.
+    NullTarget,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -82,6 +84,9 @@ pub(crate) struct BareArgs {
     pub(crate) io: Size,
     /// Bytes to move.
     pub(crate) bytes: Size,
+    /// Reads come into so many buffers in turns, as those of a program with so many requests under way.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) depth: u32,
 }
 
 /// Which way the bytes go.
