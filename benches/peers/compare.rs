@@ -89,7 +89,10 @@ async fn head(target: &Target) -> Result<ResultFile, Trouble> {
     let kernel = provenance::kernel();
     Ok(ResultFile {
         title: "The initiator beside libiscsi, without a link between".to_owned(),
-        command: format!("cargo run --release -p iscsi-benches --example short_link{words}"),
+        command: format!(
+            "cargo run --profile {} -p iscsi-benches --example short_link{words}",
+            profile()
+        ),
         date: provenance::now(),
         commit: provenance::commit(),
         machine: Machine {
@@ -100,6 +103,13 @@ async fn head(target: &Target) -> Result<ResultFile, Trouble> {
         settings,
         figures: Vec::new(),
     })
+}
+
+/// By which profile this program was built: its folder has that name.
+fn profile() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let folder = program.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
+    folder.to_string_lossy().into_owned()
 }
 
 struct Bench<'a> {
