@@ -74,7 +74,11 @@ pub(crate) struct Driver {
     unsent: usize,
     /// Bytes that were read, of all connections.
     received: u64,
+    /// When something was read last.
+    read_at: Instant,
     coalescing: Coalescing,
+    /// Bytes of the answers that are waited for together on each connection; 0 for any.
+    awaited: u64,
     /// When the sockets are looked at next that keep bytes to themselves.
     look_due: Instant,
     ended: bool,
@@ -128,7 +132,9 @@ impl Driver {
             answered: 0,
             unsent: 0,
             received: 0,
+            read_at: now,
             coalescing: Coalescing::default(),
+            awaited: 0,
             look_due: now,
             ended: false,
         }
@@ -240,7 +246,7 @@ impl Driver {
                 self.read_kept();
                 self.poll_kernel();
             }
-            Event::Look => self.read_kept(),
+            Event::Look => self.look(),
             Event::Alarm => {
                 self.read_kept();
                 self.session.handle_timeout(self.now());

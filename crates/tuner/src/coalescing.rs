@@ -51,6 +51,8 @@ pub struct Coalescing {
     in_time: usize,
     bytes_per_answer: u64,
     waits: bool,
+    /// For so many windows yet none is waited for, since fewer have come than were.
+    rests: u8,
     /// For so many it was waited last.
     answers: usize,
     /// Of the trial that runs: without waiting, and with it.
@@ -90,6 +92,7 @@ impl Coalescing {
             return;
         }
         self.begun = Some(Counted { answers, bytes, at: now });
+        self.rests = self.rests.saturating_sub(1);
         let answers = answers.saturating_sub(begun.answers);
         let in_time = u128::from(answers) * MAX_WAIT.as_nanos() / time.as_nanos();
         self.in_time = usize::try_from(in_time).unwrap_or(usize::MAX);
@@ -99,10 +102,16 @@ impl Coalescing {
         }
     }
 
+    /// What was waited for has not come within a millisecond, but less: of long and short answers a mean tells little.
+    /// None is waited for until a whole window has passed.
+    pub const fn waited_in_vain(&mut self) {
+        self.rests = 2;
+    }
+
     /// How many bytes the answers bring that are to be waited for on each of so many connections, while so
     /// many requests are under way on all of them; `None` is any.
     pub fn low_water(&mut self, under_way: usize, connections: usize) -> Option<u64> {
-        if !self.waits {
+        if !self.waits || self.rests > 0 {
             return None;
         }
         let connections = connections.max(1);
@@ -243,6 +252,19 @@ mod tests {
         assert!(load.low_water().is_some());
         load.run(2 * SECOND, 4144, |waits| if waits { 70 } else { 80 });
         assert_eq!(load.low_water(), None);
+    }
+
+    #[test]
+    fn who_has_waited_in_vain_waits_no_more_for_a_window() {
+        let mut load = Load::new();
+        load.run(SECOND / 10, 4144, |_| 80);
+        assert!(load.low_water().is_some());
+        load.coalescing.waited_in_vain();
+        assert_eq!(load.low_water(), None);
+        load.run(WINDOW, 4144, |_| 80);
+        assert_eq!(load.low_water(), None);
+        load.run(WINDOW, 4144, |_| 80);
+        assert!(load.low_water().is_some());
     }
 
     /// A rest within a window says nothing of the peer.

@@ -22,7 +22,7 @@ const FEW_SLICES: usize = 32;
 /// System calls in one direction of a connection before the other one has its turn.
 const CALLS_PER_TURN: usize = 16;
 
-/// How often answers are looked for that are fewer than were to be waited for.
+/// So long after something was read answers are looked for that are fewer than were to be waited for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Bytes per system call where the plan sends one page at a time.
@@ -137,13 +137,28 @@ impl Driver {
     pub(super) fn await_answers(&mut self) {
         let (answered, connections) = (self.session.stats().tasks_ended, self.transports.len());
         self.coalescing.observe(answered, self.received, self.now());
-        let answers =
-            self.coalescing.low_water(self.pending.len(), connections).unwrap_or_default();
+        let low_water = self.coalescing.low_water(self.pending.len(), connections);
+        self.awaited = low_water.unwrap_or_default();
         for transport in &mut self.transports {
-            transport.await_bytes(self.session.segment_rest(transport.cid), answers);
+            transport.await_bytes(self.session.segment_rest(transport.cid), self.awaited);
         }
+        // Seldom another one, since to set the alarm costs more than a look for nothing.
         if self.is_coalescing() && self.look_due <= self.now {
-            self.look_due = self.now + LOOK_INTERVAL;
+            let due = self.read_at + LOOK_INTERVAL;
+            self.look_due = if due > self.now { due } else { self.now + LOOK_INTERVAL };
+        }
+    }
+
+    /// Reads what lies in the sockets though it is less than was waited for, unless something was read just now.
+    pub(super) fn look(&mut self) {
+        if self.now < self.read_at + LOOK_INTERVAL {
+            return;
+        }
+        let (answered, received) = (self.session.stats().tasks_ended, self.received);
+        self.read_kept();
+        let has_more = self.session.stats().tasks_ended > answered;
+        if has_more && self.received - received < self.awaited {
+            self.coalescing.waited_in_vain();
         }
     }
 
@@ -189,6 +204,7 @@ impl Driver {
                 Err(error) => return Err(TransportError::Io(error.to_string())),
             };
             self.received += count as u64;
+            self.read_at = self.now;
             let before = data_moved(&self.session);
             self.session.handle_received(cid, count, now);
             transport.bytes += data_moved(&self.session) - before;

@@ -121,6 +121,7 @@ async fn an_answer_that_others_do_not_follow_is_found_soon() {
     let begun = Instant::now();
     rig.disk.read_at(0, LEN).await.unwrap();
     assert!(begun.elapsed() <= Duration::from_millis(4), "{:?}", begun.elapsed());
+    assert_eq!(rig.wire(|wire| wire.low_water), 1, "the next one is told of");
     for read in slow {
         assert_eq!(read.await.unwrap().unwrap().len(), LEN);
     }

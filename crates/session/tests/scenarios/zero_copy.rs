@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::{Buf, Bytes, BytesMut};
 use iscsi_pdu::Cid;
 use iscsi_pdu::scsi::{Cdb, Lun};
-use iscsi_session::{Command, Payload};
+use iscsi_session::{Command, Payload, ReadAhead};
 
 use crate::pair::{BLOCK, Pair, config, pattern, target_config};
 
@@ -99,4 +99,23 @@ fn read_data_lands_in_the_callers_buffer() {
     assert_eq!(done.data.as_ptr(), at.start);
     assert_eq!(done.data, pair.target.disk(0).unwrap().read(0, len));
     assert_eq!(direct, len, "nothing had to be read ahead");
+}
+
+/// What is lent is what is read into, and comes back as it was, so that an idle connection holds none.
+#[test]
+fn a_connection_reads_ahead_into_what_is_lent_to_it() {
+    let mut pair = Pair::logged_in(config(), target_config(8192));
+    let leading = Cid(0);
+    assert!(pair.session.reclaim_read_ahead(leading).is_none(), "the pair has taken it back");
+    let place = |session: &mut iscsi_session::Session| {
+        let [_, ahead] = session.receive_slices(leading);
+        assert_eq!(ahead.len(), ReadAhead::LEN);
+        ahead.as_ptr_range()
+    };
+    let own = place(&mut pair.session);
+    let memory = pair.session.reclaim_read_ahead(leading).unwrap();
+    assert!(pair.session.reclaim_read_ahead(leading).is_none());
+    pair.session.lend_read_ahead(leading, memory);
+    assert_eq!(place(&mut pair.session), own);
+    assert!(pair.session.reclaim_read_ahead(Cid(9)).is_none(), "there is no such connection");
 }
