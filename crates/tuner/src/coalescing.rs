@@ -138,7 +138,7 @@ impl Coalescing {
         let [without, with] = &mut self.trial;
         let tally = if self.waits { &mut *with } else { &mut *without };
         tally.windows += 1;
-        tally.answers += answers;
+        tally.answers = tally.answers.saturating_add(answers);
         tally.time += time;
         if with.windows < WINDOWS {
             self.waits = !self.waits;
