@@ -213,6 +213,12 @@ impl Connection {
         self.outbox.is_empty()
     }
 
+    /// Whether nothing is to be sent here but commands that wait.
+    pub(crate) fn has_nothing_to_send(&self) -> bool {
+        let is_in_login = matches!(self.state, ConnectionState::InLogin);
+        !is_in_login && self.outbox.is_empty() && self.transmitter.is_empty()
+    }
+
     /// Whether a command is a write that has to wait for others of the connection to end.
     pub(crate) fn is_at_write_limit(&self, task: &Task, tasks: &TaskSet) -> bool {
         let load = tasks.load_of(self.cid);

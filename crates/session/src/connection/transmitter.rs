@@ -84,6 +84,11 @@ impl Transmitter {
         Self { urgent, write_limit: self.write_limit, ..Self::default() }
     }
 
+    /// Whether nothing waits here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.unsolicited.is_empty() && self.solicited.is_empty()
+    }
+
     /// What goes out next, taken off its queue. `command` is the one whose turn it is in the session,
     /// if the connection may carry it.
     pub(super) fn next(

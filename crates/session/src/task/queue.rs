@@ -17,6 +17,10 @@ impl CommandQueue {
         self.0.push_back(itt);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Puts a command that starts over before all others.
     pub(crate) fn push_first(&mut self, itt: Itt) {
         self.0.push_front(itt);

@@ -1,8 +1,11 @@
 //! Which bytes of a transfer have passed.
 
-/// A set of byte ranges, sorted and merged. In order, as nearly all transfers are, it holds one.
+use smallvec::SmallVec;
+
+/// A set of byte ranges, sorted and merged. In order, as nearly all transfers are, it holds one, which needs no memory
+/// of its own.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges(Vec<(usize, usize)>);
+pub(crate) struct Ranges(SmallVec<[(usize, usize); 1]>);
 
 impl Ranges {
     /// Adds `start..end`; overlaps merge.
@@ -15,7 +18,13 @@ impl Ranges {
         let touched = self.0.get(first..last).unwrap_or_default();
         let start = touched.first().map_or(start, |range| range.0.min(start));
         let end = touched.last().map_or(end, |range| range.1.max(end));
-        self.0.splice(first..last, [(start, end)]);
+        match self.0.get_mut(first).filter(|_| first < last) {
+            Some(range) => {
+                *range = (start, end);
+                self.0.drain(first + 1..last);
+            }
+            None => self.0.insert(first, (start, end)),
+        }
     }
 
     /// Whether any byte of `start..end` has passed.

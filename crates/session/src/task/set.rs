@@ -169,8 +169,9 @@ impl TaskSet {
         let Some(load) = self.loads.get_mut(&cid) else { return };
         load.bytes = load.bytes.saturating_sub(bytes);
         load.outstanding = load.outstanding.saturating_sub(outstanding);
+        // Its place stays: it costs more to find memory for it again with each lone command.
         if load.bytes == 0 {
-            self.loads.remove(&cid);
+            *load = Load::default();
         }
     }
 

@@ -21,6 +21,10 @@ use crate::task::payload::PayloadSlice;
 impl Session {
     /// Bytes that the connection should send now; `None` when there is nothing to send.
     pub fn poll_transmit(&mut self, cid: Cid, now: Instant) -> Option<Transmit<'_>> {
+        // Most calls find nothing: whoever has sent something asks again.
+        if self.commands.is_empty() && self.connections.get(cid)?.has_nothing_to_send() {
+            return None;
+        }
         self.set_share(cid);
         while self.queue_next(cid, now) {}
         self.connections.get_mut(cid)?.transmit(now)
