@@ -1,52 +1,49 @@
-//! The event loop: the one task that owns a session's state machine and its sockets.
+//! The driver: what owns a session's state machine and its sockets, and those that run it.
 //!
-//! It waits for whatever comes first (a socket, a request, a deadline) and never for one
-//! direction of a socket alone: a full send buffer does not stop it from reading, nor does one
-//! connection stop another. Callers are never waited for: what they ask for comes through a queue,
-//! and what they get goes into a slot of their own.
+//! It is behind a lock. A caller hands its request to the session itself, and sends a small one that nothing else goes
+//! with; the [event loop](event_loop) waits for all else: the sockets, the deadlines, and what is left to it in a queue.
+//! Callers are never waited for: what they get goes into a slot of their own.
 
 mod bytes;
+pub(crate) mod callers;
 pub(crate) mod connection_count;
 mod connections;
 pub(crate) mod connector;
+mod event_loop;
+pub(crate) mod handle;
 pub(crate) mod io;
+mod lock;
 pub(crate) mod measure;
 pub(crate) mod peer;
+mod queue;
 pub(crate) mod request;
 pub(crate) mod shared;
 mod transports;
+pub(crate) mod waiter;
 
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::Waker;
 
 use iscsi_pdu::Itt;
 use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
 use iscsi_tuner::Coalescing;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep_until};
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
 
 use crate::driver::connector::{Connected, Connector};
-use crate::driver::measure::tuner;
 use crate::driver::peer::Peer;
+use crate::driver::queue::Queue;
 use crate::driver::request::{Answer, Holds, Message, Outcome, Submission};
 use crate::driver::shared::{RequestId, SessionPhase, Shared};
 use crate::error::Error;
-use transports::{Readiness, Transport, poll_any};
+use transports::Transport;
 
-/// Requests taken from the queue at once, so that one system call sends many.
-const MESSAGES_PER_TURN: usize = 64;
-
-/// Owns a session, and runs it to its end.
+/// A session with its connections.
 pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
-    messages: mpsc::UnboundedReceiver<Message>,
-    /// Messages taken from the queue, not yet acted on.
-    taken: Vec<Message>,
+    queue: Queue,
     /// All handles are gone.
     orphaned: bool,
     /// The connections, the leading one first.
@@ -61,17 +58,27 @@ pub(crate) struct Driver {
     /// When the kernel is asked next what the connections wait for, as long as the driver is awake.
     poll_due: Instant,
     awake_until: Instant,
+    /// For how many [`POLL_INTERVAL`](measure::tuner::POLL_INTERVAL)s the next answer counts.
+    intervals: u32,
+    /// The command data that had been moved when the kernel was asked last.
+    moved_at_poll: u64,
     /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
     /// can turn it, and asked once a turn.
     now: Instant,
-    /// Wakes for whatever is due first. A timer is looked at in each turn: a second one costs 1,200
-    /// instructions more for each read of 4 KiB, which takes 24,100.
-    alarm: Pin<Box<Sleep>>,
-    pending: HashMap<Itt, Pending>,
+    /// Wakes the event loop.
+    waker: Option<Waker>,
+    /// The event loop has something to do, or to wait for, that it does not know of.
+    calls_loop: bool,
+    /// When it wakes by itself.
+    loop_due: Option<Instant>,
+    pending: FxHashMap<Itt, Pending>,
     /// Requests that ended when something was read last, each of which had a caller, who has not asked again.
     answered: usize,
     /// Requests since the sockets were written to last.
     unsent: usize,
+    /// How often in a row no answer was found before requests were sent; from [`VAIN_LOOKS`](callers::VAIN_LOOKS) on, how often none is looked
+    /// for as well.
+    vain_looks: u32,
     /// Bytes that were read, of all connections.
     received: u64,
     /// When something was read last.
@@ -92,21 +99,12 @@ struct Pending {
     holds: Holds,
 }
 
-/// What the loop waits for.
-enum Event {
-    Connection(Readiness),
-    Poll,
-    Look,
-    Messages(usize),
-    Alarm,
-}
-
 impl Driver {
-    pub(crate) fn new(
+    fn new(
         session: Session,
         peer: Peer,
         shared: Arc<Shared>,
-        messages: mpsc::UnboundedReceiver<Message>,
+        queue: Queue,
         connector: Connector,
         reached: Option<Connected>,
         connections: u16,
@@ -116,8 +114,7 @@ impl Driver {
             session,
             peer,
             shared,
-            messages,
-            taken: Vec::with_capacity(MESSAGES_PER_TURN),
+            queue,
             orphaned: false,
             transports: Vec::with_capacity(connections.into()),
             first: 0,
@@ -126,11 +123,16 @@ impl Driver {
             connections,
             poll_due: now,
             awake_until: now,
+            intervals: 1,
+            moved_at_poll: 0,
             now,
-            alarm: Box::pin(sleep_until(now)),
-            pending: HashMap::new(),
+            waker: None,
+            calls_loop: false,
+            loop_due: None,
+            pending: FxHashMap::default(),
             answered: 0,
             unsent: 0,
+            vain_looks: 0,
             received: 0,
             read_at: now,
             coalescing: Coalescing::default(),
@@ -140,125 +142,24 @@ impl Driver {
         }
     }
 
-    /// Runs the session to its end.
-    pub(crate) async fn run(mut self) {
-        loop {
-            self.dispatch();
-            if self.ended {
-                return;
-            }
-            if let Err((cid, why)) = self.write_within_limits() {
-                self.lose_unread(cid, why);
-                continue;
-            }
-            self.shared.set_stats(self.session.stats());
-            self.await_answers();
-            let event = self.next_event().await;
-            let is_asked = matches!(event, Event::Messages(1..));
-            if is_asked && self.may_others_ask() {
-                self.let_others_ask().await;
-            }
-            self.now = Instant::now();
-            self.handle(event);
-            if is_asked {
-                self.read_before_writing().await;
-            }
-        }
-    }
-
-    async fn next_event(&mut self) -> Event {
-        let deadline = self.session.poll_timeout().map(|(deadline, _)| Instant::from_std(deadline));
-        let poll_due = (self.now < self.awake_until).then_some(self.poll_due);
-        let look_due = self.is_coalescing().then_some(self.look_due);
-        let due = deadline.into_iter().chain(poll_due).chain(look_due).min();
-        if let Some(due) = due.filter(|due| *due != self.alarm.deadline()) {
-            self.alarm.as_mut().reset(due);
-        }
-        // In an order that does not change, so that a simulation can be repeated. What is rare comes
-        // first, and last what may be ready all the time: as many requests as have room are under way.
-        tokio::select! {
-            biased;
-            () = self.alarm.as_mut(), if due.is_some() => {
-                match due {
-                    _ if due == deadline => Event::Alarm,
-                    _ if due == poll_due => Event::Poll,
-                    _ => Event::Look,
-                }
-            }
-            count = self.messages.recv_many(&mut self.taken, MESSAGES_PER_TURN), if !self.orphaned => {
-                Event::Messages(count)
-            }
-            readiness = poll_fn(|context| poll_any(&mut self.transports, context)) => {
-                Event::Connection(readiness)
-            }
-        }
-    }
-
-    /// Whether callers may be about to ask that have not yet: each asks again when it has its answer. For one that has asked
-    /// nobody else is waited for; a turn for others takes its request to another thread and back: 26 us of processor time for
-    /// a read of 4 KiB, 16 without.
-    fn may_others_ask(&self) -> bool {
-        self.answered > self.taken.len()
-    }
-
-    /// The first of many requests wakes the driver before the others have been made: a turn later
-    /// one system call takes them all.
-    async fn let_others_ask(&mut self) {
-        let_others_run().await;
-        while self.taken.len() < MESSAGES_PER_TURN
-            && let Ok(message) = self.messages.try_recv()
+    /// Does and sends all that there is to do and to send now.
+    fn finish_turn(&mut self) {
+        self.dispatch();
+        while !self.ended
+            && let Err((cid, why)) = self.write_within_limits()
         {
-            self.taken.push(message);
+            self.lose_unread(cid, why);
+            self.dispatch();
         }
+        self.shared.set_stats(self.session.stats());
     }
 
-    /// Before requests are sent, takes the answers that have come meanwhile: who waited for these asks again, and one
-    /// system call sends all. The target has at least as many requests as are kept back, and when no answer is there,
-    /// they are sent at once. A read of 4 KiB among 32 takes 2.5 system calls that way instead of 3.8, and a fifth less
-    /// of the processor, from a target that sends each answer by itself.
-    async fn read_before_writing(&mut self) {
-        while self.unsent > 0 && 2 * self.unsent <= self.pending.len() {
-            self.answered = 0;
-            self.read_unasked();
-            if self.answered == 0 {
-                return;
-            }
-            self.let_others_ask().await;
-            self.now = Instant::now();
-            self.obey_taken();
-        }
-    }
-
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::Connection(Readiness::Opened(cid, result)) => self.opened(cid, *result),
-            Event::Connection(Readiness::Ready) => {
-                self.answered = 0;
-                self.read();
-            }
-            Event::Messages(0) => {
-                self.orphaned = true;
-                self.session.logout(self.now());
-            }
-            Event::Messages(_) => self.obey_taken(),
-            Event::Poll => {
-                self.poll_due = self.now + tuner::POLL_INTERVAL;
-                self.read_kept();
-                self.poll_kernel();
-            }
-            Event::Look => self.look(),
-            Event::Alarm => {
-                self.read_kept();
-                self.session.handle_timeout(self.now());
-            }
-        }
-    }
-
-    fn obey_taken(&mut self) {
-        let mut taken = std::mem::take(&mut self.taken);
-        self.answered = self.answered.saturating_sub(taken.len());
-        taken.drain(..).for_each(|message| self.obey(message));
-        self.taken = taken;
+    /// Acts on the messages that have come.
+    fn obey_messages(&mut self) {
+        let mut messages = self.queue.take();
+        self.answered = self.answered.saturating_sub(messages.len());
+        messages.drain(..).for_each(|message| self.obey(message));
+        self.queue.restore(messages);
     }
 
     fn obey(&mut self, message: Message) {
@@ -378,18 +279,4 @@ impl Driver {
         self.shared.notices.end();
         self.ended = true;
     }
-}
-
-/// Goes behind the tasks that are to run already. In contrast to `tokio::task::yield_now` the runtime need not look at its
-/// sockets in between, which is a system call.
-async fn let_others_run() {
-    let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

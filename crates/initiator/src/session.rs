@@ -13,23 +13,23 @@ use iscsi_session::{
     Command, Completion, Config, DiscoveredTarget, Entropy, Negotiated, Stats, decode_send_targets,
 };
 use iscsi_tuner::Plan;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::driver::Driver;
 use crate::driver::connection_count::Connections;
 use crate::driver::connector::{Connected, Connector};
+use crate::driver::handle::DriverHandle;
 use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
-use crate::driver::request::{Holds, Message, Request, Waiter};
+use crate::driver::request::{Holds, Message, Request};
 use crate::driver::shared::{SessionPhase, Shared};
+use crate::driver::waiter::Waiter;
 use crate::error::Error;
 use crate::options::Options;
 use crate::options::policy::RequestPolicy;
 use crate::state::budget::{Budget, Permit};
-use crate::state::cancellation::Cancellation;
 use crate::state::isids::HeldKey;
 use crate::state::notices::Notices;
 use crate::state::outstanding::CommandNumber;
@@ -71,7 +71,7 @@ use crate::url::Url;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Session {
-    driver: mpsc::UnboundedSender<Message>,
+    driver: DriverHandle,
     shared: Arc<Shared>,
 }
 
@@ -122,12 +122,17 @@ impl Session {
             config.initiator_name.clone(),
             config.chap.as_ref().map(|chap| chap.user.clone()),
         );
-        let (driver, messages) = mpsc::unbounded_channel();
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
         let (connector, handle) = (common.connector(), Arc::clone(&shared));
-        let task = Driver::new(session, peer, handle, messages, connector, reached, connections);
+        let (driver, task) =
+            DriverHandle::start(session, peer, handle, connector, reached, connections);
         tokio::spawn(task.run().instrument(shared.span.clone()));
         Self { driver, shared }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn driver(&self) -> &DriverHandle {
+        &self.driver
     }
 
     /// Waits for the end of the login, and asks nothing.
@@ -170,7 +175,7 @@ impl Session {
 
     pub(crate) async fn send_targets_text(&self) -> Result<Bytes, Error> {
         let holds = self.holds().await?;
-        Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).await
+        Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).sent().await
     }
 
     /// Sends a NOP-Out and measures the time to its answer (RFC 7143 §11.18): the round trip,
@@ -180,7 +185,7 @@ impl Session {
     /// When the session ends or the answer does not come in time.
     pub async fn ping(&self) -> Result<Duration, Error> {
         let holds = self.holds().await?;
-        Waiter::start(&self.driver, &self.shared, holds, Request::Ping).await
+        Waiter::start(&self.driver, &self.shared, holds, Request::Ping).sent().await
     }
 
     /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5): resets
@@ -196,7 +201,7 @@ impl Session {
     ) -> Result<FunctionResponse, Error> {
         let holds = self.holds().await?;
         let request = |answer| Request::Manage(function, lun, answer);
-        Waiter::start(&self.driver, &self.shared, holds, request).await
+        Waiter::start(&self.driver, &self.shared, holds, request).sent().await
     }
 
     /// What was agreed with the target at login.
@@ -283,7 +288,7 @@ impl Session {
     pub async fn readings(&self) -> Result<Vec<Reading>, Error> {
         let (answer, readings) = oneshot::channel();
         // When the driver is gone, the sender goes with the message, and that is seen.
-        drop(self.driver.send(Message::Read(answer)));
+        self.driver.tell(Message::Read(answer));
         readings.await.map_err(|_| self.shared.reason_of_end())
     }
 
@@ -299,7 +304,7 @@ impl Session {
     /// Why the session ended, if not by this logout.
     pub async fn logout(&self) -> Result<(), Error> {
         // A driver that is gone has told its end before.
-        drop(self.driver.send(Message::Logout));
+        self.driver.tell(Message::Logout);
         self.shared.ended().await
     }
 
@@ -328,7 +333,7 @@ impl Session {
     /// Another session over the same link has met so much loss, 0 to 1.
     pub(crate) fn hear_of_loss(&self, loss: f64) {
         // A session that has ended need not know.
-        drop(self.driver.send(Message::Loss(loss)));
+        self.driver.tell(Message::Loss(loss));
     }
 
     /// Whether the target can be relied on to drop this session when its login comes again
@@ -405,31 +410,24 @@ impl Session {
         Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None, heeds_doubts: false })
     }
 
-    /// Sends a command once and waits for its end, whatever its status, with its place among those
-    /// of its unit; also for that of its abort, when it is given up meanwhile. One that heeds doubts ends
-    /// in [`TaskError::Withdrawn`] if the unit may be another one before it is on its way.
-    pub(crate) async fn perform(
+    /// Sends a command once: its place among those of its unit, and its end to come, whatever its status. When that is
+    /// given up meanwhile, it is the end of its abort. One that heeds doubts ends in [`TaskError::Withdrawn`] if the unit
+    /// may be another one before it is on its way.
+    pub(crate) fn perform(
         &self,
         command: Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
         heeds_doubts: bool,
-        cancellation: Option<&Cancellation>,
-    ) -> Result<(CommandNumber, Completion), Error> {
-        let (number, mut waiter) = unit.outstanding.send(|number| {
+    ) -> (CommandNumber, Waiter<'_, Completion>) {
+        let (number, waiter) = unit.outstanding.send(|number| {
             let listener = Some(Listener::new(unit, number, &command.cdb));
             let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
             let request = |answer| Request::Command(command, answer);
             Waiter::start(&self.driver, &self.shared, holds, request)
         });
-        if let Some(cancellation) = cancellation {
-            tokio::select! {
-                biased;
-                result = &mut waiter => return Ok((number, result?)),
-                () = cancellation.cancelled() => waiter.cancel(),
-            }
-        }
-        Ok((number, waiter.await?))
+        // Others may hand theirs over meanwhile.
+        (number, waiter.sent())
     }
 }

@@ -3,6 +3,7 @@
 //! Its connections can be held up and cut, and what a cut connection had taken in still reaches the target
 //! when it is let go, as what waits in buffers and networks does.
 
+mod callers;
 mod long_reads;
 mod many_requests;
 mod settlement;
@@ -75,11 +76,19 @@ struct Wire {
     low_water: usize,
     /// How often something was read.
     reads: u32,
+    /// How often there was nothing to read.
+    vain_reads: u32,
+    /// How often the kernel was asked what it knows of the connection.
+    polls: u32,
+    /// What it says of the round trips.
+    round_trip: Duration,
     /// One read brings no more bytes than this; what is left is told of a turn later.
     max_read: Option<usize>,
     is_rest_untold: bool,
     /// How often something was written.
     writes: u32,
+    /// All of that.
+    sent: Vec<u8>,
     /// Nothing reaches the target.
     is_held: bool,
     /// The initiator's end is closed.
@@ -155,9 +164,13 @@ impl Network for Simulated {
                 inbox: BytesMut::new(),
                 low_water: 1,
                 reads: 0,
+                vain_reads: 0,
+                polls: 0,
+                round_trip: ROUND_TRIP,
                 max_read: None,
                 is_rest_untold: false,
                 writes: 0,
+                sent: Vec::new(),
                 is_held: false,
                 is_closed: false,
                 reader: None,
@@ -265,6 +278,7 @@ impl Socket for End {
     fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut wire = lock(&self.0.wire);
         if wire.inbox.is_empty() && !wire.is_closed {
+            wire.vain_reads += 1;
             return Err(io::ErrorKind::WouldBlock.into());
         }
         wire.reads += 1;
@@ -288,14 +302,16 @@ impl Socket for End {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         wire.writes += 1;
+        slices.iter().for_each(|slice| wire.sent.extend_from_slice(slice));
         slices.iter().for_each(|slice| wire.link.to_target.send(slice, now));
         self.0.moved.notify_one();
         Ok(slices.iter().map(|slice| slice.len()).sum())
     }
 
     fn tcp_info(&self) -> io::Result<TcpInfo> {
-        let mut info = TcpInfo::default();
-        (info.smoothed_rtt, info.min_rtt) = (Some(ROUND_TRIP), Some(ROUND_TRIP));
+        let (mut info, mut wire) = (TcpInfo::default(), lock(&self.0.wire));
+        wire.polls += 1;
+        (info.smoothed_rtt, info.min_rtt) = (Some(wire.round_trip), Some(wire.round_trip));
         Ok(info)
     }
 

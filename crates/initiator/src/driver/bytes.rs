@@ -68,6 +68,7 @@ impl Driver {
         }
         // There is more to send, but also something to read.
         self.transports.iter_mut().for_each(|transport| transport.blocked = true);
+        self.calls_loop = true;
         Ok(())
     }
 
@@ -92,6 +93,7 @@ impl Driver {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 transport.blocked = true;
+                self.calls_loop = true;
                 Ok(false)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
@@ -142,6 +144,7 @@ impl Driver {
         for transport in &mut self.transports {
             transport.await_bytes(self.session.segment_rest(transport.cid), self.awaited);
         }
+        self.poll_soon();
         // Seldom another one, since to set the alarm costs more than a look for nothing.
         if self.is_coalescing() && self.look_due <= self.now {
             let due = self.read_at + LOOK_INTERVAL;
@@ -218,7 +221,7 @@ impl Driver {
 }
 
 /// Command data of the session so far, both directions.
-fn data_moved(session: &Session) -> u64 {
+pub(super) fn data_moved(session: &Session) -> u64 {
     let stats = session.stats();
     stats.data_in_bytes.saturating_add(stats.data_out_bytes)
 }

@@ -28,6 +28,7 @@ impl Driver {
             None => self.connector.open(portal),
         };
         self.transports.push(Transport::new(cid, opening));
+        self.calls_loop = true;
     }
 
     /// A transport connection stands, or could not be made.

@@ -8,11 +8,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Driver;
+use super::bytes::data_moved;
 use super::transports::Transport;
 use reading::Reading;
 
 /// So long after its last request a session stops looking what it waits for: an idle one sleeps.
 const DOZE: Duration = Duration::from_secs(1);
+
+/// Less than so many bytes in an interval are held back by nothing that a short link could have.
+const LITTLE: u64 = 64 << 10;
+
+/// The interval is so many times as long then.
+const RARELY: u32 = 20;
 
 impl Driver {
     /// Looks what each connection waits for: the session's reasons, and its own socket.
@@ -21,16 +28,35 @@ impl Driver {
             self.awake_until = self.now + DOZE;
         }
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
-        let pacing_rate = self.shared.pacing_rate();
+        let (pacing_rate, intervals) = (self.shared.pacing_rate(), self.intervals);
         for transport in &mut self.transports {
             let blocked = transport.blocked;
             transport.tune(|socket, tuner| {
                 tuner.pace(socket, pacing_rate);
-                tuner.poll(socket, waiting, blocked, now);
+                tuner.poll(socket, waiting, blocked, intervals, now);
             });
         }
         self.share_write_limits();
         self.tell_facts();
+        let moved = data_moved(&self.session) - self.moved_at_poll;
+        self.moved_at_poll += moved;
+        let is_little = moved < LITTLE * u64::from(intervals);
+        let is_rare = is_little && self.transports.iter().all(Transport::is_short_and_free);
+        self.poll_after(if is_rare { RARELY } else { 1 });
+    }
+
+    /// The kernel is asked again after so many intervals.
+    fn poll_after(&mut self, intervals: u32) {
+        self.intervals = intervals;
+        self.poll_due = self.now + tuner::POLL_INTERVAL * intervals;
+    }
+
+    /// What the sockets keep to themselves is not left there for longer than an interval.
+    pub(super) fn poll_soon(&mut self) {
+        let is_keeping = self.transports.iter().any(Transport::is_keeping_bytes);
+        if is_keeping && self.intervals > 1 {
+            self.poll_after(1);
+        }
     }
 
     /// The command window is part of what transfers are fitted to.
@@ -68,7 +94,7 @@ impl Driver {
         tuners.for_each(|(_, tuner)| tuner.rested(rest));
         self.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.
-        self.poll_due = self.now + tuner::POLL_INTERVAL;
+        self.poll_after(1);
     }
 
     /// Tells what each connection does. Nobody need wait for it any more.

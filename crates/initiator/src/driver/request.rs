@@ -1,18 +1,16 @@
 //! Requests on their way from a handle to the driver, and the answers on their way back.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{FunctionResponse, Itt, TaskFunction};
-use iscsi_session::{Command, Completion, SubmitError, TaskError};
-use tokio::sync::{mpsc, oneshot};
+use iscsi_session::{Command, Completion, Payload, ReadBuffer, SubmitError, TaskError};
+use tokio::sync::oneshot;
 
 use crate::driver::measure::reading::Reading;
-use crate::driver::shared::{RequestId, Shared};
+use crate::driver::shared::RequestId;
 use crate::error::Error;
 use crate::state::budget::Permit;
 use crate::state::range_locks::RangeGuard;
@@ -57,7 +55,7 @@ impl Holds {
     }
 }
 
-type Sender<T> = oneshot::Sender<Result<T, Error>>;
+pub(super) type Sender<T> = oneshot::Sender<Result<T, Error>>;
 
 /// What is asked of the session, and where the answer goes.
 #[derive(Debug)]
@@ -86,6 +84,13 @@ impl Request {
             Self::SendTargets(_) => "SendTargets",
             Self::Ping(_) => "NOP-Out",
         }
+    }
+
+    /// The bytes that it moves, both ways.
+    pub(crate) fn data_len(&self) -> usize {
+        let Self::Command(command, _) = self else { return 0 };
+        let written = command.write.as_ref().map_or(0, Payload::len);
+        written + command.read.as_ref().map_or(0, ReadBuffer::len)
     }
 
     /// Whether nobody waits for the answer any more.
@@ -172,58 +177,6 @@ impl Answer {
             Self::Manage(answer) => drop(answer.send(Err(error))),
             Self::SendTargets(answer) => drop(answer.send(Err(error))),
             Self::Ping(answer) => drop(answer.send(Err(error))),
-        }
-    }
-}
-
-/// The answer to come. Dropping it gives the request up: not yet on the wire it disappears,
-/// otherwise it is aborted in the background.
-#[derive(Debug)]
-pub(crate) struct Waiter<T> {
-    id: RequestId,
-    answer: oneshot::Receiver<Result<T, Error>>,
-    driver: mpsc::UnboundedSender<Message>,
-    shared: Arc<Shared>,
-    answered: bool,
-}
-
-impl<T> Waiter<T> {
-    /// Sends a request to the driver.
-    pub(crate) fn start(
-        driver: &mpsc::UnboundedSender<Message>,
-        shared: &Arc<Shared>,
-        holds: Holds,
-        request: impl FnOnce(Sender<T>) -> Request,
-    ) -> Self {
-        let (sender, answer) = oneshot::channel();
-        let id = shared.next_id();
-        let submission = Submission { id, request: request(sender), holds };
-        // When the driver is gone, the answer's sender goes with the message, and that is seen.
-        drop(driver.send(Message::Submit(Box::new(submission))));
-        Self { id, answer, driver: driver.clone(), shared: Arc::clone(shared), answered: false }
-    }
-
-    /// Gives the request up; its end is still to be waited for.
-    pub(crate) fn cancel(&self) {
-        // A driver that is gone has ended it.
-        drop(self.driver.send(Message::Cancel(self.id)));
-    }
-}
-
-impl<T> Future for Waiter<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(context));
-        self.answered = true;
-        Poll::Ready(answer.unwrap_or_else(|_| Err(self.shared.reason_of_end())))
-    }
-}
-
-impl<T> Drop for Waiter<T> {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.cancel();
         }
     }
 }

@@ -137,6 +137,12 @@ impl Transport {
         self.low_water > ANY
     }
 
+    /// Whether nothing waits for its socket, and round trips over its link cost nothing.
+    pub(super) fn is_short_and_free(&self) -> bool {
+        let is_short = |(_, tuner): (_, &Tuner)| tuner.plan().link.is_local();
+        !self.blocked && !self.is_keeping_bytes() && self.up().is_some_and(is_short)
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Readiness> {
         match &mut self.state {
             State::Opening(opening) => {

@@ -8,6 +8,7 @@
 //! more to prove it.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -16,7 +17,7 @@ use crate::error::{Error, of_blocks};
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::{PathId, Requirements};
-use crate::multipath::report::Wait;
+use crate::multipath::report::{Report, Wait};
 use crate::unit::retry::{Pauses, answer_of};
 
 /// After this many losses in a row a request is sent alone.
@@ -37,6 +38,15 @@ pub(super) struct Attempts<'a, C: Carrier> {
     paths: &'a Paths<C>,
     command: &'static str,
     blocks: Option<Range<u64>>,
+    /// What was known of the ports when the last try began.
+    access: u64,
+    /// How those before have failed; most requests go well at once.
+    failures: Option<Box<Failures>>,
+}
+
+/// How the tries of a request have failed.
+#[derive(Default)]
+struct Failures {
     /// The last error after which it may have been executed.
     executed: Option<Error>,
     /// The unit did not take it.
@@ -46,8 +56,6 @@ pub(super) struct Attempts<'a, C: Carrier> {
     suspicion: Suspicion,
     /// Ports that have refused it in a row, without a pause between them.
     refusals: u32,
-    /// What was known of the ports when the last try began.
-    access: u64,
     /// People are told of the suspicion.
     wait: Option<Wait>,
 }
@@ -78,18 +86,11 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         command: &'static str,
         blocks: Option<Range<u64>>,
     ) -> Self {
-        Self {
-            paths,
-            command,
-            blocks,
-            executed: None,
-            held: None,
-            losses: 0,
-            suspicion: Suspicion::default(),
-            refusals: 0,
-            access: 0,
-            wait: None,
-        }
+        Self { paths, command, blocks, access: 0, failures: None }
+    }
+
+    fn failures(&mut self) -> &mut Failures {
+        self.failures.get_or_insert_default()
     }
 
     /// A try begins.
@@ -100,20 +101,22 @@ impl<'a, C: Carrier> Attempts<'a, C> {
     /// The port of a path has refused it. Says whether it goes over another one at once: not where none serves the
     /// unit, and not for ever where each port that is said to serve it refuses.
     pub(super) fn goes_elsewhere(&mut self, path: PathId) -> bool {
-        self.refusals += 1;
-        self.refusals < MAX_REFUSALS && self.paths.others_serve(path)
+        let failures = self.failures();
+        failures.refusals += 1;
+        failures.refusals < MAX_REFUSALS && self.paths.others_serve(path)
     }
 
     /// What the request asks of its path.
-    pub(super) const fn requirements(&self) -> Requirements {
-        Requirements { avoid: None, is_alone: self.suspicion.losses >= SUSPECT }
+    pub(super) fn requirements(&self) -> Requirements {
+        let is_suspect = |failures: &Failures| failures.suspicion.losses >= SUSPECT;
+        Requirements { avoid: None, is_alone: self.failures.as_deref().is_some_and(is_suspect) }
     }
 
     /// One of two copies has ended so; the other one decides. What becomes of the request tells of
     /// this one as well.
     pub(super) fn note(&mut self, error: Error) {
         if error.may_have_executed() {
-            self.executed = Some(error);
+            self.failures().executed = Some(error);
         }
     }
 
@@ -123,20 +126,22 @@ impl<'a, C: Carrier> Attempts<'a, C> {
     /// The same error, when that has gone on for so long; that of an earlier try, if it may have been
     /// executed.
     pub(super) async fn pause(&mut self, error: Error, limit: Duration) -> Result<(), Error> {
+        let (paths, seen) = (self.paths, self.access);
+        let failures = self.failures();
         if error.may_have_executed() {
-            self.executed = Some(error.clone());
+            failures.executed = Some(error.clone());
         } else {
             // It has been answered, so it need not end sessions.
-            (self.suspicion, self.wait) = (Suspicion::default(), None);
+            (failures.suspicion, failures.wait) = (Suspicion::default(), None);
         }
         let now = Instant::now();
         let answers = format!("the unit answers {}", answer_of(&error));
-        let wait = || self.paths.report().wait(answers.clone(), Some(limit));
-        let held = self.held.get_or_insert_with(|| Held {
+        let wait = || paths.report().wait(answers.clone(), Some(limit));
+        let held = failures.held.get_or_insert_with(|| Held {
             since: now,
             limit,
             limit_since: now,
-            pauses: Pauses::new(&self.paths.policy().retry),
+            pauses: Pauses::new(&paths.policy().retry),
             wait: wait(),
         });
         if held.limit != limit {
@@ -144,16 +149,15 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         }
         let pause = held.pauses.next();
         let is_over = |since: Instant, limit| (now - since).saturating_add(pause) > limit;
-        if is_over(held.limit_since, limit) || is_over(held.since, self.paths.policy().patience) {
-            return Err(self.executed.take().unwrap_or(error));
+        if is_over(held.limit_since, limit) || is_over(held.since, paths.policy().patience) {
+            return Err(failures.executed.take().unwrap_or(error));
         }
         held.wait.say(answers);
-        self.refusals = 0;
+        failures.refusals = 0;
         // A port that is found in another state may take it now.
-        let (access, seen) = (self.paths.access(), self.access);
-        let news = access.find(|count| (*count > seen).then_some(()));
+        let news = paths.access().find(|count| (*count > seen).then_some(()));
         if timeout(pause, news).await.is_ok() {
-            held.pauses = Pauses::new(&self.paths.policy().retry);
+            held.pauses = Pauses::new(&paths.policy().retry);
         }
         Ok(())
     }
@@ -168,32 +172,46 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         was_alone: bool,
         goes_on: bool,
     ) -> Result<(), Error> {
-        self.losses += 1;
+        let (paths, command, blocks) = (self.paths, self.command, self.blocks.clone());
+        let failures = self.failures();
+        failures.losses += 1;
         // Over the next session the unit may take it at once.
-        self.held = None;
+        failures.held = None;
         if error.may_have_executed() {
-            let plain_losses = self.paths.lock().paths.plain_losses();
-            self.suspicion.add(was_alone, plain_losses);
-            if self.suspicion.is_proven(plain_losses) {
-                return Err(Error::EndsSessions {
-                    command: self.command,
-                    blocks: self.blocks.clone(),
-                    times: self.suspicion.alone,
-                    cause: Box::new(error),
-                });
+            let plain_losses = paths.lock().paths.plain_losses();
+            failures.suspicion.add(was_alone, plain_losses);
+            if failures.suspicion.is_proven(plain_losses) {
+                let (times, cause) = (failures.suspicion.alone, Box::new(error));
+                return Err(Error::EndsSessions { command, blocks, times, cause });
             }
-            self.tell(&error);
-            self.executed = Some(error.clone());
+            failures.tell(paths.report(), command, blocks.as_ref(), &error);
+            failures.executed = Some(error.clone());
         }
-        if goes_on && self.losses < MAX_LOSSES {
+        if goes_on && failures.losses < MAX_LOSSES {
             return Ok(());
         }
-        Err(self.executed.take().unwrap_or(error))
+        Err(failures.executed.take().unwrap_or(error))
     }
 
+    /// The error for the request, when nothing goes any more.
+    pub(super) fn end(&mut self, end: Error) -> Error {
+        let executed = self.failures.as_deref_mut().and_then(|failures| failures.executed.take());
+        match executed {
+            Some(lost) => end.after_loss(lost),
+            None => end,
+        }
+    }
+}
+
+impl Failures {
     /// Tells people of a suspicion: the same of all who are under it, until one was alone on a session.
-    fn tell(&mut self, error: &Error) {
-        let report = &self.paths.report();
+    fn tell(
+        &mut self,
+        report: &Arc<Report>,
+        command: &'static str,
+        blocks: Option<&Range<u64>>,
+        error: &Error,
+    ) {
         let Suspicion { losses, alone, .. } = self.suspicion;
         if alone == 0 {
             if losses >= SUSPECT {
@@ -203,7 +221,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
             }
             return;
         }
-        let (command, blocks) = (self.command, of_blocks(self.blocks.as_ref()));
+        let blocks = of_blocks(blocks);
         let sessions = if alone == 1 { "session that was" } else { "sessions that were" };
         let text = format!("{command}{blocks} was alone on {alone} {sessions} lost: {error}");
         if alone == 1 {
@@ -212,14 +230,6 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         match &self.wait {
             Some(wait) => wait.say(text),
             None => self.wait = Some(report.wait(text, None)),
-        }
-    }
-
-    /// The error for the request, when nothing goes any more.
-    pub(super) fn end(&mut self, end: Error) -> Error {
-        match self.executed.take() {
-            Some(lost) => end.after_loss(lost),
-            None => end,
         }
     }
 }

@@ -84,9 +84,9 @@ pub(super) struct State<C: Carrier> {
 pub(super) struct Grant<C: Carrier> {
     paths: Paths<C>,
     carrier: C,
-    path: PathId,
-    begun: Instant,
-    ticket: Option<Ticket>,
+    ticket: Ticket,
+    /// The place has not been given back.
+    is_held: bool,
     /// What the request has paid to its class, until it is sent.
     pub(super) charge: Option<Charge>,
 }
@@ -444,8 +444,7 @@ impl<C: Carrier> Paths<C> {
             self.read_buffers().keep();
             self.0.attention.notify_one();
         }
-        let (paths, ticket) = (self.clone(), Some(ticket));
-        Some(Grant { paths, carrier, path: id, begun: now, ticket, charge: None })
+        Some(Grant { paths: self.clone(), carrier, ticket, is_held: true, charge: None })
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
@@ -541,7 +540,7 @@ impl<C: Carrier> Paths<C> {
 impl<C: Carrier> Grant<C> {
     /// Which path it is.
     pub(super) const fn id(&self) -> PathId {
-        self.path
+        self.ticket.path
     }
 
     /// What goes over the path.
@@ -551,35 +550,35 @@ impl<C: Carrier> Grant<C> {
 
     /// When it was granted.
     pub(super) const fn begun(&self) -> Instant {
-        self.begun
+        self.ticket.sent_at()
     }
 
     /// Gives the place back; dropping the grant does the same, and lets the next one have it.
     pub(super) fn give_up(mut self, schedule: &mut Schedule) {
-        if let Some(ticket) = self.ticket.take() {
-            schedule.give_up(&ticket);
+        if std::mem::take(&mut self.is_held) {
+            schedule.give_up(&self.ticket);
         }
     }
 
     /// The request has been answered by now: so many bytes were moved.
-    pub(super) fn answered(mut self, len: u64, now: Instant) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let mut state = self.paths.lock();
-        state.schedule.end(&ticket, now);
+    pub(super) fn answered(&mut self, len: u64, now: Instant) {
+        self.is_held = false;
+        let (id, mut state) = (self.id(), self.paths.lock());
+        state.schedule.end(&self.ticket, now);
         state.meter.answered(len);
-        self.paths.released(&mut state, self.path, now);
+        self.paths.released(&mut state, id, now);
         // Work that waits for memory is work: it has none until this request gives its share back.
-        let is_idle = state.schedule.under_way(self.path) == 0 && !self.paths.has_backlog(&state);
+        let is_idle = state.schedule.under_way(id) == 0 && !self.paths.has_backlog(&state);
         state.meter.note_idle(is_idle);
     }
 }
 
 impl<C: Carrier> Drop for Grant<C> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
+        if self.is_held {
             let mut state = self.paths.lock();
-            state.schedule.give_up(&ticket);
-            self.paths.released(&mut state, self.path, now());
+            state.schedule.give_up(&self.ticket);
+            self.paths.released(&mut state, self.id(), now());
         }
     }
 }

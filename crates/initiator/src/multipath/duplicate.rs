@@ -32,13 +32,16 @@ struct Copy<C: Carrier> {
 }
 
 impl<C: Carrier> Copy<C> {
-    fn send(grant: Grant<C>, mut transfer: Transfer) -> Self {
+    fn send(mut grant: Grant<C>, mut transfer: Transfer) -> Self {
         let cancellation = transfer.writes().then(Cancellation::default);
         if let Some(cancellation) = &cancellation {
             transfer = transfer.cancelled_by(cancellation.clone());
         }
         let (path, begun) = (grant.id(), grant.begun().into());
-        let carried = Box::pin(async move { grant.carry(&mut transfer).await });
+        let carried = Box::pin(async move {
+            let result = grant.carry(&mut transfer).await;
+            result.map_err(|error| (grant, error))
+        });
         Self { path, begun, carried, cancellation }
     }
 
@@ -143,7 +146,7 @@ impl<C: Carrier> Paths<C> {
         transfer: &Transfer,
         is_stuck: bool,
     ) -> Result<Option<Transfer>, Error> {
-        let duplicate = transfer.again();
+        let mut duplicate = transfer.again();
         if transfer.writes() {
             return Ok(Some(duplicate));
         }
@@ -152,16 +155,20 @@ impl<C: Carrier> Paths<C> {
         } else {
             self.try_reserve(transfer.len())
         };
-        Ok(permit.map(|permit| duplicate.within_budget(Arc::new(permit))))
+        Ok(permit.map(|permit| {
+            duplicate.set_permit(Arc::new(permit));
+            duplicate
+        }))
     }
 }
 
 impl<C: Carrier> Grant<C> {
-    pub(super) async fn carry(mut self, transfer: &mut Transfer) -> Result<C::Answer, Failure<C>> {
-        let (kind, len, writes) = (transfer.kind(), transfer.len() as u64, transfer.writes());
+    /// Carries a transfer over the path. When that has failed, the request still has its place there.
+    pub(super) async fn carry(&mut self, transfer: &mut Transfer) -> Result<C::Answer, Error> {
+        let (kind, len) = (transfer.kind(), transfer.len() as u64);
         // What is dropped from here on may have been sent.
-        let charge = self.charge.take().map(Charge::sent);
-        let result = {
+        self.charge = self.charge.take().map(Charge::sent);
+        let (result, now) = {
             let running = self.carrier().counters().begin(kind, len, self.begun());
             let result = self.carrier().carry(transfer).await;
             let now = now();
@@ -169,18 +176,15 @@ impl<C: Carrier> Grant<C> {
             if result.is_ok() || !transfer.is_cancelled() {
                 running.end(result.is_ok(), now);
             }
-            result.map(|answer| (answer, now))
+            (result, now)
         };
         // What is written is on its way whatever comes of it.
-        if let Some(charge) = charge.filter(|_| !writes) {
-            charge.settle(result.as_ref().map_or(0, |(answer, _)| C::brought(answer, len)));
+        if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
+            charge.settle(result.as_ref().map_or(0, |answer| C::brought(answer, len)));
         }
-        match result {
-            Ok((answer, now)) => {
-                self.answered(len, now);
-                Ok(answer)
-            }
-            Err(error) => Err((self, error)),
+        if result.is_ok() {
+            self.answered(len, now);
         }
+        result
     }
 }

@@ -22,33 +22,55 @@ impl<C: Carrier> Paths<C> {
     /// # Errors
     /// The error of the last try that may have been executed, if there was one, or else the last error.
     /// But what the unit answers for good to the last try stands, whatever became of those before.
-    pub(crate) async fn execute(&self, transfer: Transfer) -> Result<C::Answer, Error> {
-        runtime::require()?;
-        let len = transfer.len();
-        let is_plain = matches!(transfer.kind(), RequestKind::Read | RequestKind::Write);
-        let mut transfer = transfer.within_budget(Arc::new(self.reserve(len).await?));
-        let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
-        let mut grant = self.pass_and_grant(len, attempts.requirements()).await?;
-        loop {
-            attempts.begin();
-            let result = if attempts.requirements().is_alone || self.is_alone() {
-                grant.carry(&mut transfer).await
-            } else {
-                // Boxed, since a request with one path does not need the room.
-                Box::pin(self.attempt_with_copies(grant, &mut transfer, &mut attempts)).await
-            };
-            let (failed, error) = match result {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            if self.is_refused_by_port(failed.id(), &error, is_plain)
-                && attempts.goes_elsewhere(failed.id())
-            {
-                grant = self.elsewhere(&mut attempts, failed, len).await?;
-            } else {
-                grant = self.once_more(&mut attempts, failed, error, len).await?;
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
+    pub(crate) fn execute(
+        &self,
+        mut transfer: Transfer,
+    ) -> impl Future<Output = Result<C::Answer, Error>> + Send {
+        async move {
+            runtime::require()?;
+            let len = transfer.len();
+            transfer.set_permit(Arc::new(self.reserve(len).await?));
+            let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
+            let mut grant = self.pass_and_grant(len, attempts.requirements()).await?;
+            loop {
+                attempts.begin();
+                let error = if attempts.requirements().is_alone || self.is_alone() {
+                    match grant.carry(&mut transfer).await {
+                        Ok(answer) => return Ok(answer),
+                        Err(error) => error,
+                    }
+                } else {
+                    let copies = self.attempt_with_copies(grant, &mut transfer, &mut attempts);
+                    // Boxed, since a request with one path does not need the room.
+                    let (failed, error) = match Box::pin(copies).await {
+                        Ok(answer) => return Ok(answer),
+                        Err(failure) => failure,
+                    };
+                    grant = failed;
+                    error
+                };
+                // Nor does one that goes well at once.
+                grant = Box::pin(self.once_more(&mut attempts, grant, error, &transfer)).await?;
             }
         }
+    }
+
+    /// The place for the next try.
+    async fn once_more(
+        &self,
+        attempts: &mut Attempts<'_, C>,
+        failed: Grant<C>,
+        error: Error,
+        transfer: &Transfer,
+    ) -> Result<Grant<C>, Error> {
+        let is_plain = matches!(transfer.kind(), RequestKind::Read | RequestKind::Write);
+        if self.is_refused_by_port(failed.id(), &error, is_plain)
+            && attempts.goes_elsewhere(failed.id())
+        {
+            return self.elsewhere(attempts, failed, transfer.len()).await;
+        }
+        self.in_time(attempts, failed, error, transfer.len()).await
     }
 
     /// The place for the next try, over whichever path has room then. The request keeps its place in the line.
@@ -65,7 +87,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// The place for the next try, when its time has come.
-    async fn once_more(
+    async fn in_time(
         &self,
         attempts: &mut Attempts<'_, C>,
         failed: Grant<C>,

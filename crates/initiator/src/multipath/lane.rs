@@ -61,6 +61,13 @@ pub(crate) struct Ticket {
     is_alone: bool,
 }
 
+impl Ticket {
+    /// When the path took the request.
+    pub(super) const fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+}
+
 /// Scheduling state of one path.
 #[derive(Debug)]
 pub(super) struct Lane {

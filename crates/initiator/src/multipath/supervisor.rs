@@ -28,6 +28,10 @@ use crate::options::sessions::Sessions;
 
 /// Time between two reviews of the paths.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
+/// How often they are reviewed while hardly anything is moved over a short link.
+const RARE_REVIEW_INTERVAL: Duration = Duration::from_secs(1);
+/// Fewer bytes than this in that time are hardly anything.
+const LITTLE: u64 = 1 << 20;
 /// After so many reviews at which nothing had moved, the next request is waited for.
 const MAX_IDLE_REVIEWS: u32 = 4;
 
@@ -286,6 +290,9 @@ impl Supervisor {
             return;
         }
         let now = Instant::now();
+        if now < self.reviewed + RARE_REVIEW_INTERVAL && self.is_little(paths, progress.moved) {
+            return;
+        }
         // After hardly any time, hardly anything is known.
         let time = (now - self.reviewed).max(REVIEW_INTERVAL);
         (self.moved, self.reviewed, self.idle_reviews) = (progress.moved, now, 0);
@@ -322,6 +329,13 @@ impl Supervisor {
             Step::Add(more) => self.open_more(more),
             Step::Remove(fewer) => self.remove(paths, fewer),
         }
+    }
+
+    /// Whether hardly anything was moved since the last review, over short links: nothing holds that back.
+    fn is_little(&self, paths: &Paths<Path>, moved: u64) -> bool {
+        let is_short =
+            |path: &Path| path.unit.session().plan().is_some_and(|plan| plan.link.is_local());
+        moved - self.moved < LITTLE && paths.open().iter().all(|(_, path)| is_short(path))
     }
 
     /// What one session has learnt of losses holds for all: one of them alone would take longer to

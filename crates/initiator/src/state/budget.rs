@@ -96,7 +96,8 @@ impl Budget {
         let begun = Instant::now();
         let permit = {
             let _waiting = WaitGuard::new(&self.waits);
-            self.wait_for_room(bytes).await
+            // Boxed, since most requests find some.
+            Box::pin(self.wait_for_room(bytes)).await
         };
         let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.waits.nanoseconds.fetch_add(waited, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
@@ -32,6 +32,29 @@ struct Sent {
     is_of_this_unit: bool,
 }
 
+/// What has to be certain of the unit for a command.
+#[derive(Clone, Copy, Debug)]
+struct Certainty {
+    /// That it is the one of before, when the command is sent and when it has ended well.
+    identity: bool,
+    /// That it lets this session access blocks.
+    membership: bool,
+    /// That it has told nothing else by then, over any connection.
+    proof: bool,
+}
+
+/// What is to be done after a command has ended.
+enum Next {
+    /// That was it, well or not.
+    End,
+    /// The unit does not know the command, in any form.
+    EndUnknown,
+    /// It is sent in its shorter form.
+    Shorter,
+    /// It is sent again after this time.
+    Again(Duration),
+}
+
 impl LogicalUnit {
     /// Sends a command once.
     ///
@@ -50,7 +73,8 @@ impl LogicalUnit {
             let fresh = || has_buffer.then(|| ReadBuffer::later(read, None));
             let mut next = command.clone();
             next.read = buffer.take().or_else(fresh);
-            match self.send(next, Arc::clone(&permit), None, None, false).await {
+            let certainty = self.certainty(&next.cdb, false);
+            match self.send(|| next, Arc::clone(&permit), None, None, certainty).await {
                 Err(error) if is_withdrawn(&error) => {}
                 result => break result?,
             }
@@ -84,97 +108,139 @@ impl LogicalUnit {
 
     /// The same, and says which of the unit's commands the last try was. When it fails, the transfer can be sent
     /// over another session.
-    pub(crate) async fn execute_in_order(
-        &self,
-        transfer: &mut Transfer,
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
+    pub(crate) fn execute_in_order<'a>(
+        &'a self,
+        transfer: &'a mut Transfer,
         mut patience: Patience,
-    ) -> Result<(CommandNumber, Completion), Error> {
-        runtime::require()?;
-        let unknown_forms = &self.state.unknown_forms;
-        if unknown_forms.contains(transfer.operation_code()) {
-            transfer.shorten();
-        }
-        let permit = match transfer.permit() {
-            Some(permit) => permit,
-            None => Arc::new(self.reserve(transfer.len()).await?),
-        };
-        loop {
-            if transfer.is_cancelled() {
-                return Err(Error::Task { request: transfer.name(), cause: TaskError::Aborted });
+    ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
+        async move {
+            runtime::require()?;
+            if self.state.unknown_forms.contains(transfer.operation_code()) {
+                transfer.shorten();
             }
-            let (command, permit) = (transfer.command(self.lun), Arc::clone(&permit));
-            let (extent, cancellation) = (transfer.extent(), transfer.cancellation());
-            let wants_proof = transfer.wants_proof();
-            let sent = self.send(command, permit, extent, cancellation, wants_proof);
-            let sent = match sent.await {
-                Err(error) if is_withdrawn(&error) => continue,
-                result => result?,
+            let permit = match transfer.permit() {
+                Some(permit) => permit,
+                None => Arc::new(self.reserve(transfer.len()).await?),
             };
-            let Sent { number, begun, completion, is_of_this_unit } = sent;
-            if !is_of_this_unit {
-                self.session.count_retry();
-                transfer.restore(completion.data);
-                continue;
-            }
-            let sense = sense_of(&completion);
-            match patience.judge(completion.status, sense.as_ref()) {
-                Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
-                    unknown_forms.add(transfer.operation_code());
-                    if !transfer.shorten() {
-                        return Ok((number, outcome(transfer.name(), completion)?));
-                    }
-                    let (span, name) = (self.session.span(), transfer.name());
-                    tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
-                    transfer.restore(completion.data);
+            loop {
+                if transfer.is_cancelled() {
+                    return Err(Error::Task {
+                        request: transfer.name(),
+                        cause: TaskError::Aborted,
+                    });
                 }
-                Verdict::Final => {
-                    let completion = match self.outcome(transfer.name(), completion) {
-                        Ok(completion) => completion,
-                        Err(error) => return Err(self.explain(transfer, error).await),
-                    };
-                    if transfer.writes() {
-                        self.state.unflushed.wrote(begun);
-                    } else if transfer.is_told_of_resets() {
-                        self.state.unflushed.took(begun);
-                    }
-                    return Ok((number, completion));
-                }
-                Verdict::Again(pause) => {
+                let (extent, cancellation) = (transfer.extent(), transfer.cancellation().cloned());
+                let certainty = self.certainty(transfer.cdb(), transfer.wants_proof());
+                let command = || transfer.command(self.lun);
+                let sent = self.send(command, Arc::clone(&permit), extent, cancellation, certainty);
+                let Sent { number, begun, completion, is_of_this_unit } = match sent.await {
+                    Err(error) if is_withdrawn(&error) => continue,
+                    result => result?,
+                };
+                if !is_of_this_unit {
                     self.session.count_retry();
                     transfer.restore(completion.data);
-                    sleep(pause).await;
+                    continue;
+                }
+                match self.judge(transfer, &mut patience, &completion) {
+                    Next::End => {
+                        let completion = match self.outcome(transfer.name(), completion) {
+                            Ok(completion) => completion,
+                            Err(error) => return Err(self.explain(transfer, error).await),
+                        };
+                        if transfer.writes() {
+                            self.state.unflushed.wrote(begun);
+                        } else if transfer.is_told_of_resets() {
+                            self.state.unflushed.took(begun);
+                        }
+                        return Ok((number, completion));
+                    }
+                    Next::EndUnknown => return Ok((number, outcome(transfer.name(), completion)?)),
+                    Next::Shorter => transfer.restore(completion.data),
+                    Next::Again(pause) => {
+                        self.session.count_retry();
+                        transfer.restore(completion.data);
+                        sleep(pause).await;
+                    }
                 }
             }
         }
+    }
+
+    /// What is to be done after a command has ended; one that the unit does not know takes a shorter form.
+    fn judge(
+        &self,
+        transfer: &mut Transfer,
+        patience: &mut Patience,
+        completion: &Completion,
+    ) -> Next {
+        if completion.status == Status::GOOD {
+            return Next::End;
+        }
+        let sense = sense_of(completion);
+        match patience.judge(completion.status, sense.as_ref()) {
+            Verdict::Again(pause) => Next::Again(pause),
+            Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
+                self.state.unknown_forms.add(transfer.operation_code());
+                if !transfer.shorten() {
+                    return Next::EndUnknown;
+                }
+                let (span, name) = (self.session.span(), transfer.name());
+                tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
+                Next::Shorter
+            }
+            Verdict::Final => Next::End,
+        }
+    }
+
+    /// What has to be certain of the unit for a command.
+    fn certainty(&self, cdb: &Cdb, proof: bool) -> Certainty {
+        let identity = self.questions.is_none() && !cdb.ignores_unit_attention();
+        Certainty { identity, membership: identity && cdb.accesses_blocks(), proof }
     }
 
     /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
     /// if it is still certain then.
     async fn send(
         &self,
-        command: Command,
+        command: impl FnOnce() -> Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
-        cancellation: Option<&Cancellation>,
-        wants_proof: bool,
+        cancellation: Option<Cancellation>,
+        certainty: Certainty,
     ) -> Result<Sent, Error> {
-        let heeds_doubts = self.questions.is_none() && !command.cdb.ignores_unit_attention();
-        if heeds_doubts {
-            self.recognized().await?;
-            if command.cdb.accesses_blocks() {
-                self.state.membership.verdict()?;
-            }
-        }
         let (session, state) = (&self.session, &self.state);
+        if certainty.identity {
+            self.recognized().await?;
+        }
+        if certainty.membership {
+            state.membership.verdict()?;
+        }
         let before = state.doubts.begin();
         let begun = state.unflushed.begin();
-        let perform = session.perform(command, permit, extent, state, heeds_doubts, cancellation);
-        let (number, completion) = perform.await?;
+        let (number, mut answer) =
+            session.perform(command(), permit, extent, state, certainty.identity);
+        let completion = match cancellation {
+            None => answer.await?,
+            // Boxed, since hardly a command can be given up by somebody else.
+            Some(cancellation) => {
+                Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        result = &mut answer => return result,
+                        () = cancellation.cancelled() => answer.cancel(),
+                    }
+                    answer.await
+                })
+                .await?
+            }
+        };
         let mut is_of_this_unit = true;
-        if heeds_doubts && completion.status == Status::GOOD {
+        if certainty.identity && completion.status == Status::GOOD {
             self.recognized().await?;
-            if wants_proof {
-                self.recognized_by_all().await?;
+            if certainty.proof {
+                Box::pin(self.recognized_by_all()).await?;
             }
             is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
         }

@@ -151,9 +151,8 @@ impl Transfer {
     }
 
     /// The share of what may be under way that it keeps taken until the session has finished with it.
-    pub(crate) fn within_budget(mut self, permit: Arc<Permit>) -> Self {
+    pub(crate) fn set_permit(&mut self, permit: Arc<Permit>) {
         self.permit = Some(permit);
-        self
     }
 
     pub(crate) fn permit(&self) -> Option<Arc<Permit>> {
@@ -183,6 +182,10 @@ impl Transfer {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancellation.as_ref().is_some_and(Cancellation::is_cancelled)
+    }
+
+    pub(crate) const fn cdb(&self) -> &Cdb {
+        &self.cdb
     }
 
     /// The command's name in the standard.

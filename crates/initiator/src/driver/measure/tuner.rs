@@ -18,7 +18,7 @@ use crate::state::session_key::SessionKey;
 
 /// How often the kernel is asked what the connection waits for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// After so many polls the plan learns from the answer.
+/// After so many intervals the plan learns from the answer.
 const POLLS_PER_READING: u32 = 20;
 
 /// A connection's tuner.
@@ -31,6 +31,7 @@ pub(crate) struct Tuner {
     granted: Granted,
     interface: Option<Interface>,
     activity: Activity,
+    /// Intervals since something was learnt.
     polls: u32,
     /// The last reading that something was learnt from, and when that was.
     learnt: Option<(TcpInfo, Instant)>,
@@ -138,20 +139,22 @@ impl Tuner {
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
 
-    /// Looks what the connection waits for, and now and then how the link does.
+    /// Looks what the connection waits for, which counts for so many intervals, and now and then how the link does.
     pub(crate) fn poll(
         &mut self,
         socket: &dyn Socket,
         waiting: Waiting,
         is_blocked: bool,
+        intervals: u32,
         now: Instant,
     ) {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
         self.write_limit.observe(&info, now);
-        self.count(&info, waiting, is_blocked);
-        self.polls = self.polls.wrapping_add(1);
-        if self.polls.is_multiple_of(POLLS_PER_READING) {
+        self.count(&info, waiting, is_blocked, intervals);
+        self.polls = self.polls.saturating_add(intervals);
+        if self.polls >= POLLS_PER_READING {
+            self.polls = 0;
             self.adapt(socket, |tuner| tuner.learn(&info, now));
         }
     }
@@ -168,7 +171,7 @@ impl Tuner {
         }
     }
 
-    fn count(&mut self, info: &TcpInfo, waiting: Waiting, is_blocked: bool) {
+    fn count(&mut self, info: &TcpInfo, waiting: Waiting, is_blocked: bool, intervals: u32) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
         let is_paced = self.is_paced(info);
         let activity = &mut self.activity;
@@ -184,7 +187,7 @@ impl Tuner {
             Waiting::Nothing => &mut activity.source,
             _ => return,
         };
-        *counter = counter.saturating_add(1);
+        *counter = counter.saturating_add(intervals);
     }
 
     /// For so long there was no request, and the kernel was not asked.

@@ -121,16 +121,22 @@ impl Disk {
     }
 
     /// Sends a command whose whole buffer must be filled.
-    pub(super) async fn read(&self, transfer: Result<Transfer, Error>) -> Result<BytesMut, Error> {
-        let transfer = transfer?;
-        let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
-        let running = self.begin(transfer.kind(), transfer.len());
-        let result = self.execute(transfer).await;
-        let result = result.and_then(|completion| expected.all_read(completion));
-        running.end(result.is_ok(), now());
-        match result {
-            Err(error) => Err(self.explain(error, blocks).await),
-            read => read,
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
+    pub(super) fn read(
+        &self,
+        transfer: Result<Transfer, Error>,
+    ) -> impl Future<Output = Result<BytesMut, Error>> + Send {
+        async move {
+            let transfer = transfer?;
+            let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
+            let running = self.begin(transfer.kind(), transfer.len());
+            let result = self.execute(transfer).await;
+            let result = result.and_then(|completion| expected.all_read(completion));
+            running.end(result.is_ok(), now());
+            match result {
+                Err(error) => Err(self.explain(error, blocks).await),
+                read => read,
+            }
         }
     }
 }

@@ -1,0 +1,72 @@
+//! A request that somebody waits for.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::oneshot;
+
+use crate::driver::handle::DriverHandle;
+use crate::driver::request::{Holds, Message, Request, Sender, Submission};
+use crate::driver::shared::{RequestId, Shared};
+use crate::error::Error;
+
+/// The answer to come. Dropping it gives the request up: not yet on the wire it disappears,
+/// otherwise it is aborted in the background.
+#[derive(Debug)]
+pub(crate) struct Waiter<'a, T> {
+    id: RequestId,
+    answer: oneshot::Receiver<Result<T, Error>>,
+    driver: &'a DriverHandle,
+    shared: &'a Shared,
+    answered: bool,
+    /// The caller is to send the request.
+    sends: bool,
+}
+
+impl<'a, T> Waiter<'a, T> {
+    /// Hands a request to the driver; it is not on its way before it is [sent](Self::sent).
+    pub(crate) fn start(
+        driver: &'a DriverHandle,
+        shared: &'a Shared,
+        holds: Holds,
+        request: impl FnOnce(Sender<T>) -> Request,
+    ) -> Self {
+        let (sender, answer) = oneshot::channel();
+        let id = shared.next_id();
+        let sends = driver.submit(Submission { id, request: request(sender), holds });
+        Self { id, answer, driver, shared, answered: false, sends }
+    }
+
+    /// The same, on its way, unless the event loop is to send it.
+    #[must_use]
+    pub(crate) fn sent(mut self) -> Self {
+        if std::mem::take(&mut self.sends) {
+            self.driver.send();
+        }
+        self
+    }
+
+    /// Gives the request up; its end is still to be waited for.
+    pub(crate) fn cancel(&self) {
+        // A driver that is gone has ended it.
+        self.driver.tell(Message::Cancel(self.id));
+    }
+}
+
+impl<T> Future for Waiter<'_, T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        self.answered = true;
+        Poll::Ready(answer.unwrap_or_else(|_| Err(self.shared.reason_of_end())))
+    }
+}
+
+impl<T> Drop for Waiter<'_, T> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.cancel();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What callers do themselves, and what they leave to the event loop.
+
+use std::pin::{Pin, pin};
+
+use super::*;
+use crate::driver::callers::ASK_AGAIN;
+
+const LEN: usize = 4096;
+const BLOCKS: u64 = (LEN / 512) as u64;
+
+async fn disk() -> (Simulated, Disk) {
+    let mut properties = Properties::default();
+    properties.latency = ROUND_TRIP / 2;
+    disk_over(properties).await
+}
+
+fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
+    let connections = lock(&network.portals[0].connections);
+    see(&mut lock(&connections[0].wire))
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The addresses of the READs among PDUs without data, in the order in which they were sent.
+fn addresses(sent: &[u8]) -> Vec<u64> {
+    const HEADER: usize = 48;
+    const SCSI_COMMAND: u8 = 0x01;
+    const READ_16: u8 = 0x88;
+    let reads =
+        sent.chunks(HEADER).filter(|pdu| pdu[0] & 0x3f == SCSI_COMMAND && pdu[32] == READ_16);
+    reads.map(|pdu| u64::from_be_bytes(pdu[34..42].try_into().unwrap())).collect()
+}
+
+/// The event loop has no turn between the poll and the look.
+#[tokio::test(start_paused = true)]
+async fn a_lone_request_is_sent_by_its_caller_and_a_further_one_by_the_event_loop() {
+    let (network, disk) = disk().await;
+    let writes = || see(&network, |wire| wire.writes);
+    // Nobody is expected any more to ask again.
+    tokio::time::sleep(2 * ASK_AGAIN).await;
+    let (before, begun) = (writes(), Instant::now());
+    let (mut first, mut second) = (pin!(disk.read_at(0, LEN)), pin!(disk.read_at(0, LEN)));
+    assert!(poll_once(first.as_mut()).is_pending());
+    assert_eq!(writes(), before + 1);
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert_eq!(writes(), before + 1, "others may follow that go with it");
+    first.await.unwrap();
+    assert_eq!(writes(), before + 2);
+    second.await.unwrap();
+    assert_eq!(begun.elapsed(), ROUND_TRIP);
+}
+
+/// More than a little is left to the event loop, which may be on another thread.
+#[tokio::test(start_paused = true)]
+async fn a_long_request_is_sent_by_the_event_loop() {
+    let (network, disk) = disk().await;
+    let writes = || see(&network, |wire| wire.writes);
+    let before = writes();
+    let mut write = pin!(disk.write_at(0, Bytes::from(vec![1; 128 << 10])));
+    assert!(poll_once(write.as_mut()).is_pending());
+    assert_eq!(writes(), before);
+    write.await.unwrap();
+}
+
+/// What a unit was sent is told apart by its order.
+#[tokio::test(start_paused = true)]
+async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
+    let (network, disk) = disk().await;
+    let driver = disk.unit().session().driver();
+    see(&network, |wire| wire.sent.clear());
+    let (mut first, mut second) = (pin!(disk.read_at(LEN as u64, LEN)), pin!(disk.read_at(0, LEN)));
+    driver.while_taken(|| assert!(poll_once(first.as_mut()).is_pending()));
+    assert!(see(&network, |wire| wire.sent.is_empty()));
+    assert!(poll_once(second.as_mut()).is_pending());
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(see(&network, |wire| addresses(&wire.sent)), [BLOCKS, 0]);
+}
+
+/// Whoever gives a request up that somebody else is about to hand over is heard after it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_in_the_queue_is_not_sent() {
+    let (network, disk) = disk().await;
+    let driver = disk.unit().session().driver();
+    see(&network, |wire| wire.sent.clear());
+    driver.while_taken(|| {
+        let mut first = pin!(disk.read_at(LEN as u64, LEN));
+        assert!(poll_once(first.as_mut()).is_pending());
+    });
+    disk.read_at(0, LEN).await.unwrap();
+    assert_eq!(see(&network, |wire| addresses(&wire.sent)), [0]);
+}
+
+/// Of requests that are answered one by one, no other answer is there when the next one is sent.
+#[tokio::test(start_paused = true)]
+async fn answers_are_not_looked_for_again_and_again_where_none_are() {
+    let (network, disk) = disk().await;
+    let readers = (0..4).map(|reader| {
+        let disk = disk.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(ROUND_TRIP / 4 * reader).await;
+            for _ in 0..25 {
+                disk.read_at(0, LEN).await.unwrap();
+            }
+        })
+    });
+    let before = see(&network, |wire| wire.vain_reads);
+    for reader in readers.collect::<Vec<_>>() {
+        reader.await.unwrap();
+    }
+    let vain = see(&network, |wire| wire.vain_reads) - before;
+    assert!((4..8).contains(&vain), "{vain} of 100");
+}
+
+/// How often the kernel is asked in five seconds, by the driver and by the disk's supervisor, while one read of so many bytes follows the other at this interval.
+async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
+    let (network, disk) = disk_over(Properties::default()).await;
+    see(&network, |wire| wire.round_trip = round_trip);
+    let read = async |seconds| {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(seconds) {
+            disk.read_at(0, len).await.unwrap();
+            tokio::time::sleep(interval).await;
+        }
+    };
+    // The tuner learns once a second.
+    read(3).await;
+    let before = see(&network, |wire| wire.polls);
+    read(5).await;
+    see(&network, |wire| wire.polls) - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kernel_is_asked_rarely_where_little_is_moved_over_a_short_link() {
+    let (short, seldom, often) =
+        (Duration::from_micros(100), Duration::from_millis(40), Duration::from_millis(2));
+    let rare = polls(short, seldom, LEN).await;
+    assert!((8..=14).contains(&rare), "{rare}: once a second each");
+    assert!(polls(short, often, 16 * LEN).await > 110, "much is moved");
+    assert!(polls(ROUND_TRIP, seldom, LEN).await > 110, "the link is long");
+}
+
+/// A data segment that trickles in is no silence, also where the kernel is asked rarely.
+#[tokio::test(start_paused = true)]
+async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
+    let mut properties = Properties::default();
+    (properties.rate, properties.segment) = (Some(100_000), Some(1448));
+    let (network, disk) = disk_over(properties).await;
+    see(&network, |wire| wire.round_trip = Duration::from_micros(100));
+    for _ in 0..30 {
+        disk.read_at(0, 512).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let before = see(&network, |wire| wire.reads);
+    disk.read_at(0, 64 << 10).await.unwrap();
+    let reads = see(&network, |wire| wire.reads) - before;
+    assert!(reads >= 10, "{reads} in 650 ms");
+}
