@@ -76,8 +76,8 @@ pub(crate) struct Driver {
     answered: usize,
     /// Requests since the sockets were written to last.
     unsent: usize,
-    /// How often in a row no answer was found before requests were sent; from [`VAIN_LOOKS`](callers::VAIN_LOOKS) on, how often none is looked
-    /// for as well.
+    /// How often in a row no answer was found before requests were sent; from [`VAIN_LOOKS`](callers::VAIN_LOOKS) on,
+    /// how often none is looked for as well.
     vain_looks: u32,
     /// Bytes that were read, of all connections.
     received: u64,
@@ -154,12 +154,14 @@ impl Driver {
         self.shared.set_stats(self.session.stats());
     }
 
-    /// Acts on the messages that have come.
-    fn obey_messages(&mut self) {
+    /// Acts on the messages that have come, up to so many at once; says how many there were.
+    fn obey_messages(&mut self) -> usize {
         let mut messages = self.queue.take();
-        self.answered = self.answered.saturating_sub(messages.len());
+        let count = messages.len();
+        self.answered = self.answered.saturating_sub(count);
         messages.drain(..).for_each(|message| self.obey(message));
         self.queue.restore(messages);
+        count
     }
 
     fn obey(&mut self, message: Message) {

@@ -29,7 +29,8 @@ impl Driver {
         let span = self.shared.span.clone();
         let _within = span.enter();
         self.now = Instant::now();
-        self.obey_messages();
+        // What is in the queue was handed over before.
+        while self.obey_messages() > 0 {}
         if self.now > self.read_at + ASK_AGAIN {
             self.answered = 0;
         }

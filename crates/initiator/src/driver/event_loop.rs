@@ -182,7 +182,7 @@ impl Driver {
                 self.orphaned = true;
                 self.session.logout(self.now());
             }
-            Event::Messages(_) | Event::Call => self.obey_messages(),
+            Event::Messages(_) | Event::Call => drop(self.obey_messages()),
             Event::Poll => {
                 self.read_kept();
                 self.poll_kernel();

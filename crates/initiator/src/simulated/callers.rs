@@ -64,19 +64,26 @@ async fn a_long_request_is_sent_by_the_event_loop() {
     write.await.unwrap();
 }
 
-/// What a unit was sent is told apart by its order.
+/// What a unit was sent is told apart by its order. In the queue is more than is taken from it at once.
 #[tokio::test(start_paused = true)]
 async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
+    const COUNT: usize = 100;
     let (network, disk) = disk().await;
     let driver = disk.unit().session().driver();
     see(&network, |wire| wire.sent.clear());
-    let (mut first, mut second) = (pin!(disk.read_at(LEN as u64, LEN)), pin!(disk.read_at(0, LEN)));
-    driver.while_taken(|| assert!(poll_once(first.as_mut()).is_pending()));
+    let reads = (1..=COUNT).map(|at| Box::pin(disk.read_at((at * LEN) as u64, LEN)));
+    let (mut reads, mut last) = (reads.collect::<Vec<_>>(), pin!(disk.read_at(0, LEN)));
+    driver.while_taken(|| {
+        assert!(reads.iter_mut().all(|read| poll_once(read.as_mut()).is_pending()));
+    });
     assert!(see(&network, |wire| wire.sent.is_empty()));
-    assert!(poll_once(second.as_mut()).is_pending());
-    first.await.unwrap();
-    second.await.unwrap();
-    assert_eq!(see(&network, |wire| addresses(&wire.sent)), [BLOCKS, 0]);
+    assert!(poll_once(last.as_mut()).is_pending());
+    for read in reads {
+        read.await.unwrap();
+    }
+    last.await.unwrap();
+    let expected: Vec<_> = (1..=COUNT as u64).chain([0]).map(|at| at * BLOCKS).collect();
+    assert_eq!(see(&network, |wire| addresses(&wire.sent)), expected);
 }
 
 /// Whoever gives a request up that somebody else is about to hand over is heard after it.
