@@ -15,12 +15,6 @@ use reading::Reading;
 /// So long after its last request a session stops looking what it waits for: an idle one sleeps.
 const DOZE: Duration = Duration::from_secs(1);
 
-/// Less than so many bytes in an interval are held back by nothing that a short link could have.
-const LITTLE: u64 = 64 << 10;
-
-/// The interval is so many times as long then.
-const RARELY: u32 = 20;
-
 impl Driver {
     /// Looks what each connection waits for: the session's reasons, and its own socket.
     pub(super) fn poll_kernel(&mut self) {
@@ -40,9 +34,9 @@ impl Driver {
         self.tell_facts();
         let moved = data_moved(&self.session) - self.moved_at_poll;
         self.moved_at_poll += moved;
-        let is_little = moved < LITTLE * u64::from(intervals);
+        let is_little = tuner::is_little(moved, tuner::POLL_INTERVAL * intervals);
         let is_rare = is_little && self.transports.iter().all(Transport::is_short_and_free);
-        self.poll_after(if is_rare { RARELY } else { 1 });
+        self.poll_after(if is_rare { tuner::INTERVALS_PER_READING } else { 1 });
     }
 
     /// The kernel is asked again after so many intervals.

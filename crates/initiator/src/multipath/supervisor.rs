@@ -10,6 +10,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, 
 use tracing::{Instrument, Span, error_span};
 
 use crate::driver::measure::reading::Reading;
+use crate::driver::measure::tuner;
 use crate::error::Error;
 use crate::multipath::access_watch::AccessWatch;
 use crate::multipath::discovery_pace::DiscoveryPace;
@@ -28,10 +29,6 @@ use crate::options::sessions::Sessions;
 
 /// Time between two reviews of the paths.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
-/// How often they are reviewed while hardly anything is moved over a short link.
-const RARE_REVIEW_INTERVAL: Duration = Duration::from_secs(1);
-/// Fewer bytes than this in that time are hardly anything.
-const LITTLE: u64 = 1 << 20;
 /// After so many reviews at which nothing had moved, the next request is waited for.
 const MAX_IDLE_REVIEWS: u32 = 4;
 
@@ -290,11 +287,14 @@ impl Supervisor {
             return;
         }
         let now = Instant::now();
-        if now < self.reviewed + RARE_REVIEW_INTERVAL && self.is_little(paths, progress.moved) {
+        let time = now - self.reviewed;
+        let moved = progress.moved - self.moved;
+        let is_rare = tuner::is_little(moved, time) && are_short(paths);
+        if is_rare && time < tuner::POLL_INTERVAL * tuner::INTERVALS_PER_READING {
             return;
         }
         // After hardly any time, hardly anything is known.
-        let time = (now - self.reviewed).max(REVIEW_INTERVAL);
+        let time = time.max(REVIEW_INTERVAL);
         (self.moved, self.reviewed, self.idle_reviews) = (progress.moved, now, 0);
         let (mut readings, mut queues) = (Vec::new(), 0);
         let open = paths.in_use();
@@ -329,13 +329,6 @@ impl Supervisor {
             Step::Add(more) => self.open_more(more),
             Step::Remove(fewer) => self.remove(paths, fewer),
         }
-    }
-
-    /// Whether hardly anything was moved since the last review, over short links: nothing holds that back.
-    fn is_little(&self, paths: &Paths<Path>, moved: u64) -> bool {
-        let is_short =
-            |path: &Path| path.unit.session().plan().is_some_and(|plan| plan.link.is_local());
-        moved - self.moved < LITTLE && paths.open().iter().all(|(_, path)| is_short(path))
     }
 
     /// What one session has learnt of losses holds for all: one of them alone would take longer to
@@ -492,6 +485,13 @@ pub(super) async fn outcome<T: Send + 'static>(
 /// Within the disk's span: which of its sessions it is.
 pub(super) fn span_of(path: &Path) -> Span {
     error_span!("path", isid = %path.unit.session().isid())
+}
+
+/// Whether round trips cost nothing over any of them.
+fn are_short(paths: &Paths<Path>) -> bool {
+    let is_short =
+        |path: &Path| path.unit.session().plan().is_some_and(|plan| plan.link.is_local());
+    paths.open().iter().all(|(_, path)| is_short(path))
 }
 
 fn count(paths: &[(PathId, Path)]) -> u32 {

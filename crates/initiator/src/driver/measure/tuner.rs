@@ -18,8 +18,16 @@ use crate::state::session_key::SessionKey;
 
 /// How often the kernel is asked what the connection waits for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// After so many intervals the plan learns from the answer.
-const POLLS_PER_READING: u32 = 20;
+/// Little is less than so many bytes a second, 10 Mbit/s: nothing that a short link could have holds that back.
+const LITTLE: u128 = 1_250_000;
+/// After so many intervals the plan learns from the answer. While little is moved over a short link, none is asked for
+/// in between.
+pub(crate) const INTERVALS_PER_READING: u32 = 20;
+
+/// Whether so many bytes in that time are little.
+pub(crate) fn is_little(bytes: u64, time: Duration) -> bool {
+    u128::from(bytes) * 1000 < LITTLE * time.as_millis()
+}
 
 /// A connection's tuner.
 #[derive(Debug)]
@@ -153,7 +161,7 @@ impl Tuner {
         self.write_limit.observe(&info, now);
         self.count(&info, waiting, is_blocked, intervals);
         self.polls = self.polls.saturating_add(intervals);
-        if self.polls >= POLLS_PER_READING {
+        if self.polls >= INTERVALS_PER_READING {
             self.polls = 0;
             self.adapt(socket, |tuner| tuner.learn(&info, now));
         }
