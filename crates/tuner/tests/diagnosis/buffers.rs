@@ -1,0 +1,89 @@
+//! Send buffer, the peer's window, receive window: the sysctls that lift them.
+
+use std::time::Duration;
+
+use iscsi_tuner::Limiter;
+
+use crate::{Case, assert_says, seconds};
+
+/// 1 Gbit/s at 100 ms hold 11.25 MiB of payload, which the kernel counts twice.
+#[test]
+fn a_send_buffer_gets_the_sysctl_with_its_numbers() {
+    let mut case = Case::socket("1gbit");
+    case.after().send_buffer_limited = seconds(11);
+    let finding = case.blames(Limiter::SendBuffer);
+    let sysctl = "sysctl -w net.ipv4.tcp_wmem=\"4096 16384 23592960\"";
+    assert_says(&finding, "kernel's tuning has reached its end", sysctl);
+    case.limits.tcp_wmem = None;
+    assert_says(&case.blames(Limiter::SendBuffer), "reached its end", sysctl);
+}
+
+/// A buffer that the user has set too small is told with its size.
+#[test]
+fn a_send_buffer_that_was_asked_for_is_told() {
+    let mut case = Case::socket("1gbit");
+    case.tuning.send_buffer = Some(128 << 10);
+    case.after().send_buffer_limited = seconds(11);
+    let finding = case.blames(Limiter::SendBuffer);
+    assert_says(&finding, "128 KiB are not enough", "--tune auto");
+}
+
+/// Where the sysctl permits more than the link seems to need, the advice takes nothing away.
+/// The kernel counts a buffer of fixed size as a limit only while it has nothing unsent.
+#[test]
+fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
+    let mut case = Case::socket("100mbit");
+    case.tuning.send_buffer = Some(128 << 10);
+    case.after().send_buffer_limited = Some(Duration::from_secs(2));
+    assert_says(&case.blames(Limiter::SendBuffer), "128 KiB are not enough", "tcp_wmem");
+}
+
+#[test]
+fn the_sysctl_never_shrinks() {
+    let mut case = Case::socket("100mbit");
+    case.after().send_buffer_limited = seconds(11);
+    let finding = case.blames(Limiter::SendBuffer);
+    assert_says(&finding, "reached its end", "tcp_wmem=\"4096 16384 8388608\"");
+    case.tuning.send_buffer = Some(128 << 10);
+    let finding = case.blames(Limiter::SendBuffer);
+    assert_says(&finding, "128 KiB", "tcp_wmem=\"4096 16384 4194304\"");
+}
+
+#[test]
+fn the_peers_window_is_lifted_at_the_peer() {
+    let mut case = Case::socket("1gbit");
+    case.after().receive_window_limited = seconds(11);
+    case.after().peer_window = Some(3 << 20);
+    let sysctl = "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 23592960\"";
+    assert_says(&case.blames(Limiter::PeerWindow), "the peer takes 3 MiB at a time", sysctl);
+    // It has more already than this link seems to need.
+    case.after().peer_window = Some(32 << 20);
+    let finding = case.blames(Limiter::PeerWindow);
+    assert_says(&finding, "32 MiB", "tcp_rmem=\"4096 131072 134217728\"");
+}
+
+/// Kernels before 5.4 do not tell the window.
+#[test]
+fn a_peers_window_that_is_not_told_is_not_made_up() {
+    let mut case = Case::socket("1gbit");
+    case.after().receive_window_limited = seconds(11);
+    let finding = case.blames(Limiter::PeerWindow);
+    assert!(!finding.evidence.contains("0 bytes"), "{finding:?}");
+    assert_says(&finding, "", "tcp_rmem=\"4096 131072 23592960\"");
+}
+
+/// 3 MiB in 100 ms are 252 Mbit/s: the window is what reads have reached.
+#[test]
+fn reads_that_fill_the_receive_window_are_told_its_sysctl() {
+    let finding = Case::reading(230, 3 << 20).blames(Limiter::ReceiveWindow);
+    assert_says(&finding, "3 MiB at a time", "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 ");
+}
+
+/// Kernels before 6.2 do not tell the window; half of what they tune to is one.
+#[test]
+fn a_receive_window_that_is_not_told_follows_from_its_limit() {
+    let mut case = Case::reading(230, 0);
+    case.after().receive_window = None;
+    let finding = case.blames(Limiter::ReceiveWindow);
+    assert_says(&finding, "3 MiB at a time", "net.ipv4.tcp_rmem=\"4096 131072 ");
+}

@@ -1,0 +1,142 @@
+//! R2T, command window, queue depth; a slow target, a slow source.
+
+use iscsi_tuner::{Limiter, TransferTerms};
+
+use crate::{Case, assert_says, terms, waiting};
+
+#[test]
+fn r2t_round_trips_get_the_keys_with_their_numbers() {
+    let mut case = Case::on(
+        "1gbit",
+        waiting(|a| {
+            a.solicitation = 50;
+        }),
+    );
+    let io_size = case.plan().io_size.value;
+    let terms = case.measurement.terms.unwrap();
+    assert!(terms.round_trips(io_size) > 1, "else there is nothing to wait for");
+    let finding = case.blames(Limiter::Solicitation);
+    assert_says(&finding, "2 round trips", &format!("FirstBurstLength={io_size}"));
+    // The first burst must not exceed the others, and must not need an R2T (RFC 7143 §13.10, §13.14).
+    assert_says(&finding, "256 KiB", &format!("MaxBurstLength={io_size}"));
+    assert_says(&finding, "256 KiB", "InitialR2T=No");
+
+    // A burst that is longer already stays so.
+    case.measurement.terms =
+        Some(TransferTerms::new(0, 1 << 20, terms.bursts_at_once, terms.window));
+    let finding = case.blames(Limiter::Solicitation);
+    assert_says(&finding, "2 round trips", "MaxBurstLength=1048576");
+
+    case.measurement.terms = None;
+    assert_says(&case.blames(Limiter::Solicitation), "waited for an R2T", "");
+}
+
+#[test]
+fn no_key_helps_a_write_that_is_never_asked_for_more() {
+    let mut case = Case::on(
+        "1gbit",
+        waiting(|a| {
+            a.solicitation = 50;
+        }),
+    );
+    case.measurement.terms = Some(terms(|t| {
+        t.unsolicited = 16 << 20;
+    }));
+    assert_says(&case.blames(Limiter::Solicitation), "1 round trips", "");
+}
+
+#[test]
+fn a_command_window_gets_its_parameter_and_number() {
+    let mut case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.command_window = 50;
+        }),
+    );
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "64 commands", "a window of 128 (LIO: attrib/default_cmdsn_depth)");
+
+    // 11.25 MiB, two round trips a write of 512 KiB.
+    case = Case::on(
+        "1gbit",
+        waiting(|a| {
+            a.command_window = 50;
+        }),
+    );
+    let terms = terms(|t| {
+        t.window = Some(2);
+        t.burst = 1 << 20;
+    });
+    case.measurement.terms = Some(terms);
+    let io_size = case.plan().io_size.value;
+    let in_flight = (11 << 20) + (256 << 10);
+    let wanted = (in_flight * terms.round_trips(io_size)).div_ceil(io_size);
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "2 commands", &format!("a window of {wanted} "));
+}
+
+/// The Linux target refuses more than 512.
+#[test]
+fn no_larger_command_window_is_advised_than_can_be_had() {
+    let mut case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.command_window = 50;
+        }),
+    );
+    let shrunk = TransferTerms::new(0, 512, 1, Some(1));
+    case.measurement.terms = Some(shrunk);
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "1 commands", "a window of 512 (LIO");
+
+    case.measurement.terms = Some(terms(|t| {
+        t.window = Some(512);
+    }));
+    let finding = case.blames(Limiter::CommandWindow);
+    assert_says(&finding, "512 commands", "--io-size");
+    assert!(!finding.remedy.unwrap().contains("default_cmdsn_depth"));
+}
+
+#[test]
+fn a_shallow_queue_is_told_with_its_depth() {
+    let case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.answers = 50;
+        }),
+    );
+    let depth = case.plan().queue_depth.value;
+    let finding = case.blames(Limiter::QueueDepth);
+    assert_says(&finding, "on its way", &format!("--queue-depth above {depth}"));
+}
+
+#[test]
+fn a_slow_target_and_a_slow_source_are_told_apart() {
+    let case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.target = 50;
+        }),
+    );
+    assert_says(&case.blames(Limiter::Target), "it has all the data", "disks");
+    let case = Case::on(
+        "100mbit",
+        waiting(|a| {
+            a.source = 50;
+        }),
+    );
+    assert_says(&case.blames(Limiter::Source), "nothing was asked for", "read faster");
+}
+
+/// 9 MiB are under way: 755 Mbit/s in 100 ms.
+#[test]
+fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {
+    let finding = Case::reading(700, 32 << 20).blames(Limiter::QueueDepth);
+    assert_says(&finding, "on its way", "--queue-depth above 36");
+}
+
+#[test]
+fn slower_reads_are_the_targets_business() {
+    let finding = Case::reading(50, 3 << 20).blames(Limiter::Target);
+    assert_says(&finding, "50 Mbit/s", "net.ipv4.tcp_wmem");
+}
