@@ -4,8 +4,9 @@
 //! with; the [event loop](event_loop) waits for all else: the sockets, the deadlines, and what is left to it in a queue.
 //! Callers are never waited for: what they get goes into a slot of their own.
 
+pub(crate) mod answers;
 mod bytes;
-pub(crate) mod callers;
+mod callers;
 pub(crate) mod connection_count;
 mod connections;
 pub(crate) mod connector;
@@ -26,10 +27,10 @@ use std::task::Waker;
 
 use iscsi_pdu::Itt;
 use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
-use iscsi_tuner::Coalescing;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
+use crate::driver::answers::Answers;
 use crate::driver::connector::{Connected, Connector};
 use crate::driver::peer::Peer;
 use crate::driver::queue::Queue;
@@ -72,22 +73,9 @@ pub(crate) struct Driver {
     /// When it wakes by itself.
     loop_due: Option<Instant>,
     pending: FxHashMap<Itt, Pending>,
-    /// Requests that ended when something was read last, each of which had a caller, who has not asked again.
-    answered: usize,
     /// Requests since the sockets were written to last.
     unsent: usize,
-    /// How often in a row no answer was found before requests were sent; from [`VAIN_LOOKS`](callers::VAIN_LOOKS) on,
-    /// how often none is looked for as well.
-    vain_looks: u32,
-    /// Bytes that were read, of all connections.
-    received: u64,
-    /// When something was read last.
-    read_at: Instant,
-    coalescing: Coalescing,
-    /// Bytes of the answers that are waited for together on each connection; 0 for any.
-    awaited: u64,
-    /// When the sockets are looked at next that keep bytes to themselves.
-    look_due: Instant,
+    answers: Answers,
     ended: bool,
 }
 
@@ -130,14 +118,8 @@ impl Driver {
             calls_loop: false,
             loop_due: None,
             pending: FxHashMap::default(),
-            answered: 0,
             unsent: 0,
-            vain_looks: 0,
-            received: 0,
-            read_at: now,
-            coalescing: Coalescing::default(),
-            awaited: 0,
-            look_due: now,
+            answers: Answers::new(now),
             ended: false,
         }
     }
@@ -158,7 +140,7 @@ impl Driver {
     fn obey_messages(&mut self) -> usize {
         let mut messages = self.queue.take();
         let count = messages.len();
-        self.answered = self.answered.saturating_sub(count);
+        self.answers.asked(count);
         messages.drain(..).for_each(|message| self.obey(message));
         self.queue.restore(messages);
         count
@@ -247,7 +229,7 @@ impl Driver {
     /// Passes the end of a request on to whoever waits for it.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let Some(Pending { name, answer, holds, .. }) = self.pending.remove(&itt) else { return };
-        self.answered += 1;
+        self.answers.given();
         if let (Some(listener), Outcome::Command(result)) = (&holds.listener, &outcome)
             && listener.ended(result)
         {

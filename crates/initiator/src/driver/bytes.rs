@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::time::Duration;
 
 use bytes::Buf;
 use iscsi_pdu::Cid;
@@ -21,9 +20,6 @@ const FEW_SLICES: usize = 32;
 
 /// System calls in one direction of a connection before the other one has its turn.
 const CALLS_PER_TURN: usize = 16;
-
-/// So long after something was read answers are looked for that are fewer than were to be waited for.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Bytes per system call where the plan sends one page at a time.
 const PAGE: usize = 4096;
@@ -137,31 +133,26 @@ impl Driver {
     /// The sockets need not tell of every part of a long data segment, nor of each of many answers that come one after the
     /// other.
     pub(super) fn await_answers(&mut self) {
-        let (answered, connections) = (self.session.stats().tasks_ended, self.transports.len());
-        self.coalescing.observe(answered, self.received, self.now());
-        let low_water = self.coalescing.low_water(self.pending.len(), connections);
-        self.awaited = low_water.unwrap_or_default();
+        let (requests, connections) = (self.pending.len(), self.transports.len());
+        let awaited = self.answers.wait_for(&self.session, requests, connections, self.now);
         for transport in &mut self.transports {
-            transport.await_bytes(self.session.segment_rest(transport.cid), self.awaited);
+            transport.await_bytes(self.session.segment_rest(transport.cid), awaited);
         }
         self.poll_soon();
-        // Seldom another one, since to set the alarm costs more than a look for nothing.
-        if self.is_coalescing() && self.look_due <= self.now {
-            let due = self.read_at + LOOK_INTERVAL;
-            self.look_due = if due > self.now { due } else { self.now + LOOK_INTERVAL };
+        if self.is_coalescing() {
+            self.answers.plan_look(self.now);
         }
     }
 
     /// Reads what lies in the sockets though it is less than was waited for, unless something was read just now.
     pub(super) fn look(&mut self) {
-        if self.now < self.read_at + LOOK_INTERVAL {
+        if self.answers.are_fresh(self.now) {
             return;
         }
-        let (answered, received) = (self.session.stats().tasks_ended, self.received);
+        let (ended, received) = (self.session.stats().tasks_ended, self.answers.received());
         self.read_kept();
-        let has_more = self.session.stats().tasks_ended > answered;
-        if has_more && self.received - received < self.awaited {
-            self.coalescing.waited_in_vain();
+        if self.session.stats().tasks_ended > ended {
+            self.answers.found_kept(self.answers.received() - received);
         }
     }
 
@@ -206,8 +197,7 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(TransportError::Io(error.to_string())),
             };
-            self.received += count as u64;
-            self.read_at = self.now;
+            self.answers.read(count, self.now);
             let before = data_moved(&self.session);
             self.session.handle_received(cid, count, now);
             transport.bytes += data_moved(&self.session) - before;

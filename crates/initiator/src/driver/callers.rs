@@ -1,8 +1,6 @@
 //! What callers do themselves: they hand their requests over, and send what is to be sent where nothing more is to be
 //! expected that goes with it. That saves the event loop a turn.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::Driver;
@@ -11,16 +9,6 @@ use crate::driver::request::Submission;
 /// A request with so many bytes of data at most is sent by its caller. To move more takes longer than to wake the event
 /// loop, which may do it on another thread.
 const SHORT: usize = 64 << 10;
-
-/// Who has not asked again so long after his answer does not do so at once.
-pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(1);
-
-/// So many looks for answers in a row that find none are enough: with four reads of 4 KiB under way on each of 1,000
-/// disks, looks would be a fifth of all system calls.
-pub(super) const VAIN_LOOKS: u32 = 4;
-
-/// So often in a row none is looked for then.
-const LOOKS_LEFT_OUT: u32 = 64;
 
 impl Driver {
     /// Takes a request from its caller. Says whether he is to send what is unsent: the request is short, and either
@@ -31,13 +19,11 @@ impl Driver {
         self.now = Instant::now();
         // What is in the queue was handed over before.
         while self.obey_messages() > 0 {}
-        if self.now > self.read_at + ASK_AGAIN {
-            self.answered = 0;
-        }
-        let (is_short, answered) = (submission.request.data_len() <= SHORT, self.answered);
+        let is_short = submission.request.data_len() <= SHORT;
+        let may_ask = self.answers.may_ask_at(self.now);
         self.submit(submission);
-        self.answered = answered.saturating_sub(1);
-        let is_last = answered == 1 || answered == 0 && self.pending.len() == 1;
+        self.answers.asked(1);
+        let is_last = may_ask == 1 || may_ask == 0 && self.pending.len() == 1;
         if !(is_short && is_last) {
             self.call_loop();
         }
@@ -48,13 +34,13 @@ impl Driver {
     pub(super) fn send_by_caller(&mut self) {
         let span = self.shared.span.clone();
         let _within = span.enter();
-        let received = self.received;
+        let received = self.answers.received();
         if self.read_before_writing() {
             return self.call_loop();
         }
         let is_called = std::mem::take(&mut self.calls_loop);
         self.finish_turn();
-        if self.received > received {
+        if self.answers.received() > received {
             self.await_answers();
         }
         let is_earlier = |due| self.loop_due.is_none_or(|expected| due < expected);
@@ -81,17 +67,14 @@ impl Driver {
     ///
     /// Says whether somebody is to be waited for, who has an answer and may ask again.
     pub(super) fn read_before_writing(&mut self) -> bool {
-        if self.unsent == 0 || 2 * self.unsent > self.pending.len() {
+        let is_mostly_unsent = 2 * self.unsent > self.pending.len();
+        if self.unsent == 0 || is_mostly_unsent || !self.answers.is_look_due() {
             return false;
         }
-        if (VAIN_LOOKS..VAIN_LOOKS + LOOKS_LEFT_OUT).contains(&self.vain_looks) {
-            self.vain_looks += 1;
-            return false;
-        }
-        self.answered = 0;
+        self.answers.nobody_asks();
         self.read_unasked();
-        let is_vain = self.answered == 0;
-        self.vain_looks = if is_vain { self.vain_looks.min(VAIN_LOOKS - 1) + 1 } else { 0 };
-        !is_vain
+        let has_found = self.answers.may_ask() > 0;
+        self.answers.looked(has_found);
+        has_found
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::{Pin, pin};
 
 use super::*;
-use crate::driver::callers::ASK_AGAIN;
+use crate::driver::answers::ASK_AGAIN;
 
 const LEN: usize = 4096;
 const BLOCKS: u64 = (LEN / 512) as u64;
