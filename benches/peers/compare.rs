@@ -84,15 +84,10 @@ async fn head(target: &Target) -> Result<ResultFile, Trouble> {
     settings.extend(provenance::system());
     settings.insert("version.libiscsi".to_owned(), version("libiscsi-dev"));
     settings.insert("version.tgt".to_owned(), version("tgt"));
-    let words: Vec<_> = std::env::args().skip(1).collect();
-    let words = if words.is_empty() { String::new() } else { format!(" -- {}", words.join(" ")) };
     let kernel = provenance::kernel();
     Ok(ResultFile {
         title: "The initiator beside libiscsi, without a link between".to_owned(),
-        command: format!(
-            "cargo run --profile {} -p iscsi-benches --example short_link{words}",
-            profile()
-        ),
+        command: command(),
         date: provenance::now(),
         commit: provenance::commit(),
         machine: Machine {
@@ -105,11 +100,20 @@ async fn head(target: &Target) -> Result<ResultFile, Trouble> {
     })
 }
 
-/// By which profile this program was built: its folder has that name.
-fn profile() -> String {
+/// How this program is built and run: its path says by which profile, and whether with one of its own work.
+fn command() -> String {
     let program = std::env::current_exe().unwrap_or_default();
-    let folder = program.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
-    folder.to_string_lossy().into_owned()
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    if let Ok(path) = program.strip_prefix(workspace())
+        && path.starts_with("target/profile-guided")
+    {
+        let words = words.iter().map(|word| format!(" {word}"));
+        return format!("benches/profile-guided\n{}{}", path.display(), words.collect::<String>());
+    }
+    let profile = program.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
+    let words = if words.is_empty() { String::new() } else { format!(" -- {}", words.join(" ")) };
+    let profile = profile.to_string_lossy();
+    format!("cargo run --profile {profile} -p iscsi-benches --example short_link{words}")
 }
 
 struct Bench<'a> {
