@@ -93,18 +93,18 @@ impl Answers {
         self.may_ask
     }
 
-    /// Whether a look for answers is worth its system call now.
-    pub(super) const fn is_look_due(&mut self) -> bool {
-        let is_due = self.looks_to_leave_out == 0;
+    /// Leaves a look for answers out, if those before it found none. Says whether it does.
+    pub(super) const fn leave_look_out(&mut self) -> bool {
+        let is_left_out = self.looks_to_leave_out > 0;
         self.looks_to_leave_out = self.looks_to_leave_out.saturating_sub(1);
-        is_due
+        is_left_out
     }
 
     /// A look has found some, or none.
     pub(super) const fn looked(&mut self, has_found: bool) {
         self.vain_looks = if has_found { 0 } else { self.vain_looks + 1 };
         if self.vain_looks >= VAIN_LOOKS {
-            // The first one after that is enough to find none.
+            // After these, one more that finds none leaves as many out again.
             (self.vain_looks, self.looks_to_leave_out) = (VAIN_LOOKS - 1, LOOKS_LEFT_OUT);
         }
     }
@@ -158,11 +158,11 @@ mod tests {
     async fn where_looks_find_nothing_most_are_left_out() {
         let mut answers = Answers::new(Instant::now());
         let mut look = |finds| {
-            let is_due = answers.is_look_due();
-            if is_due {
+            let is_left_out = answers.leave_look_out();
+            if !is_left_out {
                 answers.looked(finds);
             }
-            is_due
+            !is_left_out
         };
         for _ in 0..100 {
             assert!(look(true) && look(false) && look(false) && look(false));

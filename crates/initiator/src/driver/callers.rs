@@ -68,7 +68,7 @@ impl Driver {
     /// Says whether somebody is to be waited for, who has an answer and may ask again.
     pub(super) fn read_before_writing(&mut self) -> bool {
         let is_mostly_unsent = 2 * self.unsent > self.pending.len();
-        if self.unsent == 0 || is_mostly_unsent || !self.answers.is_look_due() {
+        if self.unsent == 0 || is_mostly_unsent || self.answers.leave_look_out() {
             return false;
         }
         self.answers.nobody_asks();
