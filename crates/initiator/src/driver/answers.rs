@@ -154,8 +154,8 @@ impl Answers {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn where_looks_find_nothing_most_are_left_out() {
+    #[test]
+    fn where_looks_find_nothing_most_are_left_out() {
         let mut answers = Answers::new(Instant::now());
         let mut look = |finds| {
             let is_left_out = answers.leave_look_out();
@@ -177,8 +177,8 @@ mod tests {
         assert!(!look(true));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_has_not_asked_for_a_while_does_not_ask() {
+    #[test]
+    fn who_has_not_asked_for_a_while_does_not_ask() {
         let now = Instant::now();
         let mut answers = Answers::new(now);
         answers.read(48, now);
