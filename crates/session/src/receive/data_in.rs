@@ -72,7 +72,7 @@ impl Session {
     pub(super) fn data_in_damaged(&mut self, _cid: Cid, data_in: &DataIn, now: Instant) {
         self.abort_for(data_in.itt, TaskError::DataDigest, now);
         if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
-            task.aborting = Some(TaskError::DataDigest);
+            task.aborting = Some(Box::new(TaskError::DataDigest));
         }
     }
 }
@@ -88,6 +88,6 @@ impl ScsiTask {
 
     /// Whether data of the task was lost, so that no status can make it good.
     pub(crate) fn is_damaged(&self) -> bool {
-        self.aborting == Some(TaskError::DataDigest)
+        self.aborting.as_deref() == Some(&TaskError::DataDigest)
     }
 }

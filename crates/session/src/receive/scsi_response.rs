@@ -49,14 +49,14 @@ impl Session {
         cid: Cid,
         itt: Itt,
         response: TargetOpcode,
-    ) -> Result<Option<(ScsiTask, bool)>, ProtocolError> {
+    ) -> Result<Option<(Box<ScsiTask>, bool)>, ProtocolError> {
         let is_scsi = |kind: &TaskKind| matches!(kind, TaskKind::Scsi(_));
         let Some(task) = self.take_task(cid, itt, response, is_scsi)? else { return Ok(None) };
         let has_data_due = task.write().is_some_and(WriteTransfer::has_data_due);
         let withdrawn = self.connections.forget(itt) || has_data_due;
         self.forget_aborts_of(itt);
         match task.kind {
-            TaskKind::Scsi(scsi) => Ok(Some((*scsi, withdrawn))),
+            TaskKind::Scsi(scsi) => Ok(Some((scsi, withdrawn))),
             TaskKind::Management(_)
             | TaskKind::Text(_)
             | TaskKind::Ping(_)

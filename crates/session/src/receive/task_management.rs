@@ -79,7 +79,7 @@ impl Session {
                 | TaskFunction::QueryTaskSet
                 | TaskFunction::QueryAsynchronousEvent => false,
             };
-            meant.then(|| (itt, scsi.aborting.clone().unwrap_or(TaskError::Aborted)))
+            meant.then(|| (itt, scsi.aborting.as_deref().cloned().unwrap_or(TaskError::Aborted)))
         };
         for (itt, why) in self.tasks.iter().filter_map(concerned).collect::<Vec<_>>() {
             self.end_given_up(itt, why);

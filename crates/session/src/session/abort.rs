@@ -78,7 +78,7 @@ impl Session {
         let Some(task) = self.tasks.get_mut(itt).and_then(|task| task.as_scsi_mut()) else {
             return Ok(());
         };
-        if task.aborting == Some(TaskError::Aborted) {
+        if task.aborting.as_deref() == Some(&TaskError::Aborted) {
             task.aborting = None;
             let deadline = self.config.timeouts.command.map(|timeout| now + timeout);
             self.tasks.set_deadline(itt, deadline);

@@ -207,7 +207,7 @@ impl Session {
             }
             scsi => {
                 let lun = scsi.as_ref().map_or(Lun::ZERO, |scsi| scsi.lun);
-                let given_up = scsi.and_then(|scsi| scsi.aborting.clone());
+                let given_up = scsi.and_then(|scsi| scsi.aborting.as_deref().cloned());
                 let lost = || TaskError::ConnectionLost { cause: cause.clone(), sent: true };
                 self.end_task(itt, given_up.unwrap_or_else(lost));
                 if uncounted {

@@ -25,7 +25,7 @@ impl Session {
         if !allegiance.is_some_and(|cid| self.is_failed(cid)) {
             self.end_task(itt, why);
         } else if let Some(scsi) = self.tasks.get_mut(itt).and_then(Task::as_scsi_mut) {
-            scsi.aborting = Some(why);
+            scsi.aborting = Some(Box::new(why));
         }
     }
 

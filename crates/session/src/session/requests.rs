@@ -69,7 +69,7 @@ impl Session {
         self.check_open()?;
         let mut text = TextBuilder::new();
         text.pair(Key::SendTargets.name(), which);
-        let kind = TaskKind::Text(TextTask::new(text.finish(), false));
+        let kind = TaskKind::Text(Box::new(TextTask::new(text.finish(), false)));
         self.enlist(kind, self.config.timeouts.command, true, now)
     }
 
@@ -182,7 +182,7 @@ impl Session {
             }
             return;
         }
-        scsi.aborting = Some(why);
+        scsi.aborting = Some(Box::new(why));
         self.tasks.set_deadline(itt, None);
         let management = self.management(TaskFunction::AbortTask, lun, Some(itt), true);
         self.manage_internally(Management { after_data, ..management }, now);
@@ -195,7 +195,7 @@ impl Session {
         if pending {
             return;
         }
-        let task = Task::new(TaskKind::Text(TextTask::new(Bytes::new(), true)), None);
+        let task = Task::new(TaskKind::Text(Box::new(TextTask::new(Bytes::new(), true))), None);
         if let Some(itt) = self.tasks.insert_beyond_limit(task) {
             self.push_urgent(itt);
         }

@@ -39,7 +39,7 @@ pub(crate) struct Task {
 pub(crate) enum TaskKind {
     Scsi(Box<ScsiTask>),
     Management(Management),
-    Text(TextTask),
+    Text(Box<TextTask>),
     Ping(Ping),
     Logout(Logout),
 }

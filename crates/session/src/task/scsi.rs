@@ -20,8 +20,8 @@ pub(crate) struct ScsiTask {
     pub(crate) read: Option<ReadTransfer>,
     /// The number of the next Data-In or R2T: they share one count (RFC 7143 §4.2.2.4).
     next_sn: u32,
-    /// Why the task is being aborted, once it is.
-    pub(crate) aborting: Option<TaskError>,
+    /// Why the task is being aborted, once it is. Boxed, since hardly one is: each command has its task.
+    pub(crate) aborting: Option<Box<TaskError>>,
 }
 
 /// What a response PDU or a Data-In with status says.
@@ -83,7 +83,7 @@ impl ScsiTask {
     }
 
     /// Judges the end of the command: the status stands only if the bytes it vouches for moved.
-    pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
+    pub(crate) fn conclude(self: Box<Self>, end: Conclusion) -> Result<Completion, TaskError> {
         let bidirectional = self.write.is_some() && self.read.is_some();
         let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };
         let write_len = self.write.as_ref().map_or(0, WriteTransfer::len);
