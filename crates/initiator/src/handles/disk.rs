@@ -181,7 +181,10 @@ impl Disk {
     /// [`Error::OutOfRange`], [`Error::WriteProtected`], [`Error::OverlapsUnsettled`], or as
     /// [`LogicalUnit::write`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
-        let data = data.into();
+        self.write_payload(offset, data.into()).await
+    }
+
+    async fn write_payload(&self, offset: u64, data: Payload) -> Result<(), Error> {
         self.check_writable()?;
         let Some(blocks) = self.blocks_around(offset, data.len() as u64)? else { return Ok(()) };
         let extent = Arc::new(self.take(blocks.clone()).await?);
@@ -327,18 +330,30 @@ impl Disk {
         self.write_blocks(blocks.start, &data, extent).await
     }
 
-    /// Writes whole blocks, in parts.
+    /// Writes whole blocks.
     async fn write_blocks(
         &self,
         offset: u64,
         data: &Payload,
         extent: &Arc<RangeGuard>,
     ) -> Result<(), Error> {
-        let (mut lba, max) = (self.lba(offset), self.longest_write());
-        if data.len() <= max {
-            let transfer = Transfer::write(&self.profile.capacity, lba, data.clone())?;
-            return self.modify(transfer.within(extent)).await;
+        let (lba, max) = (self.lba(offset), self.longest_write());
+        if data.len() > max {
+            // Boxed, since most writes are short.
+            return Box::pin(self.write_in_parts(lba, data, max, extent)).await;
         }
+        let transfer = Transfer::write(&self.profile.capacity, lba, data.clone())?;
+        self.modify(transfer.within(extent)).await
+    }
+
+    /// The same in parts of so many bytes.
+    async fn write_in_parts(
+        &self,
+        mut lba: u64,
+        data: &Payload,
+        max: usize,
+        extent: &Arc<RangeGuard>,
+    ) -> Result<(), Error> {
         let parts = pages::split(data, max).into_iter().map(|part| {
             let at = lba;
             lba += self.lba(part.len() as u64);
@@ -369,8 +384,8 @@ impl Disk {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let transfer = Transfer::read(&self.profile.capacity, self.lba(block), 1);
-        let data = self.read(transfer.map(Transfer::with_proof)).await?.freeze();
+        let transfer = Transfer::read(&self.profile.capacity, self.lba(block), 1)?;
+        let data = self.read(transfer.with_proof()).await?.freeze();
         Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
     }
 
@@ -383,26 +398,43 @@ impl Disk {
     }
 
     /// Sends a command that changes blocks; all its data must be taken.
-    async fn modify(&self, transfer: Transfer) -> Result<(), Error> {
+    fn modify(&self, transfer: Transfer) -> impl Future<Output = Result<(), Error>> + Send {
+        self.request(transfer, |expected, completion| expected.all_written(&completion))
+    }
+
+    /// Sends a command whose answer is judged by what it must have moved. Not an `async fn`, which would keep the
+    /// transfer twice.
+    fn request<T: Send>(
+        &self,
+        transfer: Transfer,
+        judge: impl FnOnce(Expected, Completion) -> Result<T, Error> + Send,
+    ) -> impl Future<Output = Result<T, Error>> + Send {
         let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
-        let running = self.begin(transfer.kind(), transfer.len());
-        let result = self.execute(transfer).await;
-        let result = result.and_then(|completion| expected.all_written(&completion));
-        running.end(result.is_ok(), now());
-        match result {
-            Err(error) => Err(self.explain(error, blocks).await),
-            written => written,
+        let (kind, len) = (transfer.kind(), transfer.len());
+        let execution = self.execute(transfer);
+        async move {
+            let running = self.begin(kind, len);
+            let result = execution.await.and_then(|completion| judge(expected, completion));
+            running.end(result.is_ok(), now());
+            match result {
+                Err(error) => Err(Box::pin(self.explain(error, blocks)).await),
+                done => done,
+            }
         }
     }
 
     /// Takes a range for a write, when the target has finished with those that overlap it.
     async fn take(&self, range: Range<u64>) -> Result<RangeGuard, Error> {
         runtime::require()?;
-        let locks = &self.range_locks;
-        // A time limit costs a look at the clock.
-        if let Some(guard) = locks.try_take(&range) {
-            return Ok(guard);
+        match self.range_locks.try_take(&range) {
+            Some(guard) => Ok(guard),
+            // Boxed, since few ranges are taken already.
+            None => Box::pin(self.wait_for_range(range)).await,
         }
+    }
+
+    async fn wait_for_range(&self, range: Range<u64>) -> Result<RangeGuard, Error> {
+        let locks = &self.range_locks;
         let patience = self.unit.session().policy().patience;
         let mut taken = pin!(locks.take(range.clone()));
         if locks.is_unsettled(&range) {

@@ -9,7 +9,6 @@ use iscsi_session::BufferPool;
 use super::{Disk, distance};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
-use crate::multipath::dispatch::now;
 use crate::unit::transfer::{Expected, Transfer};
 
 /// The shortest request that one is split into for its class, bytes: shorter ones cost more than they
@@ -44,7 +43,8 @@ impl Disk {
         if blocks == (offset..offset + len) {
             return self.fill(offset, buffer).await;
         }
-        let data = self.read_at(offset, buffer.len()).await?;
+        // Boxed, since most callers keep to whole blocks.
+        let data = Box::pin(self.read_at(offset, buffer.len())).await?;
         buffer.copy_from_slice(&data);
         Ok(buffer)
     }
@@ -64,7 +64,7 @@ impl Disk {
             Some(blocks) if blocks == (offset..offset + len as u64) => {
                 self.read_blocks(&blocks, buffers).await
             }
-            _ => self.read_into(offset, buffers.take(len)).await,
+            _ => Box::pin(self.read_into(offset, buffers.take(len))).await,
         }
     }
 
@@ -86,24 +86,34 @@ impl Disk {
         }
         let count = self.lba(len as u64);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let transfer = Transfer::read(&self.profile.capacity, self.lba(blocks.start), count);
-        self.read(transfer.map(|transfer| transfer.with_buffers(buffers))).await
+        let transfer = Transfer::read(&self.profile.capacity, self.lba(blocks.start), count)?;
+        self.read(transfer.with_buffers(buffers)).await
     }
 
-    /// Reads whole blocks into a buffer, in parts that are put together again without a copy.
-    async fn fill(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
+    /// Reads whole blocks into a buffer.
+    async fn fill(&self, offset: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
         let max = self.longest_read();
-        if buffer.len() <= max {
-            return self
-                .read(Transfer::read_into(&self.profile.capacity, self.lba(offset), buffer))
-                .await;
+        if buffer.len() > max {
+            // Boxed, since most reads are short.
+            return Box::pin(self.fill_in_parts(offset, buffer, max)).await;
         }
+        let transfer = Transfer::read_into(&self.profile.capacity, self.lba(offset), buffer)?;
+        self.read(transfer).await
+    }
+
+    /// The same in parts of so many bytes, which are put together again without a copy.
+    async fn fill_in_parts(
+        &self,
+        offset: u64,
+        mut buffer: BytesMut,
+        max: usize,
+    ) -> Result<BytesMut, Error> {
         let mut parts = Vec::with_capacity(buffer.len().div_ceil(max));
         let mut lba = self.lba(offset);
         while !buffer.is_empty() {
             let part = buffer.split_to(max.min(buffer.len()));
             let len = part.len() as u64;
-            parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)));
+            parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)?));
             lba += self.lba(len);
         }
         let mut whole = BytesMut::new();
@@ -121,22 +131,10 @@ impl Disk {
     }
 
     /// Sends a command whose whole buffer must be filled.
-    #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
     pub(super) fn read(
         &self,
-        transfer: Result<Transfer, Error>,
+        transfer: Transfer,
     ) -> impl Future<Output = Result<BytesMut, Error>> + Send {
-        async move {
-            let transfer = transfer?;
-            let (expected, blocks) = (Expected::of(&transfer), transfer.blocks());
-            let running = self.begin(transfer.kind(), transfer.len());
-            let result = self.execute(transfer).await;
-            let result = result.and_then(|completion| expected.all_read(completion));
-            running.end(result.is_ok(), now());
-            match result {
-                Err(error) => Err(self.explain(error, blocks).await),
-                read => read,
-            }
-        }
+        self.request(transfer, Expected::all_read)
     }
 }
