@@ -10,7 +10,7 @@ use crate::multipath::lane::PathId;
 use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
 use crate::state::counters::RequestKind;
-use crate::unit::retry::Patience;
+use crate::unit::logical_unit::LogicalUnit;
 
 impl Paths<Path> {
     /// Flushes what was written over all sessions: one of them does it for all, the least busy of
@@ -40,10 +40,9 @@ impl Paths<Path> {
             };
             attempts.begin();
             let running = path.counters.begin(RequestKind::Flush, 0, now());
-            let patience = Patience::of_a_path(&self.policy().retry);
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
-            let result = path.unit.flush_with(patience, witness).await;
+            let result = path.unit.flush_with(LogicalUnit::patience_of_a_path, witness).await;
             running.end(result.is_ok(), now());
             let Err(error) = result else {
                 self.witness_has_spoken();

@@ -11,7 +11,6 @@ use crate::multipath::lane::Room;
 use crate::multipath::life::Life;
 use crate::state::counters::Counters;
 use crate::unit::logical_unit::LogicalUnit;
-use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
 /// A unit through one session: an I_T_L nexus, in the words of SAM.
@@ -89,7 +88,7 @@ impl Carrier for Path {
     }
 
     async fn carry(&self, transfer: &mut Transfer) -> Result<Completion, Error> {
-        let patience = Patience::of_a_path(&self.unit.session().policy().retry);
+        let patience = self.unit.patience_of_a_path();
         Ok(self.unit.execute_in_order(transfer, patience).await?.1)
     }
 }

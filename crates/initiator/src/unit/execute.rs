@@ -92,16 +92,21 @@ impl LogicalUnit {
     }
 
     /// How long a command of a unit alone is sent again.
-    pub(super) fn patience(&self) -> Patience {
+    pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
         let usual = self.state.transitions.limit(retry.transition_patience);
         Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 
+    /// The same of the unit as a path of a disk.
+    pub(crate) fn patience_of_a_path(&self) -> Patience<'_> {
+        Patience::of_a_path(&self.session.policy().retry)
+    }
+
     pub(crate) async fn execute_with(
         &self,
         mut transfer: Transfer,
-        patience: Patience,
+        patience: Patience<'_>,
     ) -> Result<Completion, Error> {
         Ok(self.execute_in_order(&mut transfer, patience).await?.1)
     }
@@ -112,7 +117,7 @@ impl LogicalUnit {
     pub(crate) fn execute_in_order<'a>(
         &'a self,
         transfer: &'a mut Transfer,
-        mut patience: Patience,
+        mut patience: Patience<'a>,
     ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
         async move {
             runtime::require()?;
@@ -172,7 +177,7 @@ impl LogicalUnit {
     fn judge(
         &self,
         transfer: &mut Transfer,
-        patience: &mut Patience,
+        patience: &mut Patience<'_>,
         completion: &Completion,
     ) -> Next {
         if completion.status == Status::GOOD {

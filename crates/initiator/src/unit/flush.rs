@@ -30,7 +30,7 @@ impl LogicalUnit {
     /// Dropping the future does not stop the flush once its turn has come: the next one waits for its end.
     pub async fn flush(&self) -> Result<(), Error> {
         let seen = self.losses.begin();
-        self.flush_with(self.patience(), || None).await?;
+        self.flush_with(Self::patience, || None).await?;
         self.losses.end(seen)
     }
 
@@ -41,13 +41,13 @@ impl LogicalUnit {
     /// is given up might have failed on the medium without a word.
     pub(crate) async fn flush_with(
         &self,
-        patience: Patience,
+        patience: fn(&Self) -> Patience<'_>,
         witness: impl FnOnce() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
         let unit = self.clone();
         let caller = Arc::new(());
         let wanted = Arc::downgrade(&caller);
-        let flush = async move { unit.synchronize(patience, witness, &wanted).await };
+        let flush = async move { unit.synchronize(patience(&unit), witness, &wanted).await };
         let result = Task::detached(flush.in_current_span()).await;
         drop(caller);
         result
@@ -55,7 +55,7 @@ impl LogicalUnit {
 
     async fn synchronize(
         &self,
-        patience: Patience,
+        patience: Patience<'_>,
         witness: impl FnOnce() -> Option<Self>,
         wanted: &Weak<()>,
     ) -> Result<(), Error> {
@@ -100,7 +100,7 @@ impl LogicalUnit {
     /// that as well: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14), so NOT READY says
     /// that none is left. Says whether it is certain that all was told.
     async fn is_told_of_resets(&self) -> bool {
-        let patience = Patience::of_a_path(&self.session.policy().retry);
+        let patience = self.patience_of_a_path();
         let mut asked = Transfer::query(Cdb::test_unit_ready(), 0);
         let answer = Box::pin(self.execute_in_order(&mut asked, patience)).await;
         let is_answer = match answer {

@@ -31,7 +31,7 @@ impl LogicalUnit {
     /// # Errors
     /// As [`execute`](Self::execute): a unit that has no port groups does not know the command.
     pub async fn target_port_groups(&self) -> Result<TargetPortGroups, Error> {
-        self.ask_port_groups(|| self.patience()).await
+        self.ask_port_groups(Self::patience).await
     }
 
     /// Which port, of which group, this session came to (VPD page 83).
@@ -57,12 +57,12 @@ impl LogicalUnit {
     /// The same as [`target_port_groups`](Self::target_port_groups), without a wait for what may pass: who follows the
     /// states asks again.
     pub(crate) async fn port_groups_now(&self) -> Result<TargetPortGroups, Error> {
-        self.ask_port_groups(|| Patience::of_a_path(&self.session.policy().retry)).await
+        self.ask_port_groups(Self::patience_of_a_path).await
     }
 
     async fn ask_port_groups(
         &self,
-        patience: impl Fn() -> Patience,
+        patience: fn(&Self) -> Patience<'_>,
     ) -> Result<TargetPortGroups, Error> {
         let mut header = PortGroupsHeader::Extended;
         let mut len = TargetPortGroups::ALLOCATION_LENGTH;
@@ -70,7 +70,7 @@ impl LogicalUnit {
             let cdb = Cdb::report_target_port_groups(header, len);
             let command = cdb.operation_name();
             let transfer = Transfer::query(cdb, len as usize);
-            let data: BytesMut = match self.execute_with(transfer, patience()).await {
+            let data: BytesMut = match self.execute_with(transfer, patience(self)).await {
                 // A unit older than SPC-4 does not know the longer header.
                 Err(error) if header == PortGroupsHeader::Extended && is_invalid_field(&error) => {
                     header = PortGroupsHeader::LengthOnly;

@@ -22,12 +22,13 @@ pub(crate) enum Verdict {
 
 /// How often a command has been tried again within its session, and why.
 #[derive(Debug)]
-pub(crate) struct Patience {
-    /// Unit attention conditions queue up in a unit; more than so many in a row are no news.
+pub(crate) struct Patience<'a> {
+    options: &'a RetryOptions,
+    /// Unit attention conditions queue up in a unit; more than the options say in a row are no news.
     attentions: u32,
-    max_attentions: u32,
-    pauses: Pauses,
-    max_pauses: u32,
+    pauses: u32,
+    /// Whether it is paused at all for a unit that is busy.
+    waits: bool,
     /// How long a port may take to change its state.
     transition: Duration,
     /// Since when it is waited for that.
@@ -42,22 +43,15 @@ pub(crate) struct Pauses {
     count: u32,
 }
 
-impl Patience {
+impl<'a> Patience<'a> {
     /// That of a unit.
-    pub(crate) const fn of_a_unit(options: &RetryOptions, transition: Duration) -> Self {
-        Self {
-            attentions: 0,
-            max_attentions: options.max_attentions,
-            pauses: Pauses::new(options),
-            max_pauses: options.max_pauses,
-            transition,
-            transition_since: None,
-        }
+    pub(crate) const fn of_a_unit(options: &'a RetryOptions, transition: Duration) -> Self {
+        Self { options, attentions: 0, pauses: 0, waits: true, transition, transition_since: None }
     }
 
     /// That of a disk's path: whoever has others waits for himself.
-    pub(crate) const fn of_a_path(options: &RetryOptions) -> Self {
-        Self { max_pauses: 0, ..Self::of_a_unit(options, Duration::ZERO) }
+    pub(crate) const fn of_a_path(options: &'a RetryOptions) -> Self {
+        Self { waits: false, ..Self::of_a_unit(options, Duration::ZERO) }
     }
 
     /// Judges the end of one try.
@@ -73,7 +67,7 @@ impl Patience {
         // With either, the command itself was not executed (SPC-4 §4.5.5, SAM-5 §5.14).
         if sense.key == SenseKey::UnitAttention || sense.deferred {
             self.attentions = self.attentions.saturating_add(1);
-            let again = self.attentions <= self.max_attentions;
+            let again = self.attentions <= self.options.max_attentions;
             return if again { Verdict::Again(Duration::ZERO) } else { Verdict::Final };
         }
         if sense.additional == AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION {
@@ -88,7 +82,7 @@ impl Patience {
     /// A port that changes its state does so within the time that the unit says (SPC-4 §5.11.2.7).
     fn wait_for_transition(&mut self) -> Verdict {
         let since = *self.transition_since.get_or_insert_with(Instant::now);
-        let pause = self.pauses.next();
+        let pause = self.next_pause();
         if since.elapsed().saturating_add(pause) > self.transition {
             return Verdict::Final;
         }
@@ -96,10 +90,16 @@ impl Patience {
     }
 
     fn pause(&mut self) -> Verdict {
-        if self.pauses.count >= self.max_pauses {
+        if !self.waits || self.pauses >= self.options.max_pauses {
             return Verdict::Final;
         }
-        Verdict::Again(self.pauses.next())
+        Verdict::Again(self.next_pause())
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = Pauses::new(self.options).after(self.pauses).next();
+        self.pauses = self.pauses.saturating_add(1);
+        pause
     }
 }
 
