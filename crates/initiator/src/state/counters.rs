@@ -101,9 +101,8 @@ impl RequestStats {
         }
     }
 
-    /// Counts a request of so many bytes, if it has ended.
-    fn count(&mut self, bytes: u64, end: Option<End>) {
-        let Some(End { kind, time }) = end else { return };
+    /// Counts a request that has ended.
+    fn count(&mut self, End { kind, bytes, time }: End) {
         let kind = self.kind_mut(kind);
         let Some(time) = time else {
             kind.errors += 1;
@@ -136,21 +135,31 @@ impl AddAssign<&Self> for RequestStats {
     }
 }
 
+/// So many ends are noted before they are counted together: to count one touches four cache lines, to note it one.
+const NOTED: usize = 32;
+
 /// Counts requests from many tasks at once.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    stats: RequestStats,
+    /// Requests that have begun and not ended, and their bytes.
+    requests_in_flight: u64,
+    bytes_in_flight: u64,
+    /// Ends that are not counted yet.
+    noted: Vec<End>,
     /// What counts instead, once this is merged into it.
     heir: Option<Arc<Counters>>,
+    /// Without what is in flight.
+    stats: RequestStats,
 }
 
 /// How a request has ended: after which time, if well.
 #[derive(Clone, Copy, Debug)]
 struct End {
     kind: RequestKind,
+    bytes: u64,
     time: Option<Duration>,
 }
 
@@ -167,17 +176,17 @@ pub(crate) struct Running<'a> {
 impl Counters {
     /// A request that moves so many bytes begins, or did at that time.
     pub(crate) fn begin(&self, kind: RequestKind, bytes: u64, begun: Instant) -> Running<'_> {
-        self.count(|stats| {
-            stats.requests_in_flight += 1;
-            stats.bytes_in_flight += bytes;
+        self.count(|counted| {
+            counted.requests_in_flight += 1;
+            counted.bytes_in_flight += bytes;
         });
         Running { counters: self, kind, bytes, begun, has_ended: false }
     }
 
     /// What was counted so far; `None` once that is merged into another one.
     pub(crate) fn snapshot(&self) -> Option<RequestStats> {
-        let counted = self.lock();
-        counted.heir.is_none().then(|| counted.stats.clone())
+        let mut counted = self.lock();
+        counted.heir.is_none().then(|| counted.snapshot())
     }
 
     /// What was counted here counts there from now on, and so does what ends later.
@@ -185,7 +194,7 @@ impl Counters {
         // Both at once, so that a sum over both counts everything once.
         let (mut theirs, mut ours) = (heir.lock(), self.lock());
         if ours.heir.is_none() {
-            theirs.stats += &std::mem::take(&mut ours.stats);
+            theirs.inherit(std::mem::take(&mut *ours));
             ours.heir = Some(Arc::clone(heir));
         }
     }
@@ -196,31 +205,61 @@ impl Counters {
         &self,
         each: impl Iterator<Item = &'a Self>,
     ) -> (RequestStats, Vec<Option<RequestStats>>) {
-        let merged = self.lock();
+        let mut merged = self.lock();
         let each = each.map(Self::snapshot).collect();
-        (merged.stats.clone(), each)
+        (merged.snapshot(), each)
     }
 
     /// A request is in flight no more; how it ended, if it did.
     fn settle(&self, bytes: u64, end: Option<End>) {
-        self.count(|stats| {
-            stats.requests_in_flight -= 1;
-            stats.bytes_in_flight -= bytes;
-            stats.count(bytes, end);
+        self.count(|counted| {
+            counted.requests_in_flight -= 1;
+            counted.bytes_in_flight -= bytes;
+            if let Some(end) = end {
+                counted.note(end);
+            }
         });
     }
 
     /// Counts here, or where this is merged into.
-    fn count(&self, count: impl FnOnce(&mut RequestStats)) {
+    fn count(&self, count: impl FnOnce(&mut Counted)) {
         let mut counted = self.lock();
-        let Some(heir) = counted.heir.clone() else { return count(&mut counted.stats) };
+        let Some(heir) = counted.heir.clone() else { return count(&mut counted) };
         drop(counted);
         // Nothing is merged twice.
-        count(&mut heir.lock().stats);
+        count(&mut heir.lock());
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    fn note(&mut self, end: End) {
+        if self.noted.len() >= NOTED {
+            self.catch_up();
+        }
+        self.noted.push(end);
+    }
+
+    /// Counts what is noted.
+    fn catch_up(&mut self) {
+        let Self { noted, stats, .. } = self;
+        noted.drain(..).for_each(|end| stats.count(end));
+    }
+
+    fn snapshot(&mut self) -> RequestStats {
+        self.catch_up();
+        let Self { requests_in_flight, bytes_in_flight, .. } = *self;
+        RequestStats { requests_in_flight, bytes_in_flight, ..self.stats.clone() }
+    }
+
+    fn inherit(&mut self, mut other: Self) {
+        other.catch_up();
+        self.stats += &other.stats;
+        self.requests_in_flight += other.requests_in_flight;
+        self.bytes_in_flight += other.bytes_in_flight;
     }
 }
 
@@ -229,7 +268,7 @@ impl Running<'_> {
     pub(crate) fn end(mut self, is_good: bool, now: Instant) {
         let time = is_good.then(|| now.saturating_duration_since(self.begun));
         self.has_ended = true;
-        self.counters.settle(self.bytes, Some(End { kind: self.kind, time }));
+        self.counters.settle(self.bytes, Some(End { kind: self.kind, bytes: self.bytes, time }));
     }
 }
 
@@ -269,6 +308,21 @@ mod tests {
         assert_eq!((stats.writes.requests, stats.writes.bytes, stats.writes.errors), (0, 0, 1));
         assert_eq!(stats.reads.latency.sum(), Duration::from_millis(5));
         assert_eq!((stats.requests(), stats.errors(), stats.flushes.requests), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_is_noted_and_not_counted_yet_is_in_every_snapshot() {
+        let counters = Counters::default();
+        let (begun, now) = times();
+        for ended in 1..=3 * NOTED as u64 + 1 {
+            counters.begin(RequestKind::Read, 10, begun).end(true, now);
+            counters.begin(RequestKind::Flush, 0, begun).end(false, now);
+            if ended % 7 == 0 || ended > 3 * NOTED as u64 {
+                let stats = counters.snapshot().unwrap();
+                assert_eq!((stats.reads.requests, stats.reads.bytes), (ended, 10 * ended));
+                assert_eq!((stats.reads.latency.count(), stats.flushes.errors), (ended, ended));
+            }
+        }
     }
 
     #[test]
