@@ -1,56 +1,66 @@
 //! How much may be under way at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::options::Options;
 
-/// The limits of a session: requests, and the bytes of their buffers.
+/// The limits of a session: requests, and the bytes of their buffers. Clones are the same budget.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
-    requests: Arc<Semaphore>,
-    bytes: Arc<Semaphore>,
+pub(crate) struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     max_requests: usize,
-    max_bytes: u32,
-    waits: Arc<WaitCounters>,
+    max_bytes: u64,
+    state: Mutex<State>,
 }
 
-/// What is counted of the requests that had to wait for room.
-#[derive(Debug, Default)]
-struct WaitCounters {
-    /// Those that wait now.
-    waiting: AtomicU64,
-    count: AtomicU64,
-    nanoseconds: AtomicU64,
+#[derive(Debug)]
+struct State {
+    /// What has room.
+    requests: usize,
+    bytes: u64,
+    /// Those that wait, in their order: whoever is the first is not overtaken by one that needs less.
+    queue: VecDeque<Waiting>,
+    waits: u64,
+    waited: Duration,
 }
 
-/// Counts a request that waits for room, until it is dropped.
-struct WaitGuard<'a>(&'a WaitCounters);
-
-impl<'a> WaitGuard<'a> {
-    fn new(waits: &'a WaitCounters) -> Self {
-        waits.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waits)
-    }
-}
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
+/// A request that waits for room.
+#[derive(Debug)]
+struct Waiting {
+    bytes: u64,
+    permit: oneshot::Sender<Permit>,
 }
 
 /// A share of the budget; it goes back when the session has finished with the request, which may
 /// be later than when its caller has lost interest.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    _request: OwnedSemaphorePermit,
-    _bytes: OwnedSemaphorePermit,
+    budget: Budget,
+    bytes: u64,
+    /// It has not been given back.
+    is_held: bool,
+}
+
+/// A place in the queue.
+struct Place<'a> {
+    budget: &'a Budget,
+    granted: oneshot::Receiver<Permit>,
+}
+
+impl Drop for Place<'_> {
+    /// Whoever gives his up may have been the first, with a need for which there was no room.
+    fn drop(&mut self) {
+        self.granted.close();
+        self.budget.lock().serve(self.budget);
+    }
 }
 
 impl Budget {
@@ -60,93 +70,155 @@ impl Budget {
     }
 
     pub(crate) fn new(requests: usize, bytes: usize) -> Self {
-        let max_bytes = u32::try_from(bytes.max(1)).unwrap_or(u32::MAX);
-        Self {
-            requests: Arc::new(Semaphore::new(requests)),
-            bytes: Arc::new(Semaphore::new(max_bytes as usize)),
-            max_requests: requests,
-            max_bytes,
-            waits: Arc::default(),
-        }
+        let max_bytes = (bytes as u64).max(1);
+        let state = State {
+            requests,
+            bytes: max_bytes,
+            queue: VecDeque::new(),
+            waits: 0,
+            waited: Duration::ZERO,
+        };
+        Self(Arc::new(Shared { max_requests: requests, max_bytes, state: Mutex::new(state) }))
     }
 
     /// How many requests with buffers of `bytes` have room at once, at least one.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
-        (self.max_bytes as usize / bytes.max(1)).min(self.max_requests).max(1)
+        let by_bytes = self.0.max_bytes / (bytes as u64).max(1);
+        usize::try_from(by_bytes).unwrap_or(usize::MAX).min(self.0.max_requests).max(1)
     }
 
     /// Bytes that the buffers of further requests may have now.
     pub(crate) fn bytes_left(&self) -> u64 {
-        self.bytes.available_permits() as u64
+        self.lock().bytes
     }
 
     /// Bytes of the buffers of requests under way.
     #[cfg(test)]
     pub(crate) fn bytes_in_use(&self) -> usize {
-        self.max_bytes as usize - self.bytes.available_permits()
+        usize::try_from(self.0.max_bytes - self.bytes_left()).unwrap()
     }
 
     /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
     /// gets all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
-        if let Some(permit) = self.try_reserve(bytes) {
-            return Ok(permit);
-        }
-        self.waits.count.fetch_add(1, Ordering::Relaxed);
-        let begun = Instant::now();
-        let permit = {
-            let _waiting = WaitGuard::new(&self.waits);
+        match self.try_reserve(bytes) {
+            Some(permit) => Ok(permit),
             // Boxed, since most requests find some.
-            Box::pin(self.wait_for_room(bytes)).await
-        };
-        let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.waits.nanoseconds.fetch_add(waited, Ordering::Relaxed);
-        permit
+            None => Box::pin(self.wait_for_room(bytes)).await,
+        }
+    }
+
+    async fn wait_for_room(&self, bytes: usize) -> Result<Permit, Error> {
+        let begun = Instant::now();
+        let mut place = self.queue_up(bytes);
+        let permit = (&mut place.granted).await;
+        self.lock().waited += begun.elapsed();
+        // The queue is never cleared.
+        permit.map_err(|_| Error::Closed)
+    }
+
+    fn queue_up(&self, bytes: usize) -> Place<'_> {
+        let (permit, granted) = oneshot::channel();
+        let mut state = self.lock();
+        state.waits += 1;
+        state.queue.push_back(Waiting { bytes: self.share(bytes), permit });
+        // Some may have come back since it was looked for.
+        state.serve(self);
+        Place { budget: self, granted }
     }
 
     /// Whether requests wait for room now.
     pub(crate) fn has_waiters(&self) -> bool {
-        self.waits.waiting.load(Ordering::Relaxed) > 0
+        !self.lock().queue.is_empty()
     }
 
     /// How many requests had to wait for room, and how long those that have it by now waited in all.
     pub(crate) fn waits(&self) -> (u64, Duration) {
-        let time = Duration::from_nanos(self.waits.nanoseconds.load(Ordering::Relaxed));
-        (self.waits.count.load(Ordering::Relaxed), time)
-    }
-
-    async fn wait_for_room(&self, bytes: usize) -> Result<Permit, Error> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
-        let request = Arc::clone(&self.requests).acquire_owned().await;
-        let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await;
-        match (request, bytes) {
-            (Ok(request), Ok(bytes)) => Ok(Permit { _request: request, _bytes: bytes }),
-            // The semaphores are never closed.
-            (Err(_), _) | (_, Err(_)) => Err(Error::Closed),
-        }
+        let state = self.lock();
+        (state.waits, state.waited)
     }
 
     /// Room for one request, if there is some and nobody waits for it.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.max_bytes);
-        let request = Arc::clone(&self.requests).try_acquire_owned().ok()?;
-        let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(bytes).ok()?;
-        Some(Permit { _request: request, _bytes: bytes })
+        let bytes = self.share(bytes);
+        let mut state = self.lock();
+        let is_free = state.queue.is_empty() && state.take(bytes);
+        is_free.then(|| Permit { budget: self.clone(), bytes, is_held: true })
     }
 
     /// How many requests there can be.
     pub(crate) fn max_requests(&self) -> u32 {
-        u32::try_from(self.max_requests).unwrap_or(u32::MAX)
+        u32::try_from(self.0.max_requests).unwrap_or(u32::MAX)
     }
 
     /// The bytes of all buffers there can be, but for one request that exceeds the budget.
     pub(crate) fn max_bytes(&self) -> u64 {
-        self.max_bytes.into()
+        self.0.max_bytes
+    }
+
+    /// What a request with buffers of `bytes` takes.
+    fn share(&self, bytes: usize) -> u64 {
+        (bytes as u64).min(self.0.max_bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes room for one request, if there is some. Says whether there was.
+    const fn take(&mut self, bytes: u64) -> bool {
+        let has_room = self.requests > 0 && self.bytes >= bytes;
+        if has_room {
+            self.requests -= 1;
+            self.bytes -= bytes;
+        }
+        has_room
+    }
+
+    const fn give_back(&mut self, bytes: u64) {
+        self.requests += 1;
+        self.bytes += bytes;
+    }
+
+    /// Gives room to those that wait, in their order.
+    fn serve(&mut self, budget: &Budget) {
+        while let Some(first) = self.queue.front() {
+            let (bytes, is_abandoned) = (first.bytes, first.permit.is_closed());
+            if !is_abandoned && !self.take(bytes) {
+                return;
+            }
+            let Some(Waiting { permit, .. }) = self.queue.pop_front() else { return };
+            if is_abandoned {
+                continue;
+            }
+            let granted = Permit { budget: budget.clone(), bytes, is_held: true };
+            if let Err(mut permit) = permit.send(granted) {
+                // Its drop would want the lock.
+                permit.is_held = false;
+                self.give_back(bytes);
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.is_held {
+            let mut state = self.budget.lock();
+            state.give_back(self.bytes);
+            state.serve(&self.budget);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::task::Poll;
+
     use tokio::time::sleep;
 
     use super::*;
@@ -180,5 +252,41 @@ mod tests {
         drop(first);
         assert!(waiter.await.is_ok_and(|granted| granted));
         assert_eq!(budget.waits(), (1, Duration::from_millis(30)));
+    }
+
+    /// Polls once.
+    async fn waits(
+        reservation: &mut Pin<Box<impl Future<Output = Result<Permit, Error>>>>,
+    ) -> bool {
+        poll_fn(|context| Poll::Ready(reservation.as_mut().poll(context).is_pending())).await
+    }
+
+    #[tokio::test]
+    async fn nobody_is_overtaken_and_who_gives_up_lets_the_next_one_have_the_room() {
+        let budget = Budget::new(8, 100);
+        let half = budget.reserve(50).await;
+        let mut large = Box::pin(budget.reserve(80));
+        let mut small = Box::pin(budget.reserve(10));
+        assert!(waits(&mut large).await && waits(&mut small).await && budget.has_waiters());
+        assert!(budget.try_reserve(1).is_none(), "others wait");
+        drop(large);
+        assert!(small.await.is_ok() && !budget.has_waiters());
+        assert_eq!((budget.bytes_in_use(), budget.waits().0), (50, 2));
+        drop(half);
+        assert_eq!(budget.bytes_in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn room_that_was_given_to_nobody_comes_back() {
+        let budget = Budget::new(1, 100);
+        let first = budget.reserve(1).await;
+        let mut given_up = Box::pin(budget.reserve(1));
+        let mut next = Box::pin(budget.reserve(1));
+        assert!(waits(&mut given_up).await && waits(&mut next).await);
+        // It has the room, and does not look.
+        drop(first);
+        drop(given_up);
+        assert!(next.await.is_ok());
+        assert!(budget.try_reserve(100).is_some());
     }
 }
