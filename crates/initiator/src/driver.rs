@@ -53,7 +53,7 @@ pub(crate) struct Driver {
     first: usize,
     connector: Connector,
     /// A connection to the portal of the URL that stands already.
-    reached: Option<Connected>,
+    reached: Option<Box<Connected>>,
     /// How many connections the session shall have.
     connections: u16,
     /// When the kernel is asked next what the connections wait for, as long as the driver is awake.
@@ -107,7 +107,7 @@ impl Driver {
             transports: Vec::with_capacity(connections.into()),
             first: 0,
             connector,
-            reached,
+            reached: reached.map(Box::new),
             connections,
             poll_due: now,
             awake_until: now,

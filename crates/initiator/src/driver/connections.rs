@@ -24,7 +24,7 @@ impl Driver {
             (_, None) => self.peer.portal().clone(),
         };
         let opening = match self.reached.take().filter(|_| is_first) {
-            Some(connected) => Box::pin(ready(Ok(connected))) as Opening,
+            Some(connected) => Box::pin(ready(Ok(*connected))) as Opening,
             None => self.connector.open(portal),
         };
         self.transports.push(Transport::new(cid, opening));
