@@ -90,8 +90,8 @@ pub struct Options {
     /// How many commands a session, or a disk with all its sessions, may have under way, 1 to 2000;
     /// more wait for their turn. Task management and pings do not count.
     pub max_requests: usize,
-    /// How many bytes the buffers of these requests may have in sum, up to 2^32-1; more wait for
-    /// their turn. One request that exceeds the limit runs alone.
+    /// How many bytes the buffers of these requests may have in sum; more wait for their turn. One request
+    /// that exceeds the limit runs alone.
     pub max_bytes_in_flight: usize,
     /// The most bytes a [`Disk`](crate::Disk) moves in one command, at least one block; longer
     /// requests are split. The unit's own limit (VPD page B0) counts as well.

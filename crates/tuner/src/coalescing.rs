@@ -85,7 +85,7 @@ impl Tally {
 
 impl Coalescing {
     /// Whether so many requests under way, over so many connections, are enough for answers to be waited for. As long as
-    /// they are not, nothing need be [observed](Self::observe).
+    /// they are not, and none is waited for, nothing need be [observed](Self::observe).
     ///
     /// ```
     /// use iscsi_tuner::Coalescing;

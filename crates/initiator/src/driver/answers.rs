@@ -118,7 +118,8 @@ impl Answers {
         connections: usize,
         now: Instant,
     ) -> u64 {
-        // Most sessions have few requests under way, and an observation for each costs four cache lines.
+        // Most sessions have few requests under way, and an observation for each costs four cache lines. What is waited for
+        // already is followed to its end.
         if self.awaited == 0 && !Coalescing::is_worth_it(requests, connections) {
             return 0;
         }

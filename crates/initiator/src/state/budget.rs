@@ -26,8 +26,11 @@ struct State {
     /// What has room.
     requests: usize,
     bytes: u64,
-    /// Those that wait, in their order: whoever is the first is not overtaken by one that needs less.
+    /// Those that wait, in their order, with some that have given up. Whoever is the first is not overtaken by one that
+    /// needs less, but for those that need no bytes: a flush takes none of what he waits for.
     queue: VecDeque<Waiting>,
+    /// How many wait, or have room since and have not gone on.
+    waiting: usize,
     waits: u64,
     waited: Duration,
 }
@@ -45,22 +48,14 @@ struct Waiting {
 pub(crate) struct Permit {
     budget: Budget,
     bytes: u64,
-    /// It has not been given back.
-    is_held: bool,
 }
 
 /// A place in the queue.
 struct Place<'a> {
     budget: &'a Budget,
     granted: oneshot::Receiver<Permit>,
-}
-
-impl Drop for Place<'_> {
-    /// Whoever gives his up may have been the first, with a need for which there was no room.
-    fn drop(&mut self) {
-        self.granted.close();
-        self.budget.lock().serve(self.budget);
-    }
+    begun: Instant,
+    has_room: bool,
 }
 
 impl Budget {
@@ -75,6 +70,7 @@ impl Budget {
             requests,
             bytes: max_bytes,
             queue: VecDeque::new(),
+            waiting: 0,
             waits: 0,
             waited: Duration::ZERO,
         };
@@ -109,27 +105,40 @@ impl Budget {
     }
 
     async fn wait_for_room(&self, bytes: usize) -> Result<Permit, Error> {
-        let begun = Instant::now();
         let mut place = self.queue_up(bytes);
         let permit = (&mut place.granted).await;
-        self.lock().waited += begun.elapsed();
-        // The queue is never cleared.
+        place.has_room = permit.is_ok();
+        // The sender is never dropped before.
         permit.map_err(|_| Error::Closed)
     }
 
     fn queue_up(&self, bytes: usize) -> Place<'_> {
         let (permit, granted) = oneshot::channel();
-        let mut state = self.lock();
-        state.waits += 1;
-        state.queue.push_back(Waiting { bytes: self.share(bytes), permit });
+        {
+            let mut state = self.lock();
+            state.waits += 1;
+            state.waiting += 1;
+            state.queue.push_back(Waiting { bytes: self.share(bytes), permit });
+        }
+        let place = Place { budget: self, granted, begun: Instant::now(), has_room: false };
         // Some may have come back since it was looked for.
-        state.serve(self);
-        Place { budget: self, granted }
+        self.serve();
+        place
+    }
+
+    /// Gives room to those that wait, without the lock: who is woken may want it.
+    fn serve(&self) {
+        loop {
+            let next = self.lock().next();
+            let Some(Waiting { bytes, permit }) = next else { return };
+            // It comes back where nobody waits for it any more.
+            drop(permit.send(Permit { budget: self.clone(), bytes }));
+        }
     }
 
     /// Whether requests wait for room now.
     pub(crate) fn has_waiters(&self) -> bool {
-        !self.lock().queue.is_empty()
+        self.lock().waiting > 0
     }
 
     /// How many requests had to wait for room, and how long those that have it by now waited in all.
@@ -142,8 +151,9 @@ impl Budget {
     pub(crate) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
         let bytes = self.share(bytes);
         let mut state = self.lock();
-        let is_free = state.queue.is_empty() && state.take(bytes);
-        is_free.then(|| Permit { budget: self.clone(), bytes, is_held: true })
+        // While there is room for a request, nobody waits but for bytes.
+        let is_free = (state.queue.is_empty() || bytes == 0) && state.take(bytes);
+        is_free.then(|| Permit { budget: self.clone(), bytes })
     }
 
     /// How many requests there can be.
@@ -167,9 +177,13 @@ impl Budget {
 }
 
 impl State {
+    const fn has_room(&self, bytes: u64) -> bool {
+        self.requests > 0 && self.bytes >= bytes
+    }
+
     /// Takes room for one request, if there is some. Says whether there was.
     const fn take(&mut self, bytes: u64) -> bool {
-        let has_room = self.requests > 0 && self.bytes >= bytes;
+        let has_room = self.has_room(bytes);
         if has_room {
             self.requests -= 1;
             self.bytes -= bytes;
@@ -182,33 +196,62 @@ impl State {
         self.bytes += bytes;
     }
 
-    /// Gives room to those that wait, in their order.
-    fn serve(&mut self, budget: &Budget) {
-        while let Some(first) = self.queue.front() {
-            let (bytes, is_abandoned) = (first.bytes, first.permit.is_closed());
-            if !is_abandoned && !self.take(bytes) {
-                return;
-            }
-            let Some(Waiting { permit, .. }) = self.queue.pop_front() else { return };
-            if is_abandoned {
-                continue;
-            }
-            let granted = Permit { budget: budget.clone(), bytes, is_held: true };
-            if let Err(mut permit) = permit.send(granted) {
-                // Its drop would want the lock.
-                permit.is_held = false;
-                self.give_back(bytes);
+    /// Takes room for the one whose turn it is, if there is some: the first, or where the bytes are too few for that one, the
+    /// first that needs none.
+    fn next(&mut self) -> Option<Waiting> {
+        while self.queue.front().is_some_and(Waiting::has_given_up) {
+            self.queue.pop_front();
+        }
+        let at = if self.has_room(self.queue.front()?.bytes) {
+            0
+        } else {
+            let needs_none = |waiting: &Waiting| waiting.bytes == 0 && !waiting.has_given_up();
+            self.queue.iter().position(needs_none).filter(|_| self.requests > 0)?
+        };
+        let next = self.queue.remove(at)?;
+        self.take(next.bytes);
+        Some(next)
+    }
+
+    /// One waits no more. Those that have given up behind others do not fill the queue.
+    fn leave(&mut self) {
+        self.waiting -= 1;
+        if self.queue.len() > 2 * self.waiting {
+            self.queue.retain(|waiting| !waiting.has_given_up());
+        }
+    }
+}
+
+impl Waiting {
+    fn has_given_up(&self) -> bool {
+        self.permit.is_closed()
+    }
+}
+
+impl Drop for Place<'_> {
+    /// Whoever gives his up may have been the first, with a need for which there was no room.
+    fn drop(&mut self) {
+        self.granted.close();
+        {
+            let mut state = self.budget.lock();
+            state.leave();
+            if self.has_room {
+                state.waited += self.begun.elapsed();
             }
         }
+        self.budget.serve();
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.is_held {
+        let is_waited_for = {
             let mut state = self.budget.lock();
             state.give_back(self.bytes);
-            state.serve(&self.budget);
+            !state.queue.is_empty()
+        };
+        if is_waited_for {
+            self.budget.serve();
         }
     }
 }
@@ -288,5 +331,47 @@ mod tests {
         drop(given_up);
         assert!(next.await.is_ok());
         assert!(budget.try_reserve(100).is_some());
+    }
+
+    #[tokio::test]
+    async fn what_needs_no_bytes_does_not_wait_for_those_that_do() {
+        let budget = Budget::new(2, 100);
+        let all = budget.reserve(100).await;
+        let mut write = Box::pin(budget.reserve(1));
+        assert!(waits(&mut write).await);
+        let flush = budget.try_reserve(0);
+        assert!(flush.is_some(), "there is room for a request");
+        let mut next = Box::pin(budget.reserve(0));
+        assert!(waits(&mut next).await, "there is none any more");
+        drop(flush);
+        assert!(next.await.is_ok());
+        assert!(waits(&mut write).await);
+        drop(all);
+        assert!(write.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_has_room_and_has_not_gone_on_is_waited_for() {
+        let budget = Budget::new(1, 100);
+        let first = budget.reserve(1).await;
+        let mut second = Box::pin(budget.reserve(1));
+        assert!(waits(&mut second).await);
+        drop(first);
+        assert!(budget.has_waiters());
+        assert!(second.await.is_ok());
+        assert!(!budget.has_waiters());
+    }
+
+    #[tokio::test]
+    async fn those_that_give_up_leave_nothing_behind() {
+        let budget = Budget::new(1, 100);
+        let _first = budget.reserve(1).await;
+        let mut live = Box::pin(budget.reserve(1));
+        assert!(waits(&mut live).await);
+        for _ in 0..1000 {
+            let mut given_up = Box::pin(budget.reserve(1));
+            assert!(waits(&mut given_up).await);
+        }
+        assert!(budget.lock().queue.len() <= 2 && budget.has_waiters());
     }
 }

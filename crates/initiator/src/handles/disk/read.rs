@@ -1,5 +1,6 @@
 //! Reads of a disk: whole blocks land in their buffer from the socket, others are cut out of theirs.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -108,14 +109,15 @@ impl Disk {
         mut buffer: BytesMut,
         max: usize,
     ) -> Result<BytesMut, Error> {
-        let mut parts = Vec::with_capacity(buffer.len().div_ceil(max));
         let mut lba = self.lba(offset);
-        while !buffer.is_empty() {
+        let parts = iter::from_fn(|| {
             let part = buffer.split_to(max.min(buffer.len()));
-            let len = part.len() as u64;
-            parts.push(self.read(Transfer::read_into(&self.profile.capacity, lba, part)?));
-            lba += self.lba(len);
-        }
+            let at = lba;
+            lba += self.lba(part.len() as u64);
+            (!part.is_empty()).then_some(async move {
+                self.read(Transfer::read_into(&self.profile.capacity, at, part)?).await
+            })
+        });
         let mut whole = BytesMut::new();
         for part in try_join_all(parts).await? {
             whole.unsplit(part);
