@@ -84,20 +84,6 @@ impl Tally {
 }
 
 impl Coalescing {
-    /// Whether so many requests under way, over so many connections, are enough for answers to be waited for. As long as
-    /// they are not, and none is waited for, nothing need be [observed](Self::observe).
-    ///
-    /// ```
-    /// use iscsi_tuner::Coalescing;
-    ///
-    /// assert!(Coalescing::is_worth_it(8, 1));
-    /// assert!(!Coalescing::is_worth_it(7, 1) && !Coalescing::is_worth_it(8, 2));
-    /// ```
-    #[must_use]
-    pub const fn is_worth_it(under_way: usize, connections: usize) -> bool {
-        under_way / REQUESTS_PER_ANSWER >= connections.saturating_mul(2)
-    }
-
     /// Takes in how many requests have been answered so far, and how many bytes have come.
     pub fn observe(&mut self, answers: u64, bytes: u64, now: Instant) {
         let begun = *self.begun.get_or_insert(Counted { answers, bytes, at: now });

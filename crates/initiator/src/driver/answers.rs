@@ -118,11 +118,6 @@ impl Answers {
         connections: usize,
         now: Instant,
     ) -> u64 {
-        // Most sessions have few requests under way, and an observation for each costs four cache lines. What is waited for
-        // already is followed to its end.
-        if self.awaited == 0 && !Coalescing::is_worth_it(requests, connections) {
-            return 0;
-        }
         self.coalescing.observe(session.stats().tasks_ended, self.received, now.into_std());
         self.awaited = self.coalescing.low_water(requests, connections).unwrap_or_default();
         self.awaited

@@ -114,12 +114,6 @@ impl Transport {
     /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, tuner) = &self.state else { return };
-        let is_any = rest < LONG_REST && answers <= ANY as u64;
-        if is_any && self.low_water == ANY {
-            // The plan, which says how many it may be, is far away in memory.
-            self.coalesces = false;
-            return;
-        }
         let most = tuner.plan().receive_low_water.value.map_or(ANY, |bytes| bytes as usize);
         let rest = if rest >= LONG_REST { rest } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
