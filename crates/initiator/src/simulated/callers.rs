@@ -165,3 +165,13 @@ async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     let reads = see(&network, |wire| wire.reads) - before;
     assert!(reads >= 10, "{reads} in 650 ms");
 }
+
+/// The future of a request lies in the task of its caller, and is cold when its turn comes: the command is in a box, once,
+/// and not at each level that it is handed through.
+#[tokio::test(start_paused = true)]
+async fn the_future_of_a_request_is_small() {
+    let (_network, disk) = disk().await;
+    let read = size_of_val(&disk.read_into(0, BytesMut::new()));
+    let write = size_of_val(&disk.write_at(0, Bytes::new()));
+    assert!(read <= 576 && write <= 704, "{read} and {write} bytes");
+}
