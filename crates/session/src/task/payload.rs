@@ -56,10 +56,13 @@ impl Payload {
     /// A view of the bytes from `offset`, `len` of them, cut to what there is.
     pub(crate) fn slice(&self, offset: usize, len: usize) -> PayloadSlice {
         let offset = offset.min(self.len);
+        let remaining = len.min(self.len - offset);
+        if remaining == 0 {
+            return PayloadSlice::default();
+        }
         let page = self.pages.partition_point(|page| page.start + page.bytes.len() <= offset);
         let skip = self.pages.get(page).map_or(0, |page| offset - page.start);
-        let remaining = len.min(self.len - offset);
-        PayloadSlice { pages: Arc::clone(&self.pages), page, skip, remaining }
+        PayloadSlice { pages: Some(Arc::clone(&self.pages)), page, skip, remaining }
     }
 }
 
@@ -112,9 +115,10 @@ impl From<&'static [u8]> for Payload {
 }
 
 /// A range of a [`Payload`] on its way to the socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PayloadSlice {
-    pages: Arc<[Page]>,
+    /// `None` for a range of no bytes, which most PDUs have.
+    pages: Option<Arc<[Page]>>,
     /// Index of the page that holds the next byte.
     page: usize,
     /// Bytes of that page that are behind us.
@@ -127,7 +131,8 @@ impl PayloadSlice {
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut remaining = self.remaining;
         let mut skip = self.skip;
-        self.pages.get(self.page..).unwrap_or_default().iter().map_while(move |page| {
+        let pages = self.pages.as_deref().and_then(|pages| pages.get(self.page..));
+        pages.unwrap_or_default().iter().map_while(move |page| {
             let piece = page.bytes.get(skip..).unwrap_or_default();
             skip = 0;
             let piece = piece.get(..remaining).unwrap_or(piece);
@@ -158,7 +163,8 @@ impl Buf for PayloadSlice {
     fn advance(&mut self, count: usize) {
         let mut count = count.min(self.remaining);
         self.remaining -= count;
-        while let Some(page) = self.pages.get(self.page) {
+        let Some(pages) = &self.pages else { return };
+        while let Some(page) = pages.get(self.page) {
             let left = page.bytes.len() - self.skip;
             if count < left {
                 self.skip += count;

@@ -4,7 +4,7 @@ use iscsi_pdu::{Cid, CmdSn, Itt, ScsiCommand, StatSn};
 
 use crate::params::Negotiated;
 use crate::session::Session;
-use crate::task::payload::{Payload, PayloadSlice};
+use crate::task::payload::PayloadSlice;
 use crate::task::scsi::ScsiTask;
 
 impl Session {
@@ -62,7 +62,7 @@ impl ScsiTask {
             cdb: self.cdb.clone(),
             bidirectional_read_length: write_len.and(read_len),
         };
-        let data = first.map_or_else(|| Payload::default().slice(0, 0), |first| first.immediate);
+        let data = first.map(|first| first.immediate).unwrap_or_default();
         (command, data)
     }
 }

@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::connection::outbox::whole;
 use crate::connection::transmitter::Urgent;
 use crate::session::Session;
-use crate::task::payload::Payload;
+use crate::task::payload::PayloadSlice;
 use crate::task::{Logout, Management, Task, TaskKind};
 
 impl Session {
@@ -50,7 +50,7 @@ impl Session {
         let Some(exp_stat_sn) = self.exp_stat_sn(cid) else { return };
         let cmd_sn = self.window.current();
         let nop = NopOut { immediate: true, lun, itt, ttt, cmd_sn, exp_stat_sn };
-        self.push(cid, nop.encode().into(), Payload::default().slice(0, 0));
+        self.push(cid, nop.encode().into(), PayloadSlice::default());
     }
 
     /// Immediate in all its requests: nothing that is numbered waits for its turn behind the exchange
@@ -92,7 +92,7 @@ impl Session {
             exp_data_sn: DataSn::default(),
         };
         let aborted = management.aborts();
-        self.push(cid, request.encode().into(), Payload::default().slice(0, 0));
+        self.push(cid, request.encode().into(), PayloadSlice::default());
         if let Some(aborted) = aborted {
             self.hold_data_of(aborted);
         }
@@ -120,7 +120,7 @@ impl Session {
             Logout::Connection(cid) => (LogoutReason::CloseConnection, cid),
         };
         let request = LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn };
-        self.push(over, request.encode().into(), Payload::default().slice(0, 0));
+        self.push(over, request.encode().into(), PayloadSlice::default());
         // What is closed sends nothing any more.
         let closed = |c: &&mut Connection| logout == Logout::Session || c.cid() == cid;
         self.connections.iter_mut().filter(closed).for_each(Connection::logout_sent);
