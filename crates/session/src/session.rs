@@ -231,7 +231,7 @@ impl Session {
     /// What follows from an event as a whole: a logout that has waited for the last task.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         self.part_with_leaving(now);
-        if self.state.is_logout_due(self.tasks.has_work()) && !self.is_logging_out() {
+        if self.state.is_logout_due(|| self.tasks.has_work()) && !self.is_logging_out() {
             self.begin_logout(now);
         }
     }

@@ -71,8 +71,8 @@ impl SessionState {
     }
 
     /// Whether the logout is due. One that the target asks for does not wait for work to end.
-    pub(crate) fn is_logout_due(&self, has_work: bool) -> bool {
-        self.phase == Phase::Closing && (self.logout_cause.is_some() || !has_work)
+    pub(crate) fn is_logout_due(&self, has_work: impl FnOnce() -> bool) -> bool {
+        self.phase == Phase::Closing && (self.logout_cause.is_some() || !has_work())
     }
 
     /// The first login has succeeded.

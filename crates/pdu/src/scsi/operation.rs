@@ -127,7 +127,7 @@ pub(super) fn name(cdb: &[u8]) -> &'static str {
 }
 
 /// The names of commands whose operation code says everything, looked up several times a request.
-#[expect(clippy::indexing_slicing, reason = "the compiler reckons it, and would not build a panic")]
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where a panic is an error")]
 static PLAIN_NAMES: [&str; 256] = {
     let mut names = [UNKNOWN; 256];
     let mut code = u8::MAX;

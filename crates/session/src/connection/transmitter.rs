@@ -245,14 +245,9 @@ impl Transmitter {
         self.solicited.retain(|queued| *queued != itt);
     }
 
-    fn has_nothing_queued(&self) -> bool {
-        let Self { urgent, deferred, unsolicited, solicited, .. } = self;
-        urgent.is_empty() && deferred.is_empty() && unsolicited.is_empty() && solicited.is_empty()
-    }
-
     /// Forgets what a task still had to send.
     pub(super) fn forget(&mut self, itt: Itt) {
-        if self.has_nothing_queued() {
+        if self.is_empty() && self.deferred.is_empty() {
             return;
         }
         self.withdraw_r2ts(itt);

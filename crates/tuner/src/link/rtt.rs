@@ -71,8 +71,8 @@ impl Rtt {
     }
 }
 
-/// The old value moved towards the new one by a share of 1 / 2^`shift`. Reckoned in nanoseconds, of which 64 bits hold 584
-/// years: to divide a `Duration` takes three times the instructions.
+/// The old value moved towards the new one by a share of 1 / 2^`shift`. Reckoned in nanoseconds, of which 64 bits
+/// hold 584 years: to divide a `Duration` takes three times the instructions.
 fn mix(old: Duration, new: Duration, shift: u32) -> Duration {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (old, new) = (nanos(old), nanos(new));
