@@ -4,6 +4,7 @@
 //! are cold each time. This lies on two.
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -14,7 +15,7 @@ const AT_ONCE: usize = 64;
 
 /// The driver's end of the queue.
 pub(super) struct Queue {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
     /// Messages that have been told of and are not acted on.
     told: usize,
     /// Memory for those that are acted on.
@@ -23,10 +24,17 @@ pub(super) struct Queue {
 
 /// The end of the handles.
 #[derive(Debug)]
-pub(super) struct Sender(Arc<Mutex<Shared>>);
+pub(super) struct Sender(Arc<Shared>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
+    /// Whether there are messages. Each request looks at it without the lock, under which alone it is written.
+    has_messages: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
     messages: Vec<Message>,
     /// Of whoever waits for messages.
     waker: Option<Waker>,
@@ -36,19 +44,21 @@ struct Shared {
 }
 
 pub(super) fn queue() -> (Sender, Queue) {
-    let shared = Shared { messages: Vec::new(), waker: None, senders: 1, is_closed: false };
-    let shared = Arc::new(Mutex::new(shared));
+    let shared = Arc::<Shared>::default();
+    shared.lock().senders = 1;
     (Sender(Arc::clone(&shared)), Queue { shared, told: 0, taken: Vec::new() })
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Wakes whoever waits, without the lock.
-fn wake(shared: MutexGuard<'_, Shared>) {
-    let waker = shared.waker.clone();
-    drop(shared);
+fn wake(state: MutexGuard<'_, State>) {
+    let waker = state.waker.clone();
+    drop(state);
     if let Some(waker) = waker {
         waker.wake();
     }
@@ -57,33 +67,34 @@ fn wake(shared: MutexGuard<'_, Shared>) {
 impl Sender {
     /// Leaves a message; it is dropped where the driver is gone.
     pub(super) fn send(&self, message: Message) {
-        let mut shared = lock(&self.0);
-        if shared.is_closed {
+        let mut state = self.0.lock();
+        if state.is_closed {
             // It may hold what wants the lock.
-            drop(shared);
+            drop(state);
             return drop(message);
         }
-        shared.messages.push(message);
+        state.messages.push(message);
+        self.0.has_messages.store(true, Ordering::Release);
         // Of those before it somebody was told, and is on his way.
-        if shared.messages.len() == 1 {
-            wake(shared);
+        if state.messages.len() == 1 {
+            wake(state);
         }
     }
 }
 
 impl Clone for Sender {
     fn clone(&self) -> Self {
-        lock(&self.0).senders += 1;
+        self.0.lock().senders += 1;
         Self(Arc::clone(&self.0))
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let mut shared = lock(&self.0);
-        shared.senders -= 1;
-        if shared.senders == 0 {
-            wake(shared);
+        let mut state = self.0.lock();
+        state.senders -= 1;
+        if state.senders == 0 {
+            wake(state);
         }
     }
 }
@@ -91,14 +102,14 @@ impl Drop for Sender {
 impl Queue {
     /// Ready when there are messages, and with 0 when there will be none any more.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
-        let mut shared = lock(&self.shared);
-        let count = shared.messages.len();
-        if count > 0 || shared.senders == 0 {
+        let mut state = self.shared.lock();
+        let count = state.messages.len();
+        if count > 0 || state.senders == 0 {
             self.told = count;
             return Poll::Ready(count);
         }
-        if shared.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
-            shared.waker = Some(context.waker().clone());
+        if state.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+            state.waker = Some(context.waker().clone());
         }
         Poll::Pending
     }
@@ -112,11 +123,15 @@ impl Queue {
     pub(super) fn take(&mut self) -> Vec<Message> {
         self.told = 0;
         let mut taken = mem::take(&mut self.taken);
-        let messages = &mut lock(&self.shared).messages;
-        if messages.len() <= AT_ONCE {
-            mem::swap(messages, &mut taken);
+        if !self.shared.has_messages.load(Ordering::Acquire) {
+            return taken;
+        }
+        let mut state = self.shared.lock();
+        if state.messages.len() <= AT_ONCE {
+            mem::swap(&mut state.messages, &mut taken);
+            self.shared.has_messages.store(false, Ordering::Release);
         } else {
-            taken.extend(messages.drain(..AT_ONCE));
+            taken.extend(state.messages.drain(..AT_ONCE));
         }
         taken
     }
@@ -129,10 +144,11 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        let mut shared = lock(&self.shared);
-        shared.is_closed = true;
-        let messages = mem::take(&mut shared.messages);
-        drop(shared);
+        let mut state = self.shared.lock();
+        state.is_closed = true;
+        let messages = mem::take(&mut state.messages);
+        self.shared.has_messages.store(false, Ordering::Release);
+        drop(state);
         drop(messages);
     }
 }

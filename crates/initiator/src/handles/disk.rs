@@ -31,6 +31,7 @@ use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
+use crate::multipath::carrier::Answered;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
@@ -197,11 +198,11 @@ impl Disk {
     /// # Errors
     /// As [`LogicalUnit::flush`].
     pub async fn flush(&self) -> Result<(), Error> {
-        let running = self.begin(RequestKind::Flush, 0);
+        let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
         let losses = self.unit.losses();
         let seen = losses.begin();
         let result = self.paths.flush().await.and_then(|()| losses.end(seen));
-        running.end(result.is_ok(), now());
+        running.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
         result
     }
 
@@ -393,7 +394,7 @@ impl Disk {
     fn execute(
         &self,
         transfer: Transfer,
-    ) -> Pin<Box<dyn Future<Output = Result<Completion, Error>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Answered<Completion>, Error>> + Send + '_>> {
         Box::pin(self.paths.execute(transfer))
     }
 
@@ -414,8 +415,10 @@ impl Disk {
         let execution = self.execute(transfer);
         async move {
             let running = self.begin(kind, len);
-            let result = execution.await.and_then(|completion| judge(expected, completion));
-            running.end(result.is_ok(), now());
+            let answered = execution.await;
+            let time = answered.as_ref().ok().map(|answered| answered.time);
+            let result = answered.and_then(|answered| judge(expected, answered.answer));
+            running.end(time.filter(|_| result.is_ok()));
             match result {
                 Err(error) => Err(Box::pin(self.explain(error, blocks)).await),
                 done => done,

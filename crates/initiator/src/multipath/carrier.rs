@@ -1,10 +1,25 @@
 //! What brings a transfer to the unit.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::state::counters::Counters;
 use crate::unit::transfer::Transfer;
+
+/// The answer to a transfer, and the time that it took, waits included.
+#[derive(Debug)]
+pub(crate) struct Answered<A> {
+    pub(crate) answer: A,
+    pub(crate) time: Duration,
+}
+
+impl<A> Answered<A> {
+    /// The answer that came at this time to a transfer that had begun at that.
+    pub(super) fn since(begun: Instant, (answer, came): (A, Instant)) -> Self {
+        Self { answer, time: came.saturating_duration_since(begun) }
+    }
+}
 
 /// One way to the unit: a unit through one session, or in tests a simulated link.
 pub(crate) trait Carrier: Clone + Send + Sync + 'static {

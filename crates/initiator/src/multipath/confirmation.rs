@@ -33,7 +33,7 @@ impl Paths<Path> {
             if is_confirmed {
                 return Ok(());
             }
-            drop(self.grant(0, Requirements::default()).await?);
+            drop(self.grant(0, Requirements::default(), now()).await?);
         }
     }
 

@@ -21,7 +21,7 @@ use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
-use crate::published::Published;
+use crate::published::Count;
 use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
@@ -59,7 +59,7 @@ struct Shared<C: Carrier> {
     /// Requests that were sent over a second path.
     duplicates: AtomicU64,
     /// How often a port was found in another state.
-    access: Published<u64>,
+    access: Count,
     /// Requests that wait in their class.
     in_class: AtomicUsize,
     /// For the supervisor, once nobody else knows the paths any more.
@@ -145,7 +145,7 @@ impl<C: Carrier> Paths<C> {
             report,
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
-            access: Published::new(0),
+            access: Count::default(),
             in_class: AtomicUsize::new(0),
             remains: Arc::default(),
             closed: OnceLock::new(),
@@ -367,14 +367,15 @@ impl<C: Carrier> Paths<C> {
         self.0.budget.try_reserve(bytes)
     }
 
-    /// Waits for a path with room; where nobody else does and one has some, it is had at once.
+    /// Waits for a path with room; where nobody else does and one has some, it is had at once, as of `now`.
     pub(super) async fn grant(
         &self,
         len: usize,
         requirements: Requirements,
+        now: Instant,
     ) -> Result<Grant<C>, Error> {
         let granted = {
-            let (mut state, len, now) = (self.lock_open()?, len as u64, now());
+            let (mut state, len) = (self.lock_open()?, len as u64);
             if state.queue.is_empty() {
                 state.schedule.spare(false, now);
                 if let Some(grant) = self.grant_now(&mut state, len, requirements, now) {
@@ -501,7 +502,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.
-    pub(super) fn access(&self) -> &Published<u64> {
+    pub(super) fn access(&self) -> &Count {
         &self.0.access
     }
 
@@ -548,7 +549,7 @@ impl<C: Carrier> Grant<C> {
         &self.carrier
     }
 
-    /// When it was granted.
+    /// When it was granted, or the request was ready to go just before.
     pub(super) const fn begun(&self) -> Instant {
         self.ticket.sent_at()
     }

@@ -20,7 +20,11 @@ use crate::unit::transfer::Transfer;
 
 /// A try that has failed still has its place on the path.
 pub(super) type Failure<C> = (Grant<C>, Error);
-type Carried<C> = Pin<Box<dyn Future<Output = Result<<C as Carrier>::Answer, Failure<C>>> + Send>>;
+/// An answer, and when it came.
+pub(super) type Timed<C> = (<C as Carrier>::Answer, std::time::Instant);
+/// How the copies of a request end.
+type Copied<C> = Result<Timed<C>, Failure<C>>;
+type Carried<C> = Pin<Box<dyn Future<Output = Copied<C>> + Send>>;
 
 /// One of two copies of a request, on its way.
 struct Copy<C: Carrier> {
@@ -63,7 +67,7 @@ impl<C: Carrier> Paths<C> {
         grant: Grant<C>,
         spare: &mut Transfer,
         attempts: &mut Attempts<'_, C>,
-    ) -> Result<C::Answer, Failure<C>> {
+    ) -> Copied<C> {
         let again = spare.again();
         let mut first = Copy::send(grant, std::mem::replace(spare, again));
         loop {
@@ -133,7 +137,7 @@ impl<C: Carrier> Paths<C> {
                 return Ok((grant.paid_by(charge), duplicate));
             }
             if is_stuck {
-                let grant = self.grant(spare.len(), requirements).await?;
+                let grant = self.grant(spare.len(), requirements, now()).await?;
                 return Ok((grant.paid_by(charge), duplicate));
             }
         }
@@ -164,17 +168,18 @@ impl<C: Carrier> Paths<C> {
 
 impl<C: Carrier> Grant<C> {
     /// Carries a transfer over the path. When that has failed, the request still has its place there.
-    pub(super) async fn carry(&mut self, transfer: &mut Transfer) -> Result<C::Answer, Error> {
+    pub(super) async fn carry(&mut self, transfer: &mut Transfer) -> Result<Timed<C>, Error> {
         let (kind, len) = (transfer.kind(), transfer.len() as u64);
         // What is dropped from here on may have been sent.
         self.charge = self.charge.take().map(Charge::sent);
         let (result, now) = {
-            let running = self.carrier().counters().begin(kind, len, self.begun());
+            let running = self.carrier().counters().begin(kind, len);
             let result = self.carrier().carry(transfer).await;
             let now = now();
             // What was given up is no error.
             if result.is_ok() || !transfer.is_cancelled() {
-                running.end(result.is_ok(), now);
+                let time = now.saturating_duration_since(self.begun());
+                running.end(result.is_ok().then_some(time));
             }
             (result, now)
         };
@@ -185,6 +190,6 @@ impl<C: Carrier> Grant<C> {
         if result.is_ok() {
             self.answered(len, now);
         }
-        result
+        result.map(|answer| (answer, now))
     }
 }

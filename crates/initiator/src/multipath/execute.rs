@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
-use crate::multipath::carrier::Carrier;
+use crate::multipath::carrier::{Answered, Carrier};
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::runtime;
 use crate::state::counters::RequestKind;
@@ -26,25 +26,31 @@ impl<C: Carrier> Paths<C> {
     pub(crate) fn execute(
         &self,
         mut transfer: Transfer,
-    ) -> impl Future<Output = Result<C::Answer, Error>> + Send {
+    ) -> impl Future<Output = Result<Answered<C::Answer>, Error>> + Send {
         async move {
             runtime::require()?;
             let len = transfer.len();
-            transfer.set_permit(Arc::new(self.reserve(len).await?));
+            let begun = now();
+            // Mostly it need not wait, and the clock is not looked at again.
+            let (permit, ready) = match self.try_reserve(len) {
+                Some(permit) => (permit, begun),
+                None => (self.reserve(len).await?, now()),
+            };
+            transfer.set_permit(Arc::new(permit));
             let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
-            let mut grant = self.pass_and_grant(len, attempts.requirements()).await?;
+            let mut grant = self.pass_and_grant(len, attempts.requirements(), ready).await?;
             loop {
                 attempts.begin();
                 let error = if attempts.requirements().is_alone || self.is_alone() {
                     match grant.carry(&mut transfer).await {
-                        Ok(answer) => return Ok(answer),
+                        Ok(timed) => return Ok(Answered::since(begun, timed)),
                         Err(error) => error,
                     }
                 } else {
                     let copies = self.attempt_with_copies(grant, &mut transfer, &mut attempts);
                     // Boxed, since a request with one path does not need the room.
                     let (failed, error) = match Box::pin(copies).await {
-                        Ok(answer) => return Ok(answer),
+                        Ok(timed) => return Ok(Answered::since(begun, timed)),
                         Err(failure) => failure,
                     };
                     grant = failed;
@@ -111,7 +117,7 @@ impl<C: Carrier> Paths<C> {
         } else {
             return Err(error);
         }
-        let again = self.pass_and_grant(len, attempts.requirements()).await;
+        let again = self.pass_and_grant(len, attempts.requirements(), now()).await;
         again.map_err(|end| attempts.end(end))
     }
 }

@@ -24,7 +24,7 @@ impl Paths<Path> {
             let requirements = attempts.requirements();
             // What may itself be what ends sessions gets one of its own, whichever that is.
             let alone = if requirements.is_alone {
-                Some(self.grant(0, requirements).await.map_err(|end| attempts.end(end))?)
+                Some(self.grant(0, requirements, now()).await.map_err(|end| attempts.end(end))?)
             } else {
                 None
             };
@@ -34,16 +34,16 @@ impl Paths<Path> {
                 .map(|grant| (grant.id(), grant.carrier().clone()))
                 .or_else(|| self.witness());
             let Some((id, path)) = there else {
-                let next = self.grant(0, Requirements::default()).await;
+                let next = self.grant(0, Requirements::default(), now()).await;
                 drop(next.map_err(|end| attempts.end(end))?);
                 continue;
             };
             attempts.begin();
-            let running = path.counters.begin(RequestKind::Flush, 0, now());
+            let (running, begun) = (path.counters.begin(RequestKind::Flush, 0), now());
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
             let result = path.unit.flush_with(LogicalUnit::patience_of_a_path, witness).await;
-            running.end(result.is_ok(), now());
+            running.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
             let Err(error) = result else {
                 self.witness_has_spoken();
                 return Ok(());

@@ -62,7 +62,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// When the path took the request.
+    /// When the path took the request, or the request was ready to go just before.
     pub(super) const fn sent_at(&self) -> Instant {
         self.sent_at
     }

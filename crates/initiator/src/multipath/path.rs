@@ -1,5 +1,6 @@
 //! One path: a unit through one session.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use iscsi_session::Completion;
@@ -13,11 +14,14 @@ use crate::state::counters::Counters;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
+/// One path. Clones, of which each request has one, are the same path.
+#[derive(Clone, Debug)]
+pub(crate) struct Path(Arc<ItlNexus>);
+
 /// A unit through one session: an I_T_L nexus, in the words of SAM.
 #[derive(Clone, Debug)]
-pub(crate) struct Path {
-    /// Shared by the clones, of which each request has one: a handle of its own would cost it 300 instructions.
-    pub(crate) unit: Arc<LogicalUnit>,
+pub(crate) struct ItlNexus {
+    pub(crate) unit: LogicalUnit,
     /// Which of the portals it goes to.
     pub(crate) portal: usize,
     pub(crate) life: Life,
@@ -33,13 +37,27 @@ impl Path {
     /// A path that begins its life.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
-        Self {
-            unit: Arc::new(unit),
+        Self(Arc::new(ItlNexus {
+            unit,
             portal,
             life: Life::begin(),
             refused: None,
             counters: Arc::default(),
-        }
+        }))
+    }
+
+    /// The same, whose port did not serve the unit when it was opened.
+    #[must_use]
+    pub(super) fn refused_by_port(mut self, access: Access) -> Self {
+        Arc::make_mut(&mut self.0).refused = Some(access);
+        self
+    }
+
+    /// The same in the life that follows that of another session.
+    #[must_use]
+    pub(super) fn living(mut self, life: Life) -> Self {
+        Arc::make_mut(&mut self.0).life = life;
+        self
     }
 
     /// What the session may have under way, by its plan.
@@ -53,6 +71,14 @@ impl Path {
             bytes: each.saturating_mul(session.connections().open.max(1).into()),
             requests: plan.terms.window.unwrap_or(USUAL_WINDOW),
         }
+    }
+}
+
+impl Deref for Path {
+    type Target = ItlNexus;
+
+    fn deref(&self) -> &ItlNexus {
+        &self.0
     }
 }
 

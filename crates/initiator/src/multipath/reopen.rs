@@ -117,7 +117,7 @@ impl Opener {
             }
             // It is asked before anything is sent there, once its port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
-                path.refused = Some(Access::refused(&error).ok_or(error)?);
+                path = path.refused_by_port(Access::refused(&error).ok_or(error)?);
                 path.unit.state().doubts.raise();
             }
             Err(error) => return Err(error),
@@ -231,7 +231,7 @@ impl Opener {
             let is_last = options.max_tries.is_some_and(|max| tries >= max);
             let tried = self.reopen_at_any(lost, &mut race, is_last, &mut portals, &expected);
             let error = match tried.await {
-                Ok(path) => return Ok(Path { life: next_life(), ..path }),
+                Ok(path) => return Ok(path.living(next_life())),
                 Err(error) if portals.is_empty() => return Err(error),
                 Err(error) => error,
             };

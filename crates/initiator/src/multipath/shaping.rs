@@ -1,10 +1,11 @@
 //! What a request pays to its class before it is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Grant, Paths};
+use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::Requirements;
 use crate::scheduler::Charge;
 
@@ -41,14 +42,17 @@ impl<C: Carrier> Paths<C> {
         charge.await.map(Some)
     }
 
-    /// Waits for the class, then for a path with room.
+    /// Waits for the class, then for a path with room. `ready` is when the request had its share of the budget.
     pub(super) async fn pass_and_grant(
         &self,
         len: usize,
         requirements: Requirements,
+        ready: Instant,
     ) -> Result<Grant<C>, Error> {
         let charge = self.pass(len).await?;
-        Ok(self.grant(len, requirements).await?.paid_by(charge))
+        // Without a class it has waited for none.
+        let ready = if charge.is_some() { now() } else { ready };
+        Ok(self.grant(len, requirements, ready).await?.paid_by(charge))
     }
 
     /// The longest that a request of the disk should be by its class, bytes, if that has a limit.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::error::{Error, SessionFailure};
 use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::Paths;
+use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
@@ -383,7 +383,8 @@ async fn one_that_waits_for_another_path_holds_up_nobody() {
     let links = [Link::new(&budget, 10.0, 10)];
     let paths = paths(&links);
     let only = paths.open()[0].0;
-    let mut picky = Box::pin(paths.grant(LEN, Requirements { avoid: Some(only), is_alone: false }));
+    let mut picky =
+        Box::pin(paths.grant(LEN, Requirements { avoid: Some(only), is_alone: false }, now()));
     let waits = std::future::poll_fn(|context| {
         std::task::Poll::Ready(picky.as_mut().poll(context).is_pending())
     });

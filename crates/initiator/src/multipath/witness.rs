@@ -24,7 +24,7 @@ impl Paths<Path> {
             let unflushed = &path.unit.state().unflushed;
             (unflushed.is_unsure(), unflushed.told_since())
         });
-        witness.map(|(_, path)| LogicalUnit::clone(&path.unit))
+        witness.map(|(_, path)| path.unit.clone())
     }
 
     /// A path that is set aside stays a witness, if it is needed and no other one is there. Gives back the

@@ -1,6 +1,7 @@
 //! How much may be under way at once.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ pub(crate) struct Budget(Arc<Shared>);
 struct Shared {
     max_requests: usize,
     max_bytes: u64,
+    /// How many wait, or have room since and have not gone on. Each request looks at it without the lock, under which
+    /// alone it is written.
+    waiting: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -29,8 +33,6 @@ struct State {
     /// Those that wait, in their order, with some that have given up. Whoever is the first is not overtaken by one that
     /// needs less, but for those that need no bytes: a flush takes none of what he waits for.
     queue: VecDeque<Waiting>,
-    /// How many wait, or have room since and have not gone on.
-    waiting: usize,
     waits: u64,
     waited: Duration,
 }
@@ -70,11 +72,15 @@ impl Budget {
             requests,
             bytes: max_bytes,
             queue: VecDeque::new(),
-            waiting: 0,
             waits: 0,
             waited: Duration::ZERO,
         };
-        Self(Arc::new(Shared { max_requests: requests, max_bytes, state: Mutex::new(state) }))
+        Self(Arc::new(Shared {
+            max_requests: requests,
+            max_bytes,
+            waiting: AtomicUsize::new(0),
+            state: Mutex::new(state),
+        }))
     }
 
     /// How many requests with buffers of `bytes` have room at once, at least one.
@@ -117,7 +123,7 @@ impl Budget {
         {
             let mut state = self.lock();
             state.waits += 1;
-            state.waiting += 1;
+            self.0.waiting.fetch_add(1, Ordering::SeqCst);
             state.queue.push_back(Waiting { bytes: self.share(bytes), permit });
         }
         let place = Place { budget: self, granted, begun: Instant::now(), has_room: false };
@@ -138,7 +144,7 @@ impl Budget {
 
     /// Whether requests wait for room now.
     pub(crate) fn has_waiters(&self) -> bool {
-        self.lock().waiting > 0
+        self.0.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// How many requests had to wait for room, and how long those that have it by now waited in all.
@@ -213,10 +219,9 @@ impl State {
         Some(next)
     }
 
-    /// One waits no more. Those that have given up behind others do not fill the queue.
-    fn leave(&mut self) {
-        self.waiting -= 1;
-        if self.queue.len() > 2 * self.waiting {
+    /// Those that have given up behind others do not fill the queue, where so many still wait.
+    fn tidy(&mut self, still_waiting: usize) {
+        if self.queue.len() > 2 * still_waiting {
             self.queue.retain(|waiting| !waiting.has_given_up());
         }
     }
@@ -234,7 +239,7 @@ impl Drop for Place<'_> {
         self.granted.close();
         {
             let mut state = self.budget.lock();
-            state.leave();
+            state.tidy(self.budget.0.waiting.fetch_sub(1, Ordering::SeqCst) - 1);
             if self.has_room {
                 state.waited += self.begun.elapsed();
             }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::state::latency::Latency;
 
@@ -169,18 +169,17 @@ pub(crate) struct Running<'a> {
     counters: &'a Counters,
     kind: RequestKind,
     bytes: u64,
-    begun: Instant,
     has_ended: bool,
 }
 
 impl Counters {
-    /// A request that moves so many bytes begins, or did at that time.
-    pub(crate) fn begin(&self, kind: RequestKind, bytes: u64, begun: Instant) -> Running<'_> {
+    /// A request that moves so many bytes begins.
+    pub(crate) fn begin(&self, kind: RequestKind, bytes: u64) -> Running<'_> {
         self.count(|counted| {
             counted.requests_in_flight += 1;
             counted.bytes_in_flight += bytes;
         });
-        Running { counters: self, kind, bytes, begun, has_ended: false }
+        Running { counters: self, kind, bytes, has_ended: false }
     }
 
     /// What was counted so far; `None` once that is merged into another one.
@@ -264,9 +263,8 @@ impl Counted {
 }
 
 impl Running<'_> {
-    /// The request has ended by now, well or not.
-    pub(crate) fn end(mut self, is_good: bool, now: Instant) {
-        let time = is_good.then(|| now.saturating_duration_since(self.begun));
+    /// The request has ended: if well, after this time.
+    pub(crate) fn end(mut self, time: Option<Duration>) {
         self.has_ended = true;
         self.counters.settle(self.bytes, Some(End { kind: self.kind, bytes: self.bytes, time }));
     }
@@ -284,39 +282,33 @@ impl Drop for Running<'_> {
 mod tests {
     use super::*;
 
-    /// Five milliseconds apart.
-    fn times() -> (Instant, Instant) {
-        let begun = Instant::now();
-        (begun, begun + Duration::from_millis(5))
-    }
+    const TIME: Duration = Duration::from_millis(5);
 
     #[test]
     fn a_request_counts_once_when_it_ends_and_not_at_all_when_it_is_dropped() {
         let counters = Counters::default();
-        let (begun, now) = times();
-        let good = counters.begin(RequestKind::Read, 100, begun);
-        let bad = counters.begin(RequestKind::Write, 10, begun);
-        drop(counters.begin(RequestKind::Flush, 0, begun));
+        let good = counters.begin(RequestKind::Read, 100);
+        let bad = counters.begin(RequestKind::Write, 10);
+        drop(counters.begin(RequestKind::Flush, 0));
         let stats = counters.snapshot().unwrap();
         assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (2, 110));
         assert_eq!(stats.requests() + stats.errors(), 0);
-        good.end(true, now);
-        bad.end(false, now);
+        good.end(Some(TIME));
+        bad.end(None);
         let stats = counters.snapshot().unwrap();
         assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (0, 0));
         assert_eq!((stats.reads.requests, stats.reads.bytes, stats.reads.errors), (1, 100, 0));
         assert_eq!((stats.writes.requests, stats.writes.bytes, stats.writes.errors), (0, 0, 1));
-        assert_eq!(stats.reads.latency.sum(), Duration::from_millis(5));
+        assert_eq!(stats.reads.latency.sum(), TIME);
         assert_eq!((stats.requests(), stats.errors(), stats.flushes.requests), (1, 1, 0));
     }
 
     #[test]
     fn what_is_noted_and_not_counted_yet_is_in_every_snapshot() {
         let counters = Counters::default();
-        let (begun, now) = times();
         for ended in 1..=3 * NOTED as u64 + 1 {
-            counters.begin(RequestKind::Read, 10, begun).end(true, now);
-            counters.begin(RequestKind::Flush, 0, begun).end(false, now);
+            counters.begin(RequestKind::Read, 10).end(Some(TIME));
+            counters.begin(RequestKind::Flush, 0).end(None);
             if ended % 7 == 0 || ended > 3 * NOTED as u64 {
                 let stats = counters.snapshot().unwrap();
                 assert_eq!((stats.reads.requests, stats.reads.bytes), (ended, 10 * ended));
@@ -328,14 +320,13 @@ mod tests {
     #[test]
     fn what_ends_after_the_merger_counts_where_it_was_merged_into() {
         let (counters, heir) = (Counters::default(), Arc::new(Counters::default()));
-        let (begun, now) = times();
-        counters.begin(RequestKind::Read, 1, begun).end(true, now);
-        let late = counters.begin(RequestKind::Read, 2, begun);
+        counters.begin(RequestKind::Read, 1).end(Some(TIME));
+        let late = counters.begin(RequestKind::Read, 2);
         for _ in 0..2 {
             counters.merge_into(&heir);
         }
-        let later = counters.begin(RequestKind::Read, 4, begun);
-        late.end(true, now);
+        let later = counters.begin(RequestKind::Read, 4);
+        late.end(Some(TIME));
         drop(later);
         assert_eq!(counters.snapshot(), None);
         let (sum, each) = heir.snapshots([&counters].into_iter());

@@ -105,7 +105,10 @@ impl Unflushed {
 
     /// A command was taken that would have been told of a reset.
     pub(crate) fn took(&self, begun: Epoch) {
-        self.first.fetch_min(begun.0, Ordering::SeqCst);
+        // It only ever falls, and mostly need not.
+        if begun.0 < self.first.load(Ordering::SeqCst) {
+            self.first.fetch_min(begun.0, Ordering::SeqCst);
+        }
     }
 
     /// A write has ended well.

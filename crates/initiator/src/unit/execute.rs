@@ -108,11 +108,12 @@ impl LogicalUnit {
         mut transfer: Transfer,
         patience: Patience<'_>,
     ) -> Result<Completion, Error> {
+        runtime::require()?;
         Ok(self.execute_in_order(&mut transfer, patience).await?.1)
     }
 
-    /// The same, and says which of the unit's commands the last try was. When it fails, the transfer can be sent
-    /// over another session.
+    /// The same within a runtime, and says which of the unit's commands the last try was. When it fails, the transfer
+    /// can be sent over another session.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     pub(crate) fn execute_in_order<'a>(
         &'a self,
@@ -120,7 +121,6 @@ impl LogicalUnit {
         mut patience: Patience<'a>,
     ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
         async move {
-            runtime::require()?;
             if self.state.unknown_forms.contains(transfer.operation_code()) {
                 transfer.shorten();
             }
@@ -207,49 +207,52 @@ impl LogicalUnit {
 
     /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
     /// if it is still certain then.
-    async fn send(
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
+    fn send(
         &self,
-        command: impl FnOnce() -> Command,
+        command: impl FnOnce() -> Command + Send,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         cancellation: Option<Cancellation>,
         certainty: Certainty,
-    ) -> Result<Sent, Error> {
-        let (session, state) = (&self.session, &self.state);
-        if certainty.identity {
-            self.recognized().await?;
-        }
-        if certainty.membership {
-            state.membership.verdict()?;
-        }
-        let before = state.doubts.begin();
-        let begun = state.unflushed.begin();
-        let (number, mut answer) =
-            session.perform(command(), permit, extent, state, certainty.identity);
-        let completion = match cancellation {
-            None => answer.await?,
-            // Boxed, since hardly a command can be given up by somebody else.
-            Some(cancellation) => {
-                Box::pin(async move {
-                    tokio::select! {
-                        biased;
-                        result = &mut answer => return result,
-                        () = cancellation.cancelled() => answer.cancel(),
-                    }
-                    answer.await
-                })
-                .await?
+    ) -> impl Future<Output = Result<Sent, Error>> + Send {
+        async move {
+            let (session, state) = (&self.session, &self.state);
+            if certainty.identity {
+                self.recognized().await?;
             }
-        };
-        let mut is_of_this_unit = true;
-        if certainty.identity && completion.status == Status::GOOD {
-            self.recognized().await?;
-            if certainty.proof {
-                Box::pin(self.recognized_by_all()).await?;
+            if certainty.membership {
+                state.membership.verdict()?;
             }
-            is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
+            let before = state.doubts.begin();
+            let begun = state.unflushed.begin();
+            let (number, mut answer) =
+                session.perform(command(), permit, extent, state, certainty.identity);
+            let completion = match cancellation {
+                None => answer.await?,
+                // Boxed, since hardly a command can be given up by somebody else.
+                Some(cancellation) => {
+                    Box::pin(async move {
+                        tokio::select! {
+                            biased;
+                            result = &mut answer => return result,
+                            () = cancellation.cancelled() => answer.cancel(),
+                        }
+                        answer.await
+                    })
+                    .await?
+                }
+            };
+            let mut is_of_this_unit = true;
+            if certainty.identity && completion.status == Status::GOOD {
+                self.recognized().await?;
+                if certainty.proof {
+                    Box::pin(self.recognized_by_all()).await?;
+                }
+                is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
+            }
+            Ok(Sent { number, begun, completion, is_of_this_unit })
         }
-        Ok(Sent { number, begun, completion, is_of_this_unit })
     }
 
     async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {

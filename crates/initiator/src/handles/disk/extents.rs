@@ -76,7 +76,7 @@ impl Disk {
     async fn lba_status(&self, lba: u64, wants_proof: bool) -> Result<Option<LbaStatus>, Error> {
         let question = Transfer::query(Cdb::get_lba_status(lba, ANSWER_LEN), ANSWER_LEN as usize);
         let question = if wants_proof { question.with_proof() } else { question };
-        let answer = self.execute(question).await?;
+        let answer = self.execute(question).await?.answer;
         Ok(LbaStatus::decode(&answer.data).ok())
     }
 }

@@ -1,7 +1,5 @@
 //! Persistent reservations of a disk, by its own key (SPC-4 §5.13).
 
-use std::sync::Arc;
-
 use iscsi_pdu::scsi::reservation::{
     HeldReservation, PersistentReserveOut, RegisteredKeys, ReservationKey, ReservationType,
 };
@@ -83,6 +81,6 @@ impl Disk {
     /// The unit through a session that requests go to now, if there is one.
     fn any_unit(&self) -> LogicalUnit {
         let used = self.paths.in_use().into_iter().next();
-        used.map_or_else(|| self.unit.clone(), |(_, path)| Arc::unwrap_or_clone(path.unit))
+        used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit.clone())
     }
 }

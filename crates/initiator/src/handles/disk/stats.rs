@@ -1,7 +1,6 @@
 //! What a disk counts.
 
 use super::Disk;
-use crate::multipath::dispatch::now;
 use crate::multipath::stats::DiskStats;
 use crate::state::counters::{RequestKind, Running};
 
@@ -18,8 +17,8 @@ impl Disk {
         DiskStats { target: target.map(ToString::to_string).unwrap_or_default(), lun, ..stats }
     }
 
-    /// Counts a request that moves so many bytes, from now to its end.
+    /// Counts a request that moves so many bytes, until its end.
     pub(super) fn begin(&self, kind: RequestKind, bytes: usize) -> Running<'_> {
-        self.paths.counters().begin(kind, bytes as u64, now())
+        self.paths.counters().begin(kind, bytes as u64)
     }
 }
