@@ -1,6 +1,5 @@
-//! Values and counts that change, and whose change many wait for.
+//! A value that changes, and that many wait for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -44,36 +43,6 @@ impl<T: Clone> Published<T> {
     }
 }
 
-/// A count that many wait for to grow. To read it takes no lock.
-#[derive(Debug, Default)]
-pub(crate) struct Count {
-    value: AtomicU64,
-    grown: Notify,
-}
-
-impl Count {
-    pub(crate) fn get(&self) -> u64 {
-        self.value.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn grow(&self) {
-        self.value.fetch_add(1, Ordering::SeqCst);
-        self.grown.notify_waiters();
-    }
-
-    /// Waits until it exceeds `seen`.
-    pub(crate) async fn beyond(&self, seen: u64) {
-        loop {
-            // What comes from here on is noticed.
-            let grown = self.grown.notified();
-            if self.get() > seen {
-                return;
-            }
-            grown.await;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -102,21 +71,5 @@ mod tests {
         while waiting.join_next().await.is_some() {}
         assert!(order.lock().unwrap().is_sorted());
         assert_eq!(value.find(|value| Some(*value)).await, 2, "who comes later need not wait");
-    }
-
-    #[tokio::test]
-    async fn who_waits_for_a_number_goes_on_once_it_has_grown() {
-        let count = Arc::new(Count::default());
-        count.grow();
-        let seen = count.get();
-        count.beyond(seen - 1).await;
-        let waiting = tokio::spawn({
-            let count = Arc::clone(&count);
-            async move { count.beyond(seen).await }
-        });
-        yield_now().await;
-        assert!(!waiting.is_finished());
-        count.grow();
-        waiting.await.unwrap();
     }
 }

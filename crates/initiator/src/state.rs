@@ -22,3 +22,4 @@ pub(crate) mod unit_changes;
 pub(crate) mod unit_flushes;
 pub(crate) mod unit_registry;
 pub(crate) mod unit_state;
+pub(crate) mod waiters;

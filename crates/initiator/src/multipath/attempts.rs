@@ -155,7 +155,8 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         held.wait.say(answers);
         failures.refusals = 0;
         // A port that is found in another state may take it now.
-        if timeout(pause, paths.access().beyond(seen)).await.is_ok() {
+        let news = paths.access().find(|count| (*count > seen).then_some(()));
+        if timeout(pause, news).await.is_ok() {
             held.pauses = Pauses::new(&paths.policy().retry);
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
@@ -21,11 +21,12 @@ use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
-use crate::published::Count;
+use crate::published::Published;
 use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 use crate::state::read_buffers::ReadBuffers;
+use crate::state::waiters::Waiters;
 
 /// The paths to one unit. Clones are the same paths.
 pub(crate) struct Paths<C: Carrier = Path>(Arc<Shared<C>>);
@@ -59,9 +60,9 @@ struct Shared<C: Carrier> {
     /// Requests that were sent over a second path.
     duplicates: AtomicU64,
     /// How often a port was found in another state.
-    access: Count,
+    access: Published<u64>,
     /// Requests that wait in their class.
-    in_class: AtomicUsize,
+    in_class: Waiters,
     /// For the supervisor, once nobody else knows the paths any more.
     remains: Arc<Mutex<Option<Remains<C>>>>,
     /// From the supervisor.
@@ -145,8 +146,8 @@ impl<C: Carrier> Paths<C> {
             report,
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
-            access: Count::default(),
-            in_class: AtomicUsize::new(0),
+            access: Published::new(0),
+            in_class: Waiters::default(),
             remains: Arc::default(),
             closed: OnceLock::new(),
         }));
@@ -344,7 +345,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How many requests wait in their class.
-    pub(super) fn in_class(&self) -> &AtomicUsize {
+    pub(super) fn in_class(&self) -> &Waiters {
         &self.0.in_class
     }
 
@@ -502,7 +503,7 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.
-    pub(super) fn access(&self) -> &Count {
+    pub(super) fn access(&self) -> &Published<u64> {
         &self.0.access
     }
 
@@ -514,8 +515,7 @@ impl<C: Carrier> Paths<C> {
     /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
     /// as long as those that have their share wait in their class.
     fn has_backlog(&self, state: &State<C>) -> bool {
-        let is_ruled = self.in_class().load(Ordering::Relaxed) > 0;
-        !state.queue.is_empty() || self.0.budget.has_waiters() && !is_ruled
+        !state.queue.is_empty() || self.0.budget.has_waiters() && !self.in_class().are_any()
     }
 
     /// A request has left a path.

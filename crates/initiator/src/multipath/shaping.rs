@@ -1,6 +1,5 @@
 //! What a request pays to its class before it is sent.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::error::Error;
@@ -9,22 +8,6 @@ use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::Requirements;
 use crate::scheduler::Charge;
 
-/// Counts a request that waits in its class, until it is dropped.
-struct WaitGuard<'a>(&'a AtomicUsize);
-
-impl<'a> WaitGuard<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting)
-    }
-}
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl<C: Carrier> Paths<C> {
     /// Waits until the class lets so many bytes pass. Each try of a request pays, and so does a
     /// duplicate: their bytes are on the link as well.
@@ -32,7 +15,7 @@ impl<C: Carrier> Paths<C> {
         let Some(class) = &self.policy().class else { return Ok(None) };
         // Boxed, since most requests have no class, and the future of each is copied into its task.
         let charge = Box::pin(async {
-            let _waiting = WaitGuard::new(self.in_class());
+            let _waiting = self.in_class().join();
             tokio::select! {
                 biased;
                 charge = class.pass(len as u64) => charge.ok_or(Error::ClassClosed),

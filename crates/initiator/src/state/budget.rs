@@ -1,7 +1,6 @@
 //! How much may be under way at once.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::state::waiters::{WaitGuard, Waiters};
 
 /// The limits of a session: requests, and the bytes of their buffers. Clones are the same budget.
 #[derive(Clone, Debug)]
@@ -19,9 +19,8 @@ pub(crate) struct Budget(Arc<Shared>);
 struct Shared {
     max_requests: usize,
     max_bytes: u64,
-    /// How many wait, or have room since and have not gone on. Each request looks at it without the lock, under which
-    /// alone it is written.
-    waiting: AtomicUsize,
+    /// Those who wait, or have room since and have not gone on.
+    waiters: Waiters,
     state: Mutex<State>,
 }
 
@@ -58,6 +57,7 @@ struct Place<'a> {
     granted: oneshot::Receiver<Permit>,
     begun: Instant,
     has_room: bool,
+    _waiting: WaitGuard<'a>,
 }
 
 impl Budget {
@@ -78,7 +78,7 @@ impl Budget {
         Self(Arc::new(Shared {
             max_requests: requests,
             max_bytes,
-            waiting: AtomicUsize::new(0),
+            waiters: Waiters::default(),
             state: Mutex::new(state),
         }))
     }
@@ -120,13 +120,14 @@ impl Budget {
 
     fn queue_up(&self, bytes: usize) -> Place<'_> {
         let (permit, granted) = oneshot::channel();
+        let _waiting = self.0.waiters.join();
         {
             let mut state = self.lock();
             state.waits += 1;
-            self.0.waiting.fetch_add(1, Ordering::SeqCst);
             state.queue.push_back(Waiting { bytes: self.share(bytes), permit });
         }
-        let place = Place { budget: self, granted, begun: Instant::now(), has_room: false };
+        let begun = Instant::now();
+        let place = Place { budget: self, granted, begun, has_room: false, _waiting };
         // Some may have come back since it was looked for.
         self.serve();
         place
@@ -144,7 +145,7 @@ impl Budget {
 
     /// Whether requests wait for room now.
     pub(crate) fn has_waiters(&self) -> bool {
-        self.0.waiting.load(Ordering::SeqCst) > 0
+        self.0.waiters.are_any()
     }
 
     /// How many requests had to wait for room, and how long those that have it by now waited in all.
@@ -219,9 +220,9 @@ impl State {
         Some(next)
     }
 
-    /// Those that have given up behind others do not fill the queue, where so many still wait.
-    fn tidy(&mut self, still_waiting: usize) {
-        if self.queue.len() > 2 * still_waiting {
+    /// Those that have given up behind others, of whom so many wait, do not fill the queue.
+    fn tidy(&mut self, others: usize) {
+        if self.queue.len() > 2 * others {
             self.queue.retain(|waiting| !waiting.has_given_up());
         }
     }
@@ -238,8 +239,9 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.granted.close();
         {
+            let others = self.budget.0.waiters.count() - 1;
             let mut state = self.budget.lock();
-            state.tidy(self.budget.0.waiting.fetch_sub(1, Ordering::SeqCst) - 1);
+            state.tidy(others);
             if self.has_room {
                 state.waited += self.begun.elapsed();
             }

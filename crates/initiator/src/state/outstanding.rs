@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::state::waiters::Waiters;
+
 /// The commands of one session with a unit whose status is not known, in the order in which they were
 /// sent.
 ///
@@ -17,6 +19,8 @@ pub(crate) struct Outstanding {
     order: Mutex<()>,
     commands: Mutex<Commands>,
     answered: Notify,
+    /// Those who wait for some of them to end.
+    waiters: Waiters,
 }
 
 #[derive(Debug, Default)]
@@ -25,12 +29,7 @@ struct Commands {
     first: u64,
     /// Whether each has ended; the first one has not.
     ended: VecDeque<bool>,
-    /// How many wait for some of them to end.
-    waiting: usize,
 }
-
-/// Counts one who waits, until it is dropped.
-struct WaitGuard<'a>(&'a Outstanding);
 
 /// The place of a command among those of its session with the unit.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -51,20 +50,16 @@ impl Outstanding {
 
     /// A command has its status, or will never have one.
     pub(crate) fn end(&self, number: CommandNumber) {
-        let is_awaited = {
-            let mut commands = self.lock();
-            commands.end(number);
-            commands.waiting > 0
-        };
-        // Hardly ever, and to tell nobody takes a lock as well.
-        if is_awaited {
+        self.lock().end(number);
+        // Hardly anybody waits, and to tell nobody takes a lock as well.
+        if self.waiters.are_any() {
             self.answered.notify_waiters();
         }
     }
 
     /// Waits until all have ended that were sent before this one.
     pub(crate) async fn ended_before(&self, number: CommandNumber) {
-        let _waiting = WaitGuard::new(self);
+        let _waiting = self.waiters.join();
         loop {
             // What is answered from here on is noticed.
             let answered = self.answered.notified();
@@ -83,19 +78,6 @@ impl Outstanding {
 
     fn lock(&self) -> MutexGuard<'_, Commands> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<'a> WaitGuard<'a> {
-    fn new(outstanding: &'a Outstanding) -> Self {
-        outstanding.lock().waiting += 1;
-        Self(outstanding)
-    }
-}
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock().waiting -= 1;
     }
 }
 

@@ -1,6 +1,5 @@
 //! How many blocks a unit has by now: it may grow and shrink while a disk is open (SBC-3 §4.7).
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
@@ -8,21 +7,12 @@ use crate::state::capacity::Capacity;
 
 /// What is known of that, over all sessions of a disk. Clones know the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Size(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    /// What the unit has now, bytes; [`AS_FIRST_TOLD`] as long as that is what it told first. Each request looks at it,
-    /// without the lock, under which alone it is written.
-    now: AtomicU64,
-    known: Mutex<Known>,
-}
-
-/// One byte more than is ever counted.
-const AS_FIRST_TOLD: u64 = u64::MAX;
+pub(crate) struct Size(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
+    /// As the unit has told since the disk was opened, bytes; `None` as long as that is what it told first.
+    now: Option<u64>,
     /// The most that it ever had since then, bytes.
     most: u64,
     /// Questions that were sent, and the latest of them that was answered.
@@ -56,18 +46,15 @@ impl Size {
             return None;
         }
         known.answered = question.0;
-        let (before, now) = (self.bytes(first), found.bytes());
+        let (before, now) = (known.now.unwrap_or_else(|| first.bytes()), found.bytes());
         known.most = known.most.max(before).max(now);
-        self.0.now.store(now.min(AS_FIRST_TOLD - 1), Ordering::SeqCst);
+        known.now = Some(now);
         (before != now).then_some((before, now))
     }
 
     /// The bytes that the unit has now.
     pub(crate) fn bytes(&self, first: &Capacity) -> u64 {
-        match self.0.now.load(Ordering::SeqCst) {
-            AS_FIRST_TOLD => first.bytes(),
-            now => now,
-        }
+        self.lock().now.unwrap_or_else(|| first.bytes())
     }
 
     /// Whether a range lies on the unit.
@@ -75,16 +62,12 @@ impl Size {
     /// # Errors
     /// [`Error::CapacityChanged`] where it did once, and [`Error::OutOfRange`] where it never did.
     pub(crate) fn check(&self, first: &Capacity, offset: u64, len: u64) -> Result<(), Error> {
-        let end = offset.checked_add(len);
-        if end.is_some_and(|end| end <= self.bytes(first)) {
-            return Ok(());
-        }
         let (now, most) = {
             let known = self.lock();
-            let now = self.bytes(first);
+            let now = known.now.unwrap_or_else(|| first.bytes());
             (now, known.most.max(now))
         };
-        match end {
+        match offset.checked_add(len) {
             Some(end) if end <= now => Ok(()),
             Some(end) if end <= most => Err(Error::CapacityChanged { before: most, now }),
             Some(_) | None => Err(Error::OutOfRange { offset, len, capacity: now }),
@@ -92,13 +75,7 @@ impl Size {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self { now: AtomicU64::new(AS_FIRST_TOLD), known: Mutex::default() }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

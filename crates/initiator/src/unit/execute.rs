@@ -207,52 +207,49 @@ impl LogicalUnit {
 
     /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
     /// if it is still certain then.
-    #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
-    fn send(
+    async fn send(
         &self,
-        command: impl FnOnce() -> Command + Send,
+        command: impl FnOnce() -> Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         cancellation: Option<Cancellation>,
         certainty: Certainty,
-    ) -> impl Future<Output = Result<Sent, Error>> + Send {
-        async move {
-            let (session, state) = (&self.session, &self.state);
-            if certainty.identity {
-                self.recognized().await?;
-            }
-            if certainty.membership {
-                state.membership.verdict()?;
-            }
-            let before = state.doubts.begin();
-            let begun = state.unflushed.begin();
-            let (number, mut answer) =
-                session.perform(command(), permit, extent, state, certainty.identity);
-            let completion = match cancellation {
-                None => answer.await?,
-                // Boxed, since hardly a command can be given up by somebody else.
-                Some(cancellation) => {
-                    Box::pin(async move {
-                        tokio::select! {
-                            biased;
-                            result = &mut answer => return result,
-                            () = cancellation.cancelled() => answer.cancel(),
-                        }
-                        answer.await
-                    })
-                    .await?
-                }
-            };
-            let mut is_of_this_unit = true;
-            if certainty.identity && completion.status == Status::GOOD {
-                self.recognized().await?;
-                if certainty.proof {
-                    Box::pin(self.recognized_by_all()).await?;
-                }
-                is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
-            }
-            Ok(Sent { number, begun, completion, is_of_this_unit })
+    ) -> Result<Sent, Error> {
+        let (session, state) = (&self.session, &self.state);
+        if certainty.identity {
+            self.recognized().await?;
         }
+        if certainty.membership {
+            state.membership.verdict()?;
+        }
+        let before = state.doubts.begin();
+        let begun = state.unflushed.begin();
+        let (number, mut answer) =
+            session.perform(command(), permit, extent, state, certainty.identity);
+        let completion = match cancellation {
+            None => answer.await?,
+            // Boxed, since hardly a command can be given up by somebody else.
+            Some(cancellation) => {
+                Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        result = &mut answer => return result,
+                        () = cancellation.cancelled() => answer.cancel(),
+                    }
+                    answer.await
+                })
+                .await?
+            }
+        };
+        let mut is_of_this_unit = true;
+        if certainty.identity && completion.status == Status::GOOD {
+            self.recognized().await?;
+            if certainty.proof {
+                Box::pin(self.recognized_by_all()).await?;
+            }
+            is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
+        }
+        Ok(Sent { number, begun, completion, is_of_this_unit })
     }
 
     async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {

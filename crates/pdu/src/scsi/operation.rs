@@ -122,23 +122,9 @@ pub(super) fn name(cdb: &[u8]) -> &'static str {
         SERVICE_ACTION_IN_16 => service_action_in_16(action),
         MAINTENANCE_IN => maintenance_in(action),
         MAINTENANCE_OUT => maintenance_out(action),
-        _ => PLAIN_NAMES.get(usize::from(code)).copied().unwrap_or(UNKNOWN),
+        _ => plain_name(code),
     }
 }
-
-/// The names of commands whose operation code says everything, looked up several times a request.
-#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where a panic is an error")]
-static PLAIN_NAMES: [&str; 256] = {
-    let mut names = [UNKNOWN; 256];
-    let mut code = u8::MAX;
-    loop {
-        names[code as usize] = plain_name(code);
-        match code.checked_sub(1) {
-            Some(next) => code = next,
-            None => break names,
-        }
-    }
-};
 
 /// The name of a command whose operation code says everything.
 const fn plain_name(code: u8) -> &'static str {

@@ -120,15 +120,12 @@ impl Buf for Outbox {
     }
 
     fn chunks_vectored<'a>(&'a self, dst: &mut [IoSlice<'a>]) -> usize {
-        let mut slots = dst.iter_mut().take(MAX_SLICES);
+        let pieces = self.frames.iter().flat_map(Frame::pieces);
         let mut filled = 0;
-        let mut fill = |piece| {
-            *slots.next()? = IoSlice::new(piece);
+        for (slot, piece) in dst.iter_mut().take(MAX_SLICES).zip(pieces) {
+            *slot = IoSlice::new(piece);
             filled += 1;
-            Some(())
-        };
-        // Three times as fast as to take piece after piece out of the chain of chains.
-        _ = self.frames.iter().try_for_each(|frame| frame.pieces().try_for_each(&mut fill));
+        }
         filled
     }
 
@@ -136,7 +133,9 @@ impl Buf for Outbox {
         let mut count = count.min(self.bytes);
         self.bytes -= count;
         while let Some(frame) = self.frames.front_mut() {
-            count -= frame.advance(count);
+            let taken = count.min(frame.remaining());
+            frame.advance(taken);
+            count -= taken;
             if frame.remaining() > 0 {
                 return;
             }
@@ -157,16 +156,13 @@ impl Frame {
         self.header.remaining() + self.payload.remaining() + self.trailer.remaining()
     }
 
-    /// Skips up to `count` bytes; says how many.
-    fn advance(&mut self, count: usize) -> usize {
+    fn advance(&mut self, count: usize) {
         self.begun |= count > 0;
         let head = count.min(self.header.remaining());
         self.header.advance(head);
         let data = (count - head).min(self.payload.remaining());
         self.payload.advance(data);
-        let trailer = (count - head - data).min(self.trailer.remaining());
-        self.trailer.advance(trailer);
-        head + data + trailer
+        self.trailer.advance(count - head - data);
     }
 }
 

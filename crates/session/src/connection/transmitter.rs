@@ -247,9 +247,6 @@ impl Transmitter {
 
     /// Forgets what a task still had to send.
     pub(super) fn forget(&mut self, itt: Itt) {
-        if self.is_empty() && self.deferred.is_empty() {
-            return;
-        }
         self.withdraw_r2ts(itt);
         self.unsolicited.retain(|queued| *queued != itt);
         self.urgent.retain(|queued| *queued != Urgent::Task(itt));

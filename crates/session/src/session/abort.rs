@@ -40,10 +40,10 @@ impl Session {
 
     /// A request that was to abort a task after its data, and that has not been sent.
     fn needless_abort_of(&self, itt: Itt) -> Option<Itt> {
-        self.connections.iter().find_map(|connection| {
-            let mut requests = connection.transmitter.requests_to_abort(itt, &self.tasks);
-            requests.find(|request| self.tasks.is_needless(*request))
-        })
+        let transmitters = self.connections.iter().map(|connection| &connection.transmitter);
+        let mut requests =
+            transmitters.flat_map(|transmitter| transmitter.requests_to_abort(itt, &self.tasks));
+        requests.find(|request| self.tasks.is_needless(*request))
     }
 
     /// Goes on with the data of a task, unless another ABORT TASK of it is not answered yet.

@@ -35,8 +35,8 @@ impl Rtt {
     /// Takes in another sample (RFC 6298 §2.3).
     pub fn observe(&mut self, sample: Duration) {
         self.min = self.min.min(sample);
-        self.deviation = mix(self.deviation, self.smoothed.abs_diff(sample), 2);
-        self.smoothed = mix(self.smoothed, sample, 3);
+        self.deviation = mix(self.deviation, self.smoothed.abs_diff(sample), 4);
+        self.smoothed = mix(self.smoothed, sample, 8);
         self.samples = self.samples.saturating_add(1);
     }
 
@@ -71,12 +71,9 @@ impl Rtt {
     }
 }
 
-/// The old value moved towards the new one by a share of 1 / 2^`shift`. Reckoned in nanoseconds, of which 64 bits
-/// hold 584 years: to divide a `Duration` takes three times the instructions.
-fn mix(old: Duration, new: Duration, shift: u32) -> Duration {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let (old, new) = (nanos(old), nanos(new));
-    Duration::from_nanos((old - (old >> shift)).saturating_add(new >> shift))
+/// The old value moved a share towards the new one.
+fn mix(old: Duration, new: Duration, share: u32) -> Duration {
+    old.saturating_sub(old / share).saturating_add(new / share)
 }
 
 impl fmt::Display for Rtt {
