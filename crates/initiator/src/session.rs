@@ -241,7 +241,8 @@ impl Session {
 
     /// Counters since the session began.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        let counted = self.driver.stats().or_else(|| self.shared.stats.get().copied());
+        counted.unwrap_or_default()
     }
 
     /// How many connections the session has (RFC 7143 §4.2.2), and why they are fewer than
@@ -421,13 +422,13 @@ impl Session {
         unit: &Arc<UnitState>,
         heeds_doubts: bool,
     ) -> (CommandNumber, Waiter<'_, Completion>) {
-        let (number, waiter) = unit.outstanding.send(|number| {
-            let listener = Some(Listener::new(unit, number, &command.cdb));
-            let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
-            let request = |answer| Request::Command(command, answer);
-            Waiter::start(&self.driver, &self.shared, holds, request)
-        });
-        // Others may hand theirs over meanwhile.
+        let (number, turn) = unit.outstanding.take_turn();
+        let listener = Some(Listener::new(unit, number, &command.cdb));
+        let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
+        let request = |answer| Request::Command(command, answer);
+        let waiter = Waiter::start(&self.driver, &self.shared, holds, request);
+        // While it is sent, others may hand theirs over.
+        drop(turn);
         (number, waiter.sent())
     }
 }

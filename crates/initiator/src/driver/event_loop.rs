@@ -143,10 +143,11 @@ impl Driver {
             return Poll::Ready(Event::Call);
         }
         if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+            self.queue.wake(context.waker().clone());
             self.waker = Some(context.waker().clone());
         }
         if !self.orphaned
-            && let Poll::Ready(count) = self.queue.poll(context)
+            && let Poll::Ready(count) = self.queue.poll()
         {
             return Poll::Ready(Event::Messages(count));
         }

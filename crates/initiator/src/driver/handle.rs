@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use iscsi_session::Session;
+use iscsi_session::{Session, Stats};
 
 use super::Driver;
 use super::event_loop::EventLoop;
@@ -40,18 +40,24 @@ impl DriverHandle {
     /// Hands a request to the session, at once where nobody else has the driver. What was handed over before comes before
     /// it. Its answer's sender is dropped with a driver that is gone. Says whether the caller is to [send](Self::send) it.
     pub(crate) fn submit(&self, submission: Submission) -> bool {
-        match self.driver.try_pass(submission, Driver::take) {
-            Ok(is_to_send) => is_to_send.unwrap_or_default(),
-            Err(submission) => {
+        let is_to_send = self.driver.try_with(|driver| {
+            let Some(driver) = driver else {
                 self.tell(Message::Submit(Box::new(submission)));
-                false
-            }
-        }
+                return false;
+            };
+            driver.take(submission)
+        });
+        is_to_send.unwrap_or_default()
     }
 
     /// Sends what was handed over and is not sent.
     pub(crate) fn send(&self) {
         self.driver.with(Driver::send_by_caller);
+    }
+
+    /// Counters of the session; `None` when the driver is gone.
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        self.driver.with(|driver| driver.session.stats())
     }
 
     /// Does something while somebody has the driver.

@@ -18,22 +18,23 @@ impl DriverLock {
         self.0.lock().ok()?.as_deref_mut().map(act)
     }
 
-    /// Has the driver take something, unless somebody else has the driver: then that comes back. `None` when it is gone.
-    pub(super) fn try_pass<T, R>(
-        &self,
-        item: T,
-        take: impl FnOnce(&mut Driver, T) -> R,
-    ) -> Result<Option<R>, T> {
+    /// Acts on the driver, or without it where somebody else has it; `None` when it is gone.
+    pub(super) fn try_with<R>(&self, act: impl FnOnce(Option<&mut Driver>) -> R) -> Option<R> {
         match self.0.try_lock() {
-            Ok(mut guard) => Ok(guard.as_deref_mut().map(|driver| take(driver, item))),
-            Err(TryLockError::WouldBlock) => Err(item),
-            Err(TryLockError::Poisoned(_)) => Ok(None),
+            Ok(mut guard) => guard.as_deref_mut().map(|driver| act(Some(driver))),
+            Err(TryLockError::WouldBlock) => Some(act(None)),
+            Err(TryLockError::Poisoned(_)) => None,
         }
     }
 
     /// The session goes no further.
     pub(super) fn close(&self) {
-        let driver = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = guard.take();
+        if let Some(driver) = &driver {
+            driver.leave_stats();
+        }
+        drop(guard);
         // What it held is given back without the lock.
         drop(driver);
     }

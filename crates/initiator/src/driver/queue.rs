@@ -6,7 +6,7 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use crate::driver::request::Message;
 
@@ -28,8 +28,9 @@ pub(super) struct Sender(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Whether there are messages. Each request looks at it without the lock, under which alone it is written.
-    has_messages: AtomicBool,
+    /// Whether there are messages, or no senders any more. Each request and each turn of the driver looks at it without
+    /// the lock, under which alone it is written.
+    has_news: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -74,7 +75,7 @@ impl Sender {
             return drop(message);
         }
         state.messages.push(message);
-        self.0.has_messages.store(true, Ordering::Release);
+        self.0.has_news.store(true, Ordering::Release);
         // Of those before it somebody was told, and is on his way.
         if state.messages.len() == 1 {
             wake(state);
@@ -94,24 +95,27 @@ impl Drop for Sender {
         let mut state = self.0.lock();
         state.senders -= 1;
         if state.senders == 0 {
+            self.0.has_news.store(true, Ordering::Release);
             wake(state);
         }
     }
 }
 
 impl Queue {
-    /// Ready when there are messages, and with 0 when there will be none any more.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
-        let mut state = self.shared.lock();
-        let count = state.messages.len();
-        if count > 0 || state.senders == 0 {
-            self.told = count;
-            return Poll::Ready(count);
+    /// Who is woken from now on when there is something to look at.
+    pub(super) fn wake(&self, waker: Waker) {
+        self.shared.lock().waker = Some(waker);
+    }
+
+    /// Ready when there are messages, and with 0 when there will be none any more. Otherwise whoever is to be
+    /// [woken](Self::wake) will be.
+    pub(super) fn poll(&mut self) -> Poll<usize> {
+        if !self.shared.has_news.load(Ordering::Acquire) {
+            return Poll::Pending;
         }
-        if state.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
-            state.waker = Some(context.waker().clone());
-        }
-        Poll::Pending
+        let state = self.shared.lock();
+        self.told = state.messages.len();
+        if self.told > 0 || state.senders == 0 { Poll::Ready(self.told) } else { Poll::Pending }
     }
 
     /// How many messages were told of and are not acted on yet.
@@ -123,13 +127,13 @@ impl Queue {
     pub(super) fn take(&mut self) -> Vec<Message> {
         self.told = 0;
         let mut taken = mem::take(&mut self.taken);
-        if !self.shared.has_messages.load(Ordering::Acquire) {
+        if !self.shared.has_news.load(Ordering::Acquire) {
             return taken;
         }
         let mut state = self.shared.lock();
         if state.messages.len() <= AT_ONCE {
             mem::swap(&mut state.messages, &mut taken);
-            self.shared.has_messages.store(false, Ordering::Release);
+            self.shared.has_news.store(state.senders == 0, Ordering::Release);
         } else {
             taken.extend(state.messages.drain(..AT_ONCE));
         }
@@ -147,7 +151,6 @@ impl Drop for Queue {
         let mut state = self.shared.lock();
         state.is_closed = true;
         let messages = mem::take(&mut state.messages);
-        self.shared.has_messages.store(false, Ordering::Release);
         drop(state);
         drop(messages);
     }
@@ -155,6 +158,8 @@ impl Drop for Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
@@ -175,34 +180,32 @@ mod tests {
     #[test]
     fn messages_keep_their_order_whoever_takes_them() {
         let (sender, mut queue) = queue();
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(queue.poll(&mut context).is_pending());
+        assert!(queue.poll().is_pending());
         sender.send(cancel(1));
-        assert_eq!(queue.poll(&mut context), Poll::Ready(1));
+        assert_eq!(queue.poll(), Poll::Ready(1));
         sender.send(cancel(2));
         assert_eq!(queue.told(), 1);
         let messages = queue.take();
         assert_eq!(ids(&messages), [1, 2]);
         queue.restore(Vec::new());
-        assert!(queue.poll(&mut context).is_pending());
+        assert!(queue.poll().is_pending());
         sender.send(cancel(3));
         assert_eq!(ids(&queue.take()), [3]);
-        assert!(queue.poll(&mut context).is_pending() && queue.take().is_empty());
+        assert!(queue.poll().is_pending() && queue.take().is_empty());
     }
 
     #[test]
     fn the_end_is_told_when_the_last_sender_is_gone_and_not_before() {
         let (sender, mut queue) = queue();
-        let mut context = Context::from_waker(Waker::noop());
         let other = sender.clone();
         drop(sender);
-        assert!(queue.poll(&mut context).is_pending());
+        assert!(queue.poll().is_pending());
         other.send(cancel(1));
         drop(other);
-        assert_eq!(queue.poll(&mut context), Poll::Ready(1));
+        assert_eq!(queue.poll(), Poll::Ready(1));
         assert_eq!(ids(&queue.take()), [1]);
         for _ in 0..2 {
-            assert_eq!(queue.poll(&mut context), Poll::Ready(0));
+            assert_eq!(queue.poll(), Poll::Ready(0));
         }
     }
 
@@ -238,7 +241,7 @@ mod tests {
         assert_eq!(seen, (0..150).collect::<Vec<_>>());
     }
 
-    /// Each message wakes, however they are taken.
+    /// Each message wakes, however they are taken, whoever was told once whom to wake.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_message_is_left_lying() {
         const COUNT: u64 = 20_000;
@@ -251,8 +254,9 @@ mod tests {
                 }
             }
         });
+        queue.wake(poll_fn(|context| Poll::Ready(context.waker().clone())).await);
         let mut seen = Vec::new();
-        while std::future::poll_fn(|context| queue.poll(context)).await > 0 {
+        while poll_fn(|_| queue.poll()).await > 0 {
             let mut messages = queue.take();
             seen.extend(ids(&messages));
             messages.clear();
