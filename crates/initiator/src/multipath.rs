@@ -24,6 +24,7 @@ mod duplicate;
 pub(crate) mod event;
 mod execute;
 mod flush;
+mod grant;
 pub(crate) mod lane;
 mod life;
 mod lost_sessions;

@@ -415,14 +415,18 @@ impl Disk {
         let execution = self.execute(transfer);
         async move {
             let running = self.begin(kind, len);
-            let answered = execution.await;
-            let time = answered.as_ref().ok().map(|answered| answered.time);
-            let result = answered.and_then(|answered| judge(expected, answered.answer));
-            running.end(time.filter(|_| result.is_ok()));
-            match result {
-                Err(error) => Err(Box::pin(self.explain(error, blocks)).await),
-                done => done,
-            }
+            let conclude = |answered: Result<Answered<Completion>, Error>| {
+                let time = answered.as_ref().ok().map(|answered| answered.time);
+                let result = answered.and_then(|answered| judge(expected, answered.answer));
+                running.end(time.filter(|_| result.is_ok()));
+                result
+            };
+            // Nothing of a result is alive beyond this statement, or the future would keep room for it.
+            let error = match conclude(execution.await) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            Err(Box::pin(self.explain(error, blocks)).await)
         }
     }
 

@@ -36,8 +36,6 @@ const MAX_REFUSALS: u32 = 8;
 /// What one request has been through.
 pub(super) struct Attempts<'a, C: Carrier> {
     paths: &'a Paths<C>,
-    command: &'static str,
-    blocks: Option<Range<u64>>,
     /// What was known of the ports when the last try began.
     access: u64,
     /// How those before have failed; most requests go well at once.
@@ -81,12 +79,8 @@ struct Suspicion {
 }
 
 impl<'a, C: Carrier> Attempts<'a, C> {
-    pub(super) fn new(
-        paths: &'a Paths<C>,
-        command: &'static str,
-        blocks: Option<Range<u64>>,
-    ) -> Self {
-        Self { paths, command, blocks, access: 0, failures: None }
+    pub(super) const fn new(paths: &'a Paths<C>) -> Self {
+        Self { paths, access: 0, failures: None }
     }
 
     fn failures(&mut self) -> &mut Failures {
@@ -162,17 +156,18 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         Ok(())
     }
 
-    /// A session was lost under the request, or a connection.
+    /// A session was lost under the request, or a connection: a command, and the blocks that it is about, for people.
     ///
     /// # Errors
     /// When there is no use in another try.
     pub(super) fn lost(
         &mut self,
+        (command, blocks): (&'static str, Option<Range<u64>>),
         error: Error,
         was_alone: bool,
         goes_on: bool,
     ) -> Result<(), Error> {
-        let (paths, command, blocks) = (self.paths, self.command, self.blocks.clone());
+        let paths = self.paths;
         let failures = self.failures();
         failures.losses += 1;
         // Over the next session the unit may take it at once.

@@ -1,10 +1,8 @@
 //! What brings a transfer to the unit.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::state::counters::Counters;
 use crate::unit::transfer::Transfer;
 
 /// The answer to a transfer, and the time that it took, waits included.
@@ -41,9 +39,6 @@ pub(crate) trait Carrier: Clone + Send + Sync + 'static {
 
     /// How many commands it has sent again.
     fn retries(&self) -> u64;
-
-    /// What is counted of what it carries.
-    fn counters(&self) -> &Arc<Counters>;
 
     /// Bytes that an answer has brought, of those that there was room for.
     fn brought(_answer: &Self::Answer, room: u64) -> u64 {

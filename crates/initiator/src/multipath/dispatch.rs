@@ -13,7 +13,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
+use crate::multipath::grant::Grant;
+use crate::multipath::lane::{PathId, Requirements, Room};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::{PathSet, Remains};
 use crate::multipath::progress::{Meter, Progress};
@@ -22,7 +23,6 @@ use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
 use crate::published::Published;
-use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 use crate::state::read_buffers::ReadBuffers;
@@ -74,22 +74,11 @@ pub(super) struct State<C: Carrier> {
     pub(super) paths: PathSet<C>,
     pub(super) schedule: Schedule,
     pub(super) queue: Queue<Grant<C>>,
-    meter: Meter,
+    pub(super) meter: Meter,
     /// Why nothing goes any more.
     end: Option<Error>,
     /// The supervisor sleeps until there is work.
     is_unattended: bool,
-}
-
-/// A request's place on a path. Dropped, it lets the next one have it.
-pub(super) struct Grant<C: Carrier> {
-    paths: Paths<C>,
-    carrier: C,
-    ticket: Ticket,
-    /// The place has not been given back.
-    is_held: bool,
-    /// What the request has paid to its class, until it is sent.
-    pub(super) charge: Option<Charge>,
 }
 
 impl<C: Carrier> Clone for Paths<C> {
@@ -400,7 +389,7 @@ impl<C: Carrier> Paths<C> {
         let granted = {
             let mut state = self.lock_open()?;
             let id = grant.id();
-            grant.give_up(&mut state.schedule);
+            grant.give_up(&mut state);
             let granted = state.queue.push_front(len as u64, requirements);
             self.released(&mut state, id, now());
             granted
@@ -446,7 +435,8 @@ impl<C: Carrier> Paths<C> {
             self.read_buffers().keep();
             self.0.attention.notify_one();
         }
-        Some(Grant { paths: self.clone(), carrier, ticket, is_held: true, charge: None })
+        state.paths.counted(id).begin(len);
+        Some(Grant::new(self.clone(), carrier, ticket, len))
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
@@ -471,7 +461,7 @@ impl<C: Carrier> Paths<C> {
             };
             if let Err(grant) = waiting.grant(grant) {
                 // Its drop would want the lock.
-                grant.give_up(&mut state.schedule);
+                grant.give_up(state);
             }
         }
     }
@@ -514,12 +504,12 @@ impl<C: Carrier> Paths<C> {
 
     /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
     /// as long as those that have their share wait in their class.
-    fn has_backlog(&self, state: &State<C>) -> bool {
+    pub(super) fn has_backlog(&self, state: &State<C>) -> bool {
         !state.queue.is_empty() || self.0.budget.has_waiters() && !self.in_class().are_any()
     }
 
     /// A request has left a path.
-    fn released(&self, state: &mut State<C>, id: PathId, now: Instant) {
+    pub(super) fn released(&self, state: &mut State<C>, id: PathId, now: Instant) {
         self.dispatch(state, now);
         if state.schedule.is_closing(id) && state.schedule.under_way(id) == 0 {
             self.0.drained.notify_waiters();
@@ -535,52 +525,6 @@ impl<C: Carrier> Paths<C> {
         let state = self.lock();
         let refusal = state.end.as_ref().or_else(|| state.paths.refusal()).cloned();
         refusal.map_or(Ok(state), Err)
-    }
-}
-
-impl<C: Carrier> Grant<C> {
-    /// Which path it is.
-    pub(super) const fn id(&self) -> PathId {
-        self.ticket.path
-    }
-
-    /// What goes over the path.
-    pub(super) const fn carrier(&self) -> &C {
-        &self.carrier
-    }
-
-    /// When it was granted, or the request was ready to go just before.
-    pub(super) const fn begun(&self) -> Instant {
-        self.ticket.sent_at()
-    }
-
-    /// Gives the place back; dropping the grant does the same, and lets the next one have it.
-    pub(super) fn give_up(mut self, schedule: &mut Schedule) {
-        if std::mem::take(&mut self.is_held) {
-            schedule.give_up(&self.ticket);
-        }
-    }
-
-    /// The request has been answered by now: so many bytes were moved.
-    pub(super) fn answered(&mut self, len: u64, now: Instant) {
-        self.is_held = false;
-        let (id, mut state) = (self.id(), self.paths.lock());
-        state.schedule.end(&self.ticket, now);
-        state.meter.answered(len);
-        self.paths.released(&mut state, id, now);
-        // Work that waits for memory is work: it has none until this request gives its share back.
-        let is_idle = state.schedule.under_way(id) == 0 && !self.paths.has_backlog(&state);
-        state.meter.note_idle(is_idle);
-    }
-}
-
-impl<C: Carrier> Drop for Grant<C> {
-    fn drop(&mut self) {
-        if self.is_held {
-            let mut state = self.paths.lock();
-            state.schedule.give_up(&self.ticket);
-            self.paths.released(&mut state, self.id(), now());
-        }
     }
 }
 

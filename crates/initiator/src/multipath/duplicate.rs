@@ -12,16 +12,14 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::grant::{Grant, Timed};
 use crate::multipath::lane::{PathId, Requirements};
-use crate::scheduler::Charge;
 use crate::state::cancellation::Cancellation;
 use crate::unit::transfer::Transfer;
 
 /// A try that has failed still has its place on the path.
 pub(super) type Failure<C> = (Grant<C>, Error);
-/// An answer, and when it came.
-pub(super) type Timed<C> = (<C as Carrier>::Answer, std::time::Instant);
 /// How the copies of a request end.
 type Copied<C> = Result<Timed<C>, Failure<C>>;
 type Carried<C> = Pin<Box<dyn Future<Output = Copied<C>> + Send>>;
@@ -163,33 +161,5 @@ impl<C: Carrier> Paths<C> {
             duplicate.set_permit(Arc::new(permit));
             duplicate
         }))
-    }
-}
-
-impl<C: Carrier> Grant<C> {
-    /// Carries a transfer over the path. When that has failed, the request still has its place there.
-    pub(super) async fn carry(&mut self, transfer: &mut Transfer) -> Result<Timed<C>, Error> {
-        let (kind, len) = (transfer.kind(), transfer.len() as u64);
-        // What is dropped from here on may have been sent.
-        self.charge = self.charge.take().map(Charge::sent);
-        let (result, now) = {
-            let running = self.carrier().counters().begin(kind, len);
-            let result = self.carrier().carry(transfer).await;
-            let now = now();
-            // What was given up is no error.
-            if result.is_ok() || !transfer.is_cancelled() {
-                let time = now.saturating_duration_since(self.begun());
-                running.end(result.is_ok().then_some(time));
-            }
-            (result, now)
-        };
-        // What is written is on its way whatever comes of it.
-        if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
-            charge.settle(result.as_ref().map_or(0, |answer| C::brought(answer, len)));
-        }
-        if result.is_ok() {
-            self.answered(len, now);
-        }
-        result.map(|answer| (answer, now))
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::{Answered, Carrier};
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::grant::Grant;
 use crate::runtime;
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
@@ -37,7 +38,7 @@ impl<C: Carrier> Paths<C> {
                 None => (self.reserve(len).await?, now()),
             };
             transfer.set_permit(Arc::new(permit));
-            let mut attempts = Attempts::new(self, transfer.name(), transfer.blocks());
+            let mut attempts = Attempts::new(self);
             let mut grant = self.pass_and_grant(len, attempts.requirements(), ready).await?;
             loop {
                 attempts.begin();
@@ -76,7 +77,7 @@ impl<C: Carrier> Paths<C> {
         {
             return self.elsewhere(attempts, failed, transfer.len()).await;
         }
-        self.in_time(attempts, failed, error, transfer.len()).await
+        self.in_time(attempts, failed, error, transfer).await
     }
 
     /// The place for the next try, over whichever path has room then. The request keeps its place in the line.
@@ -98,9 +99,9 @@ impl<C: Carrier> Paths<C> {
         attempts: &mut Attempts<'_, C>,
         failed: Grant<C>,
         error: Error,
-        len: usize,
+        transfer: &Transfer,
     ) -> Result<Grant<C>, Error> {
-        let path = failed.id();
+        let (path, len) = (failed.id(), transfer.len());
         if let Some(limit) = self.endurance(path, &error) {
             // It keeps its place, so that no other request is refused there in its stead.
             self.lock().schedule.hold_up(path, now());
@@ -113,7 +114,8 @@ impl<C: Carrier> Paths<C> {
             let was_alone = attempts.requirements().is_alone;
             let goes_on = error.is_of_connection() || self.lose(path, &error);
             drop(failed);
-            attempts.lost(error, was_alone, goes_on)?;
+            let request = (transfer.name(), transfer.blocks());
+            attempts.lost(request, error, was_alone, goes_on)?;
         } else {
             return Err(error);
         }

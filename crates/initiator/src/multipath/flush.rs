@@ -1,6 +1,7 @@
 //! A flush over several sessions.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::multipath::access::Access;
@@ -12,6 +13,34 @@ use crate::multipath::path::Path;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 
+/// A flush that is counted on the path of its witness, until it has ended or this is dropped.
+struct Counting<'a> {
+    paths: &'a Paths<Path>,
+    path: PathId,
+    has_ended: bool,
+}
+
+impl<'a> Counting<'a> {
+    fn begin(paths: &'a Paths<Path>, path: PathId) -> Self {
+        paths.lock().paths.counted(path).begin(0);
+        Self { paths, path, has_ended: false }
+    }
+
+    /// It has ended: if well, after this time.
+    fn end(mut self, time: Option<Duration>) {
+        self.has_ended = true;
+        self.paths.lock().paths.counted(self.path).end(RequestKind::Flush, 0, time);
+    }
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.paths.lock().paths.counted(self.path).give_up(0);
+        }
+    }
+}
+
 impl Paths<Path> {
     /// Flushes what was written over all sessions: one of them does it for all, the least busy of
     /// those that would be told of a reset since the oldest write.
@@ -19,11 +48,11 @@ impl Paths<Path> {
     /// # Errors
     /// As [`execute`](Self::execute).
     pub(crate) async fn flush(&self) -> Result<(), Error> {
-        let mut attempts = Attempts::new(self, "SYNCHRONIZE CACHE", None);
+        let mut attempts = Attempts::new(self);
         loop {
             let requirements = attempts.requirements();
             // What may itself be what ends sessions gets one of its own, whichever that is.
-            let alone = if requirements.is_alone {
+            let mut alone = if requirements.is_alone {
                 Some(self.grant(0, requirements, now()).await.map_err(|end| attempts.end(end))?)
             } else {
                 None
@@ -39,11 +68,12 @@ impl Paths<Path> {
                 continue;
             };
             attempts.begin();
-            let (running, begun) = (path.counters.begin(RequestKind::Flush, 0), now());
+            alone.iter_mut().for_each(|grant| grant.uncount(None));
+            let (counting, begun) = (Counting::begin(self, id), now());
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
             let result = path.unit.flush_with(LogicalUnit::patience_of_a_path, witness).await;
-            running.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
+            counting.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
             let Err(error) = result else {
                 self.witness_has_spoken();
                 return Ok(());
@@ -59,7 +89,12 @@ impl Paths<Path> {
             } else if error.is_of_session() || error.is_of_connection() {
                 let goes_on = error.is_of_connection() || self.lose(id, &error);
                 drop(alone);
-                attempts.lost(error, requirements.is_alone, goes_on)?;
+                attempts.lost(
+                    ("SYNCHRONIZE CACHE", None),
+                    error,
+                    requirements.is_alone,
+                    goes_on,
+                )?;
             } else {
                 return Err(error);
             }

@@ -10,7 +10,6 @@ use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::Room;
 use crate::multipath::life::Life;
-use crate::state::counters::Counters;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
@@ -27,7 +26,6 @@ pub(crate) struct ItlNexus {
     pub(crate) life: Life,
     /// Its port did not serve the unit when it was opened.
     pub(crate) refused: Option<Access>,
-    pub(crate) counters: Arc<Counters>,
 }
 
 /// The window of a target that has not said.
@@ -37,13 +35,7 @@ impl Path {
     /// A path that begins its life.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
-        Self(Arc::new(ItlNexus {
-            unit,
-            portal,
-            life: Life::begin(),
-            refused: None,
-            counters: Arc::default(),
-        }))
+        Self(Arc::new(ItlNexus { unit, portal, life: Life::begin(), refused: None }))
     }
 
     /// The same, whose port did not serve the unit when it was opened.
@@ -103,10 +95,6 @@ impl Carrier for Path {
 
     fn retries(&self) -> u64 {
         self.unit.session().retries()
-    }
-
-    fn counters(&self) -> &Arc<Counters> {
-        &self.counters
     }
 
     fn brought(answer: &Completion, _room: u64) -> u64 {

@@ -1,6 +1,5 @@
 //! The paths that there are, those that were lost, and those that are of no use.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +7,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::PathId;
-use crate::state::counters::Counters;
+use crate::state::counters::{Counted, RequestStats};
 
 /// The paths of one disk.
 #[derive(Debug)]
@@ -36,8 +35,9 @@ pub(super) struct PathSet<C> {
     is_access_called_for: bool,
     /// Commands that were sent again over paths that are gone.
     retries_of_gone: u64,
-    /// What was counted of paths that are gone.
-    counters_of_gone: Arc<Counters>,
+    /// What is counted of each that is open, in the same order, and of those that are gone.
+    counted: Vec<Counted>,
+    counted_of_gone: Counted,
     /// Since when there is none.
     none_since: Option<Instant>,
     /// Why requests are refused until there is one, or were the last time.
@@ -68,6 +68,7 @@ impl<C: Carrier> PathSet<C> {
             carrier.may_have_missed();
         }
         self.open.push((id, carrier));
+        self.counted.push(Counted::default());
         (self.none_since, self.is_refusing) = (None, false);
         id
     }
@@ -126,14 +127,14 @@ impl<C: Carrier> PathSet<C> {
 
     /// Takes a path out; what it has counted stays counted.
     pub(super) fn remove(&mut self, id: PathId) -> Option<C> {
-        let at = self.open.iter().position(|(path, _)| *path == id)?;
+        let at = self.position(id)?;
         let (_, carrier) = self.open.remove(at);
         if self.open.is_empty() {
             self.none_since = Some(Instant::now());
         }
         carrier.may_have_missed();
         self.retries_of_gone += carrier.retries();
-        carrier.counters().merge_into(&self.counters_of_gone);
+        self.counted_of_gone.inherit(self.counted.remove(at));
         Some(carrier)
     }
 
@@ -167,9 +168,20 @@ impl<C: Carrier> PathSet<C> {
         self.refusal.as_ref()
     }
 
-    /// What was counted of paths that are gone.
-    pub(super) const fn counters_of_gone(&self) -> &Arc<Counters> {
-        &self.counters_of_gone
+    /// Where what is carried over a path is counted, also when it is gone.
+    pub(super) fn counted(&mut self, id: PathId) -> &mut Counted {
+        let at = self.position(id);
+        at.and_then(|at| self.counted.get_mut(at)).unwrap_or(&mut self.counted_of_gone)
+    }
+
+    /// What was counted of each that is open, in their order, and of all that are gone.
+    pub(super) fn snapshots(&mut self) -> (Vec<RequestStats>, RequestStats) {
+        let open = self.counted.iter_mut().map(Counted::snapshot).collect();
+        (open, self.counted_of_gone.snapshot())
+    }
+
+    fn position(&self, id: PathId) -> Option<usize> {
+        self.open.iter().position(|(path, _)| *path == id)
     }
 
     /// How many sessions were lost.
@@ -252,7 +264,8 @@ impl<C> Default for PathSet<C> {
             follows_access: false,
             is_access_called_for: false,
             retries_of_gone: 0,
-            counters_of_gone: Arc::default(),
+            counted: Vec::new(),
+            counted_of_gone: Counted::default(),
             none_since: None,
             refusal: None,
             is_refusing: false,

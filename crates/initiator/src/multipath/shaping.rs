@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::grant::Grant;
 use crate::multipath::lane::Requirements;
 use crate::scheduler::Charge;
 
@@ -49,13 +50,5 @@ impl<C: Carrier> Paths<C> {
         let bytes = self.policy().class.as_ref()?.bytes_in_second()?;
         let depth = bytes.div_ceil((io_size as u64).max(1)).max(2);
         Some(usize::try_from(depth).unwrap_or(usize::MAX))
-    }
-}
-
-impl<C: Carrier> Grant<C> {
-    /// The same for a request that has paid to its class.
-    pub(super) fn paid_by(mut self, charge: Option<Charge>) -> Self {
-        self.charge = charge;
-        self
     }
 }

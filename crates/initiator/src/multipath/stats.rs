@@ -117,25 +117,23 @@ impl SessionStats {
 impl Paths<Path> {
     /// What was counted so far; so many sessions were opened anew. Which disk it is, its owner knows.
     pub(crate) fn stats(&self, sessions_reopened: u64) -> DiskStats {
-        let (open, gone, sessions_lost, retries) = {
-            let state = self.lock();
-            let paths = &state.paths;
-            let gone = paths.counters_of_gone().clone();
-            (paths.open().to_vec(), gone, paths.losses(), paths.retries())
+        let (open, (each, closed_sessions), sessions_lost, retries) = {
+            let paths = &mut self.lock().paths;
+            let counted = paths.snapshots();
+            (paths.open().to_vec(), counted, paths.losses(), paths.retries())
         };
-        let (closed_sessions, each) = gone.snapshots(open.iter().map(|(_, path)| &*path.counters));
-        let sessions = open.iter().zip(each).filter_map(|((_, path), commands)| {
+        let sessions = open.iter().zip(each).map(|((_, path), commands)| {
             let session = path.unit.session();
-            Some(SessionStats {
+            SessionStats {
                 key: session.key(),
                 portal: session.portal().map(portal_name).unwrap_or_default(),
-                commands: commands?,
+                commands,
                 retries: session.retries(),
-            })
+            }
         });
         let (budget_waits, budget_wait_time) = self.budget().waits();
         DiskStats {
-            requests: self.counters().snapshot().unwrap_or_default(),
+            requests: self.counters().snapshot(),
             retries,
             duplicates: self.duplicates(),
             sessions_lost,

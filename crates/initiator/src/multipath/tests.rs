@@ -21,7 +21,6 @@ use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
 use crate::state::budget::{Budget, Permit};
-use crate::state::counters::Counters;
 use crate::unit::transfer::Transfer;
 
 const LEN: usize = 256 << 10;
@@ -44,7 +43,6 @@ struct Inner {
     /// Until then its port is in standby.
     serves_from: Instant,
     carried: AtomicU64,
-    counters: Arc<Counters>,
 }
 
 impl Link {
@@ -70,7 +68,6 @@ impl Link {
             sends: true,
             serves_from: start,
             carried: AtomicU64::new(0),
-            counters: Arc::default(),
         }))
     }
 
@@ -132,10 +129,6 @@ impl Carrier for Link {
 
     fn retries(&self) -> u64 {
         0
-    }
-
-    fn counters(&self) -> &Arc<Counters> {
-        &self.0.counters
     }
 
     async fn carry(&self, transfer: &mut Transfer) -> Result<Arc<Permit>, Error> {
@@ -251,10 +244,12 @@ async fn what_a_lost_link_has_counted_stays_in_the_sum() {
     let links = [Link::new(&budget, 10.0, 50), dying];
     let paths = paths(&links);
     assert_eq!(send(&paths, 500, 50).await.1, 0);
-    let gone = Arc::clone(paths.lock().paths.counters_of_gone());
-    let (lost, each) = gone.snapshots(links.iter().map(|link| &*link.0.counters));
-    let there = each[0].clone().unwrap();
-    assert_eq!((each[1].is_none(), paths.lock().paths.losses()), (true, 1));
+    let (each, lost) = paths.lock().paths.snapshots();
+    let there = &each[0];
+    assert_eq!((each.len(), paths.lock().paths.losses()), (1, 1));
+    for counted in [there, &lost] {
+        assert_eq!((counted.requests_in_flight, counted.bytes_in_flight), (0, 0));
+    }
     assert_eq!(lost.others.bytes, links[1].carried());
     assert_eq!(lost.others.requests + there.others.requests, 500 + paths.duplicates());
     assert!(lost.errors() > 1, "{}", lost.errors());

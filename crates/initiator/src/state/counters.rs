@@ -1,7 +1,7 @@
 //! What is counted of the requests of a disk, or of one of its sessions.
 
 use std::ops::AddAssign;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::state::latency::Latency;
@@ -142,15 +142,14 @@ const NOTED: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counted>);
 
+/// What is counted of requests, behind whichever lock.
 #[derive(Debug, Default)]
-struct Counted {
+pub(crate) struct Counted {
     /// Requests that have begun and not ended, and their bytes.
     requests_in_flight: u64,
     bytes_in_flight: u64,
     /// Ends that are not counted yet.
     noted: Vec<End>,
-    /// What counts instead, once this is merged into it.
-    heir: Option<Arc<Counters>>,
     /// Without what is in flight.
     stats: RequestStats,
 }
@@ -175,58 +174,13 @@ pub(crate) struct Running<'a> {
 impl Counters {
     /// A request that moves so many bytes begins.
     pub(crate) fn begin(&self, kind: RequestKind, bytes: u64) -> Running<'_> {
-        self.count(|counted| {
-            counted.requests_in_flight += 1;
-            counted.bytes_in_flight += bytes;
-        });
+        self.lock().begin(bytes);
         Running { counters: self, kind, bytes, has_ended: false }
     }
 
-    /// What was counted so far; `None` once that is merged into another one.
-    pub(crate) fn snapshot(&self) -> Option<RequestStats> {
-        let mut counted = self.lock();
-        counted.heir.is_none().then(|| counted.snapshot())
-    }
-
-    /// What was counted here counts there from now on, and so does what ends later.
-    pub(crate) fn merge_into(&self, heir: &Arc<Self>) {
-        // Both at once, so that a sum over both counts everything once.
-        let (mut theirs, mut ours) = (heir.lock(), self.lock());
-        if ours.heir.is_none() {
-            theirs.inherit(std::mem::take(&mut *ours));
-            ours.heir = Some(Arc::clone(heir));
-        }
-    }
-
-    /// Snapshots of these, and of what others were merged into: what moves from one to the other
-    /// meanwhile is in one of them.
-    pub(crate) fn snapshots<'a>(
-        &self,
-        each: impl Iterator<Item = &'a Self>,
-    ) -> (RequestStats, Vec<Option<RequestStats>>) {
-        let mut merged = self.lock();
-        let each = each.map(Self::snapshot).collect();
-        (merged.snapshot(), each)
-    }
-
-    /// A request is in flight no more; how it ended, if it did.
-    fn settle(&self, bytes: u64, end: Option<End>) {
-        self.count(|counted| {
-            counted.requests_in_flight -= 1;
-            counted.bytes_in_flight -= bytes;
-            if let Some(end) = end {
-                counted.note(end);
-            }
-        });
-    }
-
-    /// Counts here, or where this is merged into.
-    fn count(&self, count: impl FnOnce(&mut Counted)) {
-        let mut counted = self.lock();
-        let Some(heir) = counted.heir.clone() else { return count(&mut counted) };
-        drop(counted);
-        // Nothing is merged twice.
-        count(&mut heir.lock());
+    /// What was counted so far.
+    pub(crate) fn snapshot(&self) -> RequestStats {
+        self.lock().snapshot()
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {
@@ -235,11 +189,25 @@ impl Counters {
 }
 
 impl Counted {
-    fn note(&mut self, end: End) {
+    /// A request that moves so many bytes begins.
+    pub(crate) const fn begin(&mut self, bytes: u64) {
+        self.requests_in_flight += 1;
+        self.bytes_in_flight += bytes;
+    }
+
+    /// One has ended: if well, after this time.
+    pub(crate) fn end(&mut self, kind: RequestKind, bytes: u64, time: Option<Duration>) {
+        self.give_up(bytes);
         if self.noted.len() >= NOTED {
             self.catch_up();
         }
-        self.noted.push(end);
+        self.noted.push(End { kind, bytes, time });
+    }
+
+    /// One is in flight no more, and has not ended.
+    pub(crate) const fn give_up(&mut self, bytes: u64) {
+        self.requests_in_flight -= 1;
+        self.bytes_in_flight -= bytes;
     }
 
     /// Counts what is noted.
@@ -248,13 +216,15 @@ impl Counted {
         noted.drain(..).for_each(|end| stats.count(end));
     }
 
-    fn snapshot(&mut self) -> RequestStats {
+    /// What was counted so far.
+    pub(crate) fn snapshot(&mut self) -> RequestStats {
         self.catch_up();
         let Self { requests_in_flight, bytes_in_flight, .. } = *self;
         RequestStats { requests_in_flight, bytes_in_flight, ..self.stats.clone() }
     }
 
-    fn inherit(&mut self, mut other: Self) {
+    /// What was counted there counts here from now on; what is in flight ends here.
+    pub(crate) fn inherit(&mut self, mut other: Self) {
         other.catch_up();
         self.stats += &other.stats;
         self.requests_in_flight += other.requests_in_flight;
@@ -266,14 +236,14 @@ impl Running<'_> {
     /// The request has ended: if well, after this time.
     pub(crate) fn end(mut self, time: Option<Duration>) {
         self.has_ended = true;
-        self.counters.settle(self.bytes, Some(End { kind: self.kind, bytes: self.bytes, time }));
+        self.counters.lock().end(self.kind, self.bytes, time);
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.counters.settle(self.bytes, None);
+            self.counters.lock().give_up(self.bytes);
         }
     }
 }
@@ -290,12 +260,12 @@ mod tests {
         let good = counters.begin(RequestKind::Read, 100);
         let bad = counters.begin(RequestKind::Write, 10);
         drop(counters.begin(RequestKind::Flush, 0));
-        let stats = counters.snapshot().unwrap();
+        let stats = counters.snapshot();
         assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (2, 110));
         assert_eq!(stats.requests() + stats.errors(), 0);
         good.end(Some(TIME));
         bad.end(None);
-        let stats = counters.snapshot().unwrap();
+        let stats = counters.snapshot();
         assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (0, 0));
         assert_eq!((stats.reads.requests, stats.reads.bytes, stats.reads.errors), (1, 100, 0));
         assert_eq!((stats.writes.requests, stats.writes.bytes, stats.writes.errors), (0, 0, 1));
@@ -310,7 +280,7 @@ mod tests {
             counters.begin(RequestKind::Read, 10).end(Some(TIME));
             counters.begin(RequestKind::Flush, 0).end(None);
             if ended % 7 == 0 || ended > 3 * NOTED as u64 {
-                let stats = counters.snapshot().unwrap();
+                let stats = counters.snapshot();
                 assert_eq!((stats.reads.requests, stats.reads.bytes), (ended, 10 * ended));
                 assert_eq!((stats.reads.latency.count(), stats.flushes.errors), (ended, ended));
             }
@@ -318,20 +288,19 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_after_the_merger_counts_where_it_was_merged_into() {
-        let (counters, heir) = (Counters::default(), Arc::new(Counters::default()));
-        counters.begin(RequestKind::Read, 1).end(Some(TIME));
-        let late = counters.begin(RequestKind::Read, 2);
-        for _ in 0..2 {
-            counters.merge_into(&heir);
+    fn what_is_in_flight_when_its_counts_are_inherited_ends_with_the_heir() {
+        let (mut gone, mut heir) = (Counted::default(), Counted::default());
+        for bytes in [1, 2, 4] {
+            gone.begin(bytes);
         }
-        let later = counters.begin(RequestKind::Read, 4);
-        late.end(Some(TIME));
-        drop(later);
-        assert_eq!(counters.snapshot(), None);
-        let (sum, each) = heir.snapshots([&counters].into_iter());
+        gone.end(RequestKind::Read, 1, Some(TIME));
+        heir.inherit(gone);
+        let sum = heir.snapshot();
+        assert_eq!((sum.requests_in_flight, sum.bytes_in_flight), (2, 6));
+        heir.end(RequestKind::Read, 2, Some(TIME));
+        heir.give_up(4);
+        let sum = heir.snapshot();
         assert_eq!((sum.reads.requests, sum.reads.bytes), (2, 3));
         assert_eq!((sum.requests_in_flight, sum.bytes_in_flight), (0, 0));
-        assert_eq!(each, [None]);
     }
 }

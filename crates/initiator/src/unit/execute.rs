@@ -45,14 +45,14 @@ struct Certainty {
 
 /// What is to be done after a command has ended.
 enum Next {
-    /// That was it, well or not.
-    End,
-    /// The unit does not know the command, in any form.
-    EndUnknown,
-    /// It is sent in its shorter form.
-    Shorter,
-    /// It is sent again after this time.
-    Again(Duration),
+    /// That was it.
+    End(CommandNumber, Completion),
+    /// That was it, for no reason that the unit could tell more about.
+    Fail(Error),
+    /// That was it; the unit may tell more about it.
+    Explain(Error),
+    /// It is sent again, maybe in a shorter form: at once, or after this time.
+    Again(Option<Duration>),
 }
 
 impl LogicalUnit {
@@ -128,7 +128,7 @@ impl LogicalUnit {
                 Some(permit) => permit,
                 None => Arc::new(self.reserve(transfer.len()).await?),
             };
-            loop {
+            let error = loop {
                 if transfer.is_cancelled() {
                     return Err(Error::Task {
                         request: transfer.name(),
@@ -138,38 +138,21 @@ impl LogicalUnit {
                 let (extent, cancellation) = (transfer.extent(), transfer.cancellation().cloned());
                 let certainty = self.certainty(transfer.cdb(), transfer.wants_proof());
                 let command = || transfer.command(self.lun);
-                let sent = self.send(command, Arc::clone(&permit), extent, cancellation, certainty);
-                let Sent { number, begun, completion, is_of_this_unit } = match sent.await {
-                    Err(error) if is_withdrawn(&error) => continue,
-                    result => result?,
+                let permit = Arc::clone(&permit);
+                let sent = self.send(command, permit, extent, cancellation, certainty).await;
+                // Judged by value: where its parts were borrowed, the future would keep room for them.
+                let pause = match self.judge(transfer, &mut patience, sent) {
+                    Next::End(number, completion) => return Ok((number, completion)),
+                    Next::Fail(error) => return Err(error),
+                    Next::Explain(error) => break error,
+                    Next::Again(pause) => pause,
                 };
-                if !is_of_this_unit {
+                if let Some(pause) = pause {
                     self.session.count_retry();
-                    transfer.restore(completion.data);
-                    continue;
+                    sleep(pause).await;
                 }
-                match self.judge(transfer, &mut patience, &completion) {
-                    Next::End => {
-                        let completion = match self.outcome(transfer.name(), completion) {
-                            Ok(completion) => completion,
-                            Err(error) => return Err(self.explain(transfer, error).await),
-                        };
-                        if transfer.writes() {
-                            self.state.unflushed.wrote(begun);
-                        } else if transfer.is_told_of_resets() {
-                            self.state.unflushed.took(begun);
-                        }
-                        return Ok((number, completion));
-                    }
-                    Next::EndUnknown => return Ok((number, outcome(transfer.name(), completion)?)),
-                    Next::Shorter => transfer.restore(completion.data),
-                    Next::Again(pause) => {
-                        self.session.count_retry();
-                        transfer.restore(completion.data);
-                        sleep(pause).await;
-                    }
-                }
-            }
+            };
+            Err(self.explain(transfer, error).await)
         }
     }
 
@@ -178,24 +161,49 @@ impl LogicalUnit {
         &self,
         transfer: &mut Transfer,
         patience: &mut Patience<'_>,
-        completion: &Completion,
+        sent: Result<Sent, Error>,
     ) -> Next {
-        if completion.status == Status::GOOD {
-            return Next::End;
+        let Sent { number, begun, completion, is_of_this_unit } = match sent {
+            Ok(sent) => sent,
+            Err(error) if is_withdrawn(&error) => return Next::Again(None),
+            Err(error) => return Next::Fail(error),
+        };
+        if !is_of_this_unit {
+            transfer.restore(completion.data);
+            self.session.count_retry();
+            return Next::Again(None);
         }
-        let sense = sense_of(completion);
-        match patience.judge(completion.status, sense.as_ref()) {
-            Verdict::Again(pause) => Next::Again(pause),
-            Verdict::Final if sense.as_ref().is_some_and(is_unknown) => {
+        if completion.status != Status::GOOD {
+            let sense = sense_of(&completion);
+            let verdict = patience.judge(completion.status, sense.as_ref());
+            if let Verdict::Again(pause) = verdict {
+                transfer.restore(completion.data);
+                return Next::Again(Some(pause));
+            }
+            if sense.as_ref().is_some_and(is_unknown) {
                 self.state.unknown_forms.add(transfer.operation_code());
                 if !transfer.shorten() {
-                    return Next::EndUnknown;
+                    return match outcome(transfer.name(), completion) {
+                        Ok(completion) => Next::End(number, completion),
+                        Err(error) => Next::Fail(error),
+                    };
                 }
                 let (span, name) = (self.session.span(), transfer.name());
                 tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
-                Next::Shorter
+                transfer.restore(completion.data);
+                return Next::Again(None);
             }
-            Verdict::Final => Next::End,
+        }
+        match self.outcome(transfer.name(), completion) {
+            Ok(completion) => {
+                if transfer.writes() {
+                    self.state.unflushed.wrote(begun);
+                } else if transfer.is_told_of_resets() {
+                    self.state.unflushed.took(begun);
+                }
+                Next::End(number, completion)
+            }
+            Err(error) => Next::Explain(error),
         }
     }
 
@@ -207,49 +215,52 @@ impl LogicalUnit {
 
     /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
     /// if it is still certain then.
-    async fn send(
-        &self,
-        command: impl FnOnce() -> Command,
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
+    fn send<'a>(
+        &'a self,
+        command: impl FnOnce() -> Command + Send + 'a,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         cancellation: Option<Cancellation>,
         certainty: Certainty,
-    ) -> Result<Sent, Error> {
-        let (session, state) = (&self.session, &self.state);
-        if certainty.identity {
-            self.recognized().await?;
-        }
-        if certainty.membership {
-            state.membership.verdict()?;
-        }
-        let before = state.doubts.begin();
-        let begun = state.unflushed.begin();
-        let (number, mut answer) =
-            session.perform(command(), permit, extent, state, certainty.identity);
-        let completion = match cancellation {
-            None => answer.await?,
-            // Boxed, since hardly a command can be given up by somebody else.
-            Some(cancellation) => {
-                Box::pin(async move {
-                    tokio::select! {
-                        biased;
-                        result = &mut answer => return result,
-                        () = cancellation.cancelled() => answer.cancel(),
-                    }
-                    answer.await
-                })
-                .await?
+    ) -> impl Future<Output = Result<Sent, Error>> + Send + 'a {
+        async move {
+            if certainty.identity {
+                self.recognized().await?;
             }
-        };
-        let mut is_of_this_unit = true;
-        if certainty.identity && completion.status == Status::GOOD {
-            self.recognized().await?;
-            if certainty.proof {
-                Box::pin(self.recognized_by_all()).await?;
+            if certainty.membership {
+                self.state.membership.verdict()?;
             }
-            is_of_this_unit = !state.is_known() || !state.doubts.may_be_two_since(before);
+            let before = self.state.doubts.begin();
+            let begun = self.state.unflushed.begin();
+            let (number, mut answer) =
+                self.session.perform(command(), permit, extent, &self.state, certainty.identity);
+            let completion = match cancellation {
+                None => answer.await?,
+                // Boxed, since hardly a command can be given up by somebody else.
+                Some(cancellation) => {
+                    Box::pin(async move {
+                        tokio::select! {
+                            biased;
+                            result = &mut answer => return result,
+                            () = cancellation.cancelled() => answer.cancel(),
+                        }
+                        answer.await
+                    })
+                    .await?
+                }
+            };
+            let mut is_of_this_unit = true;
+            if certainty.identity && completion.status == Status::GOOD {
+                self.recognized().await?;
+                if certainty.proof {
+                    Box::pin(self.recognized_by_all()).await?;
+                }
+                is_of_this_unit =
+                    !self.state.is_known() || !self.state.doubts.may_be_two_since(before);
+            }
+            Ok(Sent { number, begun, completion, is_of_this_unit })
         }
-        Ok(Sent { number, begun, completion, is_of_this_unit })
     }
 
     async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {

@@ -20,7 +20,6 @@ struct Behaviour {
     changes_until: Instant,
     dead: watch::Sender<bool>,
     retries: AtomicU64,
-    counters: Arc<Counters>,
 }
 
 /// What all sessions have in common.
@@ -72,9 +71,9 @@ impl Session {
                 dead.send_replace(true);
             });
         }
-        let (unit, counters) = (Arc::clone(unit), Arc::default());
+        let unit = Arc::clone(unit);
         let retries = AtomicU64::new(0);
-        Self(Arc::new(Behaviour { unit, changes_until, dead, retries, counters }))
+        Self(Arc::new(Behaviour { unit, changes_until, dead, retries }))
     }
 
     fn open(unit: &Arc<Unit>) -> Self {
@@ -97,10 +96,6 @@ impl Carrier for Session {
 
     fn retries(&self) -> u64 {
         self.0.retries.load(Ordering::Relaxed)
-    }
-
-    fn counters(&self) -> &Arc<Counters> {
-        &self.0.counters
     }
 
     async fn carry(&self, transfer: &mut Transfer) -> Result<(), Error> {
@@ -335,7 +330,7 @@ async fn a_try_in_doubt_is_not_hidden_by_a_unit_that_is_busy_since() {
     assert!(matches!(errors[..], [Error::Session(_)]) && errors[0].may_have_executed());
     let unit = Arc::new(Unit::new(&[]));
     let paths = alone(Session::open(&unit), ROOM);
-    let mut attempts = Attempts::new(&paths, "READ (16)", None);
+    let mut attempts = Attempts::new(&paths);
     let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
     attempts.pause(timed_out, PATIENCE).await.unwrap();
     let error = attempts.pause(busy(), Duration::ZERO).await.unwrap_err();
@@ -348,9 +343,10 @@ async fn an_answer_clears_of_suspicion() {
     let paths = alone(Session::open(&Arc::new(Unit::new(&[]))), ROOM);
     let timed_out = Error::Task { request: "READ (16)", cause: TaskError::TimedOut };
     for (error, is_cleared) in [(busy(), true), (timed_out, false)] {
-        let mut attempts = Attempts::new(&paths, "READ (16)", None);
-        let lose =
-            |attempts: &mut Attempts<'_, _>, was_alone| attempts.lost(lost(), was_alone, true);
+        let mut attempts = Attempts::new(&paths);
+        let lose = |attempts: &mut Attempts<'_, _>, was_alone| {
+            attempts.lost(("READ (16)", None), lost(), was_alone, true)
+        };
         (0..3).for_each(|_| lose(&mut attempts, false).unwrap());
         (0..4).for_each(|_| lose(&mut attempts, true).unwrap());
         attempts.pause(error, PATIENCE).await.unwrap();
