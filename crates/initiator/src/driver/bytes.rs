@@ -225,6 +225,10 @@ fn send(socket: &dyn Socket, plan: &Plan, transmit: &Transmit<'_>) -> io::Result
 
 /// Writes as much as one system call takes.
 fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, cork: bool) -> io::Result<usize> {
+    let first = transmit.chunk();
+    if first.len() == transmit.remaining() {
+        return socket.write(&[IoSlice::new(first)], false);
+    }
     let mut few = [IoSlice::new(&[]); FEW_SLICES];
     let filled = transmit.chunks_vectored(&mut few);
     if filled < FEW_SLICES {

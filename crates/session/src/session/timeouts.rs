@@ -15,14 +15,23 @@ use crate::timer::Timer;
 impl Session {
     /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
-        let login = self.connections.iter().filter_map(Connection::login_deadline);
-        let login = login.map(|deadline| (deadline, Timer::Login));
-        let task =
-            self.tasks.first_deadline().map(|(deadline, itt)| (deadline, self.timer_of(itt)));
-        let nop = self.connections.iter().filter_map(|connection| self.nop_timer(connection));
-        let gap = self.connections.iter().filter_map(|connection| connection.stat_sn.deadline());
-        let gap = gap.map(|deadline| (deadline, Timer::StatSn));
-        login.chain(task).chain(nop).chain(gap).min_by_key(|(deadline, _)| *deadline)
+        let mut first = None;
+        let mut add = |timer: Option<(Instant, Timer)>| {
+            let is_before =
+                |(deadline, _): &(Instant, Timer)| first.is_none_or(|(other, _)| *deadline < other);
+            first = timer.filter(is_before).or(first);
+        };
+        for connection in self.connections.iter() {
+            add(connection.login_deadline().map(|deadline| (deadline, Timer::Login)));
+            add(self.nop_timer(connection));
+            add(connection.stat_sn.deadline().map(|deadline| (deadline, Timer::StatSn)));
+        }
+        match self.tasks.first_deadline() {
+            Some((deadline, itt)) if first.is_none_or(|(other, _)| deadline < other) => {
+                Some((deadline, self.timer_of(itt)))
+            }
+            _ => first,
+        }
     }
 
     /// Time has passed. Calling too early or too often does no harm.
