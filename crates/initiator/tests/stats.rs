@@ -94,6 +94,22 @@ fn assert_grown(before: &DiskStats, after: &DiskStats) {
 /// What a lost session has counted stays in the sum; the one that takes its place has its ISID, and
 /// counts from zero.
 #[tokio::test]
+async fn what_a_session_has_counted_is_told_while_it_runs_and_after_its_end() {
+    let rig = rig().await;
+    let session = rig.session(Options::default()).await;
+    let disk = soon(session.disk()).await.unwrap();
+    let before = session.stats().data_out_bytes;
+    soon(disk.write_at(0, pattern(MIB as usize, 1))).await.unwrap();
+    assert_eq!(session.stats().data_out_bytes, before + MIB);
+    soon(session.logout()).await.unwrap();
+    assert_eq!(session.stats().data_out_bytes, before + MIB);
+    // The driver goes a moment after the session has ended.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(session.stats().data_out_bytes, before + MIB);
+    rig.assert_clean();
+}
+
+#[tokio::test]
 async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     let rig = rig().await;
     let disk = open(&rig, 1).await;

@@ -13,8 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::grant::Grant;
-use crate::multipath::lane::{PathId, Requirements, Room};
+use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::{PathSet, Remains};
 use crate::multipath::progress::{Meter, Progress};
@@ -23,6 +22,7 @@ use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
 use crate::published::Published;
+use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
 use crate::state::read_buffers::ReadBuffers;
@@ -79,6 +79,21 @@ pub(super) struct State<C: Carrier> {
     end: Option<Error>,
     /// The supervisor sleeps until there is work.
     is_unattended: bool,
+}
+
+/// A request's place on a path. Dropped, it lets the next one have it.
+pub(super) struct Grant<C: Carrier> {
+    pub(super) paths: Paths<C>,
+    pub(super) carrier: C,
+    pub(super) ticket: Ticket,
+    /// Bytes that the request moves.
+    pub(super) len: u64,
+    /// The place has not been given back.
+    pub(super) is_held: bool,
+    /// The request is counted as in flight on the path.
+    pub(super) is_counted: bool,
+    /// What the request has paid to its class, until it is sent.
+    pub(super) charge: Option<Charge>,
 }
 
 impl<C: Carrier> Clone for Paths<C> {
@@ -436,7 +451,8 @@ impl<C: Carrier> Paths<C> {
             self.0.attention.notify_one();
         }
         state.paths.counted(id).begin(len);
-        Some(Grant::new(self.clone(), carrier, ticket, len))
+        let paths = self.clone();
+        Some(Grant { paths, carrier, ticket, len, is_held: true, is_counted: true, charge: None })
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
@@ -525,6 +541,32 @@ impl<C: Carrier> Paths<C> {
         let state = self.lock();
         let refusal = state.end.as_ref().or_else(|| state.paths.refusal()).cloned();
         refusal.map_or(Ok(state), Err)
+    }
+}
+
+impl<C: Carrier> Grant<C> {
+    /// Gives the place back; dropping the grant does the same, and lets the next one have it.
+    pub(super) fn give_up(mut self, state: &mut State<C>) {
+        if std::mem::take(&mut self.is_held) {
+            self.leave(state);
+        }
+    }
+
+    fn leave(&self, state: &mut State<C>) {
+        state.schedule.give_up(&self.ticket);
+        if self.is_counted {
+            state.paths.counted(self.ticket.path).give_up(self.len);
+        }
+    }
+}
+
+impl<C: Carrier> Drop for Grant<C> {
+    fn drop(&mut self) {
+        if self.is_held {
+            let mut state = self.paths.lock();
+            self.leave(&mut state);
+            self.paths.released(&mut state, self.ticket.path, now());
+        }
     }
 }
 

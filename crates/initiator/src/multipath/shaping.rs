@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::grant::Grant;
+use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::multipath::lane::Requirements;
 use crate::scheduler::Charge;
 

@@ -256,6 +256,41 @@ async fn what_a_lost_link_has_counted_stays_in_the_sum() {
     assert_eq!(there.errors(), 0);
 }
 
+/// What is given up is in flight no more, on a path that has it and on one that has gone.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_is_counted_while_it_is_in_flight_and_no_longer() {
+    let budget = Budget::new(1024, 64 << 20);
+    let links = [Link::new(&budget, 10.0, 50), Link::new(&budget, 10.0, 50)];
+    let paths = paths(&links);
+    let mut requests: Vec<_> = (0..8)
+        .map(|_| {
+            let paths = paths.clone();
+            let transfer = Transfer::query(Cdb::read_16(0, 512), LEN);
+            tokio::spawn(async move { paths.execute(transfer).await.map(drop) })
+        })
+        .collect();
+    sleep(Duration::from_millis(1)).await;
+    let in_flight = || {
+        let (each, gone) = paths.lock().paths.snapshots();
+        let counted = each.iter().chain([&gone]);
+        let sum = counted.map(|of| (of.requests_in_flight, of.bytes_in_flight / LEN as u64));
+        sum.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    };
+    assert_eq!(in_flight(), (8, 8));
+    requests.drain(4..).for_each(|request| request.abort());
+    tokio::task::yield_now().await;
+    assert_eq!(in_flight(), (4, 4));
+    let first = paths.open()[0].0;
+    paths.lose(first, &lost());
+    assert_eq!(in_flight(), (4, 4));
+    requests.into_iter().for_each(|request| request.abort());
+    tokio::task::yield_now().await;
+    assert_eq!(in_flight(), (0, 0));
+    let (each, gone) = paths.lock().paths.snapshots();
+    let ended = each.iter().chain([&gone]).map(|of| of.requests() + of.errors());
+    assert_eq!(ended.sum::<u64>(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_a_supervisor_requests_wait_for_the_next_link() {
     let budget = Budget::new(1024, 64 << 20);

@@ -173,5 +173,5 @@ async fn the_future_of_a_request_is_small() {
     let (_network, disk) = disk().await;
     let read = size_of_val(&disk.read_into(0, BytesMut::new()));
     let write = size_of_val(&disk.write_at(0, Bytes::new()));
-    assert!(read <= 576 && write <= 704, "{read} and {write} bytes");
+    assert!(read <= 352 && write <= 512, "{read} and {write} bytes");
 }

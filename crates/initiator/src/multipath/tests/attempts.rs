@@ -320,6 +320,25 @@ async fn patience_begins_anew_with_another_reason_and_another_session() {
     assert!(begun.elapsed() <= PATIENCE);
 }
 
+/// It keeps its place meanwhile, and is not in flight.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_unit_that_is_busy_counts_as_an_error_of_each_try() {
+    let unit = refusing(60, busy());
+    let paths = alone(Session::open(&unit), ROOM);
+    let waiting = tokio::spawn({
+        let paths = paths.clone();
+        async move { paths.execute(request(0)).await.is_ok() }
+    });
+    sleep(Duration::from_secs(30)).await;
+    let counted = || paths.lock().paths.snapshots().0.remove(0);
+    assert_eq!((counted().requests_in_flight, counted().bytes_in_flight), (0, 0));
+    let tries = counted().errors();
+    assert!(tries > 1 && counted().requests() == 0);
+    assert!(waiting.await.unwrap());
+    assert!(counted().errors() >= tries && counted().requests() == 1);
+    assert_eq!((counted().requests_in_flight, counted().bytes_in_flight), (0, 0));
+}
+
 /// What may have been executed once is not said to be undone because the unit is busy since.
 #[tokio::test(start_paused = true)]
 async fn a_try_in_doubt_is_not_hidden_by_a_unit_that_is_busy_since() {

@@ -1,11 +1,11 @@
-//! The place that a request has on a path: what is under way there, counted and charged to its class.
+//! A transfer on the path that it was granted: carried, counted there, and charged to its class.
 
 use std::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Paths, State, now};
-use crate::multipath::lane::{PathId, Ticket};
+use crate::multipath::dispatch::{Grant, now};
+use crate::multipath::lane::PathId;
 use crate::scheduler::Charge;
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
@@ -13,28 +13,8 @@ use crate::unit::transfer::Transfer;
 /// An answer, and when it came.
 pub(super) type Timed<C> = (<C as Carrier>::Answer, Instant);
 
-/// A request's place on a path. Dropped, it lets the next one have it.
-pub(super) struct Grant<C: Carrier> {
-    paths: Paths<C>,
-    carrier: C,
-    ticket: Ticket,
-    /// Bytes that the request moves.
-    len: u64,
-    /// The place has not been given back.
-    is_held: bool,
-    /// The request is counted as in flight on the path.
-    is_counted: bool,
-    /// What the request has paid to its class, until it is sent.
-    charge: Option<Charge>,
-}
-
 impl<C: Carrier> Grant<C> {
-    /// The place of a request of so many bytes that is counted on the path already.
-    pub(super) const fn new(paths: Paths<C>, carrier: C, ticket: Ticket, len: u64) -> Self {
-        Self { paths, carrier, ticket, len, is_held: true, is_counted: true, charge: None }
-    }
-
-    /// The same for a request that has paid to its class.
+    /// The same place for a request that has paid to its class.
     pub(super) fn paid_by(mut self, charge: Option<Charge>) -> Self {
         self.charge = charge;
         self
@@ -100,30 +80,6 @@ impl<C: Carrier> Grant<C> {
         match failed {
             Some(kind) => counted.end(kind, self.len, None),
             None => counted.give_up(self.len),
-        }
-    }
-
-    /// Gives the place back; dropping the grant does the same, and lets the next one have it.
-    pub(super) fn give_up(mut self, state: &mut State<C>) {
-        if std::mem::take(&mut self.is_held) {
-            self.leave(state);
-        }
-    }
-
-    fn leave(&self, state: &mut State<C>) {
-        state.schedule.give_up(&self.ticket);
-        if self.is_counted {
-            state.paths.counted(self.id()).give_up(self.len);
-        }
-    }
-}
-
-impl<C: Carrier> Drop for Grant<C> {
-    fn drop(&mut self) {
-        if self.is_held {
-            let mut state = self.paths.lock();
-            self.leave(&mut state);
-            self.paths.released(&mut state, self.id(), now());
         }
     }
 }
