@@ -133,6 +133,7 @@ impl Driver {
             self.lose_unread(cid, why);
             self.dispatch();
         }
+        self.shared.set_stats(self.session.stats());
     }
 
     /// Acts on the messages that have come, up to so many at once; says how many there were.
@@ -252,13 +253,9 @@ impl Driver {
         doubtful.into_iter().for_each(|itt| self.session.withdraw(itt, now));
     }
 
-    /// What it has counted, for those who ask when it is gone.
-    fn leave_stats(&self) {
-        self.shared.stats.get_or_init(|| self.session.stats());
-    }
-
     fn end(&mut self, result: Result<(), SessionError>) {
         let result = result.map_err(|cause| self.peer.explain(cause, false));
+        self.shared.set_stats(self.session.stats());
         if let Some(reopening) = self.session.reopening() {
             self.shared.reopening.get_or_init(|| reopening);
         }

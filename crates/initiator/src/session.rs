@@ -241,8 +241,7 @@ impl Session {
 
     /// Counters since the session began.
     pub fn stats(&self) -> Stats {
-        let counted = self.driver.stats().or_else(|| self.shared.stats.get().copied());
-        counted.unwrap_or_default()
+        self.shared.stats()
     }
 
     /// How many connections the session has (RFC 7143 §4.2.2), and why they are fewer than

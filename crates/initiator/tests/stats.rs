@@ -91,10 +91,8 @@ fn assert_grown(before: &DiskStats, after: &DiskStats) {
     assert!(before.sessions_lost <= after.sessions_lost);
 }
 
-/// What a lost session has counted stays in the sum; the one that takes its place has its ISID, and
-/// counts from zero.
 #[tokio::test]
-async fn what_a_session_has_counted_is_told_while_it_runs_and_after_its_end() {
+async fn what_a_session_has_counted_is_told_also_after_its_end() {
     let rig = rig().await;
     let session = rig.session(Options::default()).await;
     let disk = soon(session.disk()).await.unwrap();
@@ -103,12 +101,11 @@ async fn what_a_session_has_counted_is_told_while_it_runs_and_after_its_end() {
     assert_eq!(session.stats().data_out_bytes, before + MIB);
     soon(session.logout()).await.unwrap();
     assert_eq!(session.stats().data_out_bytes, before + MIB);
-    // The driver goes a moment after the session has ended.
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(session.stats().data_out_bytes, before + MIB);
     rig.assert_clean();
 }
 
+/// What a lost session has counted stays in the sum; the one that takes its place has its ISID, and
+/// counts from zero.
 #[tokio::test]
 async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     let rig = rig().await;

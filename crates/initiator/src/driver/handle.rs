@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use iscsi_session::{Session, Stats};
+use iscsi_session::Session;
 
 use super::Driver;
 use super::event_loop::EventLoop;
@@ -53,11 +53,6 @@ impl DriverHandle {
     /// Sends what was handed over and is not sent.
     pub(crate) fn send(&self) {
         self.driver.with(Driver::send_by_caller);
-    }
-
-    /// Counters of the session; `None` when the driver is gone.
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        self.driver.with(|driver| driver.session.stats())
     }
 
     /// Does something while somebody has the driver.

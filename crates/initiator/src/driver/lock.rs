@@ -29,12 +29,7 @@ impl DriverLock {
 
     /// The session goes no further.
     pub(super) fn close(&self) {
-        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let driver = guard.take();
-        if let Some(driver) = &driver {
-            driver.leave_stats();
-        }
-        drop(guard);
+        let driver = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // What it held is given back without the lock.
         drop(driver);
     }

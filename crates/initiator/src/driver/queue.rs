@@ -108,7 +108,8 @@ impl Queue {
     }
 
     /// Ready when there are messages, and with 0 when there will be none any more. Otherwise whoever is to be
-    /// [woken](Self::wake) will be.
+    /// [woken](Self::wake) will be: whoever sends wakes after he has written, and a task that was woken sees what was
+    /// written before.
     pub(super) fn poll(&mut self) -> Poll<usize> {
         if !self.shared.has_news.load(Ordering::Acquire) {
             return Poll::Pending;
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(seen, (0..150).collect::<Vec<_>>());
     }
 
-    /// Each message wakes, however they are taken, whoever was told once whom to wake.
+    /// Each message wakes, however they are taken; the queue is told once whom.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_message_is_left_lying() {
         const COUNT: u64 = 20_000;

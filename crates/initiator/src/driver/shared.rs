@@ -83,13 +83,12 @@ pub(crate) struct Shared {
     pub(crate) unsettled: Unsettled,
     /// What is being written to which unit, over all sessions of the initiator.
     pub(crate) unit_registry: Arc<UnitRegistry>,
-    /// What was counted, once the driver is gone.
-    pub(crate) stats: OnceLock<Stats>,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     /// It is a path of a disk, whose class rules it.
     is_ruled: AtomicBool,
     home: Mutex<Home>,
+    stats: Mutex<Stats>,
     connections: Mutex<Connections>,
     basis: Mutex<Option<Arc<PlanBasis>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
@@ -124,7 +123,7 @@ impl Shared {
             retries: AtomicU64::new(0),
             is_ruled: AtomicBool::new(false),
             home: Mutex::default(),
-            stats: OnceLock::new(),
+            stats: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),
             basis: Mutex::default(),
             units: Mutex::default(),
@@ -145,6 +144,14 @@ impl Shared {
     pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
         let class = self.policy.class.as_ref()?;
         class.pacing_rate().filter(|_| self.is_ruled.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        *lock(&self.stats)
+    }
+
+    pub(crate) fn set_stats(&self, stats: Stats) {
+        *lock(&self.stats) = stats;
     }
 
     /// Looks at the connections, or notes what became of them.

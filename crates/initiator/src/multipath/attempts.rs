@@ -156,7 +156,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         Ok(())
     }
 
-    /// A session was lost under the request, or a connection: a command, and the blocks that it is about, for people.
+    /// A session was lost under the request, or a connection. The command and its blocks are what people are told of it.
     ///
     /// # Errors
     /// When there is no use in another try.

@@ -60,6 +60,7 @@ impl<C: Carrier> Grant<C> {
 
     /// The request has been answered by now.
     fn answered(&mut self, kind: RequestKind, now: Instant) {
+        debug_assert!(self.is_counted, "it is carried once");
         (self.is_held, self.is_counted) = (false, false);
         let time = now.saturating_duration_since(self.begun());
         let (id, mut state) = (self.id(), self.paths.lock());
@@ -72,8 +73,9 @@ impl<C: Carrier> Grant<C> {
         state.meter.note_idle(is_idle);
     }
 
-    /// The request is in flight no more, and keeps its place; it counts as an error if it is of this kind.
+    /// The request is in flight no more, and keeps its place. One that has failed counts as an error of its kind.
     pub(super) fn uncount(&mut self, failed: Option<RequestKind>) {
+        debug_assert!(self.is_counted, "it is carried once");
         self.is_counted = false;
         let mut state = self.paths.lock();
         let counted = state.paths.counted(self.ticket.path);

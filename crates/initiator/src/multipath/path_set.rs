@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::lane::PathId;
-use crate::state::counters::{Counted, RequestStats};
+use crate::state::counters::{Counted, Snapshot};
 
 /// The paths of one disk.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl<C: Carrier> PathSet<C> {
     }
 
     /// What was counted of each that is open, in their order, and of all that are gone.
-    pub(super) fn snapshots(&mut self) -> (Vec<RequestStats>, RequestStats) {
+    pub(super) fn snapshots(&mut self) -> (Vec<Snapshot>, Snapshot) {
         let open = self.counted.iter_mut().map(Counted::snapshot).collect();
         (open, self.counted_of_gone.snapshot())
     }

@@ -127,13 +127,13 @@ impl Paths<Path> {
             SessionStats {
                 key: session.key(),
                 portal: session.portal().map(portal_name).unwrap_or_default(),
-                commands,
+                commands: commands.into_stats(),
                 retries: session.retries(),
             }
         });
         let (budget_waits, budget_wait_time) = self.budget().waits();
         DiskStats {
-            requests: self.counters().snapshot(),
+            requests: self.counters().stats(),
             retries,
             duplicates: self.duplicates(),
             sessions_lost,
@@ -141,7 +141,7 @@ impl Paths<Path> {
             budget_waits,
             budget_wait_time,
             sessions: sessions.collect(),
-            closed_sessions,
+            closed_sessions: closed_sessions.into_stats(),
             ..DiskStats::default()
         }
     }

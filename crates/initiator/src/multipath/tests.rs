@@ -21,6 +21,7 @@ use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
 use crate::state::budget::{Budget, Permit};
+use crate::state::counters::{RequestStats, Snapshot};
 use crate::unit::transfer::Transfer;
 
 const LEN: usize = 256 << 10;
@@ -192,6 +193,12 @@ async fn send(paths: &Paths<Link>, count: usize, depth: usize) -> (Duration, usi
     }
 }
 
+/// What was counted on each path that is open, and on all that are gone.
+fn counted<C: Carrier>(paths: &Paths<C>) -> (Vec<RequestStats>, RequestStats) {
+    let (each, gone) = paths.lock().paths.snapshots();
+    (each.into_iter().map(Snapshot::into_stats).collect(), gone.into_stats())
+}
+
 fn seconds_at_full_rate(megabytes: f64, count: usize) -> f64 {
     (count * LEN) as f64 / (megabytes * 1e6)
 }
@@ -244,7 +251,7 @@ async fn what_a_lost_link_has_counted_stays_in_the_sum() {
     let links = [Link::new(&budget, 10.0, 50), dying];
     let paths = paths(&links);
     assert_eq!(send(&paths, 500, 50).await.1, 0);
-    let (each, lost) = paths.lock().paths.snapshots();
+    let (each, lost) = counted(&paths);
     let there = &each[0];
     assert_eq!((each.len(), paths.lock().paths.losses()), (1, 1));
     for counted in [there, &lost] {
@@ -271,9 +278,9 @@ async fn what_is_given_up_is_counted_while_it_is_in_flight_and_no_longer() {
         .collect();
     sleep(Duration::from_millis(1)).await;
     let in_flight = || {
-        let (each, gone) = paths.lock().paths.snapshots();
-        let counted = each.iter().chain([&gone]);
-        let sum = counted.map(|of| (of.requests_in_flight, of.bytes_in_flight / LEN as u64));
+        let (each, gone) = counted(&paths);
+        let all = each.iter().chain([&gone]);
+        let sum = all.map(|of| (of.requests_in_flight, of.bytes_in_flight / LEN as u64));
         sum.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     };
     assert_eq!(in_flight(), (8, 8));
@@ -286,7 +293,7 @@ async fn what_is_given_up_is_counted_while_it_is_in_flight_and_no_longer() {
     requests.into_iter().for_each(|request| request.abort());
     tokio::task::yield_now().await;
     assert_eq!(in_flight(), (0, 0));
-    let (each, gone) = paths.lock().paths.snapshots();
+    let (each, gone) = counted(&paths);
     let ended = each.iter().chain([&gone]).map(|of| of.requests() + of.errors());
     assert_eq!(ended.sum::<u64>(), 0);
 }

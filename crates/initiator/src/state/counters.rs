@@ -1,7 +1,7 @@
 //! What is counted of the requests of a disk, or of one of its sessions.
 
 use std::ops::AddAssign;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::state::latency::Latency;
@@ -150,8 +150,16 @@ pub(crate) struct Counted {
     bytes_in_flight: u64,
     /// Ends that are not counted yet.
     noted: Vec<End>,
-    /// Without what is in flight.
-    stats: RequestStats,
+    /// Without what is in flight. Shared with snapshots, so that to take one takes no copy under the lock.
+    stats: Arc<RequestStats>,
+}
+
+/// What was counted at a moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    requests_in_flight: u64,
+    bytes_in_flight: u64,
+    stats: Arc<RequestStats>,
 }
 
 /// How a request has ended: after which time, if well.
@@ -179,8 +187,9 @@ impl Counters {
     }
 
     /// What was counted so far.
-    pub(crate) fn snapshot(&self) -> RequestStats {
-        self.lock().snapshot()
+    pub(crate) fn stats(&self) -> RequestStats {
+        let snapshot = self.lock().snapshot();
+        snapshot.into_stats()
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {
@@ -204,7 +213,7 @@ impl Counted {
         self.noted.push(End { kind, bytes, time });
     }
 
-    /// One is in flight no more, and has not ended.
+    /// One is in flight no more.
     pub(crate) const fn give_up(&mut self, bytes: u64) {
         self.requests_in_flight -= 1;
         self.bytes_in_flight -= bytes;
@@ -213,22 +222,33 @@ impl Counted {
     /// Counts what is noted.
     fn catch_up(&mut self) {
         let Self { noted, stats, .. } = self;
-        noted.drain(..).for_each(|end| stats.count(end));
+        if !noted.is_empty() {
+            let stats = Arc::make_mut(stats);
+            noted.drain(..).for_each(|end| stats.count(end));
+        }
     }
 
     /// What was counted so far.
-    pub(crate) fn snapshot(&mut self) -> RequestStats {
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
         self.catch_up();
         let Self { requests_in_flight, bytes_in_flight, .. } = *self;
-        RequestStats { requests_in_flight, bytes_in_flight, ..self.stats.clone() }
+        Snapshot { requests_in_flight, bytes_in_flight, stats: Arc::clone(&self.stats) }
     }
 
     /// What was counted there counts here from now on; what is in flight ends here.
     pub(crate) fn inherit(&mut self, mut other: Self) {
         other.catch_up();
-        self.stats += &other.stats;
+        *Arc::make_mut(&mut self.stats) += &other.stats;
         self.requests_in_flight += other.requests_in_flight;
         self.bytes_in_flight += other.bytes_in_flight;
+    }
+}
+
+impl Snapshot {
+    /// The same by itself.
+    pub(crate) fn into_stats(self) -> RequestStats {
+        let Self { requests_in_flight, bytes_in_flight, stats } = self;
+        RequestStats { requests_in_flight, bytes_in_flight, ..Arc::unwrap_or_clone(stats) }
     }
 }
 
@@ -260,12 +280,12 @@ mod tests {
         let good = counters.begin(RequestKind::Read, 100);
         let bad = counters.begin(RequestKind::Write, 10);
         drop(counters.begin(RequestKind::Flush, 0));
-        let stats = counters.snapshot();
+        let stats = counters.stats();
         assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (2, 110));
         assert_eq!(stats.requests() + stats.errors(), 0);
         good.end(Some(TIME));
         bad.end(None);
-        let stats = counters.snapshot();
+        let stats = counters.stats();
         assert_eq!((stats.requests_in_flight, stats.bytes_in_flight), (0, 0));
         assert_eq!((stats.reads.requests, stats.reads.bytes, stats.reads.errors), (1, 100, 0));
         assert_eq!((stats.writes.requests, stats.writes.bytes, stats.writes.errors), (0, 0, 1));
@@ -280,7 +300,7 @@ mod tests {
             counters.begin(RequestKind::Read, 10).end(Some(TIME));
             counters.begin(RequestKind::Flush, 0).end(None);
             if ended % 7 == 0 || ended > 3 * NOTED as u64 {
-                let stats = counters.snapshot();
+                let stats = counters.stats();
                 assert_eq!((stats.reads.requests, stats.reads.bytes), (ended, 10 * ended));
                 assert_eq!((stats.reads.latency.count(), stats.flushes.errors), (ended, ended));
             }
@@ -295,11 +315,11 @@ mod tests {
         }
         gone.end(RequestKind::Read, 1, Some(TIME));
         heir.inherit(gone);
-        let sum = heir.snapshot();
+        let sum = heir.snapshot().into_stats();
         assert_eq!((sum.requests_in_flight, sum.bytes_in_flight), (2, 6));
         heir.end(RequestKind::Read, 2, Some(TIME));
         heir.give_up(4);
-        let sum = heir.snapshot();
+        let sum = heir.snapshot().into_stats();
         assert_eq!((sum.reads.requests, sum.reads.bytes), (2, 3));
         assert_eq!((sum.requests_in_flight, sum.bytes_in_flight), (0, 0));
     }

@@ -27,7 +27,7 @@ impl Session {
             add(connection.stat_sn.deadline().map(|deadline| (deadline, Timer::StatSn)));
         }
         match self.tasks.first_deadline() {
-            Some((deadline, itt)) if first.is_none_or(|(other, _)| deadline < other) => {
+            Some((deadline, itt)) if first.is_none_or(|(other, _)| deadline <= other) => {
                 Some((deadline, self.timer_of(itt)))
             }
             _ => first,
