@@ -421,13 +421,13 @@ impl Session {
         unit: &Arc<UnitState>,
         heeds_doubts: bool,
     ) -> (CommandNumber, Waiter<'_, Completion>) {
-        let (number, turn) = unit.outstanding.take_turn();
-        let listener = Some(Listener::new(unit, number, &command.cdb));
-        let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
-        let request = |answer| Request::Command(command, answer);
-        let waiter = Waiter::start(&self.driver, &self.shared, holds, request);
-        // While it is sent, others may hand theirs over.
-        drop(turn);
+        let (number, waiter) = unit.outstanding.send(|number| {
+            let listener = Some(Listener::new(unit, number, &command.cdb));
+            let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
+            let request = |answer| Request::Command(command, answer);
+            Waiter::start(&self.driver, &self.shared, holds, request)
+        });
+        // Others may hand theirs over meanwhile.
         (number, waiter.sent())
     }
 }

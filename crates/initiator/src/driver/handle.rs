@@ -40,14 +40,13 @@ impl DriverHandle {
     /// Hands a request to the session, at once where nobody else has the driver. What was handed over before comes before
     /// it. Its answer's sender is dropped with a driver that is gone. Says whether the caller is to [send](Self::send) it.
     pub(crate) fn submit(&self, submission: Submission) -> bool {
-        let is_to_send = self.driver.try_with(|driver| {
-            let Some(driver) = driver else {
+        match self.driver.try_pass(submission, Driver::take) {
+            Ok(is_to_send) => is_to_send.unwrap_or_default(),
+            Err(submission) => {
                 self.tell(Message::Submit(Box::new(submission)));
-                return false;
-            };
-            driver.take(submission)
-        });
-        is_to_send.unwrap_or_default()
+                false
+            }
+        }
     }
 
     /// Sends what was handed over and is not sent.

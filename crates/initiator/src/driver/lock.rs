@@ -18,12 +18,16 @@ impl DriverLock {
         self.0.lock().ok()?.as_deref_mut().map(act)
     }
 
-    /// Acts on the driver, or without it where somebody else has it; `None` when it is gone.
-    pub(super) fn try_with<R>(&self, act: impl FnOnce(Option<&mut Driver>) -> R) -> Option<R> {
+    /// Has the driver take something, unless somebody else has the driver: then that comes back. `None` when it is gone.
+    pub(super) fn try_pass<T, R>(
+        &self,
+        item: T,
+        take: impl FnOnce(&mut Driver, T) -> R,
+    ) -> Result<Option<R>, T> {
         match self.0.try_lock() {
-            Ok(mut guard) => guard.as_deref_mut().map(|driver| act(Some(driver))),
-            Err(TryLockError::WouldBlock) => Some(act(None)),
-            Err(TryLockError::Poisoned(_)) => None,
+            Ok(mut guard) => Ok(guard.as_deref_mut().map(|driver| take(driver, item))),
+            Err(TryLockError::WouldBlock) => Err(item),
+            Err(TryLockError::Poisoned(_)) => Ok(None),
         }
     }
 

@@ -5,7 +5,6 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::{Grant, now};
-use crate::multipath::lane::PathId;
 use crate::scheduler::Charge;
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
@@ -14,27 +13,6 @@ use crate::unit::transfer::Transfer;
 pub(super) type Timed<C> = (<C as Carrier>::Answer, Instant);
 
 impl<C: Carrier> Grant<C> {
-    /// The same place for a request that has paid to its class.
-    pub(super) fn paid_by(mut self, charge: Option<Charge>) -> Self {
-        self.charge = charge;
-        self
-    }
-
-    /// Which path it is.
-    pub(super) const fn id(&self) -> PathId {
-        self.ticket.path
-    }
-
-    /// What goes over the path.
-    pub(super) const fn carrier(&self) -> &C {
-        &self.carrier
-    }
-
-    /// When it was granted, or the request was ready to go just before.
-    pub(super) const fn begun(&self) -> Instant {
-        self.ticket.sent_at()
-    }
-
     /// Carries a transfer over the path. When that has failed, the request still has its place there.
     pub(super) async fn carry(&mut self, transfer: &mut Transfer) -> Result<Timed<C>, Error> {
         // What is dropped from here on may have been sent.
@@ -78,7 +56,7 @@ impl<C: Carrier> Grant<C> {
         debug_assert!(self.is_counted, "it is carried once");
         self.is_counted = false;
         let mut state = self.paths.lock();
-        let counted = state.paths.counted(self.ticket.path);
+        let counted = state.paths.counted(self.id());
         match failed {
             Some(kind) => counted.end(kind, self.len, None),
             None => counted.give_up(self.len),

@@ -84,6 +84,7 @@ pub(super) struct State<C: Carrier> {
 /// A request's place on a path. Dropped, it lets the next one have it.
 pub(super) struct Grant<C: Carrier> {
     pub(super) paths: Paths<C>,
+    /// What goes over the path.
     pub(super) carrier: C,
     pub(super) ticket: Ticket,
     /// Bytes that the request moves.
@@ -545,6 +546,16 @@ impl<C: Carrier> Paths<C> {
 }
 
 impl<C: Carrier> Grant<C> {
+    /// Which path it is.
+    pub(super) const fn id(&self) -> PathId {
+        self.ticket.path
+    }
+
+    /// When it was granted, or the request was ready to go just before.
+    pub(super) const fn begun(&self) -> Instant {
+        self.ticket.sent_at()
+    }
+
     /// Gives the place back; dropping the grant does the same, and lets the next one have it.
     pub(super) fn give_up(mut self, state: &mut State<C>) {
         if std::mem::take(&mut self.is_held) {
@@ -555,7 +566,7 @@ impl<C: Carrier> Grant<C> {
     fn leave(&self, state: &mut State<C>) {
         state.schedule.give_up(&self.ticket);
         if self.is_counted {
-            state.paths.counted(self.ticket.path).give_up(self.len);
+            state.paths.counted(self.id()).give_up(self.len);
         }
     }
 }
@@ -565,7 +576,7 @@ impl<C: Carrier> Drop for Grant<C> {
         if self.is_held {
             let mut state = self.paths.lock();
             self.leave(&mut state);
-            self.paths.released(&mut state, self.ticket.path, now());
+            self.paths.released(&mut state, self.id(), now());
         }
     }
 }

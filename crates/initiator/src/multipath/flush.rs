@@ -60,7 +60,7 @@ impl Paths<Path> {
             // Without a path this waits for the next, or says why there is none.
             let there = alone
                 .as_ref()
-                .map(|grant| (grant.id(), grant.carrier().clone()))
+                .map(|grant| (grant.id(), grant.carrier.clone()))
                 .or_else(|| self.witness());
             let Some((id, path)) = there else {
                 let next = self.grant(0, Requirements::default(), now()).await;

@@ -51,3 +51,11 @@ impl<C: Carrier> Paths<C> {
         Some(usize::try_from(depth).unwrap_or(usize::MAX))
     }
 }
+
+impl<C: Carrier> Grant<C> {
+    /// The same for a request that has paid to its class.
+    pub(super) fn paid_by(mut self, charge: Option<Charge>) -> Self {
+        self.charge = charge;
+        self
+    }
+}

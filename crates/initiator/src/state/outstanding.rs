@@ -35,16 +35,12 @@ struct Commands {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct CommandNumber(u64);
 
-/// The turn of one command to be sent.
-pub(crate) struct Turn<'a> {
-    _order: MutexGuard<'a, ()>,
-}
-
 impl Outstanding {
-    /// The number of a command that is sent before the turn is dropped; no other one is sent in between.
-    pub(crate) fn take_turn(&self) -> (CommandNumber, Turn<'_>) {
-        let turn = Turn { _order: self.order.lock().unwrap_or_else(PoisonError::into_inner) };
-        (self.lock().next(), turn)
+    /// Numbers a command and sends it; no other one is sent in between.
+    pub(crate) fn send<T>(&self, send: impl FnOnce(CommandNumber) -> T) -> (CommandNumber, T) {
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.lock().next();
+        (number, send(number))
     }
 
     /// The number of the next command: all that were sent so far come before it.
@@ -118,7 +114,7 @@ mod tests {
     #[test]
     fn it_waits_for_those_that_were_sent_before_and_for_no_other() {
         let outstanding = Outstanding::default();
-        let [first, second, third, fourth] = [(); 4].map(|()| outstanding.take_turn().0);
+        let [first, second, third, fourth] = [(); 4].map(|()| outstanding.send(|_| ()).0);
         outstanding.end(third);
         let mut before = pin!(outstanding.ended_before(third));
         let mut context = Context::from_waker(Waker::noop());
@@ -130,7 +126,8 @@ mod tests {
         outstanding.give_up_before(fourth);
         outstanding.end(first);
         assert!(pin!(outstanding.ended_before(fourth)).poll(&mut context).is_ready());
-        let next = outstanding.next();
-        assert!(next > fourth && outstanding.take_turn().0 == next);
+        let next = outstanding.send(|number| number);
+        assert_eq!(next.0, next.1);
+        assert!(next.0 > fourth);
     }
 }
