@@ -4,6 +4,7 @@
 //! with; the [event loop](event_loop) waits for all else: the sockets, the deadlines, and what is left to it in a queue.
 //! Callers are never waited for: what they get goes into a slot of their own.
 
+mod alarm;
 pub(crate) mod answers;
 mod bytes;
 mod callers;
@@ -34,8 +35,8 @@ use crate::driver::answers::Answers;
 use crate::driver::connector::{Connected, Connector};
 use crate::driver::peer::Peer;
 use crate::driver::queue::Queue;
-use crate::driver::request::{Answer, Holds, Message, Outcome, Submission};
-use crate::driver::shared::{RequestId, SessionPhase, Shared};
+use crate::driver::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
+use crate::driver::shared::{SessionPhase, Shared};
 use crate::error::Error;
 use transports::Transport;
 
@@ -44,9 +45,14 @@ pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
-    queue: Queue,
+    /// Messages that have been told of and are not acted on.
+    told: usize,
+    /// Memory for those that are acted on.
+    messages: Vec<Message>,
     /// All handles are gone.
     orphaned: bool,
+    /// The largest command window that the tuners of all connections know of; `None` when one of them may know of none.
+    window: Option<u32>,
     /// The connections, the leading one first.
     transports: Vec<Transport>,
     /// Which of them sends first in this turn.
@@ -92,7 +98,6 @@ impl Driver {
         session: Session,
         peer: Peer,
         shared: Arc<Shared>,
-        queue: Queue,
         connector: Connector,
         reached: Option<Connected>,
         connections: u16,
@@ -102,8 +107,10 @@ impl Driver {
             session,
             peer,
             shared,
-            queue,
+            told: 0,
+            messages: Vec::new(),
             orphaned: false,
+            window: None,
             transports: Vec::with_capacity(connections.into()),
             first: 0,
             connector,
@@ -137,12 +144,16 @@ impl Driver {
     }
 
     /// Acts on the messages that have come, up to so many at once; says how many there were.
-    fn obey_messages(&mut self) -> usize {
-        let mut messages = self.queue.take();
-        let count = messages.len();
-        self.answers.asked(count);
-        messages.drain(..).for_each(|message| self.obey(message));
-        self.queue.restore(messages);
+    fn obey_messages(&mut self, queue: &Queue) -> usize {
+        self.told = 0;
+        queue.take(&mut self.messages);
+        let count = self.messages.len();
+        if count > 0 {
+            self.answers.asked(count);
+            let mut messages = std::mem::take(&mut self.messages);
+            messages.drain(..).for_each(|message| self.obey(message));
+            self.messages = messages;
+        }
         count
     }
 

@@ -253,7 +253,12 @@ impl Session {
     /// What the tuner has decided about the leading connection and the transfers on it, and why;
     /// `None` before the end of the login. It may change while the session runs.
     pub fn plan(&self) -> Option<Plan> {
-        self.shared.basis().map(|basis| basis.plan.clone())
+        self.of_plan(Plan::clone)
+    }
+
+    /// Something of the plan, without a copy of all that it says.
+    pub(crate) fn of_plan<R>(&self, ask: impl FnOnce(&Plan) -> R) -> Option<R> {
+        self.shared.basis().map(|basis| ask(&basis.plan))
     }
 
     /// Whether answers may come over several connections, which nothing orders.

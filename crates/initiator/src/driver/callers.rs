@@ -4,6 +4,7 @@
 use tokio::time::Instant;
 
 use super::Driver;
+use super::queue::Queue;
 use crate::driver::request::Submission;
 
 /// A request with so many bytes of data at most is sent by its caller. To move more takes longer than to wake the event
@@ -13,12 +14,12 @@ const SHORT: usize = 64 << 10;
 impl Driver {
     /// Takes a request from its caller. Says whether he is to send what is unsent: the request is short, and either
     /// nothing else is under way, or everybody has asked again by now who had an answer. Else the event loop is called.
-    pub(super) fn take(&mut self, submission: Submission) -> bool {
+    pub(super) fn take(&mut self, submission: Submission, queue: &Queue) -> bool {
         let span = self.shared.span.clone();
         let _within = span.enter();
         self.now = Instant::now();
         // What is in the queue was handed over before.
-        while self.obey_messages() > 0 {}
+        while self.obey_messages(queue) > 0 {}
         let is_short = submission.request.data_len() <= SHORT;
         let may_ask = self.answers.may_ask_at(self.now);
         self.submit(submission);

@@ -81,6 +81,7 @@ impl Driver {
             transport.is_logged_in = true;
             if let Some(agreed) = self.session.negotiated_on(cid) {
                 transport.tune(|socket, tuner| tuner.agreed(socket, agreed));
+                self.window = None;
             }
         }
         self.count_open();

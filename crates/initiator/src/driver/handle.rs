@@ -8,18 +8,13 @@ use iscsi_session::Session;
 use super::Driver;
 use super::event_loop::EventLoop;
 use super::lock::DriverLock;
-use super::queue::{Sender, queue};
 use crate::driver::connector::{Connected, Connector};
 use crate::driver::peer::Peer;
-use crate::driver::request::{Message, Submission};
+use crate::driver::request::{Message, RequestId, Submission};
 use crate::driver::shared::Shared;
 
 /// A driver, to be asked. It is told when the last of these is dropped.
-#[derive(Clone)]
-pub(crate) struct DriverHandle {
-    driver: Arc<DriverLock>,
-    messages: Sender,
-}
+pub(crate) struct DriverHandle(Arc<DriverLock>);
 
 impl DriverHandle {
     /// A driver that begins to connect, or to log in over a connection that stands, once its loop runs.
@@ -31,16 +26,26 @@ impl DriverHandle {
         reached: Option<Connected>,
         connections: u16,
     ) -> (Self, EventLoop) {
-        let (messages, queue) = queue();
-        let driver = Driver::new(session, peer, shared, queue, connector, reached, connections);
+        let driver = Driver::new(session, peer, shared, connector, reached, connections);
         let driver = Arc::new(DriverLock::new(driver));
-        (Self { driver: Arc::clone(&driver), messages }, EventLoop::new(driver))
+        (Self::of(&driver), EventLoop::new(driver))
+    }
+
+    fn of(driver: &Arc<DriverLock>) -> Self {
+        driver.queue.join();
+        Self(Arc::clone(driver))
+    }
+
+    /// A name for a request to hand over.
+    pub(crate) fn next_id(&self) -> RequestId {
+        self.0.next_id()
     }
 
     /// Hands a request to the session, at once where nobody else has the driver. What was handed over before comes before
     /// it. Its answer's sender is dropped with a driver that is gone. Says whether the caller is to [send](Self::send) it.
     pub(crate) fn submit(&self, submission: Submission) -> bool {
-        match self.driver.try_pass(submission, Driver::take) {
+        let take = |driver: &mut Driver, submission| driver.take(submission, &self.0.queue);
+        match self.0.try_pass(submission, take) {
             Ok(is_to_send) => is_to_send.unwrap_or_default(),
             Err(submission) => {
                 self.tell(Message::Submit(Box::new(submission)));
@@ -51,18 +56,30 @@ impl DriverHandle {
 
     /// Sends what was handed over and is not sent.
     pub(crate) fn send(&self) {
-        self.driver.with(Driver::send_by_caller);
+        self.0.with(Driver::send_by_caller);
     }
 
     /// Does something while somebody has the driver.
     #[cfg(test)]
     pub(crate) fn while_taken<R>(&self, act: impl FnOnce() -> R) -> R {
-        self.driver.with(|_| act()).unwrap()
+        self.0.with(|_| act()).unwrap()
     }
 
     /// Leaves a message. A driver that is gone does not hear of it.
     pub(crate) fn tell(&self, message: Message) {
-        self.messages.send(message);
+        self.0.queue.send(message);
+    }
+}
+
+impl Clone for DriverHandle {
+    fn clone(&self) -> Self {
+        Self::of(&self.0)
+    }
+}
+
+impl Drop for DriverHandle {
+    fn drop(&mut self) {
+        self.0.queue.leave();
     }
 }
 

@@ -1,21 +1,34 @@
 //! The lock that a driver is behind: whoever has it runs the session for so long.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use super::Driver;
+use super::queue::Queue;
+use crate::driver::request::RequestId;
 
-/// A driver, until its session has ended.
-pub(super) struct DriverLock(Mutex<Option<Box<Driver>>>);
+/// A driver, until its session has ended, and what is left to it by those who have not got it.
+pub(super) struct DriverLock {
+    driver: Mutex<Option<Box<Driver>>>,
+    pub(super) queue: Queue,
+    ids: AtomicU64,
+}
 
 impl DriverLock {
     pub(super) fn new(driver: Driver) -> Self {
-        Self(Mutex::new(Some(Box::new(driver))))
+        let driver = Mutex::new(Some(Box::new(driver)));
+        Self { driver, queue: Queue::default(), ids: AtomicU64::new(0) }
+    }
+
+    /// A name for a request that is handed to the driver.
+    pub(super) fn next_id(&self) -> RequestId {
+        RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Acts on the driver; `None` when it is gone.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Driver) -> R) -> Option<R> {
         // One that a panic has left behind is not gone on with.
-        self.0.lock().ok()?.as_deref_mut().map(act)
+        self.driver.lock().ok()?.as_deref_mut().map(act)
     }
 
     /// Has the driver take something, unless somebody else has the driver: then that comes back. `None` when it is gone.
@@ -24,7 +37,7 @@ impl DriverLock {
         item: T,
         take: impl FnOnce(&mut Driver, T) -> R,
     ) -> Result<Option<R>, T> {
-        match self.0.try_lock() {
+        match self.driver.try_lock() {
             Ok(mut guard) => Ok(guard.as_deref_mut().map(|driver| take(driver, item))),
             Err(TryLockError::WouldBlock) => Err(item),
             Err(TryLockError::Poisoned(_)) => Ok(None),
@@ -33,8 +46,9 @@ impl DriverLock {
 
     /// The session goes no further.
     pub(super) fn close(&self) {
-        let driver = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // What it held is given back without the lock.
-        drop(driver);
+        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let messages = self.queue.close();
+        // What they held is given back without the lock.
+        drop((driver, messages));
     }
 }

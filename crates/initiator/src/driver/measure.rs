@@ -56,6 +56,10 @@ impl Driver {
     /// The command window is part of what transfers are fitted to.
     pub(super) fn note_window(&mut self) {
         let window = self.session.command_window();
+        if self.window.is_some_and(|known| window <= known) {
+            return;
+        }
+        self.window = Some(window);
         let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
         // Each is told.
         if tuners.fold(false, |news, (_, tuner)| tuner.offered(window) || news) {

@@ -10,7 +10,6 @@ use iscsi_session::{Command, Completion, Payload, ReadBuffer, SubmitError, TaskE
 use tokio::sync::oneshot;
 
 use crate::driver::measure::reading::Reading;
-use crate::driver::shared::RequestId;
 use crate::error::Error;
 use crate::state::budget::Permit;
 use crate::state::range_locks::RangeGuard;
@@ -28,6 +27,10 @@ pub(crate) enum Message {
     /// What is known of each connection.
     Read(oneshot::Sender<Vec<Reading>>),
 }
+
+/// Names a request between a handle and the driver.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct RequestId(pub(crate) u64);
 
 /// A request and what belongs to it until the session has finished with it.
 #[derive(Debug)]

@@ -26,10 +26,6 @@ use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::UnitState;
 use crate::url::Url;
 
-/// Names a request between a handle and the driver.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct RequestId(pub(crate) u64);
-
 /// How far a session has come.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionPhase {
@@ -92,7 +88,6 @@ pub(crate) struct Shared {
     connections: Mutex<Connections>,
     basis: Mutex<Option<Arc<PlanBasis>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
-    ids: AtomicU64,
 }
 
 impl Shared {
@@ -127,12 +122,7 @@ impl Shared {
             connections: Mutex::new(Connections::wanted(connections)),
             basis: Mutex::default(),
             units: Mutex::default(),
-            ids: AtomicU64::new(0),
         }
-    }
-
-    pub(crate) fn next_id(&self) -> RequestId {
-        RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
     /// From now on it is a path of a disk.

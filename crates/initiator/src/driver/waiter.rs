@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
 use crate::driver::handle::DriverHandle;
-use crate::driver::request::{Holds, Message, Request, Sender, Submission};
-use crate::driver::shared::{RequestId, Shared};
+use crate::driver::request::{Holds, Message, Request, RequestId, Sender, Submission};
+use crate::driver::shared::Shared;
 use crate::error::Error;
 
 /// The answer to come. Dropping it gives the request up: not yet on the wire it disappears,
@@ -32,7 +32,7 @@ impl<'a, T> Waiter<'a, T> {
         request: impl FnOnce(Sender<T>) -> Request,
     ) -> Self {
         let (sender, answer) = oneshot::channel();
-        let id = shared.next_id();
+        let id = driver.next_id();
         let sends = driver.submit(Submission { id, request: request(sender), holds });
         Self { id, answer, driver, shared, answered: false, sends }
     }

@@ -55,14 +55,13 @@ impl Path {
     /// What the session may have under way, by its plan.
     pub(crate) fn room(&self) -> Room {
         let session = self.unit.session();
-        let Some(plan) = session.plan() else { return Room::UNLIMITED };
-        let writes = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
-        let reads = plan.read_size.value.saturating_mul(plan.read_depth.value.into());
-        let each = writes.max(reads);
-        Room {
-            bytes: each.saturating_mul(session.connections().open.max(1).into()),
-            requests: plan.terms.window.unwrap_or(USUAL_WINDOW),
-        }
+        let by_plan = session.of_plan(|plan| {
+            let writes = plan.io_size.value.saturating_mul(plan.queue_depth.value.into());
+            let reads = plan.read_size.value.saturating_mul(plan.read_depth.value.into());
+            (writes.max(reads), plan.terms.window.unwrap_or(USUAL_WINDOW))
+        });
+        let Some((each, requests)) = by_plan else { return Room::UNLIMITED };
+        Room { bytes: each.saturating_mul(session.connections().open.max(1).into()), requests }
     }
 }
 

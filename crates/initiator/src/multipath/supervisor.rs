@@ -345,7 +345,7 @@ impl Supervisor {
         }
         for (_, path) in paths.open() {
             let session = path.unit.session();
-            if session.plan().is_some_and(|plan| plan.congestion_control.value.is_none()) {
+            if session.of_plan(|plan| plan.congestion_control.value.is_none()).unwrap_or_default() {
                 session.hear_of_loss(loss);
             }
         }
@@ -489,9 +489,8 @@ pub(super) fn span_of(path: &Path) -> Span {
 
 /// Whether round trips cost nothing over any of them.
 fn are_short(paths: &Paths<Path>) -> bool {
-    let is_short =
-        |path: &Path| path.unit.session().plan().is_some_and(|plan| plan.link.is_local());
-    paths.open().iter().all(|(_, path)| is_short(path))
+    let is_short = |path: &Path| path.unit.session().of_plan(|plan| plan.link.is_local());
+    paths.open().iter().all(|(_, path)| is_short(path) == Some(true))
 }
 
 fn count(paths: &[(PathId, Path)]) -> u32 {

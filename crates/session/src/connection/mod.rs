@@ -47,9 +47,10 @@ pub(crate) struct Connection {
     login_deadline: Option<Instant>,
     /// How often the login was redirected.
     redirects: u8,
-    login: Option<Login>,
+    /// Boxed, since only few moments of a connection have one.
+    login: Option<Box<Login>>,
     agreed: Option<Negotiated>,
-    failure: Option<SessionError>,
+    failure: Option<Box<SessionError>>,
     /// Whether the caller wants to let go of it: it takes no new command.
     leaving: bool,
     inbox: Inbox,
@@ -86,7 +87,7 @@ impl Connection {
             return;
         }
         self.state = ConnectionState::InLogin;
-        self.login = Some(login);
+        self.login = Some(Box::new(login));
         self.liveness.moved(now);
     }
 
@@ -139,7 +140,7 @@ impl Connection {
         let urgent = self.transmitter.take_urgent();
         *self = Self {
             state: ConnectionState::CleanupWait,
-            failure: Some(why),
+            failure: Some(Box::new(why)),
             ..Self::new(self.cid, None, self.liveness.last_progress())
         };
         urgent
@@ -181,16 +182,16 @@ impl Connection {
     }
 
     /// Why it failed; present until it is cleaned up.
-    pub(crate) const fn failure(&self) -> Option<&SessionError> {
-        self.failure.as_ref()
+    pub(crate) fn failure(&self) -> Option<&SessionError> {
+        self.failure.as_deref()
     }
 
-    pub(crate) const fn login(&self) -> Option<&Login> {
-        self.login.as_ref()
+    pub(crate) fn login(&self) -> Option<&Login> {
+        self.login.as_deref()
     }
 
-    pub(crate) const fn login_mut(&mut self) -> Option<&mut Login> {
-        self.login.as_mut()
+    pub(crate) fn login_mut(&mut self) -> Option<&mut Login> {
+        self.login.as_deref_mut()
     }
 
     /// When connect and login must be over.

@@ -1,6 +1,6 @@
 //! The tasks of a session, found by their tag.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Itt};
@@ -31,7 +31,8 @@ pub(crate) struct TaskSet {
     free: VecDeque<u32>,
     limit: usize,
     deadlines: Deadlines,
-    loads: BTreeMap<Cid, Load>,
+    /// There are few connections.
+    loads: Vec<(Cid, Load)>,
 }
 
 /// What the tasks of one connection have outstanding.
@@ -136,14 +137,18 @@ impl TaskSet {
         let Some(task) = self.get_mut(itt) else { return };
         task.outstanding = bytes;
         let allegiance = task.allegiance;
-        if let Some(load) = allegiance.and_then(|cid| self.loads.get_mut(&cid)) {
+        if let Some(load) = allegiance.and_then(|cid| self.load_mut(cid)) {
             load.outstanding = load.outstanding.saturating_add(bytes);
         }
     }
 
     /// What the tasks of a connection have outstanding.
     pub(crate) fn load_of(&self, cid: Cid) -> Load {
-        self.loads.get(&cid).copied().unwrap_or_default()
+        self.loads.iter().find(|(of, _)| *of == cid).map_or_else(Load::default, |(_, load)| *load)
+    }
+
+    fn load_mut(&mut self, cid: Cid) -> Option<&mut Load> {
+        self.loads.iter_mut().find(|(of, _)| *of == cid).map(|(_, load)| load)
     }
 
     /// Puts a task on a connection, with the number that its first PDU carries there.
@@ -152,7 +157,10 @@ impl TaskSet {
         task.cmd_sn = Some(cmd_sn);
         if task.allegiance.replace(cid).is_none() {
             let bytes = task.load();
-            self.loads.entry(cid).or_default().bytes += bytes;
+            match self.load_mut(cid) {
+                Some(load) => load.bytes += bytes,
+                None => self.loads.push((cid, Load { bytes, outstanding: 0 })),
+            }
         }
     }
 
@@ -166,10 +174,9 @@ impl TaskSet {
 
     fn lighten(&mut self, cid: Option<Cid>, bytes: u64, outstanding: u64) {
         let Some(cid) = cid else { return };
-        let Some(load) = self.loads.get_mut(&cid) else { return };
+        let Some(load) = self.load_mut(cid) else { return };
         load.bytes = load.bytes.saturating_sub(bytes);
         load.outstanding = load.outstanding.saturating_sub(outstanding);
-        // Its place stays: it costs more to find memory for it again with each lone command.
         if load.bytes == 0 {
             *load = Load::default();
         }

@@ -222,7 +222,7 @@ async fn spread_out(
     }
     expected.set(Some(ExpectedUnit { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
-    let round_trip = session.plan().map_or(Duration::ZERO, |plan| plan.link.round_trip());
+    let round_trip = session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default();
     let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.max() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));

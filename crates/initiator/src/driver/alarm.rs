@@ -1,0 +1,122 @@
+//! The alarm of the event loop: one timer for whatever is due first.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::task::coop;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Wakes the task that it is polled by. What is due the loop sees by the clock of each turn, so the timer is looked at
+/// only when it has not been set to that, or when the task was woken and found nothing else: two looks in each turn took
+/// 206 of the 15,651 instructions of a lone read of 4 KiB.
+pub(super) struct Alarm {
+    timer: Pin<Box<Sleep>>,
+    deadline: Option<Instant>,
+    /// When the timer wakes the task, unless it has done so.
+    armed: Option<Instant>,
+    is_looked_at: bool,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Self {
+        let timer = Box::pin(sleep_until(Instant::now()));
+        Self { timer, deadline: None, armed: None, is_looked_at: false }
+    }
+
+    /// A wait begins, until `deadline` at most. The clock was last looked at when it showed `now`, and the task has not
+    /// slept since.
+    pub(super) fn set(&mut self, deadline: Option<Instant>, now: Instant) {
+        self.deadline = deadline;
+        // It may have rung already, and the task may have been woken by that for something else.
+        let may_have_rung = deadline.is_some_and(|deadline| deadline <= now);
+        self.is_looked_at = self.armed != deadline || may_have_rung;
+    }
+
+    /// Ready when the deadline has come, if nothing else has ended the wait.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_looked_at = std::mem::replace(&mut self.is_looked_at, true);
+        let Some(deadline) = self.deadline.filter(|_| is_looked_at) else { return Poll::Pending };
+        if self.timer.deadline() != deadline {
+            self.timer.as_mut().reset(deadline);
+        }
+        let result = self.timer.as_mut().poll(context);
+        // A task that has used up its turn is put off, and the timer is not set.
+        let is_set = result.is_pending() && coop::has_budget_remaining();
+        self.armed = is_set.then_some(deadline);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    async fn look(alarm: &mut Alarm) -> Poll<()> {
+        poll_fn(|context| Poll::Ready(alarm.poll(context))).await
+    }
+
+    async fn rings(alarm: &mut Alarm) -> bool {
+        timeout(10 * SOON, poll_fn(|context| alarm.poll(context))).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_rings_at_the_deadline_however_often_that_is_set() {
+        let (mut alarm, begun) = (Alarm::new(), Instant::now());
+        for _ in 0..3 {
+            alarm.set(Some(begun + SOON), begun);
+            assert!(look(&mut alarm).await.is_pending());
+        }
+        alarm.set(Some(begun + SOON), begun);
+        assert!(rings(&mut alarm).await);
+        assert_eq!(begun.elapsed(), SOON);
+        for deadline in [begun + 3 * SOON, begun + 2 * SOON] {
+            alarm.set(Some(deadline), begun + SOON);
+            assert!(look(&mut alarm).await.is_pending());
+        }
+        alarm.set(Some(begun + 2 * SOON), begun + SOON);
+        assert!(rings(&mut alarm).await);
+        assert_eq!(begun.elapsed(), 2 * SOON);
+        alarm.set(None, begun + 2 * SOON);
+        assert!(!rings(&mut alarm).await, "nothing is due");
+    }
+
+    /// Its task was woken for two things at once, and has waited for something else in between.
+    #[tokio::test(start_paused = true)]
+    async fn it_rings_though_its_task_has_not_looked_when_it_was_woken() {
+        let (mut alarm, begun) = (Alarm::new(), Instant::now());
+        alarm.set(Some(begun + SOON), begun);
+        assert!(look(&mut alarm).await.is_pending());
+        advance(SOON).await;
+        tokio::task::yield_now().await;
+        alarm.set(None, begun);
+        assert!(look(&mut alarm).await.is_pending());
+        alarm.set(Some(begun + SOON), Instant::now());
+        assert!(look(&mut alarm).await.is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_rings_though_its_task_had_used_up_its_turn_when_it_was_set() {
+        let (mut alarm, begun) = (Alarm::new(), Instant::now());
+        poll_fn(|context| {
+            while coop::has_budget_remaining() {
+                let Poll::Ready(progress) = coop::poll_proceed(context) else { break };
+                progress.made_progress();
+            }
+            alarm.set(Some(begun + SOON), begun);
+            assert!(alarm.poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        tokio::task::yield_now().await;
+        alarm.set(Some(begun + SOON), begun);
+        assert!(rings(&mut alarm).await);
+        assert_eq!(begun.elapsed(), SOON);
+    }
+}
