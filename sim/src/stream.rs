@@ -118,7 +118,13 @@ impl Worker {
             return Ok(());
         }
         let mut data = vec![0; self.rng.index(1..64).min(end - first) * GRAIN];
-        stream.read_exact(&mut data).await?;
+        let result = stream.read_exact(&mut data).await;
+        let is_cut = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+        let has_shrunk = grain(stream.disk().capacity()) < first + data.len() / GRAIN;
+        if has_shrunk && result.as_ref().is_err_and(is_cut) {
+            return Ok(());
+        }
+        result?;
         self.has_written(streaming, true).await;
         let mut world = self.work.shared.lock();
         self.note(&mut world.trace, "has read a stream", &(first..first + data.len() / GRAIN));
