@@ -53,7 +53,7 @@ impl<C: Carrier> Paths<C> {
 }
 
 impl<C: Carrier> Grant<C> {
-    /// The same for a request that has paid to its class.
+    /// The request has paid this to its class.
     pub(super) fn paid_by(mut self, charge: Option<Charge>) -> Self {
         self.charge = charge;
         self
