@@ -1,11 +1,14 @@
 /*
  * Sequential reads or writes through libiscsi, so many of them under way, and what they cost: one line of JSON.
  *
- *   libiscsi URL read|write IO DEPTH BYTES [none|header|both]
+ *   libiscsi URL read|write IO DEPTH BYTES [none|header|both [DISKS]]
  *
- * IO and BYTES are numbers of bytes, and may end in K, M or G. The last word is what the digests cover. Requests go
- * through the asynchronous calls, one poll(2) for all of them; a read lands in the buffer of its request, all writes
+ * IO and BYTES are numbers of bytes, and may end in K, M or G. The word after them is what the digests cover. Requests
+ * go through the asynchronous calls, one poll(2) for all of them; a read lands in the buffer of its request, all writes
  * send the same buffer, and the library copies neither.
+ *
+ * With DISKS there are so many sessions, each with DEPTH requests under way: BYTES are those of all together. One
+ * epoll(7) waits for all of them, and what is begun is sent at once.
  *
  * With -DDATA_DIGEST it asks for data digests too, for a libiscsi that has them.
  */
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -26,9 +30,15 @@
 enum { SILENCE_MS = 30000 };
 /* Requests for each place in the queue before the clock starts. */
 enum { WARM_UP = 4 };
+/* Events that one epoll_wait(2) tells of. */
+enum { EVENTS = 1024 };
+
+struct slot;
 
 struct load {
 	struct iscsi_context *iscsi;
+	/* The places in its queue. */
+	struct slot *slots;
 	int lun;
 	int writes;
 	uint32_t io;
@@ -39,6 +49,8 @@ struct load {
 	uint64_t begun;
 	uint64_t end;
 	unsigned int under_way;
+	/* What epoll(7) waits for, where there are many. */
+	uint32_t events;
 	/* Nanoseconds of each request, where they are wanted. */
 	uint64_t *latencies;
 	uint64_t ended;
@@ -125,25 +137,83 @@ static void begin(struct slot *slot)
 	load->under_way++;
 }
 
-/* Begins so many requests, never more than depth at once, and waits for their end. */
-static void carry_out(struct load *load, struct slot *slots, unsigned int depth, uint64_t count)
+/* Begins so many requests, never more than depth at once. */
+static void fill(struct load *load, unsigned int depth, uint64_t count)
 {
 	unsigned int slot;
 
 	load->end = load->begun + count;
 	for (slot = 0; slot < depth && load->begun < load->end; slot++)
-		begin(&slots[slot]);
+		begin(&load->slots[slot]);
+}
+
+static void serve(struct load *load, int events)
+{
+	if (iscsi_service(load->iscsi, events) < 0)
+		fail("the session ended: %s", iscsi_get_error(load->iscsi));
+}
+
+static int events_or_silence(int ready, const char *call)
+{
+	if (ready == 0)
+		fail("no answer within %d s", SILENCE_MS / 1000);
+	if (ready < 0 && errno != EINTR)
+		fail("%s: %s", call, strerror(errno));
+	return ready;
+}
+
+/* Begins so many requests, never more than depth at once, and waits for their end. */
+static void carry_out(struct load *load, unsigned int depth, uint64_t count)
+{
+	fill(load, depth, count);
 	while (load->under_way > 0) {
 		struct pollfd socket = { .fd = iscsi_get_fd(load->iscsi),
 					 .events = (short)iscsi_which_events(load->iscsi) };
-		int ready = poll(&socket, 1, SILENCE_MS);
 
-		if (ready == 0)
-			fail("no answer within %d s", SILENCE_MS / 1000);
-		if (ready < 0 && errno != EINTR)
-			fail("poll: %s", strerror(errno));
-		if (ready > 0 && iscsi_service(load->iscsi, socket.revents) < 0)
-			fail("the session ended: %s", iscsi_get_error(load->iscsi));
+		if (events_or_silence(poll(&socket, 1, SILENCE_MS), "poll") > 0)
+			serve(load, socket.revents);
+	}
+}
+
+/* Waits for what the session waits for. */
+static void wait_for(int epoll, struct load *load)
+{
+	uint32_t wanted = (uint32_t)iscsi_which_events(load->iscsi);
+	struct epoll_event event = { .events = wanted, .data = { .ptr = load } };
+	int operation = load->events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+
+	if (wanted == load->events)
+		return;
+	if (epoll_ctl(epoll, operation, iscsi_get_fd(load->iscsi), &event) != 0)
+		fail("epoll_ctl: %s", strerror(errno));
+	load->events = wanted;
+}
+
+/* The same with many disks, for each so many requests. The events of poll(2) and epoll(7) are the same numbers. */
+static void carry_out_many(int epoll, struct load *loads, unsigned int disks, unsigned int depth, uint64_t count)
+{
+	static struct epoll_event events[EVENTS];
+	unsigned int disk, busy = disks;
+
+	for (disk = 0; disk < disks; disk++) {
+		fill(&loads[disk], depth, count);
+		serve(&loads[disk], POLLOUT);
+		wait_for(epoll, &loads[disk]);
+	}
+	while (busy > 0) {
+		int at, ready = events_or_silence(epoll_wait(epoll, events, EVENTS, SILENCE_MS), "epoll_wait");
+
+		for (at = 0; at < ready; at++) {
+			struct load *load = events[at].data.ptr;
+			unsigned int before = load->under_way;
+
+			serve(load, (int)events[at].events);
+			if (iscsi_which_events(load->iscsi) & POLLOUT)
+				serve(load, POLLOUT);
+			wait_for(epoll, load);
+			if (before > 0 && load->under_way == 0)
+				busy--;
+		}
 	}
 }
 
@@ -252,8 +322,15 @@ static void open_unit(struct load *load, const char *url, const char *digests)
 	iscsi_destroy_url(parsed);
 }
 
+static void close_unit(struct load *load)
+{
+	if (iscsi_logout_sync(load->iscsi) != 0)
+		fail("the logout failed: %s", iscsi_get_error(load->iscsi));
+	iscsi_destroy_context(load->iscsi);
+}
+
 /* A buffer for each read, one for all writes. Each byte is touched, so that no page of it is new to the requests. */
-static struct slot *make_slots(struct load *load, unsigned int depth)
+static void make_slots(struct load *load, unsigned int depth)
 {
 	struct slot *slots = allocate(depth, sizeof(*slots));
 	unsigned char *buffer = NULL;
@@ -268,40 +345,78 @@ static struct slot *make_slots(struct load *load, unsigned int depth)
 		slots[slot].data.iov_base = buffer;
 		slots[slot].data.iov_len = load->io;
 	}
-	return slots;
+	load->slots = slots;
+}
+
+/* Each disk is a descriptor. */
+static void allow_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+/* The same with so many disks, each with a session of its own. */
+static void run_many(char **words, const struct load *like, unsigned int disks, unsigned int depth, uint64_t count)
+{
+	struct load *loads = allocate(disks, sizeof(*loads));
+	struct usage from, to;
+	int epoll = epoll_create1(0);
+	unsigned int disk;
+
+	if (epoll < 0)
+		fail("epoll_create1: %s", strerror(errno));
+	allow_descriptors();
+	for (disk = 0; disk < disks; disk++) {
+		loads[disk] = *like;
+		open_unit(&loads[disk], words[1], words[6]);
+		make_slots(&loads[disk], depth);
+	}
+	carry_out_many(epoll, loads, disks, depth, (uint64_t)WARM_UP * depth);
+	from = usage_now();
+	carry_out_many(epoll, loads, disks, depth, count);
+	to = usage_now();
+	print(&from, &to, &loads[0]);
+	for (disk = 0; disk < disks; disk++)
+		close_unit(&loads[disk]);
 }
 
 int main(int argc, char **argv)
 {
 	struct load load = { 0 };
-	struct slot *slots;
 	struct usage from, to;
-	unsigned int depth;
+	unsigned int depth, disks;
 	uint64_t count;
 
-	if (argc < 6 || argc > 7)
-		fail("usage: libiscsi URL read|write IO DEPTH BYTES [none|header|both]");
+	if (argc < 6 || argc > 8)
+		fail("usage: libiscsi URL read|write IO DEPTH BYTES [none|header|both [DISKS]]");
 	load.writes = strcmp(argv[2], "write") == 0;
 	if (!load.writes && strcmp(argv[2], "read") != 0)
 		fail("`%s` is neither `read` nor `write`", argv[2]);
 	load.io = (uint32_t)size(argv[3]);
 	depth = (unsigned int)size(argv[4]);
-	count = size(argv[5]) / load.io;
+	disks = argc > 7 ? (unsigned int)size(argv[7]) : 1;
+	count = size(argv[5]) / load.io / disks;
 	if (count == 0)
-		fail("that is less than one request");
+		fail("that is less than one request of each disk");
+	if (argc > 7) {
+		run_many(argv, &load, disks, depth, count);
+		return 0;
+	}
 	open_unit(&load, argv[1], argc > 6 ? argv[6] : "none");
-	slots = make_slots(&load, depth);
-	carry_out(&load, slots, depth, (uint64_t)WARM_UP * depth);
+	make_slots(&load, depth);
+	carry_out(&load, depth, (uint64_t)WARM_UP * depth);
 	if (depth == 1) {
 		load.latencies = allocate(count, sizeof(*load.latencies));
 		memset(load.latencies, 1, count * sizeof(*load.latencies));
 	}
 	from = usage_now();
-	carry_out(&load, slots, depth, count);
+	carry_out(&load, depth, count);
 	to = usage_now();
 	print(&from, &to, &load);
-	if (iscsi_logout_sync(load.iscsi) != 0)
-		fail("the logout failed: %s", iscsi_get_error(load.iscsi));
-	iscsi_destroy_context(load.iscsi);
+	close_unit(&load);
 	return 0;
 }

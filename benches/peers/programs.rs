@@ -52,13 +52,13 @@ impl Program {
     pub(crate) fn of(row: &Row, runtimes: &[Runtime]) -> Vec<Self> {
         let mut programs: Vec<_> = runtimes.iter().copied().map(Self::Initiator).collect();
         match row.kind {
-            Kind::Both => programs.push(Self::Libiscsi),
+            Kind::Both | Kind::Disks(_) => programs.push(Self::Libiscsi),
             Kind::AndBare => {
                 programs.push(Self::Libiscsi);
                 programs.extend(runtimes.iter().copied().map(Self::OnNull));
                 programs.push(Self::Bare);
             }
-            Kind::Disks(_) | Kind::Idle { .. } => {}
+            Kind::Idle { .. } => {}
         }
         programs
     }
@@ -139,7 +139,9 @@ impl Programs {
         let url = std::iter::once(url.to_owned());
         match program {
             Program::Libiscsi => {
-                (&self.libiscsi, url.chain(load).chain([digests.to_string()]).collect())
+                let many = matches!(row.kind, Kind::Disks(_)).then(|| row.disks().to_string());
+                let words = url.chain(load).chain([digests.to_string()]).chain(many);
+                (&self.libiscsi, words.collect())
             }
             Program::Bare => {
                 let [direction, io, depth, bytes] = load;

@@ -28,9 +28,9 @@ pub(crate) enum Kind {
     Both,
     /// Those, and a TCP stream without iSCSI.
     AndBare,
-    /// The initiator, with so many disks.
+    /// The initiator and libiscsi, with so many disks.
     Disks(u32),
-    /// The same, while nothing is asked of them for so many seconds.
+    /// The initiator, with so many of which nothing is asked for so many seconds.
     Idle { disks: u32, seconds: u64 },
 }
 

@@ -1,5 +1,7 @@
 //! Two initiators without a link between them and the target: what the same requests cost each.
 
+use std::collections::BTreeMap;
+
 use super::bars::{Bar, Bars, Row};
 use super::group::{direction, group, parameter};
 use super::part::{Part, Source};
@@ -380,24 +382,43 @@ fn many(part: &mut Part, disks: &[&Figure], idle: &[&Figure]) {
     }
     part.subheading("Many disks in one process");
     part.paragraph(
-        "Each disk has a session of its own, with reads of 4 KiB, four under way; and the processor's seconds in a second in which \
-         nothing is asked of them:",
+        "Each disk has a session of its own, with reads of 4 KiB, four under way: what one costs, beside one of a lone disk and \
+         of libiscsi, whose sessions share one epoll(7). And the processor's seconds in a second in which nothing is asked of \
+         them:",
     );
-    let columns = ["µs of the processor a read", "reads a second", "idle, s/s"];
+    let columns = [
+        "µs of the processor a read",
+        "by a lone disk's",
+        THEIRS,
+        "ratio",
+        "reads a second",
+        "idle, s/s",
+    ];
     let mut table = Table::new("disks", columns.map(str::to_owned).into());
-    let names = |figure: &Figure| {
-        let word = |name| parameter(figure, name).unwrap_or_default().to_owned();
-        (word("disks"), word("runtime"))
-    };
-    for ((count, runtime), figures) in group(&all, names) {
+    let word = |figure: &Figure, name| parameter(figure, name).unwrap_or_default().to_owned();
+    let (ours, theirs): (Vec<_>, Vec<_>) = all.into_iter().partition(|figure| figure.who == OURS);
+    let mut lone = BTreeMap::new();
+    for ((count, runtime), figures) in
+        group(&ours, |figure| (word(figure, "disks"), word(figure, "runtime")))
+    {
         let of_kind = |kind| -> Vec<&Figure> {
             let is_kind = |figure: &&Figure| parameter(figure, "short_link") == Some(kind);
             figures.iter().copied().filter(is_kind).collect()
         };
         let (busy, idle) = (of_kind("disks"), of_kind("idle"));
+        let theirs: Vec<_> =
+            theirs.iter().copied().filter(|figure| word(figure, "disks") == count).collect();
+        let cost = median(&busy, PROCESSOR);
+        if count == "1" {
+            lone.insert(runtime.clone(), cost);
+        }
+        let of_one = lone.get(&runtime).copied().flatten();
         let rate: What = |figure| Some(requests(figure)? / figure.seconds?);
         let cells = vec![
             cell(&mut table, &busy, PROCESSOR),
+            ratio_words(ratio((cost, of_one))),
+            cell(&mut table, &theirs, PROCESSOR),
+            ratio_words(ratio((cost, median(&theirs, PROCESSOR)))),
             cell(&mut table, &busy, rate),
             cell(&mut table, &idle, IDLE),
         ];
@@ -527,22 +548,24 @@ mod tests {
 
     #[test]
     fn many_disks_are_told_by_their_number() {
-        let with = |kind, disks: &str, detail| {
-            let mut figure = figure(kind, OURS, ["read", "4K", "4", "none"], detail);
+        let of = |who, kind, disks: &str, detail| {
+            let mut figure = figure(kind, who, ["read", "4K", "4", "none"], detail);
             figure.parameters.insert("disks".to_owned(), disks.to_owned());
             figure
         };
+        let with = |kind, disks, detail| of(OURS, kind, disks, detail);
         let part = page(&[
             with("disks", "1", json!({ "seconds": 1.0, "cpu_seconds": 0.5 })),
             with("disks", "200", json!({ "seconds": 2.0, "cpu_seconds": 1.0 })),
+            of(THEIRS, "disks", "200", json!({ "seconds": 2.0, "cpu_seconds": 2.0 })),
             with("idle", "200", json!({ "seconds": 10.0, "cpu_seconds": 0.1 })),
         ]);
         let (_, page) = part.markdown.split_once("asked of them:\n\n").unwrap();
         insta::assert_snapshot!(page, @r"
-        | disks | µs of the processor a read | reads a second | idle, s/s |
-        |---|---:|---:|---:|
-        | 1, runtime current | 30.5 | 16384 | - |
-        | 200, runtime current | 61.0 | 8192 | 0.0100 |
+        | disks | µs of the processor a read | by a lone disk's | libiscsi | ratio | reads a second | idle, s/s |
+        |---|---:|---:|---:|---:|---:|---:|
+        | 1, runtime current | 30.5 | 1.00 | - | - | 16384 | - |
+        | 200, runtime current | 61.0 | 2.00 | 122 | 0.50 | 8192 | 0.0100 |
         ");
     }
 }
