@@ -150,11 +150,11 @@ impl fmt::Display for Report {
             write!(f, ", {} written again", Size(lost))?;
         }
         if self.retries > 0 {
-            write!(f, ", {} commands sent again", self.retries)?;
+            write!(f, ", {} sent again", counted(self.retries, "command", "commands"))?;
         }
         f.write_str(if self.verified { ", read back equal" } else { "" })?;
         if let Some(passes) = &self.passes {
-            write!(f, ", in {} passes{passes}", passes.ended.len())?;
+            write!(f, ", in {}{passes}", counted(passes.ended.len() as u64, "pass", "passes"))?;
         }
         if self.source_changed {
             f.write_str(CHANGED)?;
@@ -164,6 +164,10 @@ impl fmt::Display for Report {
             write!(f, "\nwhat held the {side} back:\n{diagnosis}")
         })
     }
+}
+
+fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 fn to_json((side, diagnosis): &(Side, Diagnosis)) -> Value {

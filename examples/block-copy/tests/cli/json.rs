@@ -184,6 +184,6 @@ async fn commands_that_were_sent_again_are_counted() {
         target.end_next_with(iscsi_testkit::target::Outcome::status(0x08));
     });
     let output = block_copy(&[&source, &rig.url(), "--json"]);
-    assert!(succeeds(&output).contains("1 commands sent again"));
+    assert!(succeeds(&output).contains("1 command sent again"));
     assert_eq!(object(&output)["retries"], 1);
 }

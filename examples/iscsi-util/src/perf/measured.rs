@@ -39,7 +39,7 @@ impl Measured {
             table.push(["flush", &format!("{:.3} ms", millis(flush))]);
         }
         if self.retries > 0 {
-            table.push(["sent again", &format!("{} commands", self.retries)]);
+            table.push(["commands sent again", &self.retries.to_string()]);
         }
     }
 
