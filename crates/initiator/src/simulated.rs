@@ -87,6 +87,8 @@ struct Wire {
     is_rest_untold: bool,
     /// How often something was written.
     writes: u32,
+    /// The most bytes that were written at once.
+    longest_write: usize,
     /// All of that.
     sent: Vec<u8>,
     /// Nothing reaches the target.
@@ -170,6 +172,7 @@ impl Network for Simulated {
                 max_read: None,
                 is_rest_untold: false,
                 writes: 0,
+                longest_write: 0,
                 sent: Vec::new(),
                 is_held: false,
                 is_closed: false,
@@ -224,7 +227,9 @@ async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, m
             {
                 target.receive(id, &bytes);
             }
-            wire.link.to_initiator.send(&target.transmit(id), now);
+            let sent = std::iter::repeat_with(|| target.transmit(id));
+            sent.take_while(|bytes| !bytes.is_empty())
+                .for_each(|bytes| wire.link.to_initiator.send(&bytes, now));
             while let Some(bytes) = wire.link.to_initiator.receive(now) {
                 wire.inbox.extend_from_slice(&bytes);
             }
@@ -301,11 +306,13 @@ impl Socket for End {
         if wire.is_closed {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        let count = slices.iter().map(|slice| slice.len()).sum();
         wire.writes += 1;
+        wire.longest_write = wire.longest_write.max(count);
         slices.iter().for_each(|slice| wire.sent.extend_from_slice(slice));
         slices.iter().for_each(|slice| wire.link.to_target.send(slice, now));
         self.0.moved.notify_one();
-        Ok(slices.iter().map(|slice| slice.len()).sum())
+        Ok(count)
     }
 
     fn tcp_info(&self) -> io::Result<TcpInfo> {

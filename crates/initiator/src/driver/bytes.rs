@@ -235,7 +235,7 @@ fn send(socket: &dyn Socket, plan: &Plan, transmit: &Transmit<'_>) -> io::Result
 fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: &Plan) -> io::Result<usize> {
     // A lone header needs no list: to make one took 170 of the 15,800 instructions of a lone read of 4 KiB.
     let first = transmit.chunk();
-    if first.len() == transmit.remaining() {
+    if first.len() == transmit.remaining() && first.len() <= BYTES_PER_CALL {
         return socket.write(&[IoSlice::new(first)], false);
     }
     let mut few = [IoSlice::new(&[]); FEW_SLICES];
@@ -283,82 +283,4 @@ fn total(slices: &[IoSlice<'_>]) -> usize {
 fn write_page(socket: &dyn Socket, transmit: &Transmit<'_>) -> io::Result<usize> {
     let chunk = transmit.chunk();
     socket.write(&[IoSlice::new(chunk.get(..PAGE).unwrap_or(chunk))], false)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::task::{Context, Poll};
-
-    use iscsi_tuner::{Granted, Interface, TcpInfo};
-
-    use super::*;
-
-    /// Takes all that it is given.
-    #[derive(Default)]
-    struct Sink(Mutex<Vec<u8>>);
-
-    impl Socket for Sink {
-        fn poll_readable(&self, _context: &mut Context<'_>) -> Poll<()> {
-            Poll::Pending
-        }
-
-        fn poll_writable(&self, _context: &mut Context<'_>) -> Poll<()> {
-            Poll::Ready(())
-        }
-
-        fn read(&self, _slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
-
-        fn read_unasked(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-            self.read(slices)
-        }
-
-        fn write(&self, slices: &[IoSlice<'_>], has_more: bool) -> io::Result<usize> {
-            assert!(!has_more, "what follows may be long in coming");
-            let mut taken = self.0.lock().unwrap();
-            slices.iter().for_each(|slice| taken.extend_from_slice(slice));
-            Ok(total(slices))
-        }
-
-        fn tcp_info(&self) -> io::Result<TcpInfo> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn apply(&self, _plan: &Plan) -> Granted {
-            Granted::default()
-        }
-
-        fn interface(&self) -> Option<Interface> {
-            None
-        }
-
-        fn set_abortive(&self) {}
-    }
-
-    #[test]
-    fn a_call_takes_so_much_of_long_slices_and_no_more() {
-        let bytes: Vec<u8> = (0..300_000_u32).map(|at| at.to_le_bytes()[1]).collect();
-        let cut = |lengths: &[usize]| -> Vec<&[u8]> {
-            let mut at = 0;
-            let slice = |len: &usize| {
-                at += len;
-                &bytes[at - len..at]
-            };
-            lengths.iter().map(slice).collect()
-        };
-        for lengths in [&[48, 65_536, 48, 65_536][..], &[48, 262_144], &[114_689], &[7168; 17]] {
-            let slices: Vec<_> = cut(lengths).into_iter().map(IoSlice::new).collect();
-            let is_long = lengths.len() <= LONG_SLICES;
-            assert_eq!(are_long(&slices), is_long, "{lengths:?}");
-            if is_long {
-                let sink = Sink::default();
-                assert_eq!(write_in_short_calls(&sink, &slices).unwrap(), BYTES_PER_CALL);
-                assert!(*sink.0.lock().unwrap() == bytes[..BYTES_PER_CALL], "{lengths:?}");
-            }
-        }
-        assert!(!are_long(&[IoSlice::new(&bytes[..BYTES_PER_CALL])]));
-        assert!(!are_long(&[]));
-    }
 }
