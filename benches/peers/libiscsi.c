@@ -22,6 +22,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <iscsi/iscsi.h>
 #include <iscsi/scsi-lowlevel.h>
@@ -286,8 +287,8 @@ static void set_digests(struct iscsi_context *iscsi, const char *word)
 	}
 }
 
-/* Logs in, and learns what the unit is like. */
-static void open_unit(struct load *load, const char *url, const char *digests)
+/* Logs in, and learns what the unit is like. The number tells the sessions apart for the target. */
+static void open_unit(struct load *load, const char *url, const char *digests, uint32_t number)
 {
 	struct iscsi_context *iscsi = iscsi_create_context("iqn.2026-01.org.example:libiscsi");
 	struct iscsi_url *parsed;
@@ -301,6 +302,7 @@ static void open_unit(struct load *load, const char *url, const char *digests)
 		fail("%s", iscsi_get_error(iscsi));
 	iscsi_set_targetname(iscsi, parsed->target);
 	iscsi_set_session_type(iscsi, ISCSI_SESSION_NORMAL);
+	iscsi_set_isid_random(iscsi, (uint32_t)getpid(), number);
 	set_digests(iscsi, digests);
 	if (iscsi_full_connect_sync(iscsi, parsed->portal, parsed->lun) != 0)
 		fail("%s", iscsi_get_error(iscsi));
@@ -372,7 +374,7 @@ static void run_many(char **words, const struct load *like, unsigned int disks, 
 	allow_descriptors();
 	for (disk = 0; disk < disks; disk++) {
 		loads[disk] = *like;
-		open_unit(&loads[disk], words[1], words[6]);
+		open_unit(&loads[disk], words[1], words[6], disk);
 		make_slots(&loads[disk], depth);
 	}
 	carry_out_many(epoll, loads, disks, depth, (uint64_t)WARM_UP * depth);
@@ -406,7 +408,7 @@ int main(int argc, char **argv)
 		run_many(argv, &load, disks, depth, count);
 		return 0;
 	}
-	open_unit(&load, argv[1], argc > 6 ? argv[6] : "none");
+	open_unit(&load, argv[1], argc > 6 ? argv[6] : "none", 0);
 	make_slots(&load, depth);
 	carry_out(&load, depth, (uint64_t)WARM_UP * depth);
 	if (depth == 1) {

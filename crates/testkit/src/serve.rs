@@ -27,8 +27,8 @@ const READ_AHEAD: usize = 256 * 1024;
 const SEND_AHEAD: usize = 1024 * 1024;
 /// Pieces that are sent at once.
 const PIECES: usize = 128;
-/// As many bytes: while a longer call lasts, the kernel puts off what the peer acknowledges, and what is read over loopback
-/// comes a third more slowly.
+/// Bytes that are sent at once at most: while a call lasts, the kernel puts off what the peer acknowledges. Without a limit reads of
+/// 1 MiB over loopback come at 0.6 of the rate.
 const BYTES_PER_CALL: usize = 112 << 10;
 
 /// A target that listens until it is stopped or dropped.

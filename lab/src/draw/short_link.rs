@@ -382,13 +382,13 @@ fn many(part: &mut Part, disks: &[&Figure], idle: &[&Figure]) {
     }
     part.subheading("Many disks in one process");
     part.paragraph(
-        "Each disk has a session of its own, with reads of 4 KiB, four under way: what one costs, beside one of a lone disk and \
+        "Each disk has a session of its own, with reads of 4 KiB, four under way: what a read costs, beside one of a lone disk and \
          of libiscsi, whose sessions share one epoll(7). And the processor's seconds in a second in which nothing is asked of \
          them:",
     );
     let columns = [
         "µs of the processor a read",
-        "by a lone disk's",
+        "times a lone disk's",
         THEIRS,
         "ratio",
         "reads a second",
@@ -562,7 +562,7 @@ mod tests {
         ]);
         let (_, page) = part.markdown.split_once("asked of them:\n\n").unwrap();
         insta::assert_snapshot!(page, @r"
-        | disks | µs of the processor a read | by a lone disk's | libiscsi | ratio | reads a second | idle, s/s |
+        | disks | µs of the processor a read | times a lone disk's | libiscsi | ratio | reads a second | idle, s/s |
         |---|---:|---:|---:|---:|---:|---:|
         | 1, runtime current | 30.5 | 1.00 | - | - | 16384 | - |
         | 200, runtime current | 61.0 | 2.00 | 122 | 0.50 | 8192 | 0.0100 |

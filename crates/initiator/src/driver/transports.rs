@@ -30,7 +30,7 @@ pub(super) struct Transport {
     low_water: usize,
     /// They are more than are certain to come.
     coalesces: bool,
-    /// The socket did not take all there is to send.
+    /// The socket did not take all there is to send, or a turn did not last for it.
     pub(super) blocked: bool,
     /// Command data that has gone over it, both directions.
     pub(super) bytes: u64,
