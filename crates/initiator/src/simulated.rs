@@ -5,6 +5,7 @@
 
 mod callers;
 mod long_reads;
+mod long_writes;
 mod many_requests;
 mod settlement;
 mod shaping;
@@ -211,6 +212,12 @@ async fn disk_of(config: TargetConfig, properties: Properties) -> (Simulated, Di
     let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap();
     let disk = open::open(&node, url).await.unwrap();
     (network, disk)
+}
+
+/// Looks at the first connection to the first portal.
+fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
+    let connections = lock(&network.portals[0].connections);
+    see(&mut lock(&connections[0].wire))
 }
 
 /// Carries bytes between both ends until the connection is closed. What the initiator has sent by then

@@ -72,6 +72,9 @@ pub struct Plan {
     /// Whether a system call that has more behind it says so (`MSG_MORE`), so that no short segment
     /// goes out between two of them.
     pub cork: Choice<bool>,
+    /// Bytes that one system call sends at most of long pieces, which a few fill; `None` is as many as the kernel takes. A
+    /// list of pages goes as a whole.
+    pub send_size: Choice<Option<u32>>,
     /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
     /// buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
@@ -158,6 +161,7 @@ impl Plan {
                 .to_owned()
             }),
             row("cork", &self.cork, |cork| if *cork { "on" } else { "off" }.to_owned()),
+            row("send size", &self.send_size, bytes_or_none),
             row("not-sent low water", &self.not_sent_low_water, bytes_or_none),
             row("receive low water", &self.receive_low_water, bytes_or_none),
             row("congestion control", &self.congestion_control, |name| {

@@ -58,6 +58,7 @@ pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan
         no_delay: decision.no_delay,
         sends: decision.sends,
         cork: decision.cork,
+        send_size: decision.send_size,
         not_sent_low_water: decision.not_sent_low_water,
         receive_low_water: decision.receive_low_water,
         congestion_control,

@@ -150,6 +150,23 @@ fn the_table_for_people() {
 }
 
 #[test]
+fn calls_are_short_over_a_short_link() {
+    let send_size = |micros, policy, sends| {
+        let mut tuning = asking(policy, "10gbit");
+        tuning.sends = sends;
+        plan(&measured(stable(Duration::from_micros(micros))), &stock(), &tuning).send_size.value
+    };
+    for policy in [Policy::Auto, Policy::Static, Policy::Autotune] {
+        assert_eq!(send_size(1000, policy, None), Some(112 << 10));
+        assert_eq!(send_size(1001, policy, None), None);
+        assert_eq!(send_size(1000, policy, Some(Sends::OnePage)), None);
+    }
+    for policy in [Policy::Off, Policy::Thesis] {
+        assert_eq!(send_size(100, policy, None), None);
+    }
+}
+
+#[test]
 fn a_segment_is_waited_for_as_long_as_the_link_permits() {
     let low_water = |micros, bandwidth, limits: &Limits| {
         let measurement = measured(stable(Duration::from_micros(micros)));

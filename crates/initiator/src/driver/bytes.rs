@@ -18,12 +18,7 @@ const MAX_SLICES: usize = 1024;
 /// Enough for most system calls. To make all of [`MAX_SLICES`] took a tenth of the instructions of a read of 4 KiB.
 const FEW_SLICES: usize = 32;
 
-/// As much of long slices as a system call sends over a short link. While a call lasts, the kernel puts off what the peer
-/// acknowledges: the memory of a longer one comes back when no cache has it any more. A target that keeps up gets 1.7 times as
-/// much over loopback, for 0.6 of the processor time.
-const BYTES_PER_CALL: usize = 112 << 10;
-
-/// Slices are long if the first so many of them have more than that. A list of pages goes as a whole.
+/// Slices are long if so many of them are more than the plan's send size.
 const LONG_SLICES: usize = 16;
 
 /// System calls in one direction of a connection before the other one has its turn.
@@ -231,18 +226,20 @@ fn send(socket: &dyn Socket, plan: &Plan, transmit: &Transmit<'_>) -> io::Result
     }
 }
 
-/// Writes as much as one system call takes, or of long slices over a short link [`BYTES_PER_CALL`].
+/// Writes as much as one system call takes, and of long slices no more than the plan says.
 fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: &Plan) -> io::Result<usize> {
+    let limit = plan.send_size.value.map_or(usize::MAX, |bytes| bytes as usize);
     // A lone header needs no list: to make one took 170 of the 15,800 instructions of a lone read of 4 KiB.
     let first = transmit.chunk();
-    if first.len() == transmit.remaining() && first.len() <= BYTES_PER_CALL {
+    if first.len() == transmit.remaining() && first.len() <= limit {
         return socket.write(&[IoSlice::new(first)], false);
     }
     let mut few = [IoSlice::new(&[]); FEW_SLICES];
     let filled = transmit.chunks_vectored(&mut few);
     let slices = few.get(..filled).unwrap_or_default();
-    if plan.link.is_local() && are_long(slices) {
-        return write_short(socket, slices);
+    let begin = slices.get(..LONG_SLICES).unwrap_or(slices);
+    if total(begin) > limit {
+        return write_up_to(limit, socket, begin);
     }
     if filled < FEW_SLICES {
         return socket.write(slices, false);
@@ -255,15 +252,10 @@ fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: &Plan) -> io:
     socket.write(slices, has_more)
 }
 
-/// Whether few of the slices are enough for a call.
-fn are_long(slices: &[IoSlice<'_>]) -> bool {
-    total(slices.get(..LONG_SLICES).unwrap_or(slices)) > BYTES_PER_CALL
-}
-
-/// Writes so much of long slices and no more. Not with `MSG_MORE`, which is slower than one long call.
-fn write_short(socket: &dyn Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+/// Writes so many bytes of long slices. Not with `MSG_MORE`, which is slower than one long call.
+fn write_up_to(limit: usize, socket: &dyn Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut parts = [IoSlice::new(&[]); LONG_SLICES];
-    let (mut room, mut count) = (BYTES_PER_CALL, 0);
+    let (mut room, mut count) = (limit, 0);
     for (part, slice) in parts.iter_mut().zip(slices) {
         *part = IoSlice::new(slice.get(..room).unwrap_or(slice));
         room -= part.len();

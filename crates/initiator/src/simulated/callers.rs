@@ -14,11 +14,6 @@ async fn disk() -> (Simulated, Disk) {
     disk_over(properties).await
 }
 
-fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
-    let connections = lock(&network.portals[0].connections);
-    see(&mut lock(&connections[0].wire))
-}
-
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -164,35 +159,6 @@ async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     disk.read_at(0, 64 << 10).await.unwrap();
     let reads = see(&network, |wire| wire.reads) - before;
     assert!(reads >= 10, "{reads} in 650 ms");
-}
-
-/// The longest call of a write of 1 MiB in slices of so many bytes, once the tuner knows how long a round trip takes: it learns
-/// once a second.
-async fn longest_write(round_trip: Duration, slice: usize) -> usize {
-    let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 8192));
-    config.keys.max_recv_data_segment_length = Some(1 << 20);
-    let (network, disk) = disk_of(config, Properties::default()).await;
-    see(&network, |wire| wire.round_trip = round_trip);
-    for _ in 0..30 {
-        disk.read_at(0, LEN).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    let data: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
-    let slices: Vec<_> = data.chunks(slice).map(Bytes::copy_from_slice).collect();
-    disk.write_at(0, slices).await.unwrap();
-    assert!(disk.read_at(0, data.len()).await.unwrap() == data);
-    see(&network, |wire| wire.longest_write)
-}
-
-/// While the kernel sends, it puts off what the peer acknowledges.
-#[tokio::test(start_paused = true)]
-async fn a_long_slice_goes_in_several_calls_over_a_short_link() {
-    let short = Duration::from_micros(100);
-    for slice in [8 << 10, 100 << 10, 112 << 10, 1 << 20] {
-        assert_eq!(longest_write(short, slice).await, 112 << 10, "{slice}");
-    }
-    assert!(longest_write(short, LEN).await > 200 << 10, "a list of pages goes as a whole");
-    assert!(longest_write(ROUND_TRIP, 1 << 20).await > 200 << 10);
 }
 
 /// The future of a request lies in the task of its caller, and is cold when its turn comes: the command is in a box, once,

@@ -41,8 +41,7 @@ impl Rig {
     }
 
     fn wire<R>(&self, see: impl FnOnce(&Wire) -> R) -> R {
-        let connections = lock(&self.network.portals[0].connections);
-        see(&lock(&connections[0].wire))
+        super::see(&self.network, |wire| see(wire))
     }
 
     /// So many readers, each of which asks again when it has its answer.

@@ -15,6 +15,7 @@ pub(super) struct Decision {
     pub(super) no_delay: Choice<bool>,
     pub(super) sends: Choice<Sends>,
     pub(super) cork: Choice<bool>,
+    pub(super) send_size: Choice<Option<u32>>,
     pub(super) not_sent_low_water: Choice<Option<u32>>,
     pub(super) receive_low_water: Choice<Option<u32>>,
 }
@@ -57,6 +58,7 @@ impl Decision {
             no_delay: Choice::new(true, "a command must not wait for an acknowledgement"),
             sends: Choice::new(Sends::ManyPages, "as the caller hands them in"),
             cork: Choice::new(false, left),
+            send_size: Choice::new(None, left),
             not_sent_low_water: Choice::new(None, left),
             receive_low_water: Choice::new(None, left),
         }
@@ -81,6 +83,7 @@ impl Decision {
         }
         if tuning.sends == Some(Sends::OnePage) {
             self.cork = Choice::new(false, "each page goes by itself");
+            self.send_size = Choice::new(None, "each page goes by itself");
         }
         self
     }

@@ -40,6 +40,7 @@ impl Inputs<'_> {
             no_delay: Choice::new(no_delay, reason),
             sends: Choice::new(sends, reason),
             cork: Choice::new(false, "the scheme knows none"),
+            send_size: Choice::new(None, "the scheme knows none"),
             not_sent_low_water: Choice::new(None, "the scheme knows none"),
             receive_low_water: Choice::new(None, "the scheme is about sending"),
         }

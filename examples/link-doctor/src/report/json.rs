@@ -131,6 +131,7 @@ fn plan(plan: &Plan) -> Value {
         "send_buffer": choice(&plan.send_buffer, buffer),
         "receive_buffer": choice(&plan.receive_buffer, buffer),
         "no_delay": choice(&plan.no_delay, |no_delay| json!(no_delay)),
+        "send_size": choice(&plan.send_size, |bytes| json!(bytes)),
         "not_sent_low_water": choice(&plan.not_sent_low_water, |bytes| json!(bytes)),
         "receive_low_water": choice(&plan.receive_low_water, |bytes| json!(bytes)),
         "congestion_control": choice(&plan.congestion_control, |name| json!(name)),

@@ -265,7 +265,7 @@ impl Tuner {
     }
 
     /// Makes the plan anew. What counts only before a connection is made stays as it is; what is set
-    /// on a running one does not shrink, and how it sends does not change.
+    /// on a running one does not shrink, and how it sends does not change, but for how much at once.
     fn plan_again(&mut self) {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
