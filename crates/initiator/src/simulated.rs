@@ -220,6 +220,15 @@ fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
     see(&mut lock(&connections[0].wire))
 }
 
+/// Lets the tuner find out that a round trip takes so long: it asks once a second, where there is work.
+async fn learn_round_trip(network: &Simulated, disk: &Disk, round_trip: Duration) {
+    see(network, |wire| wire.round_trip = round_trip);
+    for _ in 0..30 {
+        disk.read_at(0, 4096).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Carries bytes between both ends until the connection is closed. What the initiator has sent by then
 /// reaches the target all the same.
 async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, moved: Arc<Notify>) {

@@ -16,6 +16,9 @@ const ANY: usize = 1;
 /// A shorter rest of a data segment is there before a turn is saved.
 const LONG_REST: usize = 16 << 10;
 
+/// So much of one is worth a turn: it is read while the rest comes.
+const LONGEST_REST: usize = 128 << 10;
+
 /// A connection of the session, from the attempt to open it to its end.
 pub(super) struct Transport {
     pub(super) cid: Cid,
@@ -115,7 +118,7 @@ impl Transport {
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, tuner) = &self.state else { return };
         let most = tuner.plan().receive_low_water.value.map_or(ANY, |bytes| bytes as usize);
-        let rest = if rest >= LONG_REST { rest } else { ANY };
+        let rest = if rest >= LONG_REST { rest.min(LONGEST_REST) } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
         let low_water = rest.max(answers).min(most);
         if low_water != self.low_water {

@@ -1,5 +1,9 @@
 //! What a long read costs: turns of the event loop, and memory.
 
+use std::pin::pin;
+
+use tokio::time::timeout;
+
 use super::*;
 
 const LEN: usize = 256 << 10;
@@ -12,8 +16,13 @@ struct Rig {
 impl Rig {
     /// A disk behind a link of so many bytes a second, in segments as Ethernet has them.
     async fn start(rate: u64) -> Self {
+        Self::at(ROUND_TRIP / 2, rate).await
+    }
+
+    /// The same so far away.
+    async fn at(latency: Duration, rate: u64) -> Self {
         let mut properties = Properties::default();
-        (properties.latency, properties.rate) = (ROUND_TRIP / 2, Some(rate));
+        (properties.latency, properties.rate) = (latency, Some(rate));
         properties.segment = Some(1448);
         let (network, disk) = disk_over(properties).await;
         Self { network, disk }
@@ -33,6 +42,21 @@ async fn a_long_data_segment_takes_few_turns() {
     let (reads, low_water) = rig.wire(|wire| (wire.reads - before, wire.low_water));
     assert!(reads < 10, "{reads} reads");
     assert_eq!(low_water, 1, "whatever comes next is told of");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_half_of_a_long_segment_is_read_while_the_rest_comes() {
+    let round_trip = Duration::from_micros(100);
+    let rig = Rig::at(round_trip / 2, 100_000_000).await;
+    learn_round_trip(&rig.network, &rig.disk, round_trip).await;
+    let begun = rig.wire(|wire| wire.reads);
+    let mut read = pin!(rig.disk.read_at(0, LEN));
+    let (mut most, mut reads) = (0, 0);
+    while timeout(Duration::from_micros(100), read.as_mut()).await.is_err() {
+        (most, reads) = rig.wire(|wire| (most.max(wire.low_water), wire.reads - begun));
+    }
+    assert_eq!(most, LEN / 2);
+    assert!((1..10).contains(&reads), "{reads} reads before the end");
 }
 
 /// Nothing can overtake the data on its way: the answer to a ping waits behind it.

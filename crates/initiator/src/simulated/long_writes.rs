@@ -4,17 +4,12 @@ use super::*;
 
 const PAGE: usize = 4096;
 
-/// The longest call of a write of 1 MiB in slices of so many bytes, once the tuner knows how long a round trip takes: it learns
-/// once a second.
+/// The longest call of a write of 1 MiB in slices of so many bytes, once the tuner knows how long a round trip takes.
 async fn longest_write(round_trip: Duration, slice: usize) -> usize {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 8192));
     config.keys.max_recv_data_segment_length = Some(1 << 20);
     let (network, disk) = disk_of(config, Properties::default()).await;
-    see(&network, |wire| wire.round_trip = round_trip);
-    for _ in 0..30 {
-        disk.read_at(0, PAGE).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    learn_round_trip(&network, &disk, round_trip).await;
     let data: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
     let slices: Vec<_> = data.chunks(slice).map(Bytes::copy_from_slice).collect();
     disk.write_at(0, slices).await.unwrap();
