@@ -29,6 +29,7 @@ use std::task::Waker;
 use iscsi_pdu::Itt;
 use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::driver::answers::Answers;
@@ -54,7 +55,7 @@ pub(crate) struct Driver {
     /// The largest command window that the tuners of all connections know of; `None` when one of them may know of none.
     window: Option<u32>,
     /// The connections, the leading one first.
-    transports: Vec<Transport>,
+    transports: SmallVec<[Transport; 1]>,
     /// Which of them sends first in this turn.
     first: usize,
     connector: Connector,
@@ -111,7 +112,7 @@ impl Driver {
             messages: Vec::new(),
             orphaned: false,
             window: None,
-            transports: Vec::with_capacity(connections.into()),
+            transports: SmallVec::with_capacity(connections.into()),
             first: 0,
             connector,
             reached: reached.map(Box::new),
@@ -140,7 +141,6 @@ impl Driver {
             self.lose_unread(cid, why);
             self.dispatch();
         }
-        self.shared.set_stats(self.session.stats());
     }
 
     /// Acts on the messages that have come, up to so many at once; says how many there were.
@@ -266,7 +266,6 @@ impl Driver {
 
     fn end(&mut self, result: Result<(), SessionError>) {
         let result = result.map_err(|cause| self.peer.explain(cause, false));
-        self.shared.set_stats(self.session.stats());
         if let Some(reopening) = self.session.reopening() {
             self.shared.reopening.get_or_init(|| reopening);
         }

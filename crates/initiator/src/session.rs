@@ -241,7 +241,7 @@ impl Session {
 
     /// Counters since the session began.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.driver.stats().unwrap_or_else(|| self.shared.last_stats())
     }
 
     /// How many connections the session has (RFC 7143 §4.2.2), and why they are fewer than

@@ -6,10 +6,10 @@ use std::io::{self, IoSlice, IoSliceMut};
 use bytes::Buf;
 use iscsi_pdu::Cid;
 use iscsi_session::{ReadAhead, Session, Transmit, TransportError};
-use iscsi_tuner::{Plan, Sends};
+use iscsi_tuner::Sends;
 
 use super::Driver;
-use super::transports::Transport;
+use super::transports::{Excerpt, Transport};
 use crate::driver::io::Socket;
 
 /// As many slices as one system call takes (IOV_MAX on Linux).
@@ -78,12 +78,12 @@ impl Driver {
         else {
             return Ok(false);
         };
-        let Some((socket, tuner)) = transport.up() else { return Ok(false) };
+        let Some((socket, plan)) = transport.socket() else { return Ok(false) };
         let before = data_moved(&self.session);
         let Some(mut transmit) = self.session.poll_transmit(transport.cid, now) else {
             return Ok(false);
         };
-        let result = send(socket, tuner.plan(), &transmit);
+        let result = send(socket, plan, &transmit);
         if let Ok(count) = result {
             transmit.advance(count);
         }
@@ -169,7 +169,7 @@ impl Driver {
     pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
         // The session may have closed it on reading that, or be about to open another in its place.
-        if self.transports.iter().any(|transport| transport.cid == cid && transport.up().is_some())
+        if self.transports.iter().any(|transport| transport.cid == cid && transport.socket().is_some())
         {
             self.lose(cid, why);
         }
@@ -190,7 +190,7 @@ impl Driver {
             else {
                 return Ok(false);
             };
-            let Some((socket, _)) = transport.up() else { return Ok(false) };
+            let Some((socket, _)) = transport.socket() else { return Ok(false) };
             let mut slices = self.session.receive_slices(cid);
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
             let count = match read(socket, &mut slices) {
@@ -219,16 +219,20 @@ pub(super) fn data_moved(session: &Session) -> u64 {
     stats.data_in_bytes.saturating_add(stats.data_out_bytes)
 }
 
-fn send(socket: &dyn Socket, plan: &Plan, transmit: &Transmit<'_>) -> io::Result<usize> {
-    match plan.sends.value {
+fn send(socket: &dyn Socket, plan: Excerpt, transmit: &Transmit<'_>) -> io::Result<usize> {
+    match plan.sends {
         Sends::OnePage => write_page(socket, transmit),
         Sends::ManyPages => write_pages(socket, transmit, plan),
     }
 }
 
 /// Writes as much as one system call takes, and of long slices no more than the plan says.
-fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: &Plan) -> io::Result<usize> {
-    let limit = plan.send_size.value.map_or(usize::MAX, |bytes| bytes as usize);
+fn write_pages(
+    socket: &dyn Socket,
+    transmit: &Transmit<'_>,
+    plan: Excerpt,
+) -> io::Result<usize> {
+    let limit = plan.send_size;
     // A lone header needs no list: to make one took 170 of the 15,800 instructions of a lone read of 4 KiB.
     let first = transmit.chunk();
     if first.len() == transmit.remaining() && first.len() <= limit {
@@ -248,7 +252,7 @@ fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: &Plan) -> io:
     let filled = transmit.chunks_vectored(&mut slices);
     let slices = slices.get(..filled).unwrap_or_default();
     let has_more =
-        plan.cork.value && slices.len() == MAX_SLICES && total(slices) < transmit.remaining();
+        plan.cork && slices.len() == MAX_SLICES && total(slices) < transmit.remaining();
     socket.write(slices, has_more)
 }
 

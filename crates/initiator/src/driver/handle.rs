@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use iscsi_session::Session;
+use iscsi_session::{Session, Stats};
 
 use super::Driver;
 use super::event_loop::EventLoop;
@@ -57,6 +57,11 @@ impl DriverHandle {
     /// Sends what was handed over and is not sent.
     pub(crate) fn send(&self) {
         self.0.with(Driver::send_by_caller);
+    }
+
+    /// What the session has counted; `None` when it is over.
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        self.0.with(|driver| driver.session.stats())
     }
 
     /// Does something while somebody has the driver.

@@ -9,14 +9,14 @@ use crate::driver::request::RequestId;
 
 /// A driver, until its session has ended, and what is left to it by those who have not got it.
 pub(super) struct DriverLock {
-    driver: Mutex<Option<Box<Driver>>>,
+    driver: Mutex<Option<Driver>>,
     pub(super) queue: Queue,
     ids: AtomicU64,
 }
 
 impl DriverLock {
     pub(super) fn new(driver: Driver) -> Self {
-        let driver = Mutex::new(Some(Box::new(driver)));
+        let driver = Mutex::new(Some(driver));
         Self { driver, queue: Queue::default(), ids: AtomicU64::new(0) }
     }
 
@@ -28,7 +28,7 @@ impl DriverLock {
     /// Acts on the driver; `None` when it is gone.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Driver) -> R) -> Option<R> {
         // One that a panic has left behind is not gone on with.
-        self.driver.lock().ok()?.as_deref_mut().map(act)
+        self.driver.lock().ok()?.as_mut().map(act)
     }
 
     /// Has the driver take something, unless somebody else has the driver: then that comes back. `None` when it is gone.
@@ -38,15 +38,20 @@ impl DriverLock {
         take: impl FnOnce(&mut Driver, T) -> R,
     ) -> Result<Option<R>, T> {
         match self.driver.try_lock() {
-            Ok(mut guard) => Ok(guard.as_deref_mut().map(|driver| take(driver, item))),
+            Ok(mut guard) => Ok(guard.as_mut().map(|driver| take(driver, item))),
             Err(TryLockError::WouldBlock) => Err(item),
             Err(TryLockError::Poisoned(_)) => Ok(None),
         }
     }
 
-    /// The session goes no further.
+    /// The session goes no further; what it has counted stays known.
     pub(super) fn close(&self) {
-        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut guard = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = &*guard {
+            driver.shared.set_last_stats(driver.session.stats());
+        }
+        let driver = guard.take();
+        drop(guard);
         let messages = self.queue.close();
         // What they held is given back without the lock.
         drop((driver, messages));

@@ -60,17 +60,19 @@ impl Driver {
             return;
         }
         self.window = Some(window);
-        let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
+        let tell = |transport: &mut Transport| transport.tune(|_, tuner| tuner.offered(window));
         // Each is told.
-        if tuners.fold(false, |news, (_, tuner)| tuner.offered(window) || news) {
+        let news = self.transports.iter_mut().filter_map(tell).filter(|is_news| *is_news).count();
+        if news > 0 {
             self.tell_facts();
         }
     }
 
     /// The plan that the handles see is that of the leading connection.
     fn tell_facts(&mut self) {
-        if let Some((_, tuner)) = self.transports.first_mut().and_then(Transport::up_mut) {
-            self.shared.set_plan_basis(tuner.basis());
+        let leading = self.transports.first_mut();
+        if let Some(basis) = leading.and_then(|leading| leading.tune(|_, tuner| tuner.basis())) {
+            self.shared.set_plan_basis(basis);
         }
     }
 
@@ -88,8 +90,9 @@ impl Driver {
         if rest < tuner::POLL_INTERVAL {
             return;
         }
-        let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
-        tuners.for_each(|(_, tuner)| tuner.rested(rest));
+        for transport in &mut self.transports {
+            transport.tune(|_, tuner| tuner.rested(rest));
+        }
         self.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.
         self.poll_after(1);
@@ -101,8 +104,7 @@ impl Driver {
         let (now, session) = (self.now(), self.shared.key.key);
         let reading = |transport: &mut Transport| {
             let (cid, bytes) = (transport.cid, transport.bytes);
-            let (socket, tuner) = transport.up_mut()?;
-            Some(tuner.reading(socket, (session, cid), bytes, now))
+            transport.tune(|socket, tuner| tuner.reading(socket, (session, cid), bytes, now))
         };
         drop(answer.send(self.transports.iter_mut().filter_map(reading).collect()));
     }
@@ -118,8 +120,9 @@ impl Driver {
     /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn limit_writes(&mut self) {
         let now = self.now.into_std();
-        let tuners = self.transports.iter_mut().filter_map(Transport::up_mut);
-        tuners.for_each(|(socket, tuner)| tuner.look_at_window(socket, now));
+        for transport in &mut self.transports {
+            transport.tune(|socket, tuner| tuner.look_at_window(socket, now));
+        }
         self.share_write_limits();
     }
 
@@ -127,7 +130,7 @@ impl Driver {
     fn share_write_limits(&mut self) {
         let max = self.shared.budget.max_bytes();
         for transport in &self.transports {
-            let Some((_, tuner)) = transport.up() else { continue };
+            let Some(tuner) = transport.tuner() else { continue };
             self.session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
         }
     }

@@ -84,7 +84,7 @@ pub(crate) struct Shared {
     /// It is a path of a disk, whose class rules it.
     is_ruled: AtomicBool,
     home: Mutex<Home>,
-    stats: Mutex<Stats>,
+    last_stats: OnceLock<Stats>,
     connections: Mutex<Connections>,
     basis: Mutex<Option<Arc<PlanBasis>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
@@ -118,7 +118,7 @@ impl Shared {
             retries: AtomicU64::new(0),
             is_ruled: AtomicBool::new(false),
             home: Mutex::default(),
-            stats: Mutex::default(),
+            last_stats: OnceLock::new(),
             connections: Mutex::new(Connections::wanted(connections)),
             basis: Mutex::default(),
             units: Mutex::default(),
@@ -136,12 +136,13 @@ impl Shared {
         class.pacing_rate().filter(|_| self.is_ruled.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn stats(&self) -> Stats {
-        *lock(&self.stats)
+    /// What the session had counted when it was over.
+    pub(crate) fn last_stats(&self) -> Stats {
+        self.last_stats.get().copied().unwrap_or_default()
     }
 
-    pub(crate) fn set_stats(&self, stats: Stats) {
-        *lock(&self.stats) = stats;
+    pub(crate) fn set_last_stats(&self, stats: Stats) {
+        self.last_stats.get_or_init(|| stats);
     }
 
     /// Looks at the connections, or notes what became of them.

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use iscsi_pdu::Cid;
+use iscsi_tuner::{Plan, Sends};
 use tracing::{Span, debug, error_span};
 
 use crate::driver::connector::{Connected, Opening};
@@ -23,6 +24,7 @@ const LONGEST_REST: usize = 128 << 10;
 pub(super) struct Transport {
     pub(super) cid: Cid,
     state: State,
+    excerpt: Excerpt,
     /// Around what is logged of it.
     span: Span,
     /// It is in full feature phase.
@@ -37,6 +39,18 @@ pub(super) struct Transport {
     pub(super) blocked: bool,
     /// Command data that has gone over it, both directions.
     pub(super) bytes: u64,
+}
+
+/// What of the plan each turn needs: the plan itself lies in memory that 1,000 sessions find in no cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Excerpt {
+    pub(super) sends: Sends,
+    /// The most bytes of one call that sends long slices.
+    pub(super) send_size: usize,
+    pub(super) cork: bool,
+    /// What the socket is waited for at most, bytes.
+    receive_low_water: usize,
+    is_local: bool,
 }
 
 /// What a connection is ready for.
@@ -59,6 +73,7 @@ impl Transport {
         Self {
             cid,
             state,
+            excerpt: Excerpt::of(None),
             span,
             is_logged_in: false,
             readable: false,
@@ -71,22 +86,23 @@ impl Transport {
 
     /// The transport connection stands.
     pub(super) fn stand(&mut self, (socket, tuner): Connected) {
+        self.excerpt = Excerpt::of(Some(tuner.plan()));
         self.state = State::Up(socket, Box::new(tuner));
     }
 
-    /// The socket, if there is one, and its tuner.
-    pub(super) fn up(&self) -> Option<(&dyn Socket, &Tuner)> {
+    /// The socket, if there is one, and how it is to be written to.
+    pub(super) fn socket(&self) -> Option<(&dyn Socket, Excerpt)> {
         match &self.state {
             State::Opening(_) => None,
-            State::Up(socket, tuner) => Some((&**socket, tuner)),
+            State::Up(socket, _) => Some((&**socket, self.excerpt)),
         }
     }
 
-    /// The same, for the tuner to learn.
-    pub(super) fn up_mut(&mut self) -> Option<(&dyn Socket, &mut Tuner)> {
-        match &mut self.state {
+    /// The tuner, if there is a socket.
+    pub(super) fn tuner(&self) -> Option<&Tuner> {
+        match &self.state {
             State::Opening(_) => None,
-            State::Up(socket, tuner) => Some((&**socket, tuner)),
+            State::Up(_, tuner) => Some(tuner),
         }
     }
 
@@ -94,7 +110,11 @@ impl Transport {
     pub(super) fn tune<R>(&mut self, act: impl FnOnce(&dyn Socket, &mut Tuner) -> R) -> Option<R> {
         match &mut self.state {
             State::Opening(_) => None,
-            State::Up(socket, tuner) => Some(self.span.in_scope(|| act(&**socket, tuner))),
+            State::Up(socket, tuner) => {
+                let result = self.span.in_scope(|| act(&**socket, tuner));
+                self.excerpt = Excerpt::of(Some(tuner.plan()));
+                Some(result)
+            }
         }
     }
 
@@ -116,11 +136,10 @@ impl Transport {
     /// they are many, the socket need not tell of every part. What a segment waits for is certain to come, and nothing
     /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
-        let State::Up(socket, tuner) = &self.state else { return };
-        let most = tuner.plan().receive_low_water.value.map_or(ANY, |bytes| bytes as usize);
+        let State::Up(socket, _) = &self.state else { return };
         let rest = if rest >= LONG_REST { rest.min(LONGEST_REST) } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
-        let low_water = rest.max(answers).min(most);
+        let low_water = rest.max(answers).min(self.excerpt.receive_low_water);
         if low_water != self.low_water {
             match socket.set_receive_low_water(low_water) {
                 Ok(()) => self.low_water = low_water,
@@ -142,8 +161,7 @@ impl Transport {
 
     /// Whether nothing waits for its socket, and round trips over its link cost nothing.
     pub(super) fn is_short_and_free(&self) -> bool {
-        let is_short = |(_, tuner): (_, &Tuner)| tuner.plan().link.is_local();
-        !self.blocked && !self.is_keeping_bytes() && self.up().is_some_and(is_short)
+        !self.blocked && !self.is_keeping_bytes() && self.excerpt.is_local
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Readiness> {
@@ -162,6 +180,22 @@ impl Transport {
                     Poll::Pending
                 }
             }
+        }
+    }
+}
+
+impl Excerpt {
+    /// That of a plan, or what holds until there is one.
+    fn of(plan: Option<&Plan>) -> Self {
+        let bytes = |value: Option<u32>| value.map(|bytes| bytes as usize);
+        let send_size = plan.and_then(|plan| bytes(plan.send_size.value));
+        let receive_low_water = plan.and_then(|plan| bytes(plan.receive_low_water.value));
+        Self {
+            sends: plan.map_or(Sends::ManyPages, |plan| plan.sends.value),
+            send_size: send_size.unwrap_or(usize::MAX),
+            cork: plan.is_some_and(|plan| plan.cork.value),
+            receive_low_water: receive_low_water.unwrap_or(ANY),
+            is_local: plan.is_some_and(|plan| plan.link.is_local()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::state::counters::{Counted, Snapshot};
 /// The paths of one disk.
 #[derive(Debug)]
 pub(super) struct PathSet<C> {
-    open: Vec<(PathId, C)>,
+    open: SmallVec<[(PathId, C); 1]>,
     next: u32,
     /// Lost since the supervisor last asked, each with the reason.
     lost: Vec<(C, Error)>,
@@ -36,7 +37,7 @@ pub(super) struct PathSet<C> {
     /// Commands that were sent again over paths that are gone.
     retries_of_gone: u64,
     /// What is counted of each that is open, in the same order, and of those that are gone.
-    counted: Vec<Counted>,
+    counted: SmallVec<[Counted; 1]>,
     counted_of_gone: Counted,
     /// Since when there is none.
     none_since: Option<Instant>,
@@ -252,7 +253,7 @@ impl<C: Carrier> PathSet<C> {
 impl<C> Default for PathSet<C> {
     fn default() -> Self {
         Self {
-            open: Vec::new(),
+            open: SmallVec::new(),
             next: 0,
             lost: Vec::new(),
             unsettled: Vec::new(),
@@ -264,7 +265,7 @@ impl<C> Default for PathSet<C> {
             follows_access: false,
             is_access_called_for: false,
             retries_of_gone: 0,
-            counted: Vec::new(),
+            counted: SmallVec::new(),
             counted_of_gone: Counted::default(),
             none_since: None,
             refusal: None,

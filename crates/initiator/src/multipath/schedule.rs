@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use iscsi_tuner::Bandwidth;
+use smallvec::SmallVec;
 
 use crate::multipath::access::{Access, Rank};
 use crate::multipath::lane::{Lane, MIN_LEN, PathId, Requirements, Room, Share, Ticket};
@@ -16,7 +17,7 @@ use crate::options::lateness::LatenessOptions;
 /// What is under way on each path.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    lanes: Vec<Lane>,
+    lanes: SmallVec<[Lane; 1]>,
     /// What all paths may have under way together.
     total: Room,
     /// When one counts as silent.
@@ -35,8 +36,8 @@ const MIN_REQUEST_LEN: u64 = 64 << 10;
 
 impl Schedule {
     /// No paths, which may have so much under way together.
-    pub(crate) const fn within(total: Room, lateness: LatenessOptions) -> Self {
-        Self { lanes: Vec::new(), total, lateness, spared: None }
+    pub(crate) fn within(total: Room, lateness: LatenessOptions) -> Self {
+        Self { lanes: SmallVec::new(), total, lateness, spared: None }
     }
 
     pub(crate) fn add(&mut self, id: PathId, room: Room) {

@@ -1,13 +1,14 @@
 //! The connections of a session, found by their CID.
 
 use iscsi_pdu::{Cid, Itt};
+use smallvec::SmallVec;
 
 use super::Connection;
 use crate::params::Negotiated;
 
 /// The connections of a session, in the order in which they were asked for.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionSet(Vec<Connection>);
+pub(crate) struct ConnectionSet(SmallVec<[Connection; 1]>);
 
 impl ConnectionSet {
     pub(crate) fn add(&mut self, connection: Connection) {
@@ -27,7 +28,7 @@ impl ConnectionSet {
         Some(self.0.remove(at))
     }
 
-    pub(crate) fn take_all(&mut self) -> Vec<Connection> {
+    pub(crate) fn take_all(&mut self) -> impl IntoIterator<Item = Connection> + use<> {
         std::mem::take(&mut self.0)
     }
 

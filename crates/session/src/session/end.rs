@@ -68,7 +68,7 @@ impl Session {
             return;
         }
         self.commands.take_all();
-        for connection in self.connections.take_all().iter().filter(|c| !c.is_failed()) {
+        for connection in self.connections.take_all().into_iter().filter(|c| !c.is_failed()) {
             self.outputs.push(Output::Disconnect { cid: connection.cid(), abortive });
         }
         for itt in self.tasks.iter().map(|(itt, _)| itt).collect::<Vec<_>>() {

@@ -17,33 +17,59 @@ type Limit = (Instant, Itt);
 
 /// The time limits of tasks in their order, of equal ones as they came, and some that were lifted; the first one counts.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines(VecDeque<Limit>);
+pub(super) struct Deadlines {
+    queue: VecDeque<Limit>,
+    /// How many in it were lifted. With none, the first one counts, and its task need not be looked at: among the tasks of
+    /// 1,000 sessions no cache has it.
+    lifted: usize,
+}
 
 impl Deadlines {
     /// A task is to end by then.
     pub(super) fn add(&mut self, deadline: Instant, itt: Itt) {
-        if self.0.back().is_none_or(|(last, _)| *last <= deadline) {
-            self.0.push_back((deadline, itt));
+        if self.queue.back().is_none_or(|(last, _)| *last <= deadline) {
+            self.queue.push_back((deadline, itt));
         } else {
-            let at = self.0.partition_point(|(other, _)| *other <= deadline);
-            self.0.insert(at, (deadline, itt));
+            let at = self.queue.partition_point(|(other, _)| *other <= deadline);
+            self.queue.insert(at, (deadline, itt));
         }
     }
 
-    /// Limits may have been lifted, of which there are no more than `tasks` left: `counts` tells which ones these are.
-    pub(super) fn lifted(&mut self, tasks: usize, counts: impl Fn(&Limit) -> bool) {
-        while self.0.front().is_some_and(|limit| !counts(limit)) {
-            self.0.pop_front();
+    /// A task that had another limit is to end by then. It may have had this one before, which waits to be forgotten.
+    pub(super) fn change(&mut self, deadline: Instant, itt: Itt) {
+        let from = self.queue.partition_point(|(other, _)| *other < deadline);
+        let mut equal = self.queue.range(from..).take_while(|(other, _)| *other == deadline);
+        if equal.any(|(_, other)| *other == itt) {
+            self.lifted -= 1;
+        } else {
+            self.add(deadline, itt);
+        }
+    }
+
+    /// A limit was lifted, of which there are no more than `tasks` left: `counts` tells which ones these are.
+    pub(super) fn lift(&mut self, limit: Limit, tasks: usize, counts: impl Fn(&Limit) -> bool) {
+        self.lifted += 1;
+        if self.queue.front() == Some(&limit) {
+            self.forget_first();
+        }
+        while self.lifted > 0 && self.queue.front().is_some_and(|first| !counts(first)) {
+            self.forget_first();
         }
         // Behind a task that takes long, others begin and end all the time.
-        if self.0.len() > 2 * tasks + SLACK {
-            self.0.retain(counts);
+        if self.lifted > tasks + SLACK {
+            self.queue.retain(counts);
+            self.lifted = 0;
         }
+    }
+
+    fn forget_first(&mut self) {
+        self.queue.pop_front();
+        self.lifted -= 1;
     }
 
     /// The first one.
     pub(super) fn first(&self) -> Option<Limit> {
-        self.0.front().copied()
+        self.queue.front().copied()
     }
 }
 
@@ -66,31 +92,44 @@ mod tests {
         Instant::now()
     }
 
-    /// Whatever begins and ends, and in whatever order, the first is that of an ordered set.
+    /// Whatever begins, ends, and is put off or brought forward, in whatever order, the first is that of an ordered set.
     #[test]
     fn the_first_is_that_of_all_that_count() {
         let start = any_moment();
         let (mut deadlines, mut set) = (Deadlines::default(), BTreeSet::new());
         let mut random = 1_u32;
-        for tag in 0..5000 {
+        for tag in 0..20_000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let steps = if random >> 30 == 0 { random >> 20 & 0xff } else { tag / 4 };
-            let limit = (start + Duration::from_millis(steps.into()), itt(random >> 8 & 0xfff));
+            let limit = (start + Duration::from_millis(steps.into()), itt(tag));
             deadlines.add(limit.0, limit.1);
             set.insert(limit);
+            for _ in 0..random >> 8 & 3 {
+                let old = *set.iter().nth(random as usize % set.len()).unwrap();
+                // Mostly one that it had before.
+                let other = start + Duration::from_millis((old.1.get() % 8 + random % 2).into());
+                if other != old.0 {
+                    set.remove(&old);
+                    set.insert((other, old.1));
+                    deadlines.change(other, old.1);
+                    deadlines.lift(old, set.len(), |limit| set.contains(limit));
+                }
+                random = random.rotate_left(7);
+            }
             while set.len() > 40 {
-                let at = random as usize % set.len();
-                let ended = *set.iter().nth(at).unwrap();
+                let ended = *set.iter().nth(random as usize % set.len()).unwrap();
                 set.remove(&ended);
-                deadlines.lifted(set.len(), |limit| set.contains(limit));
+                deadlines.lift(ended, set.len(), |limit| set.contains(limit));
             }
             let [first, expected] = [deadlines.first(), set.first().copied()];
             assert_eq!(first.map(|(deadline, _)| deadline), expected.map(|(deadline, _)| deadline));
             assert!(first.is_none_or(|first| set.contains(&first)));
+            assert_eq!(deadlines.queue.len() - deadlines.lifted, set.len());
         }
-        set.clear();
-        deadlines.lifted(0, |limit| set.contains(limit));
-        assert_eq!(deadlines.first(), None);
+        while let Some(ended) = set.pop_last() {
+            deadlines.lift(ended, set.len(), |limit| set.contains(limit));
+        }
+        assert_eq!((deadlines.first(), deadlines.queue.len()), (None, 0));
     }
 
     #[test]
@@ -99,9 +138,10 @@ mod tests {
         let mut deadlines = Deadlines::default();
         deadlines.add(start, itt(0));
         for tag in 1..10_000 {
-            deadlines.add(start + Duration::from_millis(tag.into()), itt(tag));
-            deadlines.lifted(1, |(_, itt)| itt.get() == 0);
-            assert!(deadlines.0.len() <= 2 + SLACK);
+            let limit = (start + Duration::from_millis(tag.into()), itt(tag));
+            deadlines.add(limit.0, limit.1);
+            deadlines.lift(limit, 1, |(_, itt)| itt.get() == 0);
+            assert!(deadlines.queue.len() <= 2 + SLACK);
             assert_eq!(deadlines.first(), Some((start, itt(0))));
         }
     }

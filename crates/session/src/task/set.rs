@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Itt};
+use smallvec::SmallVec;
 
 use super::deadlines::Deadlines;
 use super::write::WriteTransfer;
@@ -31,8 +32,8 @@ pub(crate) struct TaskSet {
     free: VecDeque<u32>,
     limit: usize,
     deadlines: Deadlines,
-    /// There are few connections.
-    loads: Vec<(Cid, Load)>,
+    /// There are few connections, mostly one.
+    loads: SmallVec<[(Cid, Load); 1]>,
 }
 
 /// What the tasks of one connection have outstanding.
@@ -92,7 +93,7 @@ impl TaskSet {
         let task = slot.task.take()?;
         slot.generation = (slot.generation + 1) % GENERATIONS;
         self.free.push_back(at);
-        self.forget_lifted_deadlines();
+        self.lift_deadline(itt, task.deadline);
         self.lighten(task.allegiance, task.load(), task.outstanding);
         Some(task)
     }
@@ -186,16 +187,20 @@ impl TaskSet {
     pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(task) = self.get_mut(itt) else { return };
         let old = std::mem::replace(&mut task.deadline, deadline);
-        if let Some(deadline) = deadline.filter(|_| old != deadline) {
-            self.deadlines.add(deadline, itt);
+        if old == deadline {
+            return;
         }
-        self.forget_lifted_deadlines();
+        if let Some(deadline) = deadline {
+            self.deadlines.change(deadline, itt);
+        }
+        self.lift_deadline(itt, old);
     }
 
-    /// The first deadline is that of a task at any time.
-    fn forget_lifted_deadlines(&mut self) {
+    /// The time limit of a task holds no more, if it had one. The first deadline is that of a task at any time.
+    fn lift_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
+        let Some(deadline) = deadline else { return };
         let Self { slots, deadlines, free, .. } = self;
-        deadlines.lifted(slots.len() - free.len(), |(deadline, itt)| {
+        deadlines.lift((deadline, itt), slots.len() - free.len(), |(deadline, itt)| {
             let slot = slots.get(slot_of(*itt) as usize).filter(|slot| slot.names(*itt));
             let task = slot.and_then(|slot| slot.task.as_ref());
             task.is_some_and(|task| task.deadline == Some(*deadline))
