@@ -31,6 +31,7 @@ use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::driver::answers::Answers;
 use crate::driver::connector::{Connected, Connector};
@@ -46,6 +47,8 @@ pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
+    /// Around what is logged of the session.
+    span: Span,
     /// Messages that have been told of and are not acted on.
     told: usize,
     /// Memory for those that are acted on.
@@ -107,6 +110,7 @@ impl Driver {
         Self {
             session,
             peer,
+            span: shared.span.clone(),
             shared,
             told: 0,
             messages: Vec::new(),

@@ -1,6 +1,7 @@
 //! What outlives a request: what is known of a unit, what is being written, what was not flushed, how
 //! much may be under way, and what is counted.
 
+pub(crate) mod across_sessions;
 pub(crate) mod attentions;
 pub(crate) mod budget;
 pub(crate) mod cancellation;

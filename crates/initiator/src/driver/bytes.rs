@@ -169,7 +169,10 @@ impl Driver {
     pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
         // The session may have closed it on reading that, or be about to open another in its place.
-        if self.transports.iter().any(|transport| transport.cid == cid && transport.socket().is_some())
+        if self
+            .transports
+            .iter()
+            .any(|transport| transport.cid == cid && transport.socket().is_some())
         {
             self.lose(cid, why);
         }
@@ -227,11 +230,7 @@ fn send(socket: &dyn Socket, plan: Excerpt, transmit: &Transmit<'_>) -> io::Resu
 }
 
 /// Writes as much as one system call takes, and of long slices no more than the plan says.
-fn write_pages(
-    socket: &dyn Socket,
-    transmit: &Transmit<'_>,
-    plan: Excerpt,
-) -> io::Result<usize> {
+fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: Excerpt) -> io::Result<usize> {
     let limit = plan.send_size;
     // A lone header needs no list: to make one took 170 of the 15,800 instructions of a lone read of 4 KiB.
     let first = transmit.chunk();
@@ -251,8 +250,7 @@ fn write_pages(
     let mut slices = [IoSlice::new(&[]); MAX_SLICES];
     let filled = transmit.chunks_vectored(&mut slices);
     let slices = slices.get(..filled).unwrap_or_default();
-    let has_more =
-        plan.cork && slices.len() == MAX_SLICES && total(slices) < transmit.remaining();
+    let has_more = plan.cork && slices.len() == MAX_SLICES && total(slices) < transmit.remaining();
     socket.write(slices, has_more)
 }
 

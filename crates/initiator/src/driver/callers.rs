@@ -15,7 +15,7 @@ impl Driver {
     /// Takes a request from its caller. Says whether he is to send what is unsent: the request is short, and either
     /// nothing else is under way, or everybody has asked again by now who had an answer. Else the event loop is called.
     pub(super) fn take(&mut self, submission: Submission, queue: &Queue) -> bool {
-        let span = self.shared.span.clone();
+        let span = self.span.clone();
         let _within = span.enter();
         self.now = Instant::now();
         // What is in the queue was handed over before.
@@ -33,7 +33,7 @@ impl Driver {
 
     /// Sends what is unsent, as the caller who was the last to ask.
     pub(super) fn send_by_caller(&mut self) {
-        let span = self.shared.span.clone();
+        let span = self.span.clone();
         let _within = span.enter();
         let received = self.answers.received();
         if self.read_before_writing() {

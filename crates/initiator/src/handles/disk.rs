@@ -131,7 +131,7 @@ impl Disk {
     /// A unit that has grown can be used to its new end as soon as it has said so. A request that begins or ends beyond
     /// the end of one that has shrunk fails with [`Error::CapacityChanged`].
     pub fn capacity(&self) -> u64 {
-        self.unit.state().size.bytes(&self.profile.capacity)
+        self.unit.state().across.size.bytes(&self.profile.capacity)
     }
 
     /// What the unit tells of itself from now on: another capacity, another name, other units beside it, other
@@ -146,7 +146,7 @@ impl Disk {
     /// # }
     /// ```
     pub fn changes(&self) -> UnitChanges {
-        self.unit.state().changes.follow()
+        self.unit.state().across.changes.follow()
     }
 
     /// The length of a logical block, bytes: what is aligned to it is read and written directly.
@@ -250,7 +250,7 @@ impl Disk {
     /// its next command, so it does not grow while none is sent, and may grow several times for one event.
     /// The first number is of no meaning.
     pub fn attentions(&self) -> u64 {
-        self.unit.state().attentions.count()
+        self.unit.state().across.attentions.count()
     }
 
     /// How many requests of so many bytes keep all its sessions busy, by the tuner's plans, within

@@ -73,8 +73,8 @@ impl AccessWatch {
         let profile = state.and_then(|state| state.profile.get());
         let is_on = profile.is_some_and(|profile| profile.target_port_group_support.is_supported());
         paths.follow_access(is_on);
-        let news =
-            state.map_or_else(|| ChangeLog::default().follow(), |state| state.changes.follow());
+        let news = state
+            .map_or_else(|| ChangeLog::default().follow(), |state| state.across.changes.follow());
         Self::new(is_on, news, retry)
     }
 

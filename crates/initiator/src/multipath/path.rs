@@ -85,7 +85,7 @@ impl Carrier for Path {
     }
 
     fn may_have_missed(&self) {
-        self.unit.state().attentions.add();
+        self.unit.state().across.attentions.add();
     }
 
     fn count_retry(&self) {

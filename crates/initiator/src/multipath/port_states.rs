@@ -85,7 +85,7 @@ impl Supervisor {
         match answer {
             Ok(answer) => {
                 self.access.learn(id, path.portal, &answer);
-                path.unit.state().transitions.learn(answer.groups.implicit_transition_time);
+                path.unit.state().across.transitions.learn(answer.groups.implicit_transition_time);
             }
             Err(error) if is_refused(&error) && !self.access.has_told => {
                 self.access.is_on = false;

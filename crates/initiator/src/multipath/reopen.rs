@@ -104,7 +104,7 @@ impl Opener {
         let known = expected.like.profile().await?;
         let state = expected.like.state().shared_with_another_session(&known);
         let unit = session.adopt_unit(expected.like.lun(), state);
-        let question = unit.state().size.ask();
+        let question = unit.state().across.size.ask();
         let asked = unit.through_one_of_several_ports();
         let capacity = probe::capacity_now(&asked, &known.capacity);
         let (found, capacity) = tokio::join!(expected.identity.ask(&asked), capacity);
@@ -436,14 +436,14 @@ impl Opener {
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let unit = session.logical_unit(old.lun());
-        let question = old.state().size.ask();
+        let question = old.state().across.size.ask();
         let profile = unit.profile().await?;
         self.check(portal, expected, expected.identity.recognize(&unit, &profile))?;
         let known = expected.like.profile().await?;
         known.capacity.check_block_size(profile.capacity.block_size)?;
         let state = old.state().shared_with_another_session(&profile);
         if !expected.identity.is_a_name() {
-            check_size(state.size.bytes(&known.capacity), profile.capacity.bytes())?;
+            check_size(state.across.size.bytes(&known.capacity), profile.capacity.bytes())?;
         }
         state.learn_size(question, &profile.capacity);
         state.heed(unit.state());

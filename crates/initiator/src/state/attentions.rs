@@ -1,14 +1,13 @@
 //! How often a unit has told that something about it has changed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of times that a unit has told so, or may have, over all sessions of a disk. Clones count together.
+/// The number of times that a unit has told so, or may have, over all sessions of a disk.
 ///
 /// A unit tells each session once, at its next command (SAM-5 §5.14). So what ends without a status, and a
 /// session that is gone, may have been told, or would have been: they count as well.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Attentions(Arc<AtomicU64>);
+#[derive(Debug, Default)]
+pub(crate) struct Attentions(AtomicU64);
 
 impl Attentions {
     /// The unit has told, or may have. To be counted before the command's caller hears of its end.

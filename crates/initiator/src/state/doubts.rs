@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
+use crate::state::across_sessions::AcrossSessions;
 
 /// The reasons to ask which unit it is, as a target may put another one behind a number while a session
 /// goes on: it says so by a unit attention, if at all.
@@ -12,12 +13,12 @@ use crate::error::Error;
 /// meanwhile is not believed.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
+    /// Those that hold for all sessions with the unit are there.
+    across: Arc<AcrossSessions>,
     /// Those that have come over this session.
     own: AtomicU64,
     /// Commands of this session that were given up: their status may have been one.
     given_up: AtomicU64,
-    /// Those that hold for all sessions with the unit.
-    shared: Arc<AtomicU64>,
     /// How many of all there were when the unit was asked before it was recognized last.
     resolved: AtomicU64,
     /// One asks for all.
@@ -34,11 +35,10 @@ pub(crate) struct Before {
 }
 
 impl Doubts {
-    /// The same for a further session with the unit, which has been asked there, or will be.
-    pub(crate) fn follow(&self) -> Self {
-        let shared = Arc::clone(&self.shared);
-        let resolved = shared.load(Ordering::SeqCst).into();
-        Self { shared, resolved, ..Self::default() }
+    /// Of a session with the unit, which has been asked there, or will be.
+    pub(crate) fn following(across: &Arc<AcrossSessions>) -> Self {
+        let resolved = across.doubts.load(Ordering::SeqCst).into();
+        Self { across: Arc::clone(across), resolved, ..Self::default() }
     }
 
     /// There is a reason to ask over this session.
@@ -53,7 +53,7 @@ impl Doubts {
 
     /// How many reasons there were so far.
     pub(crate) fn count(&self) -> u64 {
-        let counts = [&self.own, &self.given_up, &*self.shared];
+        let counts = [&self.own, &self.given_up, &self.across.doubts];
         counts.into_iter().map(|count| count.load(Ordering::SeqCst)).sum()
     }
 
@@ -85,7 +85,7 @@ impl Doubts {
     /// others have reason to ask.
     pub(crate) fn found_another(&self, verdict: &Error) {
         self.lock().get_or_insert_with(|| verdict.clone());
-        self.shared.fetch_add(1, Ordering::SeqCst);
+        self.across.doubts.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The error of all requests, if the unit is another one.
@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn another_unit_is_a_reason_for_all_to_ask_and_final_for_one() {
-        let first = Doubts::default();
-        let second = first.follow();
+        let across = Arc::default();
+        let [first, second] = [(); 2].map(|()| Doubts::following(&across));
         second.raise();
         assert!(second.is_any() && !first.is_any(), "each is told by itself");
         second.found_another(&Error::Closed);
         second.resolve(second.count() - 1);
         assert!(second.is_any() && second.verdict().is_err());
         assert!(first.is_any() && first.verdict().is_ok());
-        assert!(!first.follow().is_any(), "it is asked before anything is sent there");
+        assert!(!Doubts::following(&across).is_any(), "it is asked before anything is sent there");
     }
 }

@@ -1,20 +1,27 @@
 //! How many blocks a unit has by now: it may grow and shrink while a disk is open (SBC-3 §4.7).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::state::capacity::Capacity;
 
-/// What is known of that, over all sessions of a disk. Clones know the same.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Size(Arc<Mutex<Known>>);
+/// What is known of that, over all sessions of a disk.
+#[derive(Debug)]
+pub(crate) struct Size {
+    /// As the unit has told since the disk was opened, bytes; [`UNTOLD`] as long as that is what it told first. Every
+    /// request looks at it, without the lock, under which it is written.
+    now: AtomicU64,
+    /// The most that it ever had since then, bytes.
+    most: AtomicU64,
+    questions: Mutex<Questions>,
+}
+
+/// No unit has so many bytes: its blocks have more than one.
+const UNTOLD: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
-struct Known {
-    /// As the unit has told since the disk was opened, bytes; `None` as long as that is what it told first.
-    now: Option<u64>,
-    /// The most that it ever had since then, bytes.
-    most: u64,
+struct Questions {
     /// Questions that were sent, and the latest of them that was answered.
     asked: u64,
     answered: u64,
@@ -28,9 +35,9 @@ pub(crate) struct SizeQuestion(u64);
 impl Size {
     /// A question is about to be sent.
     pub(crate) fn ask(&self) -> SizeQuestion {
-        let mut known = self.lock();
-        known.asked += 1;
-        SizeQuestion(known.asked)
+        let mut questions = self.lock();
+        questions.asked += 1;
+        SizeQuestion(questions.asked)
     }
 
     /// Takes in an answer, where no later question has been answered yet. `first` is what the unit told when
@@ -41,20 +48,23 @@ impl Size {
         first: &Capacity,
         found: &Capacity,
     ) -> Option<(u64, u64)> {
-        let mut known = self.lock();
-        if question.0 < known.answered {
+        let mut questions = self.lock();
+        if question.0 < questions.answered {
             return None;
         }
-        known.answered = question.0;
-        let (before, now) = (known.now.unwrap_or_else(|| first.bytes()), found.bytes());
-        known.most = known.most.max(before).max(now);
-        known.now = Some(now);
+        questions.answered = question.0;
+        let (before, now) = (self.bytes(first), found.bytes());
+        self.most.fetch_max(before.max(now), Ordering::SeqCst);
+        self.now.store(now, Ordering::SeqCst);
         (before != now).then_some((before, now))
     }
 
     /// The bytes that the unit has now.
     pub(crate) fn bytes(&self, first: &Capacity) -> u64 {
-        self.lock().now.unwrap_or_else(|| first.bytes())
+        match self.now.load(Ordering::SeqCst) {
+            UNTOLD => first.bytes(),
+            now => now,
+        }
     }
 
     /// Whether a range lies on the unit.
@@ -62,20 +72,26 @@ impl Size {
     /// # Errors
     /// [`Error::CapacityChanged`] where it did once, and [`Error::OutOfRange`] where it never did.
     pub(crate) fn check(&self, first: &Capacity, offset: u64, len: u64) -> Result<(), Error> {
-        let (now, most) = {
-            let known = self.lock();
-            let now = known.now.unwrap_or_else(|| first.bytes());
-            (now, known.most.max(now))
-        };
-        match offset.checked_add(len) {
-            Some(end) if end <= now => Ok(()),
+        let now = self.bytes(first);
+        let end = offset.checked_add(len);
+        if end.is_some_and(|end| end <= now) {
+            return Ok(());
+        }
+        let most = self.most.load(Ordering::SeqCst).max(now);
+        match end {
             Some(end) if end <= most => Err(Error::CapacityChanged { before: most, now }),
             Some(_) | None => Err(Error::OutOfRange { offset, len, capacity: now }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { now: AtomicU64::new(UNTOLD), most: AtomicU64::new(0), questions: Mutex::default() }
     }
 }
 

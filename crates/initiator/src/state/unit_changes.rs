@@ -1,7 +1,5 @@
 //! What a unit tells of itself while a disk is open, for those who want to know.
 
-use std::sync::Arc;
-
 use iscsi_pdu::scsi::AdditionalSense;
 use tokio::sync::watch;
 
@@ -49,9 +47,9 @@ struct News {
     access_states: u64,
 }
 
-/// Where the sessions of a disk leave what the unit tells. Clones are the same place.
-#[derive(Clone, Debug)]
-pub(crate) struct ChangeLog(Arc<watch::Sender<News>>);
+/// Where the sessions of a disk leave what the unit tells.
+#[derive(Debug)]
+pub(crate) struct ChangeLog(watch::Sender<News>);
 
 impl ChangeLog {
     /// The capacity is another one than was known.
@@ -87,7 +85,7 @@ impl ChangeLog {
 
 impl Default for ChangeLog {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(News::default())))
+        Self(watch::Sender::new(News::default()))
     }
 }
 

@@ -1,8 +1,6 @@
 //! What all handles of one logical unit know together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
 use iscsi_session::{Completion, TaskError};
@@ -10,83 +8,37 @@ use tokio::sync::OnceCell;
 
 use crate::completion::sense_of;
 use crate::error::Error;
-use crate::state::attentions::Attentions;
+use crate::state::across_sessions::AcrossSessions;
 use crate::state::capacity::Capacity;
 use crate::state::doubts::Doubts;
 use crate::state::outstanding::{CommandNumber, Outstanding};
 use crate::state::profile::Profile;
 use crate::state::registration::Membership;
-use crate::state::size::{Size, SizeQuestion};
+use crate::state::size::SizeQuestion;
 use crate::state::unflushed::Unflushed;
-use crate::state::unit_changes::ChangeLog;
 
 /// What is known of a logical unit within a session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct UnitState {
-    pub(crate) profile: OnceCell<Arc<Profile>>,
+    pub(crate) across: Arc<AcrossSessions>,
     pub(crate) unflushed: Unflushed,
     pub(crate) outstanding: Outstanding,
-    pub(crate) unknown_forms: UnknownForms,
     pub(crate) doubts: Doubts,
-    pub(crate) attentions: Attentions,
-    pub(crate) size: Size,
-    pub(crate) changes: ChangeLog,
     pub(crate) membership: Membership,
-    pub(crate) transitions: Transitions,
+    pub(crate) profile: OnceCell<Arc<Profile>>,
 }
 
-/// The forms of commands that the unit has refused, over whichever session: one bit for each
-/// operation code of the commands of 16 bytes, 80h to 9Fh.
-///
-/// A unit need not know any of them, whatever READ CAPACITY (16) says; each is found out by itself,
-/// so that a unit without SYNCHRONIZE CACHE (16) is still read beyond 2 TiB.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct UnknownForms(Arc<AtomicU32>);
-
-impl UnknownForms {
-    pub(crate) fn add(&self, operation_code: u8) {
-        self.0.fetch_or(Self::bit(operation_code), Ordering::Relaxed);
-    }
-
-    pub(crate) fn contains(&self, operation_code: u8) -> bool {
-        self.0.load(Ordering::Relaxed) & Self::bit(operation_code) != 0
-    }
-
-    const fn bit(operation_code: u8) -> u32 {
-        if operation_code >> 5 == 4 { 1 << (operation_code & 0x1f) } else { 0 }
-    }
-}
-
-/// How long a port may take to change its state towards the unit.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Transitions {
-    /// As the unit says (IMPLICIT TRANSITION TIME, SPC-4 §6.37): seconds, 0 if it does not.
-    told: Arc<AtomicU32>,
-    /// Another port may serve the unit, and is tried before this one is waited for.
-    are_cut_short: Arc<AtomicBool>,
-}
-
-impl Transitions {
-    /// The same while another port is left to be tried.
-    const SHORT: Duration = Duration::from_secs(1);
-
-    pub(crate) fn learn(&self, seconds: Option<u8>) {
-        self.told.store(seconds.unwrap_or(0).into(), Ordering::Relaxed);
-    }
-
-    /// Whether another port is tried soon.
-    pub(crate) fn cut_short(&self, are_cut_short: bool) {
-        self.are_cut_short.store(are_cut_short, Ordering::Relaxed);
-    }
-
-    /// How long it is waited for; `usual` where the unit does not say.
-    pub(crate) fn limit(&self, usual: Duration) -> Duration {
-        let limit = match self.told.load(Ordering::Relaxed) {
-            0 => usual,
-            seconds => Duration::from_secs(seconds.into()),
-        };
-        let is_short = self.are_cut_short.load(Ordering::Relaxed);
-        if is_short { limit.min(Self::SHORT) } else { limit }
+impl Default for UnitState {
+    fn default() -> Self {
+        let across = Arc::<AcrossSessions>::default();
+        Self {
+            profile: OnceCell::default(),
+            unflushed: Unflushed::default(),
+            outstanding: Outstanding::default(),
+            doubts: Doubts::following(&across),
+            membership: Membership::default(),
+            across,
+        }
     }
 }
 
@@ -98,10 +50,10 @@ impl UnitState {
         let is_attention = sense.key == SenseKey::UnitAttention;
         if is_attention || sense.deferred {
             tracing::debug!(%sense, "the unit has something to tell");
-            self.attentions.add();
+            self.across.attentions.add();
         }
         if is_attention {
-            self.changes.hear(sense.additional);
+            self.across.changes.hear(sense.additional);
         }
         if is_attention && sense.additional.is_reset() {
             self.unflushed.reset();
@@ -112,7 +64,7 @@ impl UnitState {
         } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
             self.unflushed.flush_failed();
             // What could not be written reads as something else from now on.
-            self.attentions.add();
+            self.across.attentions.add();
         }
         // What waits is taken back, and then ends by the verdict.
         let is_preempted = is_attention && self.membership.hear(sense.additional);
@@ -122,22 +74,22 @@ impl UnitState {
     /// The unit may have told something that nobody heard, and does not tell it again.
     fn may_have_told(&self) {
         self.unflushed.may_be_reset();
-        self.attentions.add();
+        self.across.attentions.add();
     }
 
     /// The session leads to another unit, for good.
     pub(crate) fn found_another(&self, verdict: &Error) {
         self.doubts.found_another(verdict);
-        self.attentions.add();
+        self.across.attentions.add();
     }
 
     /// A unit that was found to be that of before has told its capacity.
     pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
         let Some(known) = self.profile.get() else { return };
-        if let Some((before, now)) = self.size.learn(question, &known.capacity, found) {
+        if let Some((before, now)) = self.across.size.learn(question, &known.capacity, found) {
             tracing::info!(before, now, "the unit has another capacity, bytes");
-            self.attentions.add();
-            self.changes.resized(before, now);
+            self.across.attentions.add();
+            self.across.changes.resized(before, now);
         }
     }
 
@@ -159,8 +111,8 @@ impl UnitState {
         if asked.unflushed.has_lost() {
             self.unflushed.lost();
         }
-        if asked.attentions.count() > 0 {
-            self.attentions.add();
+        if asked.across.attentions.count() > 0 {
+            self.across.attentions.add();
         }
     }
 
@@ -175,13 +127,9 @@ impl UnitState {
             profile: self.profile.clone(),
             unflushed: self.unflushed.follow(),
             outstanding: Outstanding::default(),
-            unknown_forms: self.unknown_forms.clone(),
-            doubts: self.doubts.follow(),
-            attentions: self.attentions.clone(),
-            size: self.size.clone(),
-            changes: self.changes.clone(),
+            doubts: Doubts::following(&self.across),
             membership: self.membership.follow(),
-            transitions: self.transitions.clone(),
+            across: Arc::clone(&self.across),
         }
     }
 }

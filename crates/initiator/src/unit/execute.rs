@@ -94,7 +94,7 @@ impl LogicalUnit {
     /// How long a command of a unit alone is sent again.
     pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
-        let usual = self.state.transitions.limit(retry.transition_patience);
+        let usual = self.state.across.transitions.limit(retry.transition_patience);
         Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 
@@ -121,7 +121,7 @@ impl LogicalUnit {
         mut patience: Patience<'a>,
     ) -> impl Future<Output = Result<(CommandNumber, Completion), Error>> + Send + 'a {
         async move {
-            if self.state.unknown_forms.contains(transfer.operation_code()) {
+            if self.state.across.unknown_forms.contains(transfer.operation_code()) {
                 transfer.shorten();
             }
             let permit = match transfer.permit() {
@@ -181,7 +181,7 @@ impl LogicalUnit {
                 return Next::Again(Some(pause));
             }
             if sense.as_ref().is_some_and(is_unknown) {
-                self.state.unknown_forms.add(transfer.operation_code());
+                self.state.across.unknown_forms.add(transfer.operation_code());
                 if !transfer.shorten() {
                     return match outcome(transfer.name(), completion) {
                         Ok(completion) => Next::End(number, completion),

@@ -120,7 +120,7 @@ impl LogicalUnit {
     /// CHANGED.
     async fn compare(&self, known: &Profile) -> Result<(), Error> {
         let identity = Identity::within_a_session(known);
-        let question = self.state().size.ask();
+        let question = self.state().across.size.ask();
         let (inquiry, found, capacity, mode) = tokio::join!(
             probe::inquiry(self),
             identity.ask(self),

@@ -49,7 +49,7 @@ impl Session {
         cid: Cid,
         itt: Itt,
         response: TargetOpcode,
-    ) -> Result<Option<(Box<ScsiTask>, bool)>, ProtocolError> {
+    ) -> Result<Option<(ScsiTask, bool)>, ProtocolError> {
         let is_scsi = |kind: &TaskKind| matches!(kind, TaskKind::Scsi(_));
         let Some(task) = self.take_task(cid, itt, response, is_scsi)? else { return Ok(None) };
         let has_data_due = task.write().is_some_and(WriteTransfer::has_data_due);

@@ -32,7 +32,7 @@ impl Session {
         }
         let timeout = command.timeout.or(self.config.timeouts.command);
         let immediate = command.immediate;
-        let kind = TaskKind::Scsi(Box::new(ScsiTask::new(command)));
+        let kind = TaskKind::Scsi(ScsiTask::new(command));
         self.enlist(kind, timeout, immediate, now)
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Task {
 /// The kinds of task.
 #[derive(Debug)]
 pub(crate) enum TaskKind {
-    Scsi(Box<ScsiTask>),
+    Scsi(ScsiTask),
     Management(Management),
     Text(Box<TextTask>),
     Ping(Ping),
@@ -131,7 +131,7 @@ impl Task {
 
     /// The write half of a SCSI command.
     pub(crate) fn write(&self) -> Option<&WriteTransfer> {
-        self.as_scsi()?.write.as_ref()
+        self.as_scsi()?.write.as_deref()
     }
 
     pub(crate) fn as_scsi_mut(&mut self) -> Option<&mut ScsiTask> {

@@ -16,7 +16,8 @@ pub(crate) struct ScsiTask {
     pub(crate) cdb: Cdb,
     pub(crate) attribute: TaskAttribute,
     pub(crate) immediate: bool,
-    pub(crate) write: Option<WriteTransfer>,
+    /// Boxed, so that the task of a read takes half as many cache lines.
+    pub(crate) write: Option<Box<WriteTransfer>>,
     pub(crate) read: Option<ReadTransfer>,
     /// The number of the next Data-In or R2T: they share one count (RFC 7143 §4.2.2.4).
     next_sn: u32,
@@ -45,7 +46,7 @@ impl ScsiTask {
             cdb: command.cdb,
             attribute: command.attribute,
             immediate: command.immediate,
-            write: command.write.map(WriteTransfer::new),
+            write: command.write.map(|payload| Box::new(WriteTransfer::new(payload))),
             read: command.read.map(ReadTransfer::new),
             next_sn: 0,
             aborting: None,
@@ -54,7 +55,7 @@ impl ScsiTask {
 
     /// The data to move, both ways together, bytes.
     pub(crate) fn data_len(&self) -> usize {
-        let written = self.write.as_ref().map_or(0, WriteTransfer::len);
+        let written = self.write.as_deref().map_or(0, WriteTransfer::len);
         written.saturating_add(self.read.as_ref().map_or(0, ReadTransfer::len))
     }
 
@@ -83,10 +84,10 @@ impl ScsiTask {
     }
 
     /// Judges the end of the command: the status stands only if the bytes it vouches for moved.
-    pub(crate) fn conclude(self: Box<Self>, end: Conclusion) -> Result<Completion, TaskError> {
+    pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
         let bidirectional = self.write.is_some() && self.read.is_some();
         let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };
-        let write_len = self.write.as_ref().map_or(0, WriteTransfer::len);
+        let write_len = self.write.as_deref().map_or(0, WriteTransfer::len);
         let read_len = self.read.as_ref().map_or(0, ReadTransfer::len);
         let written = if self.write.is_some() { after(write_len, end.residual) } else { 0 };
         let wanted = self.required(after(read_len, read_residual));

@@ -214,7 +214,7 @@ impl TaskSet {
 
     /// The write half of a SCSI command.
     pub(crate) fn write_of(&mut self, itt: Itt) -> Option<&mut WriteTransfer> {
-        self.get_mut(itt)?.as_scsi_mut()?.write.as_mut()
+        self.get_mut(itt)?.as_scsi_mut()?.write.as_deref_mut()
     }
 
     /// The task that a request is to abort, if the request is an ABORT TASK.

@@ -138,7 +138,7 @@ async fn first_disk(session: Session, portal: usize, opener: &Arc<Opener>) -> Re
         }
     }
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
-    unit.state().transitions.cut_short(false);
+    unit.state().across.transitions.cut_short(false);
     Ok(disk)
 }
 
@@ -159,7 +159,7 @@ async fn first_session(
             let login = async {
                 let session = node.start_at(&url, None, &budget, None)?;
                 if let Some(lun) = session.named_lun().filter(|_| has_others) {
-                    session.logical_unit(lun).state().transitions.cut_short(true);
+                    session.logical_unit(lun).state().across.transitions.cut_short(true);
                 }
                 session.log_in().await?;
                 Ok(session)

@@ -117,7 +117,7 @@ impl Disk {
         extent: &Arc<RangeGuard>,
     ) -> Result<Vec<Range<u64>>, Error> {
         let lbas = self.lbas(&blocks);
-        let unknown_forms = &self.unit.state().unknown_forms;
+        let unknown_forms = &self.unit.state().across.unknown_forms;
         let question = Cdb::get_lba_status(0, 0).operation_code();
         let is_possible = self.may_unmap_zeroes() && !unknown_forms.contains(question);
         if !is_possible || !self.granules().has_any_within(&lbas) {
@@ -173,7 +173,7 @@ impl Disk {
         let long_form = Cdb::write_same_16(0, 0, WriteSameFlags::default()).operation_code();
         let is_short = way == Zeroing::Unmap10
             || !self.profile.capacity.long_commands
-            || self.unit.state().unknown_forms.contains(long_form);
+            || self.unit.state().across.unknown_forms.contains(long_form);
         if is_short { most.min(Capacity::MAX_BLOCKS.into()) } else { most }
     }
 
