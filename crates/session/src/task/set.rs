@@ -1,6 +1,5 @@
 //! The tasks of a session, found by their tag.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use iscsi_pdu::{Cid, CmdSn, Itt};
@@ -29,7 +28,8 @@ pub(crate) const NO_TASK: u32 = GENERATIONS << SLOT_BITS;
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     slots: Vec<Slot>,
-    free: VecDeque<u32>,
+    /// The one that was freed last is the next to be used: of the others no cache may have any.
+    free: Vec<u32>,
     limit: usize,
     deadlines: Deadlines,
     /// There are few connections, mostly one.
@@ -69,7 +69,7 @@ impl TaskSet {
 
     /// The same, with room beyond the limit: for what the session itself must be able to ask.
     pub(crate) fn insert_beyond_limit(&mut self, task: Task) -> Option<Itt> {
-        let at = match self.free.pop_front() {
+        let at = match self.free.pop() {
             Some(at) => at,
             None if self.slots.len() < MAX_SLOTS => {
                 self.slots.push(Slot::default());
@@ -92,7 +92,7 @@ impl TaskSet {
         let slot = self.slots.get_mut(at as usize).filter(|slot| slot.names(itt))?;
         let task = slot.task.take()?;
         slot.generation = (slot.generation + 1) % GENERATIONS;
-        self.free.push_back(at);
+        self.free.push(at);
         self.lift_deadline(itt, task.deadline);
         self.lighten(task.allegiance, task.load(), task.outstanding);
         Some(task)
