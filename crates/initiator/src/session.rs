@@ -239,7 +239,8 @@ impl Session {
         self.shared.notices.subscribe()
     }
 
-    /// Counters since the session began.
+    /// Counters since the session began. Not to be asked for from within a subscriber of `tracing`, a
+    /// [`BufferPool`](crate::device::BufferPool), or the drop of a buffer: the session may be waiting for it.
     pub fn stats(&self) -> Stats {
         self.driver.stats().unwrap_or_else(|| self.shared.last_stats())
     }

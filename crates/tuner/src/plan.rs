@@ -78,9 +78,10 @@ pub struct Plan {
     /// How many bytes may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole send
     /// buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
-    /// How many bytes of a data segment that has begun to arrive make the socket readable, 16 to 256 KiB
-    /// ([`set_receive_low_water`](crate::set_receive_low_water)), or the end of the segment; `None` is any. It is for
-    /// whoever reads the socket to set, and to set back to 1 for whatever else is waited for.
+    /// How many bytes make the socket readable at most, 16 to 256 KiB
+    /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment or several answers are
+    /// waited for; `None` is any. It is for whoever reads the socket to set: no more than that rest or those answers
+    /// have, and 1 for whatever else is waited for.
     pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,

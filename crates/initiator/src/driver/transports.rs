@@ -17,7 +17,7 @@ const ANY: usize = 1;
 /// A shorter rest of a data segment is there before a turn is saved.
 const LONG_REST: usize = 16 << 10;
 
-/// So much of one is worth a turn: it is read while the rest comes.
+/// No more of a data segment is waited for: that much is read while the rest comes.
 const LONGEST_REST: usize = 128 << 10;
 
 /// A connection of the session, from the attempt to open it to its end.
@@ -137,9 +137,9 @@ impl Transport {
     /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, _) = &self.state else { return };
-        let rest = if rest >= LONG_REST { rest.min(LONGEST_REST) } else { ANY };
+        let rest = if rest >= LONG_REST { rest } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
-        let low_water = rest.max(answers).min(self.excerpt.receive_low_water);
+        let low_water = rest.min(LONGEST_REST).max(answers).min(self.excerpt.receive_low_water);
         if low_water != self.low_water {
             match socket.set_receive_low_water(low_water) {
                 Ok(()) => self.low_water = low_water,

@@ -17,7 +17,7 @@ pub(crate) struct Size {
     questions: Mutex<Questions>,
 }
 
-/// No unit has so many bytes: its blocks have more than one.
+/// A unit that has so many bytes counts as one that has one less.
 const UNTOLD: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Size {
             return None;
         }
         questions.answered = question.0;
-        let (before, now) = (self.bytes(first), found.bytes());
+        let (before, now) = (self.bytes(first), found.bytes().min(UNTOLD - 1));
         self.most.fetch_max(before.max(now), Ordering::SeqCst);
         self.now.store(now, Ordering::SeqCst);
         (before != now).then_some((before, now))
@@ -72,13 +72,18 @@ impl Size {
     /// # Errors
     /// [`Error::CapacityChanged`] where it did once, and [`Error::OutOfRange`] where it never did.
     pub(crate) fn check(&self, first: &Capacity, offset: u64, len: u64) -> Result<(), Error> {
-        let now = self.bytes(first);
         let end = offset.checked_add(len);
-        if end.is_some_and(|end| end <= now) {
+        if end.is_some_and(|end| end <= self.bytes(first)) {
             return Ok(());
         }
-        let most = self.most.load(Ordering::SeqCst).max(now);
+        // Both at one moment.
+        let (now, most) = {
+            let _questions = self.lock();
+            let now = self.bytes(first);
+            (now, self.most.load(Ordering::SeqCst).max(now))
+        };
         match end {
+            Some(end) if end <= now => Ok(()),
             Some(end) if end <= most => Err(Error::CapacityChanged { before: most, now }),
             Some(_) | None => Err(Error::OutOfRange { offset, len, capacity: now }),
         }

@@ -15,7 +15,7 @@ const SLACK: usize = 64;
 /// When a task is to have ended.
 type Limit = (Instant, Itt);
 
-/// The time limits of tasks in their order, of equal ones as they came, and some that were lifted; the first one counts.
+/// The time limits of tasks in their order, and some that were lifted; the first one counts.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     queue: VecDeque<Limit>,
@@ -46,7 +46,7 @@ impl Deadlines {
         }
     }
 
-    /// A limit was lifted, of which there are no more than `tasks` left: `counts` tells which ones these are.
+    /// This limit was lifted. No more than `tasks` count any more, and `counts` tells which ones do.
     pub(super) fn lift(&mut self, limit: Limit, tasks: usize, counts: impl Fn(&Limit) -> bool) {
         self.lifted += 1;
         if self.queue.front() == Some(&limit) {

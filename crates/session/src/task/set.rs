@@ -10,7 +10,7 @@ use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 
 /// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a
-/// finished task does not come back for a long time and never names another task.
+/// finished task comes back after 262,143 others at the earliest, and never names another task.
 const SLOT_BITS: u32 = 14;
 /// Several times [`MAX_TASKS`]: each task of the caller may need an ABORT TASK, all at once.
 const MAX_SLOTS: usize = 1 << SLOT_BITS;
@@ -28,7 +28,7 @@ pub(crate) const NO_TASK: u32 = GENERATIONS << SLOT_BITS;
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     slots: Vec<Slot>,
-    /// The one that was freed last is the next to be used: of the others no cache may have any.
+    /// The last one is the next to be used: it was freed last, and of the others no cache may have any.
     free: Vec<u32>,
     limit: usize,
     deadlines: Deadlines,
@@ -101,8 +101,14 @@ impl TaskSet {
     /// Takes a task out that ended without a response of its own: one may still be on its way.
     pub(crate) fn remove_aborted(&mut self, itt: Itt) -> Option<Task> {
         let task = self.remove(itt)?;
-        if let Some(slot) = self.slots.get_mut(slot_of(itt) as usize) {
+        let at = slot_of(itt);
+        if task.is_sent()
+            && let Some(slot) = self.slots.get_mut(at as usize)
+        {
             slot.aborted = Some(itt);
+            // Whichever task has the slot next may end in the same way.
+            self.free.pop();
+            self.free.insert(0, at);
         }
         Some(task)
     }
@@ -309,6 +315,28 @@ mod tests {
     use super::*;
     use crate::task::Logout;
 
+    /// A late PDU of it means no harm, however many tasks come and go meanwhile.
+    #[test]
+    fn what_was_sent_and_aborted_is_remembered_as_long_as_other_slots_are_free() {
+        let mut tasks = TaskSet::new(8);
+        let sent: Vec<_> = (0..4).filter_map(|_| tasks.insert(ping())).collect();
+        sent.iter().for_each(|itt| tasks.assign(*itt, Cid(0), CmdSn::new(1)));
+        let (aborted, ended) = (sent[0], sent[1]);
+        tasks.remove(ended);
+        tasks.remove_aborted(aborted);
+        for _ in 0..100 {
+            let unsent = tasks.insert(ping()).unwrap();
+            tasks.remove_aborted(unsent);
+            let unsent = [(); 2].map(|()| tasks.insert(ping()).unwrap());
+            unsent.into_iter().for_each(|itt| drop(tasks.remove_aborted(itt)));
+            assert!(tasks.was_aborted(aborted));
+            let sent = tasks.insert(ping()).unwrap();
+            tasks.assign(sent, Cid(0), CmdSn::new(2));
+            tasks.remove(sent);
+            assert!(tasks.was_aborted(aborted) && !tasks.was_aborted(sent));
+        }
+    }
+
     fn ping() -> Task {
         Task::new(TaskKind::Logout(Logout::Session), None)
     }
@@ -375,7 +403,7 @@ mod tests {
         let first = set.insert(ping()).unwrap();
         assert!(set.insert(ping()).is_none());
         assert!(set.insert_beyond_limit(ping()).is_some());
-        set.remove_aborted(first);
-        assert!(set.was_aborted(first));
+        set.remove(first);
+        assert!(set.insert(ping()).is_none());
     }
 }

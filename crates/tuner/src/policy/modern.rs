@@ -65,16 +65,16 @@ impl Inputs<'_> {
     }
 
     /// A data segment is of use when all of it is there: until then, each time that the socket is read costs a turn
-    /// of the event loop for nothing.
+    /// of the event loop for nothing. So it is with the first of many answers.
     fn receive_low_water(&self, buffer: Buffer) -> Choice<Option<u32>> {
         /// Less is not worth the system call that asks for it.
         const MIN: u64 = 16 << 10;
-        /// Mostly all of a segment.
+        /// As much as several answers have.
         const MAX: u64 = 256 << 10;
         /// What lies in the socket is missing in the window.
         const PART_OF_WINDOW: u64 = 32;
         if self.link.is_local() {
-            let reason = "fewer turns for a segment, all of which is there within a millisecond";
+            let reason = "fewer turns for what is there within a millisecond";
             return Choice::new(u32::try_from(MAX).ok(), reason);
         }
         let window = buffer.bytes().unwrap_or(self.receive.reach);
