@@ -47,7 +47,7 @@ pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
-    /// Around what is logged of the session.
+    /// Around what is logged of the session: that of `shared`, which each request would have to fetch.
     span: Span,
     /// Messages that have been told of and are not acted on.
     told: usize,

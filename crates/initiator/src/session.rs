@@ -242,7 +242,7 @@ impl Session {
     /// Counters since the session began. Not to be asked for from within a subscriber of `tracing`, a
     /// [`BufferPool`](crate::device::BufferPool), or the drop of a buffer: the session may be waiting for it.
     pub fn stats(&self) -> Stats {
-        self.driver.stats().unwrap_or_else(|| self.shared.last_stats())
+        self.driver.stats()
     }
 
     /// How many connections the session has (RFC 7143 §4.2.2), and why they are fewer than

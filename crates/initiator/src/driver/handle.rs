@@ -59,9 +59,9 @@ impl DriverHandle {
         self.0.with(Driver::send_by_caller);
     }
 
-    /// What the session has counted; `None` when it is over.
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        self.0.with(|driver| driver.session.stats())
+    /// What the session has counted, also when it is over.
+    pub(crate) fn stats(&self) -> Stats {
+        self.0.stats()
     }
 
     /// Does something while somebody has the driver.

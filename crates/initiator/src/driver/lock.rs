@@ -3,20 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
+use iscsi_session::Stats;
+
 use super::Driver;
 use super::queue::Queue;
 use crate::driver::request::RequestId;
 
 /// A driver, until its session has ended, and what is left to it by those who have not got it.
 pub(super) struct DriverLock {
-    driver: Mutex<Option<Driver>>,
+    /// Or what the session had counted when it was over.
+    driver: Mutex<Result<Driver, Stats>>,
     pub(super) queue: Queue,
     ids: AtomicU64,
 }
 
 impl DriverLock {
     pub(super) fn new(driver: Driver) -> Self {
-        let driver = Mutex::new(Some(driver));
+        let driver = Mutex::new(Ok(driver));
         Self { driver, queue: Queue::default(), ids: AtomicU64::new(0) }
     }
 
@@ -28,7 +31,7 @@ impl DriverLock {
     /// Acts on the driver; `None` when it is gone.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Driver) -> R) -> Option<R> {
         // One that a panic has left behind is not gone on with.
-        self.driver.lock().ok()?.as_mut().map(act)
+        self.driver.lock().ok()?.as_mut().ok().map(act)
     }
 
     /// Has the driver take something, unless somebody else has the driver: then that comes back. `None` when it is gone.
@@ -38,22 +41,29 @@ impl DriverLock {
         take: impl FnOnce(&mut Driver, T) -> R,
     ) -> Result<Option<R>, T> {
         match self.driver.try_lock() {
-            Ok(mut guard) => Ok(guard.as_mut().map(|driver| take(driver, item))),
+            Ok(mut guard) => Ok(guard.as_mut().ok().map(|driver| take(driver, item))),
             Err(TryLockError::WouldBlock) => Err(item),
             Err(TryLockError::Poisoned(_)) => Ok(None),
         }
     }
 
-    /// The session goes no further; what it has counted stays known.
+    /// What the session has counted.
+    pub(super) fn stats(&self) -> Stats {
+        stats_of(&self.driver.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The session goes no further.
     pub(super) fn close(&self) {
         let mut guard = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(driver) = &*guard {
-            driver.shared.set_last_stats(driver.session.stats());
-        }
-        let driver = guard.take();
+        let stats = stats_of(&guard);
+        let driver = std::mem::replace(&mut *guard, Err(stats));
         drop(guard);
         let messages = self.queue.close();
         // What they held is given back without the lock.
         drop((driver, messages));
     }
+}
+
+fn stats_of(driver: &Result<Driver, Stats>) -> Stats {
+    driver.as_ref().map_or_else(|stats| *stats, |driver| driver.session.stats())
 }

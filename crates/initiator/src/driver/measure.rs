@@ -62,8 +62,8 @@ impl Driver {
         self.window = Some(window);
         let tell = |transport: &mut Transport| transport.tune(|_, tuner| tuner.offered(window));
         // Each is told.
-        let news = self.transports.iter_mut().filter_map(tell).filter(|is_news| *is_news).count();
-        if news > 0 {
+        let told = self.transports.iter_mut().filter_map(tell);
+        if told.fold(false, |news, is_news| news | is_news) {
             self.tell_facts();
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress, Tsih};
-use iscsi_session::{Negotiated, Reopening, Stats};
+use iscsi_session::{Negotiated, Reopening};
 use iscsi_tuner::Bandwidth;
 use tracing::{Span, error_span, field};
 
@@ -84,7 +84,6 @@ pub(crate) struct Shared {
     /// It is a path of a disk, whose class rules it.
     is_ruled: AtomicBool,
     home: Mutex<Home>,
-    last_stats: OnceLock<Stats>,
     connections: Mutex<Connections>,
     basis: Mutex<Option<Arc<PlanBasis>>>,
     units: Mutex<HashMap<Lun, Arc<UnitState>>>,
@@ -118,7 +117,6 @@ impl Shared {
             retries: AtomicU64::new(0),
             is_ruled: AtomicBool::new(false),
             home: Mutex::default(),
-            last_stats: OnceLock::new(),
             connections: Mutex::new(Connections::wanted(connections)),
             basis: Mutex::default(),
             units: Mutex::default(),
@@ -134,15 +132,6 @@ impl Shared {
     pub(crate) fn pacing_rate(&self) -> Option<Bandwidth> {
         let class = self.policy.class.as_ref()?;
         class.pacing_rate().filter(|_| self.is_ruled.load(Ordering::Relaxed))
-    }
-
-    /// What the session had counted when it was over.
-    pub(crate) fn last_stats(&self) -> Stats {
-        self.last_stats.get().copied().unwrap_or_default()
-    }
-
-    pub(crate) fn set_last_stats(&self, stats: Stats) {
-        self.last_stats.get_or_init(|| stats);
     }
 
     /// Looks at the connections, or notes what became of them.

@@ -24,7 +24,6 @@ const LONGEST_REST: usize = 128 << 10;
 pub(super) struct Transport {
     pub(super) cid: Cid,
     state: State,
-    excerpt: Excerpt,
     /// Around what is logged of it.
     span: Span,
     /// It is in full feature phase.
@@ -63,7 +62,7 @@ pub(super) enum Readiness {
 
 enum State {
     Opening(Opening),
-    Up(Box<dyn Socket>, Box<Tuner>),
+    Up(Box<dyn Socket>, Box<Tuner>, Excerpt),
 }
 
 impl Transport {
@@ -73,7 +72,6 @@ impl Transport {
         Self {
             cid,
             state,
-            excerpt: Excerpt::of(None),
             span,
             is_logged_in: false,
             readable: false,
@@ -86,15 +84,15 @@ impl Transport {
 
     /// The transport connection stands.
     pub(super) fn stand(&mut self, (socket, tuner): Connected) {
-        self.excerpt = Excerpt::of(Some(tuner.plan()));
-        self.state = State::Up(socket, Box::new(tuner));
+        let excerpt = Excerpt::of(tuner.plan());
+        self.state = State::Up(socket, Box::new(tuner), excerpt);
     }
 
     /// The socket, if there is one, and how it is to be written to.
     pub(super) fn socket(&self) -> Option<(&dyn Socket, Excerpt)> {
         match &self.state {
             State::Opening(_) => None,
-            State::Up(socket, _) => Some((&**socket, self.excerpt)),
+            State::Up(socket, _, excerpt) => Some((&**socket, *excerpt)),
         }
     }
 
@@ -102,7 +100,7 @@ impl Transport {
     pub(super) fn tuner(&self) -> Option<&Tuner> {
         match &self.state {
             State::Opening(_) => None,
-            State::Up(_, tuner) => Some(tuner),
+            State::Up(_, tuner, _) => Some(tuner),
         }
     }
 
@@ -110,9 +108,9 @@ impl Transport {
     pub(super) fn tune<R>(&mut self, act: impl FnOnce(&dyn Socket, &mut Tuner) -> R) -> Option<R> {
         match &mut self.state {
             State::Opening(_) => None,
-            State::Up(socket, tuner) => {
+            State::Up(socket, tuner, excerpt) => {
                 let result = self.span.in_scope(|| act(&**socket, tuner));
-                self.excerpt = Excerpt::of(Some(tuner.plan()));
+                *excerpt = Excerpt::of(tuner.plan());
                 Some(result)
             }
         }
@@ -120,7 +118,7 @@ impl Transport {
 
     /// Closes it; an abortive close resets the connection.
     pub(super) fn close(self, abortive: bool) {
-        if let State::Up(socket, _) = self.state
+        if let State::Up(socket, ..) = self.state
             && abortive
         {
             socket.set_abortive();
@@ -136,10 +134,10 @@ impl Transport {
     /// they are many, the socket need not tell of every part. What a segment waits for is certain to come, and nothing
     /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
-        let State::Up(socket, _) = &self.state else { return };
+        let State::Up(socket, _, excerpt) = &self.state else { return };
         let rest = if rest >= LONG_REST { rest } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
-        let low_water = rest.min(LONGEST_REST).max(answers).min(self.excerpt.receive_low_water);
+        let low_water = rest.min(LONGEST_REST).max(answers).min(excerpt.receive_low_water);
         if low_water != self.low_water {
             match socket.set_receive_low_water(low_water) {
                 Ok(()) => self.low_water = low_water,
@@ -161,7 +159,8 @@ impl Transport {
 
     /// Whether nothing waits for its socket, and round trips over its link cost nothing.
     pub(super) fn is_short_and_free(&self) -> bool {
-        !self.blocked && !self.is_keeping_bytes() && self.excerpt.is_local
+        let is_short = self.socket().is_some_and(|(_, plan)| plan.is_local);
+        !self.blocked && !self.is_keeping_bytes() && is_short
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Readiness> {
@@ -170,7 +169,7 @@ impl Transport {
                 let opened = |result| Readiness::Opened(self.cid, Box::new(result));
                 self.span.in_scope(|| opening.as_mut().poll(context)).map(opened)
             }
-            State::Up(socket, _) => {
+            State::Up(socket, ..) => {
                 self.readable = socket.poll_readable(context).is_ready();
                 let unblocked = self.blocked && socket.poll_writable(context).is_ready();
                 self.blocked &= !unblocked;
@@ -185,17 +184,15 @@ impl Transport {
 }
 
 impl Excerpt {
-    /// That of a plan, or what holds until there is one.
-    fn of(plan: Option<&Plan>) -> Self {
-        let bytes = |value: Option<u32>| value.map(|bytes| bytes as usize);
-        let send_size = plan.and_then(|plan| bytes(plan.send_size.value));
-        let receive_low_water = plan.and_then(|plan| bytes(plan.receive_low_water.value));
+    fn of(plan: &Plan) -> Self {
+        let bytes_or =
+            |otherwise, bytes: Option<u32>| bytes.map_or(otherwise, |bytes| bytes as usize);
         Self {
-            sends: plan.map_or(Sends::ManyPages, |plan| plan.sends.value),
-            send_size: send_size.unwrap_or(usize::MAX),
-            cork: plan.is_some_and(|plan| plan.cork.value),
-            receive_low_water: receive_low_water.unwrap_or(ANY),
-            is_local: plan.is_some_and(|plan| plan.link.is_local()),
+            sends: plan.sends.value,
+            send_size: bytes_or(usize::MAX, plan.send_size.value),
+            cork: plan.cork.value,
+            receive_low_water: bytes_or(ANY, plan.receive_low_water.value),
+            is_local: plan.link.is_local(),
         }
     }
 }

@@ -315,6 +315,10 @@ mod tests {
     use super::*;
     use crate::task::Logout;
 
+    fn ping() -> Task {
+        Task::new(TaskKind::Logout(Logout::Session), None)
+    }
+
     /// A late PDU of it means no harm, however many tasks come and go meanwhile.
     #[test]
     fn what_was_sent_and_aborted_is_remembered_as_long_as_other_slots_are_free() {
@@ -324,6 +328,10 @@ mod tests {
         let (aborted, ended) = (sent[0], sent[1]);
         tasks.remove(ended);
         tasks.remove_aborted(aborted);
+        let next = tasks.insert(ping()).unwrap();
+        tasks.assign(next, Cid(0), CmdSn::new(2));
+        tasks.remove_aborted(next);
+        assert!(tasks.was_aborted(next) && tasks.was_aborted(aborted), "it has another slot");
         for _ in 0..100 {
             let unsent = tasks.insert(ping()).unwrap();
             tasks.remove_aborted(unsent);
@@ -331,14 +339,10 @@ mod tests {
             unsent.into_iter().for_each(|itt| drop(tasks.remove_aborted(itt)));
             assert!(tasks.was_aborted(aborted));
             let sent = tasks.insert(ping()).unwrap();
-            tasks.assign(sent, Cid(0), CmdSn::new(2));
+            tasks.assign(sent, Cid(0), CmdSn::new(3));
             tasks.remove(sent);
             assert!(tasks.was_aborted(aborted) && !tasks.was_aborted(sent));
         }
-    }
-
-    fn ping() -> Task {
-        Task::new(TaskKind::Logout(Logout::Session), None)
     }
 
     #[test]
