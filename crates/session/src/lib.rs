@@ -117,6 +117,7 @@ mod params;
 mod receive;
 mod reopening;
 mod session;
+mod short_queue;
 mod state;
 mod stats;
 mod task;

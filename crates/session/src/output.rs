@@ -1,6 +1,5 @@
 //! What a session wants done, and what it has to tell.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +7,7 @@ use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{AsyncEvent, Cid, FunctionResponse, Itt, RejectReason, TargetAddress};
 
 use crate::error::{SessionError, TaskError};
+use crate::short_queue::ShortQueue;
 use crate::task::command::Completion;
 
 /// One thing to do or to pass on. Each is handed out once, in the order in which it came about.
@@ -121,7 +121,7 @@ pub enum Notice {
 
 /// What was not handed out yet, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Outputs(VecDeque<Output>);
+pub(crate) struct Outputs(ShortQueue<Output>);
 
 impl Outputs {
     pub(crate) fn push(&mut self, output: Output) {

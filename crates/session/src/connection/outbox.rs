@@ -1,11 +1,11 @@
 //! PDUs in wire order, as a `Buf` for one vectored system call.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 use iscsi_pdu::{Bhs, Crc32c, Digest, Header, Itt, padding_of};
 
+use crate::short_queue::ShortQueue;
 use crate::task::payload::{Payload, PayloadSlice};
 
 /// Enough for one system call to keep a long link busy, little enough for a NOP-Out not to wait
@@ -24,7 +24,7 @@ pub(crate) struct Digests {
 /// Frames that are numbered and wait for the socket.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    frames: VecDeque<Frame>,
+    frames: ShortQueue<Frame>,
     /// Bytes not yet taken by the socket.
     bytes: usize,
 }

@@ -1,16 +1,15 @@
 //! Commands that wait for their CmdSN.
 
-use std::collections::VecDeque;
-
 use iscsi_pdu::Itt;
 
 use super::Task;
 use super::set::TaskSet;
+use crate::short_queue::ShortQueue;
 
 /// The commands of a session that are not in wire order yet, in the order in which they were handed
 /// in. They belong to no connection. Tags of tasks that have ended meanwhile are passed over.
 #[derive(Debug, Default)]
-pub(crate) struct CommandQueue(VecDeque<Itt>);
+pub(crate) struct CommandQueue(ShortQueue<Itt>);
 
 impl CommandQueue {
     pub(crate) fn push(&mut self, itt: Itt) {
@@ -31,7 +30,7 @@ impl CommandQueue {
     }
 
     /// Takes all out.
-    pub(crate) fn take_all(&mut self) -> VecDeque<Itt> {
+    pub(crate) fn take_all(&mut self) -> ShortQueue<Itt> {
         std::mem::take(&mut self.0)
     }
 
