@@ -16,7 +16,7 @@ use tokio::runtime::Builder;
 
 use crate::Trouble;
 use crate::null::{self, NullTarget};
-use crate::programs::{Program, Programs};
+use crate::programs::{On, Program, Programs};
 use crate::rows::{Kind, Row, rows};
 use crate::target::Target;
 use crate::words::CompareArgs;
@@ -43,10 +43,19 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
     let programs = Programs::build(&folder).await?;
     let target = Target::start(&folder.join("tgtd.log"), &args.target_key).await?;
     let null = NullTarget::start().await?;
+    let null_of_libiscsi = NullTarget::start().await?;
     let out = out(args, &folder);
     let record = Record::begin(&out, head(&target).await?)?;
     eprintln!("short_link: {} rows; the figures go to {}", rows.len(), out.display());
-    let mut bench = Bench { args, programs, target, null, record, begun: ProcessorTime::now() };
+    let mut bench = Bench {
+        args,
+        programs,
+        target,
+        null,
+        null_of_libiscsi,
+        record,
+        begun: ProcessorTime::now(),
+    };
     for row in &rows {
         bench.runs(row).await?;
     }
@@ -121,6 +130,8 @@ struct Bench<'a> {
     programs: Programs,
     target: Target,
     null: NullTarget,
+    /// One of its own: the target takes some of what libiscsi sends for violations, and a violation of ours fails the run.
+    null_of_libiscsi: NullTarget,
     record: Record,
     /// What the processors had done by then.
     begun: Option<ProcessorTime>,
@@ -159,22 +170,23 @@ impl Bench<'_> {
 
     /// The unit that a program asks for.
     fn url(&self, program: Program, row: &Row) -> String {
-        match program {
-            Program::OnNull(_) => self.null.url.clone(),
-            Program::Initiator(_) | Program::Libiscsi | Program::Bare => {
-                self.target.url(row.digests)
-            }
+        match program.on() {
+            On::Testkit => self.null_of(program).url.clone(),
+            On::Tgtd => self.target.url(row.digests),
         }
     }
 
     /// How long the target of a program has been on a processor until now.
     fn target_time(&self, program: Program) -> Duration {
-        match program {
-            Program::OnNull(_) => self.null.processor_time(),
-            Program::Initiator(_) | Program::Libiscsi | Program::Bare => {
-                self.target.processor_time()
-            }
+        match program.on() {
+            On::Testkit => self.null_of(program).processor_time(),
+            On::Tgtd => self.target.processor_time(),
         }
+    }
+
+    /// The process of the testkit's target that a program asks.
+    const fn null_of(&self, program: Program) -> &NullTarget {
+        if matches!(program, Program::Libiscsi(_)) { &self.null_of_libiscsi } else { &self.null }
     }
 
     /// One more run of each against tgtd for its system calls. To count them takes time too, so nothing else is taken from these.
@@ -187,7 +199,8 @@ impl Bench<'_> {
         }
         for row in rows.iter().filter(|row| matches!(row.kind, Kind::Both | Kind::AndBare)) {
             for program in Program::of(row, &self.args.runtime) {
-                if matches!(program, Program::Initiator(_) | Program::Libiscsi) {
+                if matches!(program, Program::Initiator(_, On::Tgtd) | Program::Libiscsi(On::Tgtd))
+                {
                     let url = self.url(program, row);
                     let told = self.programs.calls(program, row, &url).await;
                     self.add(figure("calls", program, row, told))?;
@@ -213,10 +226,10 @@ fn figure(what: &str, program: Program, row: &Row, told: Result<Value, Outcome>)
         ("depth", row.depth.to_string()),
         ("digests", row.digests.to_string()),
     ];
-    if let Program::Initiator(runtime) | Program::OnNull(runtime) = program {
+    if let Program::Initiator(runtime, _) = program {
         parameters.push(("runtime", runtime.to_string()));
     }
-    if let Program::OnNull(_) = program {
+    if program.on() == On::Testkit {
         parameters.push(("target", "testkit".to_owned()));
     }
     if let Kind::Disks(disks) | Kind::Idle { disks, .. } = row.kind {

@@ -5,10 +5,11 @@
 //! short_link                                  both programs, run by run, all rows; the figures go to a result file
 //! short_link run URL read 64K 32 512M         one run of this program
 //! short_link bare read 64K 512M               one run of a TCP stream without iSCSI
+//! short_link session-alone URL 4K 4 512M        one run of the session's state machine alone, without the rooms above it
 //! short_link null-target                      the testkit's target with a unit that keeps nothing, until standard input ends
 //! ```
 //!
-//! `run` and `bare` print one line of JSON, as the program in C beside this one does with the words of `run`.
+//! `run`, `bare` and `session-alone` print one line of JSON, as the program in C beside this one does with the words of `run`.
 #![allow(
     clippy::print_stdout,
     clippy::cast_precision_loss,
@@ -21,6 +22,7 @@ mod disks;
 mod null;
 mod programs;
 mod rows;
+mod session_alone;
 mod target;
 mod usage;
 mod words;
@@ -39,6 +41,9 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Some(Command::Run(args)) => disks::run(args).map(|line| println!("{line}")),
         Some(Command::Bare(args)) => bare::run(args).map(|line| println!("{line}")),
+        Some(Command::SessionAlone(args)) => {
+            session_alone::run(args).map(|line| println!("{line}"))
+        }
         Some(Command::NullTarget) => null::serve(),
         None => compare::compare(&cli.compare),
     };

@@ -38,35 +38,56 @@ const CALLS: [&str; 10] = [
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Program {
     /// This program's `run`.
-    Initiator(Runtime),
-    /// The same, against the testkit's target in place of tgtd.
-    OnNull(Runtime),
+    Initiator(Runtime, On),
     /// The program in C.
-    Libiscsi,
+    Libiscsi(On),
+    /// This program's `session-alone`.
+    SessionAlone,
     /// This program's `bare`.
     Bare,
+}
+
+/// Against which target.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum On {
+    Tgtd,
+    /// That of the testkit, which has more to give.
+    Testkit,
 }
 
 impl Program {
     /// Those that carry a row.
     pub(crate) fn of(row: &Row, runtimes: &[Runtime]) -> Vec<Self> {
-        let mut programs: Vec<_> = runtimes.iter().copied().map(Self::Initiator).collect();
+        let ours = |on| runtimes.iter().map(move |runtime| Self::Initiator(*runtime, on));
+        let mut programs: Vec<_> = ours(On::Tgtd).collect();
+        if !matches!(row.kind, Kind::Idle { .. }) {
+            programs.push(Self::Libiscsi(On::Tgtd));
+        }
+        if row.is_for_testkit() {
+            programs.extend(ours(On::Testkit));
+            programs.push(Self::Libiscsi(On::Testkit));
+        }
         match row.kind {
-            Kind::Both | Kind::Disks(_) => programs.push(Self::Libiscsi),
-            Kind::AndBare => {
-                programs.push(Self::Libiscsi);
-                programs.extend(runtimes.iter().copied().map(Self::OnNull));
-                programs.push(Self::Bare);
-            }
-            Kind::Idle { .. } => {}
+            Kind::AndBare => programs.push(Self::Bare),
+            Kind::Disks(_) => programs.push(Self::SessionAlone),
+            Kind::Both | Kind::Idle { .. } => {}
         }
         programs
     }
 
+    /// The target that it asks; the stream has none, and a part of the same processors.
+    pub(crate) const fn on(self) -> On {
+        match self {
+            Self::Initiator(_, on) | Self::Libiscsi(on) => on,
+            Self::SessionAlone | Self::Bare => On::Tgtd,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Initiator(_) | Self::OnNull(_) => "iscsi-initiator",
-            Self::Libiscsi => "libiscsi",
+            Self::Initiator(..) => "iscsi-initiator",
+            Self::Libiscsi(_) => "libiscsi",
+            Self::SessionAlone => "session alone",
             Self::Bare => "TCP stream",
         }
     }
@@ -138,17 +159,24 @@ impl Programs {
         let load = [direction.to_string(), io.to_string(), depth.to_string(), bytes.to_string()];
         let url = std::iter::once(url.to_owned());
         match program {
-            Program::Libiscsi => {
+            Program::Libiscsi(_) => {
                 let many = matches!(row.kind, Kind::Disks(_)).then(|| row.disks().to_string());
                 let words = url.chain(load).chain([digests.to_string()]).chain(many);
                 (&self.libiscsi, words.collect())
+            }
+            Program::SessionAlone => {
+                let [_, io, depth, bytes] = load;
+                let mut words = vec!["session-alone".to_owned()];
+                words.extend(url.chain([io, depth, bytes]));
+                words.push(format!("--disks={}", row.disks()));
+                (&self.own, words)
             }
             Program::Bare => {
                 let [direction, io, depth, bytes] = load;
                 let depth = format!("--depth={depth}");
                 (&self.own, vec!["bare".to_owned(), direction, io, bytes, depth])
             }
-            Program::Initiator(runtime) | Program::OnNull(runtime) => {
+            Program::Initiator(runtime, _) => {
                 let mut words = vec!["run".to_owned()];
                 words.extend(url.chain(load).chain([digests.to_string()]));
                 words.push(format!("--runtime={runtime}"));

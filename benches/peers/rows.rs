@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Both,
     /// Those, and a TCP stream without iSCSI.
     AndBare,
-    /// The initiator and libiscsi, with so many disks.
+    /// The initiator and libiscsi, with so many disks, and the session's state machine alone.
     Disks(u32),
     /// The initiator, with so many of which nothing is asked for so many seconds.
     Idle { disks: u32, seconds: u64 },
@@ -49,6 +49,11 @@ impl Row {
             Kind::Idle { disks, .. } => format!(" idle {disks}"),
         };
         format!("{direction} {io} x {depth}{digests}{kind}")
+    }
+
+    /// Whether it is carried to the testkit's target as well: where that serves a lone disk without digests.
+    pub(crate) fn is_for_testkit(&self) -> bool {
+        self.digests == Digests::None && matches!(self.kind, Kind::Both | Kind::AndBare)
     }
 
     pub(crate) fn disks(&self) -> u32 {

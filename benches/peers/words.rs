@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Reads or writes a TCP stream without iSCSI, and prints what it cost.
     Bare(BareArgs),
+    /// Reads through the session's state machine alone, and prints what it cost.
+    SessionAlone(AloneArgs),
     /// Serves a unit that keeps nothing until standard input ends, and prints its URL.
     NullTarget,
 }
@@ -87,6 +89,21 @@ pub(crate) struct BareArgs {
     /// Reads come into so many buffers in turns, as those of a program with so many requests under way.
     #[arg(long, default_value_t = 1)]
     pub(crate) depth: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AloneArgs {
+    /// The unit, with blocks of 512 bytes.
+    pub(crate) url: String,
+    /// Bytes of one read.
+    pub(crate) io: Size,
+    /// Reads under way, of each session.
+    pub(crate) depth: u32,
+    /// Bytes to read, over all sessions together.
+    pub(crate) bytes: Size,
+    /// So many sessions.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) disks: u32,
 }
 
 /// Which way the bytes go.

@@ -1,20 +1,22 @@
 //! Two initiators without a link between them and the target: what the same requests cost each.
 
-use std::collections::BTreeMap;
+mod figures;
+mod many_disks;
 
 use super::bars::{Bar, Bars, Row};
 use super::group::{direction, group, parameter};
 use super::part::{Part, Source};
 use super::table::Table;
 use super::text;
-use crate::result::{Figure, Outcome};
+use crate::result::Figure;
 use crate::size::Size;
+use figures::{
+    BARE, CALLS, FAULTS, Goal, LATENCY, MIB_PER_S, OURS, PROCESSOR, SWITCHES, TARGET, THEIRS,
+    WAITS, What, cell, median, number, ratio, ratio_words,
+};
 
-const OURS: &str = "iscsi-initiator";
-const THEIRS: &str = "libiscsi";
-const BARE: &str = "TCP stream";
-/// The target of what stands beside the TCP stream, as the figures name it.
-const NULL: &str = "testkit";
+/// The target that has more to give than tgtd, as the figures name it.
+const TESTKIT: &str = "testkit";
 
 /// Whether a figure is one of them.
 pub(super) fn is_short_link(figure: &Figure) -> bool {
@@ -46,7 +48,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
         events(&mut part, &loads);
         part.picture(source, runtime, "Ratios", chart(&loads, runtime, source).svg());
     }
-    many(&mut part, &of_kind("disks"), &of_kind("idle"));
+    many_disks::tell(&mut part, &of_kind("disks"), &of_kind("idle"));
     Some(part)
 }
 
@@ -73,8 +75,8 @@ struct Load<'a> {
     digests: &'a str,
     ours: Vec<&'a Figure>,
     theirs: Vec<&'a Figure>,
-    /// Ours against the target that only a TCP stream is faster than.
-    on_null: Vec<&'a Figure>,
+    /// Ours and theirs against the testkit's target.
+    on_testkit: [Vec<&'a Figure>; 2],
     bare: Vec<&'a Figure>,
     our_calls: Vec<&'a Figure>,
     their_calls: Vec<&'a Figure>,
@@ -89,8 +91,8 @@ fn key(figure: &Figure) -> Key<'_> {
 
 fn loads<'a>(runs: &[&'a Figure], calls: &[&'a Figure], runtime: &str) -> Vec<Load<'a>> {
     let load = |(key, figures): (Key<'a>, Vec<&'a Figure>)| {
-        let (on_null, figures): (Vec<_>, Vec<_>) =
-            figures.into_iter().partition(|figure| parameter(figure, "target") == Some(NULL));
+        let (on_testkit, figures): (Vec<_>, Vec<_>) =
+            figures.into_iter().partition(|figure| parameter(figure, "target") == Some(TESTKIT));
         let same: Vec<_> =
             calls.iter().copied().filter(|figure| self::key(figure) == key).collect();
         let [direction, io, depth, digests] = key;
@@ -101,7 +103,7 @@ fn loads<'a>(runs: &[&'a Figure], calls: &[&'a Figure], runtime: &str) -> Vec<Lo
             digests,
             ours: by(OURS, &figures, runtime),
             theirs: by(THEIRS, &figures, runtime),
-            on_null: by(OURS, &on_null, runtime),
+            on_testkit: [OURS, THEIRS].map(|who| by(who, &on_testkit, runtime)),
             bare: by(BARE, &figures, runtime),
             our_calls: by(OURS, &same, runtime),
             their_calls: by(THEIRS, &same, runtime),
@@ -155,106 +157,9 @@ impl Load<'_> {
     }
 }
 
-fn ratio((ours, theirs): (Option<f64>, Option<f64>)) -> Option<f64> {
-    theirs.filter(|theirs| *theirs > 0.0).and_then(|theirs| Some(ours? / theirs))
-}
-
-/// What is looked at.
-type What = fn(&Figure) -> Option<f64>;
-
-const MIB_PER_S: What = |figure| Some(figure.goodput_mbit_per_s? / 8.0 * 1e6 / f64::from(1 << 20));
-const PROCESSOR: What = |figure| Some(told(figure, "cpu_seconds")? * 1e6 / requests(figure)?);
-const LATENCY: What = |figure| told(figure, "latency_us");
-const FAULTS: What = |figure| Some(told(figure, "minor_faults")? / requests(figure)?);
-const WAITS: What = |figure| Some(told(figure, "voluntary_switches")? / requests(figure)?);
-const SWITCHES: What = |figure| Some(told(figure, "involuntary_switches")? / requests(figure)?);
-const CALLS: What = |figure| Some(told(figure, "system_calls")? / requests(figure)?);
-const TARGET: What = |figure| told(figure, "target_busy");
-const IDLE: What = |figure| Some(told(figure, "cpu_seconds")? / figure.seconds?);
-
-fn told(figure: &Figure, name: &str) -> Option<f64> {
-    figure.detail.get(name)?.as_f64()
-}
-
-fn requests(figure: &Figure) -> Option<f64> {
-    let io: Size = parameter(figure, "io")?.parse().ok()?;
-    Some(figure.bytes as f64 / io.0 as f64).filter(|requests| *requests > 0.0)
-}
-
-/// What they came to, ascending.
-fn values(figures: &[&Figure], what: What) -> Vec<f64> {
-    let mut values: Vec<_> = figures.iter().filter_map(|figure| what(figure)).collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn median(figures: &[&Figure], what: What) -> Option<f64> {
-    let values = values(figures, what);
-    let (low, high) =
-        (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
-    Some(f64::midpoint(*low, *high))
-}
-
-/// What a ratio is to reach.
-#[derive(Clone, Copy)]
-enum Goal {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Goal {
-    /// The goal in words, and whether a ratio reached it.
-    fn judge(self, ratio: Option<f64>) -> String {
-        let (words, met) = match self {
-            Self::AtLeast(least) => {
-                (format!("at least {least:.2}"), ratio.map(|ratio| ratio >= least))
-            }
-            Self::AtMost(most) => (format!("at most {most:.2}"), ratio.map(|ratio| ratio <= most)),
-        };
-        match met {
-            Some(true) => format!("{words}: reached"),
-            Some(false) => format!("{words}: missed"),
-            None => words,
-        }
-    }
-}
-
-fn ratio_words(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
-}
-
 /// A table of ours beside another's.
 fn versus(corner: &str, other: &str, share: &str) -> Table {
     Table::new(corner, [OURS, other, share, "goal"].map(str::to_owned).into())
-}
-
-/// The cell of one program: its median and how far its runs lie apart, or why it has no number.
-fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String {
-    if let Some(value) = median(figures, what) {
-        return match values(figures, what).as_slice() {
-            [least, .., most] => {
-                format!("{} ({}..{})", number(value), number(*least), number(*most))
-            }
-            _ => number(value),
-        };
-    }
-    match figures.first().map(|figure| &figure.outcome) {
-        Some(Outcome::Skipped(reason)) => table.noted("unsupported", reason.clone()),
-        Some(Outcome::Failed(reason)) => table.noted("failed", reason.clone()),
-        Some(Outcome::TimedOut) => "no end in time".to_owned(),
-        Some(Outcome::Complete) | None => "-".to_owned(),
-    }
-}
-
-/// A number with three digits that mean something.
-fn number(value: f64) -> String {
-    match value {
-        _ if value >= 99.95 => format!("{value:.0}"),
-        _ if value >= 9.995 => format!("{value:.1}"),
-        _ if value >= 0.0995 => format!("{value:.2}"),
-        _ if value > 0.0 => format!("{value:.4}"),
-        _ => "0".to_owned(),
-    }
 }
 
 fn throughput(part: &mut Part, loads: &[Load<'_>]) {
@@ -264,31 +169,62 @@ fn throughput(part: &mut Part, loads: &[Load<'_>]) {
         row(&mut table, load, MIB_PER_S, Some(load.throughput_goal()));
     }
     part.table(&table);
+    on_testkit(part, loads);
     beside_a_stream(part, loads);
 }
 
-/// Ours against a target that takes no time for its store, and what TCP carries without iSCSI.
+/// Against a target that has more to give.
+fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
+    let loads: Vec<_> =
+        loads.iter().filter(|load| load.on_testkit.iter().all(|who| !who.is_empty())).collect();
+    if loads.is_empty() {
+        return;
+    }
+    part.paragraph(
+        "The same against the testkit's target, in a process of its own, with a unit that keeps nothing: it sends without a copy what is read, \
+         throws away what is written, and checks every PDU. Throughput, MiB/s; processor time of a request; and the share of one processor \
+         that the target took, each ours and libiscsi's:",
+    );
+    let columns =
+        [OURS, THEIRS, "ratio", "goal", "µs of the processor a request", "target's processor"];
+    let mut table = Table::new("MiB/s", columns.map(str::to_owned).into());
+    for load in loads {
+        let [ours, theirs] = &load.on_testkit;
+        let pair = |what| (median(ours, what), median(theirs, what));
+        let throughput = ratio(pair(MIB_PER_S));
+        let cells = vec![
+            cell(&mut table, ours, MIB_PER_S),
+            cell(&mut table, theirs, MIB_PER_S),
+            ratio_words(throughput),
+            load.throughput_goal().judge(throughput),
+            pair_words(pair(PROCESSOR)),
+            pair_words(pair(TARGET)),
+        ];
+        table.row(&load.name(), false, cells);
+    }
+    part.table(&table);
+}
+
+/// Ours against the testkit's target, and what TCP carries without iSCSI.
 fn beside_a_stream(part: &mut Part, loads: &[Load<'_>]) {
-    let is_there = |load: &&Load<'_>| !load.on_null.is_empty() && !load.bare.is_empty();
+    let is_there = |load: &&Load<'_>| !load.on_testkit[0].is_empty() && !load.bare.is_empty();
     let loads: Vec<_> = loads.iter().filter(is_there).collect();
     if loads.is_empty() {
         return;
     }
     part.paragraph(
-        "Beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. \
-         What it reads comes into as many buffers as there are requests under way. The target here is that of the testkit, in a process of its own, with a unit that keeps nothing: it sends \
-         without a copy what is read, throws away what is written, and checks every PDU. Beside them, the share of one processor that it took:",
+        "Against that target, beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. \
+         What it reads comes into as many buffers as there are requests under way:",
     );
-    let columns = [OURS, BARE, "share", "goal", "target's processor"];
-    let mut table = Table::new("MiB/s", columns.map(str::to_owned).into());
+    let mut table = versus("MiB/s", BARE, "share");
     for load in loads {
-        let share = ratio((median(&load.on_null, MIB_PER_S), median(&load.bare, MIB_PER_S)));
+        let [ours, _] = &load.on_testkit;
+        let share = ratio((median(ours, MIB_PER_S), median(&load.bare, MIB_PER_S)));
         let cells = vec![
-            cell(&mut table, &load.on_null, MIB_PER_S),
+            cell(&mut table, ours, MIB_PER_S),
             cell(&mut table, &load.bare, MIB_PER_S),
             ratio_words(share),
             Goal::AtLeast(0.9).judge(share),
-            cell(&mut table, &load.on_null, TARGET),
         ];
         table.row(&load.name(), false, cells);
     }
@@ -374,65 +310,13 @@ fn chart(loads: &[Load<'_>], runtime: &str, source: &Source) -> Bars {
     }
 }
 
-/// Many disks in one process.
-fn many(part: &mut Part, disks: &[&Figure], idle: &[&Figure]) {
-    let all: Vec<_> = disks.iter().chain(idle).copied().collect();
-    if all.is_empty() {
-        return;
-    }
-    part.subheading("Many disks in one process");
-    part.paragraph(
-        "Each disk has a session of its own, with reads of 4 KiB, four under way: what a read costs, beside one of a lone disk and \
-         of libiscsi, whose sessions share one epoll(7). And the processor's seconds in a second in which nothing is asked of \
-         them:",
-    );
-    let columns = [
-        "µs of the processor a read",
-        "times a lone disk's",
-        THEIRS,
-        "ratio",
-        "reads a second",
-        "idle, s/s",
-    ];
-    let mut table = Table::new("disks", columns.map(str::to_owned).into());
-    let word = |figure: &Figure, name| parameter(figure, name).unwrap_or_default().to_owned();
-    let (ours, theirs): (Vec<_>, Vec<_>) = all.into_iter().partition(|figure| figure.who == OURS);
-    let mut lone = BTreeMap::new();
-    for ((count, runtime), figures) in
-        group(&ours, |figure| (word(figure, "disks"), word(figure, "runtime")))
-    {
-        let of_kind = |kind| -> Vec<&Figure> {
-            let is_kind = |figure: &&Figure| parameter(figure, "short_link") == Some(kind);
-            figures.iter().copied().filter(is_kind).collect()
-        };
-        let (busy, idle) = (of_kind("disks"), of_kind("idle"));
-        let theirs: Vec<_> =
-            theirs.iter().copied().filter(|figure| word(figure, "disks") == count).collect();
-        let cost = median(&busy, PROCESSOR);
-        if count == "1" {
-            lone.insert(runtime.clone(), cost);
-        }
-        let of_one = lone.get(&runtime).copied().flatten();
-        let rate: What = |figure| Some(requests(figure)? / figure.seconds?);
-        let cells = vec![
-            cell(&mut table, &busy, PROCESSOR),
-            ratio_words(ratio((cost, of_one))),
-            cell(&mut table, &theirs, PROCESSOR),
-            ratio_words(ratio((cost, median(&theirs, PROCESSOR)))),
-            cell(&mut table, &busy, rate),
-            cell(&mut table, &idle, IDLE),
-        ];
-        table.row(&format!("{count}, runtime {runtime}"), false, cells);
-    }
-    part.table(&table);
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
     use crate::draw::sample;
+    use crate::result::Outcome;
 
     fn figure(kind: &str, who: &str, load: [&str; 4], detail: Value) -> Figure {
         let [direction, io, depth, digests] = load;
@@ -463,9 +347,9 @@ mod tests {
         figure("run", who, load, detail)
     }
 
-    fn on_null(seconds: f64) -> Figure {
-        let mut figure = run(OURS, LARGE, seconds);
-        figure.parameters.insert("target".to_owned(), NULL.to_owned());
+    fn on_testkit(who: &str, seconds: f64) -> Figure {
+        let mut figure = run(who, LARGE, seconds);
+        figure.parameters.insert("target".to_owned(), TESTKIT.to_owned());
         figure
     }
 
@@ -486,8 +370,9 @@ mod tests {
             run(OURS, LARGE, 0.5),
             run(THEIRS, LARGE, 1.0),
             run(BARE, LARGE, 0.4),
-            on_null(0.5),
-            on_null(0.4),
+            on_testkit(OURS, 0.5),
+            on_testkit(OURS, 0.4),
+            on_testkit(THEIRS, 0.5),
             run(OURS, LARGE, 0.3),
             run(THEIRS, LARGE, 0.6),
             run(OURS, ALL, 1.0),
@@ -510,11 +395,17 @@ mod tests {
 
         <sup>1</sup> this libiscsi has no data digests
 
-        Beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. What it reads comes into as many buffers as there are requests under way. The target here is that of the testkit, in a process of its own, with a unit that keeps nothing: it sends without a copy what is read, throws away what is written, and checks every PDU. Beside them, the share of one processor that it took:
+        The same against the testkit's target, in a process of its own, with a unit that keeps nothing: it sends without a copy what is read, throws away what is written, and checks every PDU. Throughput, MiB/s; processor time of a request; and the share of one processor that the target took, each ours and libiscsi's:
 
-        | MiB/s | iscsi-initiator | TCP stream | share | goal | target's processor |
-        |---|---:|---:|---:|---:|---:|
-        | Read 64 KiB x 32 | 144 (128..160) | 160 | 0.90 | at least 0.90: reached | 0.98 (0.98..0.98) |
+        | MiB/s | iscsi-initiator | libiscsi | ratio | goal | µs of the processor a request | target's processor |
+        |---|---:|---:|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 144 (128..160) | 128 | 1.12 | at least 1.00: reached | 220 / 244 (0.90) | 0.98 / 0.98 (1.00) |
+
+        Against that target, beside a TCP stream that sends a header and as much data each time, to a thread that throws it away, MiB/s. What it reads comes into as many buffers as there are requests under way:
+
+        | MiB/s | iscsi-initiator | TCP stream | share | goal |
+        |---|---:|---:|---:|---:|
+        | Read 64 KiB x 32 | 144 (128..160) | 160 | 0.90 | at least 0.90: reached |
 
         Processor time of a request, microseconds; the ratio is as well that of the processor time of a byte:
 
@@ -544,28 +435,5 @@ mod tests {
         ");
         assert_eq!(part.charts.len(), 1);
         assert!(part.charts[0].1.contains(">2.00<"), "the throughput's ratio");
-    }
-
-    #[test]
-    fn many_disks_are_told_by_their_number() {
-        let of = |who, kind, disks: &str, detail| {
-            let mut figure = figure(kind, who, ["read", "4K", "4", "none"], detail);
-            figure.parameters.insert("disks".to_owned(), disks.to_owned());
-            figure
-        };
-        let with = |kind, disks, detail| of(OURS, kind, disks, detail);
-        let part = page(&[
-            with("disks", "1", json!({ "seconds": 1.0, "cpu_seconds": 0.5 })),
-            with("disks", "200", json!({ "seconds": 2.0, "cpu_seconds": 1.0 })),
-            of(THEIRS, "disks", "200", json!({ "seconds": 2.0, "cpu_seconds": 2.0 })),
-            with("idle", "200", json!({ "seconds": 10.0, "cpu_seconds": 0.1 })),
-        ]);
-        let (_, page) = part.markdown.split_once("asked of them:\n\n").unwrap();
-        insta::assert_snapshot!(page, @r"
-        | disks | µs of the processor a read | times a lone disk's | libiscsi | ratio | reads a second | idle, s/s |
-        |---|---:|---:|---:|---:|---:|---:|
-        | 1, runtime current | 30.5 | 1.00 | - | - | 16384 | - |
-        | 200, runtime current | 61.0 | 2.00 | 122 | 0.50 | 8192 | 0.0100 |
-        ");
     }
 }

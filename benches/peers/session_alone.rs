@@ -1,0 +1,219 @@
+//! The session's state machine alone on the runtime's sockets: what a read costs where there are no paths, no locks between
+//! tasks, no time limits and no tuner. An initiator on top of it comes to more.
+
+use std::cell::Cell;
+use std::io::{ErrorKind, IoSlice};
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use iscsi_initiator::Url;
+use iscsi_pdu::scsi::{Cdb, Lun, Status};
+use iscsi_pdu::{Cid, IscsiName, Isid};
+use iscsi_session::{Command, Config, Output, ReadAhead, Session, SessionKind};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+
+use crate::Trouble;
+use crate::usage::Usage;
+use crate::words::AloneArgs;
+
+/// Reads for each place in the queue before the clock starts.
+const WARM_UP: u64 = 4;
+/// Bytes of a block of the units.
+const BLOCK: u64 = 512;
+/// Slices of one send: a command has one.
+const SLICES: usize = 16;
+/// How often a unit is asked whether it is ready: it begins with a unit attention.
+const TRIES: u32 = 3;
+
+thread_local! {
+    /// Lent to whichever session reads, as the driver does.
+    static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
+}
+
+/// Carries it all out, and returns what the measured part of it took.
+pub(crate) fn run(args: &AloneArgs) -> Result<Value, Trouble> {
+    Builder::new_current_thread().enable_all().build()?.block_on(measure(args))
+}
+
+async fn measure(args: &AloneArgs) -> Result<Value, Trouble> {
+    let count = args.bytes.0 / args.io.0.max(BLOCK) / u64::from(args.disks.max(1));
+    if count == 0 {
+        return Err("that is less than one read of each session".into());
+    }
+    let url = Url::parse(&args.url)?;
+    let mut sessions = Vec::new();
+    for number in 0..args.disks {
+        sessions.push(Alone::open(&url, number, args).await?);
+    }
+    let sessions = carry_out(sessions, WARM_UP * u64::from(args.depth)).await?;
+    let begun = Usage::of_program()?;
+    let sessions = carry_out(sessions, count).await?;
+    let taken = Usage::of_program()?.since(&begun);
+    drop(sessions);
+    Ok(taken)
+}
+
+/// Lets each session carry out so many reads, and returns them when all have ended.
+async fn carry_out(sessions: Vec<Alone>, count: u64) -> Result<Vec<Alone>, Trouble> {
+    let mut under_way: JoinSet<_> =
+        sessions.into_iter().map(|session| session.read(count)).collect();
+    let mut sessions = Vec::with_capacity(under_way.len());
+    while let Some(session) = under_way.join_next().await {
+        sessions.push(session??);
+    }
+    Ok(sessions)
+}
+
+/// A session with one connection, and reads one after the other.
+struct Alone {
+    session: Session,
+    socket: TcpStream,
+    cid: Cid,
+    lun: Lun,
+    /// Bytes of one read.
+    io: usize,
+    /// As many as reads may be under way.
+    depth: u32,
+    is_logged_in: bool,
+    /// The status and the data of commands that have ended.
+    ended: Vec<(Status, BytesMut)>,
+}
+
+impl Alone {
+    async fn open(url: &Url, number: u32, args: &AloneArgs) -> Result<Self, Trouble> {
+        let now = Instant::now();
+        let name = IscsiName::parse("iqn.2026-01.org.example:initiator")?;
+        let target_name = url.target.clone().ok_or("the URL names no target")?;
+        let [.., high, low] = number.to_be_bytes();
+        let isid = Isid::random([0, high, low], 0);
+        let config = Config::new(name, isid, SessionKind::Normal { target_name });
+        let mut session = Session::new(config, |bytes: &mut [u8]| bytes.fill(0), now);
+        let socket = TcpStream::connect((&*url.portal.host, url.portal.port)).await?;
+        socket.set_nodelay(true)?;
+        let Some(Output::Connect { cid, .. }) = session.poll_output() else {
+            return Err("the session asks for no connection".into());
+        };
+        session.handle_connected(cid, now);
+        let (io, depth) = (usize::try_from(args.io.0)?, args.depth);
+        let (lun, ended) = (url.lun.ok_or("the URL names no unit")?, Vec::new());
+        let mut alone = Self { session, socket, cid, lun, io, depth, is_logged_in: false, ended };
+        alone.log_in().await?;
+        Ok(alone)
+    }
+
+    /// Until the unit is ready.
+    async fn log_in(&mut self) -> Result<(), Trouble> {
+        self.send(Instant::now()).await?;
+        while !self.is_logged_in {
+            self.hear().await?;
+            self.send(Instant::now()).await?;
+        }
+        for _ in 0..TRIES {
+            let command = Command::new(self.lun, Cdb::test_unit_ready());
+            self.session.submit(command, Instant::now())?;
+            self.send(Instant::now()).await?;
+            while self.ended.is_empty() {
+                self.hear().await?;
+            }
+            if self.ended.drain(..).all(|(status, _)| status == Status::GOOD) {
+                return Ok(());
+            }
+        }
+        Err("the unit is not ready".into())
+    }
+
+    /// Carries out so many reads.
+    async fn read(mut self, count: u64) -> Result<Self, Trouble> {
+        let (mut begun, mut ended) = (0, 0);
+        let mut buffers = vec![BytesMut::from(&vec![0x5a; self.io][..]); self.depth as usize];
+        while ended < count {
+            let now = Instant::now();
+            while begun < count
+                && let Some(buffer) = buffers.pop()
+            {
+                self.submit(begun, buffer, now)?;
+                begun += 1;
+            }
+            self.send(now).await?;
+            self.hear().await?;
+            for (status, data) in self.ended.drain(..) {
+                if (status, data.len()) != (Status::GOOD, self.io) {
+                    return Err(
+                        format!("a read ended with {status} and {} bytes", data.len()).into()
+                    );
+                }
+                ended += 1;
+                buffers.push(data);
+            }
+        }
+        Ok(self)
+    }
+
+    fn submit(&mut self, number: u64, buffer: BytesMut, now: Instant) -> Result<(), Trouble> {
+        let blocks = u32::try_from(self.io as u64 / BLOCK)?;
+        let read = Cdb::read_16(number * u64::from(blocks), blocks);
+        self.session.submit(Command::new(self.lun, read).with_read(buffer), now)?;
+        Ok(())
+    }
+
+    /// Sends all that there is to send.
+    async fn send(&mut self, now: Instant) -> Result<(), Trouble> {
+        while let Some(mut transmit) = self.session.poll_transmit(self.cid, now) {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let filled = transmit.chunks_vectored(&mut slices);
+            let result = match slices.get(..filled).unwrap_or_default() {
+                [lone] => self.socket.try_write(lone),
+                several => self.socket.try_write_vectored(several),
+            };
+            match result {
+                Ok(count) => transmit.advance(count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.socket.writable().await?
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for something to read, and takes it.
+    async fn hear(&mut self) -> Result<(), Trouble> {
+        self.socket.readable().await?;
+        self.session.lend_read_ahead(self.cid, READ_AHEAD.take().unwrap_or_default());
+        let result = self.receive();
+        READ_AHEAD.set(self.session.reclaim_read_ahead(self.cid));
+        result?;
+        while let Some(output) = self.session.poll_output() {
+            if let Output::LoggedIn { .. } = output {
+                self.is_logged_in = true;
+            } else if let Output::Completed { result, .. } = output {
+                let completion = result?;
+                self.ended.push((completion.status, completion.data));
+            } else if let Output::Ended(result) = output {
+                result?;
+                return Err("the session has ended".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), Trouble> {
+        let mut slices = self.session.receive_slices(self.cid);
+        let result = match &mut slices {
+            [rest, ahead] if rest.is_empty() => self.socket.try_read(ahead),
+            both => self.socket.try_read_vectored(both),
+        };
+        match result {
+            Ok(0) => Err("the target has closed the connection".into()),
+            Ok(count) => {
+                self.session.handle_received(self.cid, count, Instant::now());
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
