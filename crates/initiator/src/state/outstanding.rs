@@ -25,9 +25,11 @@ pub(crate) struct Outstanding {
 
 #[derive(Debug, Default)]
 struct Commands {
-    /// The number of the first in the list.
+    /// The first that has not ended.
     first: u64,
-    /// Whether each has ended; the first one has not.
+    /// The number of the next that is sent.
+    next: u64,
+    /// Which of those behind the first have ended, as far as any has: nothing, as long as they end in their order.
     ended: VecDeque<bool>,
 }
 
@@ -45,7 +47,7 @@ impl Outstanding {
 
     /// The number of the next command: all that were sent so far come before it.
     pub(crate) fn next(&self) -> CommandNumber {
-        self.lock().following()
+        CommandNumber(self.lock().next)
     }
 
     /// A command has its status, or will never have one.
@@ -82,32 +84,36 @@ impl Outstanding {
 }
 
 impl Commands {
-    fn following(&self) -> CommandNumber {
-        CommandNumber(self.first + self.ended.len() as u64)
-    }
-
     fn next(&mut self) -> CommandNumber {
-        let number = self.following();
-        self.ended.push_back(false);
+        let number = CommandNumber(self.next);
+        self.next += 1;
         number
     }
 
     fn end(&mut self, number: CommandNumber) {
-        let at = number.0.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(ended) = at.and_then(|at| self.ended.get_mut(at)) {
-            *ended = true;
+        if !(self.first..self.next).contains(&number.0) {
+            return;
         }
-        while self.ended.front() == Some(&true) {
-            self.ended.pop_front();
+        if number.0 == self.first {
             self.first += 1;
+            while self.ended.pop_front() == Some(true) {
+                self.first += 1;
+            }
+        } else if let Ok(place) = usize::try_from(number.0 - self.first) {
+            let len = self.ended.len().max(place);
+            self.ended.resize(len, false);
+            self.ended.range_mut(place - 1..place).for_each(|ended| *ended = true);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::pin::pin;
     use std::task::{Context, Waker};
+
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -129,5 +135,37 @@ mod tests {
         let next = outstanding.send(|number| number);
         assert_eq!(next.0, next.1);
         assert!(next.0 > fourth);
+    }
+
+    proptest! {
+        /// In whatever order they end, some of them twice, the first is that of those that have not.
+        #[test]
+        fn the_first_is_that_of_all_that_have_not_ended(
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200),
+        ) {
+            let (mut commands, mut under_way) = (Commands::default(), BTreeSet::new());
+            for (sends, which) in steps {
+                if sends {
+                    under_way.insert(commands.next());
+                } else if commands.next > 0 {
+                    let number = CommandNumber(which.index(usize::try_from(commands.next)?) as u64);
+                    under_way.remove(&number);
+                    commands.end(number);
+                }
+                let first = under_way.first().map_or(commands.next, |first| first.0);
+                prop_assert_eq!(commands.first, first);
+            }
+            prop_assert!(commands.ended.len() as u64 <= commands.next - commands.first);
+        }
+    }
+
+    #[test]
+    fn what_ends_in_order_takes_no_memory() {
+        let mut commands = Commands::default();
+        for _ in 0..100 {
+            let under_way = [(); 4].map(|()| commands.next());
+            under_way.into_iter().for_each(|number| commands.end(number));
+        }
+        assert_eq!((commands.first, commands.ended.capacity()), (400, 0));
     }
 }

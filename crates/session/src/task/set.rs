@@ -28,12 +28,20 @@ pub(crate) const NO_TASK: u32 = GENERATIONS << SLOT_BITS;
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     slots: Vec<Slot>,
-    /// The last one is the next to be used: it was freed last, and of the others no cache may have any.
-    free: Vec<u32>,
+    free: FreeSlots,
     limit: usize,
     deadlines: Deadlines,
     /// There are few connections, mostly one.
     loads: SmallVec<[(Cid, Load); 1]>,
+}
+
+/// The slots without a task.
+#[derive(Debug, Default)]
+struct FreeSlots {
+    /// The one that was freed last, to be used next: of the others, and of their list, no cache may have any.
+    next: Option<u32>,
+    /// The others; the last of them follows.
+    others: Vec<u32>,
 }
 
 /// What the tasks of one connection have outstanding.
@@ -107,8 +115,7 @@ impl TaskSet {
         {
             slot.aborted = Some(itt);
             // Whichever task has the slot next may end in the same way.
-            self.free.pop();
-            self.free.insert(0, at);
+            self.free.put_off();
         }
         Some(task)
     }
@@ -293,6 +300,29 @@ impl TaskSet {
             TaskKind::Management(management) => !management.internal,
             TaskKind::Ping(_) | TaskKind::Logout(_) => false,
         })
+    }
+}
+
+impl FreeSlots {
+    fn push(&mut self, at: u32) {
+        if let Some(before) = self.next.replace(at) {
+            self.others.push(before);
+        }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.next.take().or_else(|| self.others.pop())
+    }
+
+    /// The one that was freed last is used after all others.
+    fn put_off(&mut self) {
+        if let Some(last) = self.next.take() {
+            self.others.insert(0, last);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.others.len() + usize::from(self.next.is_some())
     }
 }
 
