@@ -101,6 +101,7 @@
 //! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, what time limits are for |
 //! | `waiting.rs` | what a session without bytes to send waits for |
 //! | `reopening.rs` | when a session that has ended may be opened anew |
+//! | `short_queue.rs` | a queue that mostly holds one element |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
 #![warn(clippy::iter_over_hash_type)]
