@@ -130,7 +130,8 @@ struct Bench<'a> {
     programs: Programs,
     target: Target,
     null: NullTarget,
-    /// One of its own: the target takes some of what libiscsi sends for violations, and a violation of ours fails the run.
+    /// One of its own: the target takes what libiscsi acknowledges during long writes for violations, and one of ours
+    /// fails the run.
     null_of_libiscsi: NullTarget,
     record: Record,
     /// What the processors had done by then.

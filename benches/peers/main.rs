@@ -5,7 +5,7 @@
 //! short_link                                  both programs, run by run, all rows; the figures go to a result file
 //! short_link run URL read 64K 32 512M         one run of this program
 //! short_link bare read 64K 512M               one run of a TCP stream without iSCSI
-//! short_link session-alone URL 4K 4 512M        one run of the session's state machine alone, without the rooms above it
+//! short_link session-alone URL 4K 4 512M      one run of the session's state machine alone, without the rooms above it
 //! short_link null-target                      the testkit's target with a unit that keeps nothing, until standard input ends
 //! ```
 //!

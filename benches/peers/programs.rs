@@ -75,7 +75,7 @@ impl Program {
         programs
     }
 
-    /// The target that it asks; the stream has none, and a part of the same processors.
+    /// The target that it asks. The stream asks none: tgtd, which is idle meanwhile, stands for it.
     pub(crate) const fn on(self) -> On {
         match self {
             Self::Initiator(_, on) | Self::Libiscsi(on) => on,

@@ -51,7 +51,7 @@ impl Row {
         format!("{direction} {io} x {depth}{digests}{kind}")
     }
 
-    /// Whether it is carried to the testkit's target as well: where that serves a lone disk without digests.
+    /// Whether it is carried to the testkit's target as well, as the loads of a lone disk without digests are.
     pub(crate) fn is_for_testkit(&self) -> bool {
         self.digests == Digests::None && matches!(self.kind, Kind::Both | Kind::AndBare)
     }

@@ -39,7 +39,10 @@ pub(crate) fn run(args: &AloneArgs) -> Result<Value, Trouble> {
 }
 
 async fn measure(args: &AloneArgs) -> Result<Value, Trouble> {
-    let count = args.bytes.0 / args.io.0.max(BLOCK) / u64::from(args.disks.max(1));
+    if !args.io.0.is_multiple_of(BLOCK) || args.io.0 == 0 || args.depth == 0 {
+        return Err("a read has whole blocks of 512 bytes, and one at least is under way".into());
+    }
+    let count = args.bytes.0 / args.io.0 / u64::from(args.disks.max(1));
     if count == 0 {
         return Err("that is less than one read of each session".into());
     }
@@ -67,7 +70,7 @@ async fn carry_out(sessions: Vec<Alone>, count: u64) -> Result<Vec<Alone>, Troub
     Ok(sessions)
 }
 
-/// A session with one connection, and reads one after the other.
+/// A session with one connection, and several reads under way.
 struct Alone {
     session: Session,
     socket: TcpStream,

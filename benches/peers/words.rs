@@ -93,7 +93,7 @@ pub(crate) struct BareArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct AloneArgs {
-    /// The unit, with blocks of 512 bytes.
+    /// The unit, with blocks of 512 bytes, and as long as what each session reads, from its beginning on.
     pub(crate) url: String,
     /// Bytes of one read.
     pub(crate) io: Size,

@@ -6,6 +6,7 @@
 mod callers;
 mod long_reads;
 mod long_writes;
+mod looks;
 mod many_requests;
 mod settlement;
 mod shaping;

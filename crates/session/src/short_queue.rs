@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// First in, first out. The oldest element lies in place, so that a queue of one has no memory of its own: with 1,000
-/// sessions in a process no cache of the processor would hold it.
+/// First in, first out. The oldest element lies in place, so that a queue of one touches no memory but its owner's: with
+/// 1,000 sessions in a process that memory would be in no cache of the processor.
 #[derive(Debug)]
 pub(crate) struct ShortQueue<T> {
     /// The oldest, unless there is none.
@@ -60,7 +60,7 @@ impl<T> ShortQueue<T> {
 
     /// Where the first is gone, the next takes its place.
     fn advance(&mut self) {
-        if self.first.is_none() && !self.rest.is_empty() {
+        if self.first.is_none() {
             self.first = self.rest.pop_front();
         }
     }

@@ -191,6 +191,8 @@ impl Driver {
         // A rest that has ended meanwhile has put it off.
         if is_due(due.poll) && self.poll_due <= now {
             self.read_kept();
+            // What an answer has let out by now is waited for no more.
+            self.finish_turn();
             self.poll_kernel();
         }
         if is_due(due.look) {

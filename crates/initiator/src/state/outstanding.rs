@@ -29,7 +29,7 @@ struct Commands {
     first: u64,
     /// The number of the next that is sent.
     next: u64,
-    /// Which of those behind the first have ended, as far as any has: nothing, as long as they end in their order.
+    /// Which of those behind the first have ended, up to the last that has; empty while they end in their order.
     ended: VecDeque<bool>,
 }
 
@@ -102,7 +102,9 @@ impl Commands {
         } else if let Ok(place) = usize::try_from(number.0 - self.first) {
             let len = self.ended.len().max(place);
             self.ended.resize(len, false);
-            self.ended.range_mut(place - 1..place).for_each(|ended| *ended = true);
+            if let Some(ended) = self.ended.get_mut(place - 1) {
+                *ended = true;
+            }
         }
     }
 }
@@ -138,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order they end, some of them twice, the first is that of those that have not.
+        /// In whatever order they end, some of them twice, the first is the lowest that has not ended.
         #[test]
         fn the_first_is_that_of_all_that_have_not_ended(
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200),

@@ -38,7 +38,7 @@ pub(crate) struct TaskSet {
 /// The slots without a task.
 #[derive(Debug, Default)]
 struct FreeSlots {
-    /// The one that was freed last, to be used next: of the others, and of their list, no cache may have any.
+    /// The one that was freed last, to be used next: the others, and their list, may be in no cache.
     next: Option<u32>,
     /// The others; the last of them follows.
     others: Vec<u32>,

@@ -21,14 +21,14 @@ pub(super) fn tell(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
     }
     part.subheading("Many disks in one process");
     part.paragraph(
-        "Each disk has a session of its own, with reads of 4 KiB, four under way: what a read costs, of that what the program spends itself, \
-         and how that compares with a lone disk and with libiscsi, whose sessions share one epoll(7). The session alone is this project's state machine \
+        "Each disk has a session of its own, with reads of 4 KiB, four under way: what a read costs, how much of that is spent outside the kernel, \
+         and how it compares with a lone disk and with libiscsi, whose sessions share one epoll(7). The session alone is this project's state machine \
          on the runtime's sockets, without paths, time limits and a tuner: an initiator on top of it comes to more. And the processor's seconds in a \
          second in which nothing is asked of the disks:",
     );
     let columns = [
         "µs of the processor a read",
-        "its own",
+        "outside the kernel",
         "times a lone disk's",
         "goal",
         "by libiscsi's",
@@ -124,7 +124,7 @@ mod tests {
         tell(&mut part, &busy, &idle);
         let (_, page) = part.markdown.split_once("of the disks:\n\n").unwrap();
         insta::assert_snapshot!(page, @r"
-        | disks | µs of the processor a read | its own | times a lone disk's | goal | by libiscsi's | reads a second | idle, s/s |
+        | disks | µs of the processor a read | outside the kernel | times a lone disk's | goal | by libiscsi's | reads a second | idle, s/s |
         |---|---:|---:|---:|---:|---:|---:|---:|
         | 1, runtime current | 30.5 | 7.63 | 1.00 | - | 0.83 | 8192 | - |
         | 1000, runtime current | 61.0 | 15.3 | 2.00 | at most 1.30: missed | 1.25 | 8192 | 0.0100 |
