@@ -16,7 +16,7 @@ use tokio::runtime::Builder;
 
 use crate::Trouble;
 use crate::null::{self, NullTarget};
-use crate::programs::{On, Program, Programs};
+use crate::programs::{Program, Programs, TargetKind};
 use crate::rows::{Kind, Row, rows};
 use crate::target::Target;
 use crate::words::CompareArgs;
@@ -171,17 +171,17 @@ impl Bench<'_> {
 
     /// The unit that a program asks for.
     fn url(&self, program: Program, row: &Row) -> String {
-        match program.on() {
-            On::Testkit => self.null_of(program).url.clone(),
-            On::Tgtd => self.target.url(row.digests),
+        match program.target() {
+            TargetKind::Testkit => self.null_of(program).url.clone(),
+            TargetKind::Tgtd => self.target.url(row.digests),
         }
     }
 
     /// How long the target of a program has been on a processor until now.
     fn target_time(&self, program: Program) -> Duration {
-        match program.on() {
-            On::Testkit => self.null_of(program).processor_time(),
-            On::Tgtd => self.target.processor_time(),
+        match program.target() {
+            TargetKind::Testkit => self.null_of(program).processor_time(),
+            TargetKind::Tgtd => self.target.processor_time(),
         }
     }
 
@@ -200,8 +200,10 @@ impl Bench<'_> {
         }
         for row in rows.iter().filter(|row| matches!(row.kind, Kind::Both | Kind::AndBare)) {
             for program in Program::of(row, &self.args.runtime) {
-                if matches!(program, Program::Initiator(_, On::Tgtd) | Program::Libiscsi(On::Tgtd))
-                {
+                if matches!(
+                    program,
+                    Program::Initiator(_, TargetKind::Tgtd) | Program::Libiscsi(TargetKind::Tgtd)
+                ) {
                     let url = self.url(program, row);
                     let told = self.programs.calls(program, row, &url).await;
                     self.add(figure("calls", program, row, told))?;
@@ -230,7 +232,7 @@ fn figure(what: &str, program: Program, row: &Row, told: Result<Value, Outcome>)
     if let Program::Initiator(runtime, _) = program {
         parameters.push(("runtime", runtime.to_string()));
     }
-    if program.on() == On::Testkit {
+    if program.target() == TargetKind::Testkit {
         parameters.push(("target", "testkit".to_owned()));
     }
     if let Kind::Disks(disks) | Kind::Idle { disks, .. } = row.kind {

@@ -38,9 +38,9 @@ const CALLS: [&str; 10] = [
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Program {
     /// This program's `run`.
-    Initiator(Runtime, On),
+    Initiator(Runtime, TargetKind),
     /// The program in C.
-    Libiscsi(On),
+    Libiscsi(TargetKind),
     /// This program's `session-alone`.
     SessionAlone,
     /// This program's `bare`.
@@ -49,7 +49,7 @@ pub(crate) enum Program {
 
 /// Against which target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum On {
+pub(crate) enum TargetKind {
     Tgtd,
     /// That of the testkit, which has more to give.
     Testkit,
@@ -58,14 +58,14 @@ pub(crate) enum On {
 impl Program {
     /// Those that carry a row.
     pub(crate) fn of(row: &Row, runtimes: &[Runtime]) -> Vec<Self> {
-        let ours = |on| runtimes.iter().map(move |runtime| Self::Initiator(*runtime, on));
-        let mut programs: Vec<_> = ours(On::Tgtd).collect();
+        let ours = |target| runtimes.iter().map(move |runtime| Self::Initiator(*runtime, target));
+        let mut programs: Vec<_> = ours(TargetKind::Tgtd).collect();
         if !matches!(row.kind, Kind::Idle { .. }) {
-            programs.push(Self::Libiscsi(On::Tgtd));
+            programs.push(Self::Libiscsi(TargetKind::Tgtd));
         }
         if row.is_for_testkit() {
-            programs.extend(ours(On::Testkit));
-            programs.push(Self::Libiscsi(On::Testkit));
+            programs.extend(ours(TargetKind::Testkit));
+            programs.push(Self::Libiscsi(TargetKind::Testkit));
         }
         match row.kind {
             Kind::AndBare => programs.push(Self::Bare),
@@ -76,10 +76,10 @@ impl Program {
     }
 
     /// The target that it asks. The stream asks none: tgtd, which is idle meanwhile, stands for it.
-    pub(crate) const fn on(self) -> On {
+    pub(crate) const fn target(self) -> TargetKind {
         match self {
-            Self::Initiator(_, on) | Self::Libiscsi(on) => on,
-            Self::SessionAlone | Self::Bare => On::Tgtd,
+            Self::Initiator(_, target) | Self::Libiscsi(target) => target,
+            Self::SessionAlone | Self::Bare => TargetKind::Tgtd,
         }
     }
 

@@ -75,8 +75,9 @@ struct Load<'a> {
     digests: &'a str,
     ours: Vec<&'a Figure>,
     theirs: Vec<&'a Figure>,
-    /// Ours and theirs against the testkit's target.
-    on_testkit: [Vec<&'a Figure>; 2],
+    /// The same against the testkit's target.
+    ours_on_testkit: Vec<&'a Figure>,
+    theirs_on_testkit: Vec<&'a Figure>,
     bare: Vec<&'a Figure>,
     our_calls: Vec<&'a Figure>,
     their_calls: Vec<&'a Figure>,
@@ -103,7 +104,8 @@ fn loads<'a>(runs: &[&'a Figure], calls: &[&'a Figure], runtime: &str) -> Vec<Lo
             digests,
             ours: by(OURS, &figures, runtime),
             theirs: by(THEIRS, &figures, runtime),
-            on_testkit: [OURS, THEIRS].map(|who| by(who, &on_testkit, runtime)),
+            ours_on_testkit: by(OURS, &on_testkit, runtime),
+            theirs_on_testkit: by(THEIRS, &on_testkit, runtime),
             bare: by(BARE, &figures, runtime),
             our_calls: by(OURS, &same, runtime),
             their_calls: by(THEIRS, &same, runtime),
@@ -175,7 +177,7 @@ fn throughput(part: &mut Part, loads: &[Load<'_>]) {
 
 /// Against a target that has more to give.
 fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
-    let loads: Vec<_> = loads.iter().filter(|load| !load.on_testkit[0].is_empty()).collect();
+    let loads: Vec<_> = loads.iter().filter(|load| !load.ours_on_testkit.is_empty()).collect();
     if loads.is_empty() {
         return;
     }
@@ -188,7 +190,7 @@ fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
         [OURS, THEIRS, "ratio", "goal", "µs of the processor a request", "target's processor"];
     let mut table = Table::new("MiB/s", columns.map(str::to_owned).into());
     for load in loads {
-        let [ours, theirs] = &load.on_testkit;
+        let (ours, theirs) = (&load.ours_on_testkit, &load.theirs_on_testkit);
         let pair = |what| (median(ours, what), median(theirs, what));
         let throughput = ratio(pair(MIB_PER_S));
         let cells = vec![
@@ -206,7 +208,7 @@ fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
 
 /// Ours against the testkit's target, and what TCP carries without iSCSI.
 fn beside_a_stream(part: &mut Part, loads: &[Load<'_>]) {
-    let is_there = |load: &&Load<'_>| !load.on_testkit[0].is_empty() && !load.bare.is_empty();
+    let is_there = |load: &&Load<'_>| !load.ours_on_testkit.is_empty() && !load.bare.is_empty();
     let loads: Vec<_> = loads.iter().filter(is_there).collect();
     if loads.is_empty() {
         return;
@@ -217,7 +219,7 @@ fn beside_a_stream(part: &mut Part, loads: &[Load<'_>]) {
     );
     let mut table = versus("MiB/s", BARE, "share");
     for load in loads {
-        let [ours, _] = &load.on_testkit;
+        let ours = &load.ours_on_testkit;
         let share = ratio((median(ours, MIB_PER_S), median(&load.bare, MIB_PER_S)));
         let cells = vec![
             cell(&mut table, ours, MIB_PER_S),
