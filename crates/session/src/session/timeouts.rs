@@ -13,7 +13,7 @@ use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
 impl Session {
-    /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for.
+    /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for; there may turn out to be nothing to do.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let mut first = None;
         let mut add = |timer: Option<(Instant, Timer)>| {
@@ -26,7 +26,7 @@ impl Session {
             add(self.nop_timer(connection));
             add(connection.stat_sn.deadline().map(|deadline| (deadline, Timer::StatSn)));
         }
-        match self.tasks.first_deadline() {
+        match self.tasks.earliest_deadline() {
             Some((deadline, itt)) if first.is_none_or(|(other, _)| deadline <= other) => {
                 Some((deadline, self.timer_of(itt)))
             }
@@ -36,7 +36,7 @@ impl Session {
 
     /// Time has passed. Calling too early or too often does no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((_, itt)) = self.tasks.first_deadline().filter(|(when, _)| *when <= now) {
+        while let Some(itt) = self.tasks.timed_out(now) {
             self.task_timed_out(itt, now);
         }
         for cid in self.connections.cids(|_| true) {

@@ -1,7 +1,6 @@
 //! Tasks: what the session has been asked to do and has not finished.
 
 pub(crate) mod command;
-mod deadlines;
 pub(crate) mod payload;
 pub(crate) mod queue;
 mod ranges;

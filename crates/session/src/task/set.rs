@@ -5,7 +5,6 @@ use std::time::Instant;
 use iscsi_pdu::{Cid, CmdSn, Itt};
 use smallvec::SmallVec;
 
-use super::deadlines::Deadlines;
 use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 
@@ -30,7 +29,10 @@ pub(crate) struct TaskSet {
     slots: Vec<Slot>,
     free: FreeSlots,
     limit: usize,
-    deadlines: Deadlines,
+    /// No task's time is up before; whose time it was, though that one may have ended since. To keep them all in their order
+    /// would touch memory with each task that no cache has among those of 1,000 sessions; so they are looked through when
+    /// this time has come, which is about once in the time that a task has.
+    earliest: Option<(Instant, Itt)>,
     /// There are few connections, mostly one.
     loads: SmallVec<[(Cid, Load); 1]>,
 }
@@ -87,10 +89,9 @@ impl TaskSet {
         };
         let slot = self.slots.get_mut(at as usize)?;
         let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
-        if let Some(deadline) = task.deadline {
-            self.deadlines.add(deadline, itt);
-        }
+        let deadline = task.deadline;
         slot.task = Some(task);
+        self.note(itt, deadline);
         Some(itt)
     }
 
@@ -101,7 +102,9 @@ impl TaskSet {
         let task = slot.task.take()?;
         slot.generation = (slot.generation + 1) % GENERATIONS;
         self.free.push(at);
-        self.lift_deadline(itt, task.deadline);
+        if self.len() == 0 {
+            self.earliest = None;
+        }
         self.lighten(task.allegiance, task.load(), task.outstanding);
         Some(task)
     }
@@ -199,30 +202,28 @@ impl TaskSet {
     /// Sets or lifts the time limit of a task.
     pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(task) = self.get_mut(itt) else { return };
-        let old = std::mem::replace(&mut task.deadline, deadline);
-        if old == deadline {
-            return;
-        }
-        if let Some(deadline) = deadline {
-            self.deadlines.change(deadline, itt);
-        }
-        self.lift_deadline(itt, old);
+        task.deadline = deadline;
+        self.note(itt, deadline);
     }
 
-    /// The time limit of a task holds no more, if it had one. The first deadline is that of a task at any time.
-    fn lift_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
+    fn note(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(deadline) = deadline else { return };
-        let Self { slots, deadlines, free, .. } = self;
-        deadlines.lift((deadline, itt), slots.len() - free.len(), |(deadline, itt)| {
-            let slot = slots.get(slot_of(*itt) as usize).filter(|slot| slot.names(*itt));
-            let task = slot.and_then(|slot| slot.task.as_ref());
-            task.is_some_and(|task| task.deadline == Some(*deadline))
-        });
+        if self.earliest.is_none_or(|(earliest, _)| deadline < earliest) {
+            self.earliest = Some((deadline, itt));
+        }
     }
 
-    /// The task whose time is up first.
-    pub(crate) fn first_deadline(&self) -> Option<(Instant, Itt)> {
-        self.deadlines.first()
+    /// When a task may have been under way for too long, and which one; not before that.
+    pub(crate) fn earliest_deadline(&self) -> Option<(Instant, Itt)> {
+        self.earliest
+    }
+
+    /// Of the tasks whose time is up by now, the one whose time was up first.
+    pub(crate) fn timed_out(&mut self, now: Instant) -> Option<Itt> {
+        self.earliest.filter(|(earliest, _)| *earliest <= now)?;
+        let deadlines = self.iter().filter_map(|(itt, task)| Some((task.deadline?, itt)));
+        self.earliest = deadlines.min();
+        self.earliest.filter(|(earliest, _)| *earliest <= now).map(|(_, itt)| itt)
     }
 
     /// The write half of a SCSI command.
@@ -342,6 +343,8 @@ const fn generation_of(itt: Itt) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::task::Logout;
 
@@ -373,6 +376,66 @@ mod tests {
             tasks.remove(sent);
             assert!(tasks.was_aborted(aborted) && !tasks.was_aborted(sent));
         }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant comes from a clock; all later ones are reckoned"
+    )]
+    fn any_moment() -> Instant {
+        Instant::now()
+    }
+
+    /// Whatever begins, ends, and is put off or brought forward, in whatever order: each time is up when it is, and none is
+    /// missed until the time comes that was told.
+    #[test]
+    fn tasks_are_found_when_their_time_is_up() {
+        let start = any_moment();
+        let (mut set, mut random, mut found) = (TaskSet::new(64), 1_u32, 0);
+        let mut next = |below: u32| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 8) % below
+        };
+        for step in 0..20_000_u32 {
+            let now = start + Duration::from_millis(step.into());
+            let mut later = || Some(now + Duration::from_millis(next(300).into()));
+            let deadline = later().filter(|_| step % 7 > 0);
+            set.insert(Task { deadline, ..ping() });
+            let live: Vec<_> = set.iter().map(|(itt, _)| itt).collect();
+            let any = live[step as usize % live.len()];
+            match step % 5 {
+                0 => drop(set.remove(any)),
+                1 => set.set_deadline(any, later()),
+                2 => set.set_deadline(any, None),
+                _ => {}
+            }
+            let due = |set: &TaskSet| set.iter().filter_map(|(_, task)| task.deadline).min();
+            let told = set.earliest_deadline().map(|(deadline, _)| deadline);
+            assert!(due(&set).is_none_or(|due| told.is_some_and(|told| told <= due)));
+            while let Some(itt) = set.timed_out(now) {
+                let deadline = set.get(itt).unwrap().deadline;
+                assert!(deadline == due(&set) && deadline.unwrap() <= now);
+                set.remove(itt);
+                found += 1;
+            }
+            assert!(due(&set).is_none_or(|due| due > now));
+            assert!(set.earliest_deadline().is_none_or(|(deadline, _)| deadline > now));
+        }
+        assert!(found > 3_000, "{found}");
+    }
+
+    #[test]
+    fn nothing_is_waited_for_where_no_task_is_left() {
+        let now = any_moment();
+        let mut set = TaskSet::new(4);
+        let itt = set.insert(Task { deadline: Some(now), ..ping() }).unwrap();
+        let other = set.insert(ping()).unwrap();
+        set.remove(itt);
+        assert_eq!(set.earliest_deadline(), Some((now, itt)), "it was not looked at yet");
+        assert_eq!((set.timed_out(now), set.earliest_deadline()), (None, None));
+        set.set_deadline(other, Some(now));
+        set.remove(other);
+        assert_eq!(set.earliest_deadline(), None);
     }
 
     #[test]
