@@ -24,3 +24,4 @@ pub(crate) mod unit_flushes;
 pub(crate) mod unit_registry;
 pub(crate) mod unit_state;
 pub(crate) mod waiters;
+pub(crate) mod writes;

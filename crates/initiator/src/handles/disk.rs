@@ -39,6 +39,7 @@ use crate::multipath::report::Report;
 use crate::multipath::spread::Spread;
 use crate::runtime;
 use crate::session::Session;
+use crate::state::capacity::Capacity;
 use crate::state::counters::RequestKind;
 use crate::state::profile::Profile;
 use crate::unit::transfer::{Expected, Transfer};
@@ -86,6 +87,8 @@ pub struct Disk {
     paths: Paths,
     report: Arc<Report>,
     profile: Arc<Profile>,
+    /// What the unit had when the disk was opened: that of the profile, which each request would have to fetch.
+    capacity: Capacity,
     /// What is being written there, by other disks of the initiator, too.
     range_locks: RangeLocks,
     /// Bytes of one command, a whole number of blocks.
@@ -103,7 +106,7 @@ impl Disk {
         let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
         let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
         unit.state().unflushed.flush_with(flushes);
-        Self { unit, paths, report, profile, range_locks, max_transfer }
+        Self { unit, paths, report, capacity: profile.capacity, profile, range_locks, max_transfer }
     }
 
     /// The same disk over further paths.
@@ -131,7 +134,7 @@ impl Disk {
     /// A unit that has grown can be used to its new end as soon as it has said so. A request that begins or ends beyond
     /// the end of one that has shrunk fails with [`Error::CapacityChanged`].
     pub fn capacity(&self) -> u64 {
-        self.unit.state().across.size.bytes(&self.profile.capacity)
+        self.unit.state().across.size.bytes(&self.capacity)
     }
 
     /// What the unit tells of itself from now on: another capacity, another name, other units beside it, other
@@ -151,7 +154,7 @@ impl Disk {
 
     /// The length of a logical block, bytes: what is aligned to it is read and written directly.
     pub fn block_size(&self) -> u32 {
-        self.profile.capacity.block_size
+        self.capacity.block_size
     }
 
     /// The most bytes of one command; longer requests are split.
@@ -343,7 +346,7 @@ impl Disk {
             // Boxed, since most writes are short.
             return Box::pin(self.write_in_parts(lba, data, max, extent)).await;
         }
-        let transfer = Transfer::write(&self.profile.capacity, lba, data.clone())?;
+        let transfer = Transfer::write(&self.capacity, lba, data.clone())?;
         self.modify(transfer.within(extent)).await
     }
 
@@ -359,7 +362,7 @@ impl Disk {
             let at = lba;
             lba += self.lba(part.len() as u64);
             async move {
-                let transfer = Transfer::write(&self.profile.capacity, at, part)?;
+                let transfer = Transfer::write(&self.capacity, at, part)?;
                 self.modify(transfer.within(extent)).await
             }
         });
@@ -385,7 +388,7 @@ impl Disk {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let transfer = Transfer::read(&self.profile.capacity, self.lba(block), 1)?;
+        let transfer = Transfer::read(&self.capacity, self.lba(block), 1)?;
         let data = self.read(transfer.with_proof()).await?.freeze();
         Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
     }

@@ -6,17 +6,22 @@ use std::time::Duration;
 use crate::state::attentions::Attentions;
 use crate::state::size::Size;
 use crate::state::unit_changes::ChangeLog;
+use crate::state::writes::Writes;
 
-/// All of it in one place: each request looks at several of these, and with 1,000 disks no cache has any.
+/// All of it in one place: each request looks at several of these, and with 1,000 disks no cache has any. In this order,
+/// since the first of them, and the beginning of the last, are what a read looks at.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct AcrossSessions {
     pub(crate) size: Size,
-    pub(crate) unknown_forms: UnknownForms,
-    pub(crate) attentions: Attentions,
     /// The reasons to ask which unit it is that hold for every session.
     pub(super) doubts: AtomicU64,
+    pub(crate) unknown_forms: UnknownForms,
     pub(crate) transitions: Transitions,
+    pub(crate) attentions: Attentions,
     pub(crate) changes: ChangeLog,
+    /// What they have written.
+    pub(super) writes: Writes,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each

@@ -1,10 +1,12 @@
 //! Which writes a volatile cache may still lose, and whether it has (SBC-3 §4.15).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
+use crate::state::across_sessions::AcrossSessions;
 use crate::state::unit_flushes::UnitFlushes;
+use crate::state::writes::{Epoch, Oldest};
 
 /// Whether the unit may have lost writes that it had acknowledged: it keeps them in a volatile
 /// cache until a flush, and a reset empties that.
@@ -15,7 +17,8 @@ use crate::state::unit_flushes::UnitFlushes;
 /// and another one has to. In doubt writes count as lost: to write again does no harm.
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
-    writes: Arc<Writes>,
+    /// What all sessions have written is there.
+    across: Arc<AcrossSessions>,
     /// Epoch in which this session joined. A reset reported before its first command is accepted
     /// happened earlier.
     joined: AtomicU64,
@@ -27,44 +30,11 @@ pub(crate) struct Unflushed {
     unsure: AtomicU64,
 }
 
-/// What all sessions of a disk have written.
-#[derive(Debug, Default)]
-struct Writes {
-    now: AtomicU64,
-    unflushed: Mutex<Oldest>,
-    /// One flush at a time.
-    flush: tokio::sync::Mutex<()>,
-    /// The flushes of all disks of the initiator with the unit, once that is known.
-    of_unit: OnceLock<OfUnit>,
-    /// How often writes were found lost, or may have been, but for failed flushes of the unit.
-    losses: AtomicU64,
-    /// Of how many of them some handle was told.
-    told_of: AtomicU64,
-    /// Whether the unit was ever seen to have a volatile cache, over whichever session.
-    has_cache: AtomicBool,
-}
-
-/// The flushes of all disks with the unit, and how many of them had failed before.
-#[derive(Debug)]
-struct OfUnit {
-    flushes: Arc<UnitFlushes>,
-    failed_before: u64,
-}
-
-/// When the oldest write began of those that no flush has vouched for.
-#[derive(Debug, Default)]
-struct Oldest {
-    /// Of those that no flush has begun for.
-    waiting: Option<Epoch>,
-    /// Of those that one is under way for.
-    flushing: Option<Epoch>,
-}
-
 /// Of how many losses one handle has been told: each handle of a disk is told of each loss once, as
 /// Linux tells each open file of a failed write-back (errseq_t). A clone knows what its origin knew.
 #[derive(Debug)]
 pub(crate) struct LossCursor {
-    writes: Arc<Writes>,
+    across: Arc<AcrossSessions>,
     seen: Arc<AtomicU64>,
 }
 
@@ -72,18 +42,18 @@ pub(crate) struct LossCursor {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenLosses(u64);
 
-/// A moment in the life of a disk: what matters of it is what lies between two of them. A session
-/// that joins makes a new one, and so does a reset that one is told of.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Epoch(u64);
-
 /// No command was taken yet.
 const NEVER: u64 = u64::MAX;
 
 impl Unflushed {
+    /// Of the first session with the unit.
+    pub(super) fn first(across: &Arc<AcrossSessions>) -> Self {
+        Self { across: Arc::clone(across), ..Self::default() }
+    }
+
     /// A command begins.
     pub(crate) fn begin(&self) -> Epoch {
-        Epoch(self.writes.now.load(Ordering::SeqCst))
+        self.across.writes.now()
     }
 
     /// The session was told of a reset.
@@ -97,7 +67,7 @@ impl Unflushed {
     }
 
     fn note(&self, what: &AtomicU64) {
-        let now = self.writes.turn();
+        let now = self.across.writes.turn();
         let is_new = self.first.load(Ordering::SeqCst) == NEVER;
         let when = if is_new { &self.joined } else { what };
         when.fetch_max(now, Ordering::SeqCst);
@@ -114,32 +84,32 @@ impl Unflushed {
     /// A write has ended well.
     pub(crate) fn wrote(&self, begun: Epoch) {
         self.took(begun);
-        self.writes.not_flushed(begun);
+        self.across.writes.not_flushed(begun);
     }
 
     /// The same for a further session with the unit, before its first command there.
     pub(crate) fn follow(&self) -> Self {
-        let writes = Arc::clone(&self.writes);
-        let joined = writes.turn().into();
+        let across = Arc::clone(&self.across);
+        let joined = across.writes.turn().into();
         let [told, unsure] = Default::default();
-        Self { writes, joined, first: NEVER.into(), told, unsure }
+        Self { across, joined, first: NEVER.into(), told, unsure }
     }
 
     /// Whether this session stood before the oldest unflushed write, so that it is told of any reset
     /// since.
     pub(crate) fn is_witness(&self) -> bool {
-        self.writes.lock().waiting.is_none_or(|oldest| self.stood_at(oldest))
+        self.across.writes.lock().waiting.is_none_or(|oldest| self.stood_at(oldest))
     }
 
     /// Whether the session was told of a reset since the oldest unflushed write began, or may have been.
     pub(crate) fn was_told(&self) -> bool {
-        let oldest = self.writes.lock().waiting;
+        let oldest = self.across.writes.lock().waiting;
         oldest.is_some_and(|oldest| self.last_told() > oldest || self.is_unsure_since(oldest))
     }
 
     /// Whether it may have been told of a reset since the oldest write began for which a flush is under way.
     pub(crate) fn is_unsure(&self) -> bool {
-        self.writes.lock().flushing.is_some_and(|oldest| self.is_unsure_since(oldest))
+        self.across.writes.lock().flushing.is_some_and(|oldest| self.is_unsure_since(oldest))
     }
 
     fn is_unsure_since(&self, moment: Epoch) -> bool {
@@ -154,7 +124,7 @@ impl Unflushed {
 
     /// Whether there are writes that this session can vouch for and no flush has.
     pub(crate) fn is_needed(&self) -> bool {
-        let Oldest { waiting, flushing } = *self.writes.lock();
+        let Oldest { waiting, flushing } = *self.across.writes.lock();
         waiting.into_iter().chain(flushing).any(|oldest| self.stood_at(oldest))
     }
 
@@ -180,56 +150,55 @@ impl Unflushed {
 
     /// What the unit has said that it had written is lost: it has told of a failed write-back.
     pub(crate) fn lost(&self) {
-        self.writes.lose();
+        self.across.writes.lose();
     }
 
     /// A flush has failed on the medium: the unit need not have kept what it could not write, whichever disk
     /// that came from.
     pub(crate) fn flush_failed(&self) {
-        self.writes.fail_flush();
+        self.across.writes.fail_flush();
     }
 
     /// Whether anything was lost so far.
     pub(crate) fn has_lost(&self) -> bool {
-        self.writes.losses() > 0
+        self.across.writes.losses() > 0
     }
 
     /// From now on a flush takes turns with those of the other disks with the unit, and is told which fail.
     pub(crate) fn flush_with(&self, flushes: Arc<UnitFlushes>) {
-        let failed_before = flushes.failures();
-        self.writes.of_unit.get_or_init(|| OfUnit { flushes, failed_before });
+        self.across.writes.flush_with(flushes);
     }
 
     /// Whether another disk of the initiator has the unit, too.
     pub(crate) fn is_unit_of_another_disk(&self) -> bool {
-        self.writes.of_unit.get().is_some_and(|of_unit| Arc::strong_count(&of_unit.flushes) > 1)
+        self.across.writes.of_unit().is_some_and(|flushes| Arc::strong_count(flushes) > 1)
     }
 
     /// The unit keeps writes in a volatile cache, or does not say that it does not.
     pub(crate) fn found_cache(&self) {
-        self.writes.has_cache.store(true, Ordering::SeqCst);
+        self.across.writes.has_cache.store(true, Ordering::SeqCst);
     }
 
     /// Whether it was ever seen to keep them so.
     pub(crate) fn has_cache(&self) -> bool {
-        self.writes.has_cache.load(Ordering::SeqCst)
+        self.across.writes.has_cache.load(Ordering::SeqCst)
     }
 
     /// For a handle that knows of no loss but of those that another one was told of.
     pub(crate) fn cursor(&self) -> LossCursor {
-        let seen = self.writes.told_of.load(Ordering::SeqCst);
-        LossCursor { writes: Arc::clone(&self.writes), seen: Arc::new(seen.into()) }
+        let seen = self.across.writes.told_of.load(Ordering::SeqCst);
+        LossCursor { across: Arc::clone(&self.across), seen: Arc::new(seen.into()) }
     }
 
     /// Begins a flush of the writes that have ended, after those flushes that are under way.
     pub(crate) async fn begin_flush(&self) -> Flush<'_> {
-        let turn = self.writes.flush.lock().await;
-        let turn_of_unit = match self.writes.of_unit.get() {
-            Some(of_unit) => Some(of_unit.flushes.turn().await),
+        let turn = self.across.writes.flush.lock().await;
+        let turn_of_unit = match self.across.writes.of_unit() {
+            Some(flushes) => Some(flushes.turn().await),
             None => None,
         };
         let oldest = {
-            let mut unflushed = self.writes.lock();
+            let mut unflushed = self.across.writes.lock();
             unflushed.flushing = unflushed.waiting.take();
             unflushed.flushing
         };
@@ -240,7 +209,7 @@ impl Unflushed {
 impl LossCursor {
     /// The cursor of the same handle, for a flush that outlives a borrow of it.
     pub(crate) fn same_handle(&self) -> Self {
-        Self { writes: Arc::clone(&self.writes), seen: Arc::clone(&self.seen) }
+        Self { across: Arc::clone(&self.across), seen: Arc::clone(&self.seen) }
     }
 
     /// A flush begins.
@@ -254,9 +223,9 @@ impl LossCursor {
     /// [`Error::UnflushedWritesLost`] if something was lost of which the handle did not know when the
     /// flush began: so all who flush at the same time are told.
     pub(crate) fn end(&self, seen: SeenLosses) -> Result<(), Error> {
-        let losses = self.writes.losses();
+        let losses = self.across.writes.losses();
         self.seen.fetch_max(losses, Ordering::SeqCst);
-        self.writes.told_of.fetch_max(losses, Ordering::SeqCst);
+        self.across.writes.told_of.fetch_max(losses, Ordering::SeqCst);
         if seen.0 >= losses { Ok(()) } else { Err(Error::UnflushedWritesLost) }
     }
 }
@@ -265,42 +234,8 @@ impl LossCursor {
 impl Clone for LossCursor {
     fn clone(&self) -> Self {
         let [own, told] =
-            [&*self.seen, &self.writes.told_of].map(|seen| seen.load(Ordering::SeqCst));
-        Self { writes: Arc::clone(&self.writes), seen: Arc::new(own.max(told).into()) }
-    }
-}
-
-impl Writes {
-    /// A new moment.
-    fn turn(&self) -> u64 {
-        self.now.fetch_add(1, Ordering::SeqCst) + 1
-    }
-
-    fn lose(&self) {
-        self.losses.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// How often writes were found lost, by a flush of another disk as well.
-    fn losses(&self) -> u64 {
-        let failed = self.of_unit.get().map_or(0, OfUnit::failures);
-        self.losses.load(Ordering::SeqCst) + failed
-    }
-
-    /// A flush has failed on the medium.
-    fn fail_flush(&self) {
-        match self.of_unit.get() {
-            Some(of_unit) => of_unit.flushes.fail(),
-            None => self.lose(),
-        }
-    }
-
-    fn not_flushed(&self, begun: Epoch) {
-        let waiting = &mut self.lock().waiting;
-        *waiting = Some(waiting.map_or(begun, |oldest| oldest.min(begun)));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Oldest> {
-        self.unflushed.lock().unwrap_or_else(PoisonError::into_inner)
+            [&*self.seen, &self.across.writes.told_of].map(|seen| seen.load(Ordering::SeqCst));
+        Self { across: Arc::clone(&self.across), seen: Arc::new(own.max(told).into()) }
     }
 }
 
@@ -314,12 +249,6 @@ pub(crate) struct Flush<'a> {
     _turn: tokio::sync::MutexGuard<'a, ()>,
     /// Among the flushes of all disks with the unit, until the unit has answered.
     turn_of_unit: Option<tokio::sync::MutexGuard<'a, ()>>,
-}
-
-impl OfUnit {
-    fn failures(&self) -> u64 {
-        self.flushes.failures() - self.failed_before
-    }
 }
 
 impl Flush<'_> {
@@ -361,7 +290,7 @@ impl Flush<'_> {
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
-        let writes = &self.unflushed.writes;
+        let writes = &self.unflushed.across.writes;
         if let Some(oldest) = self.oldest {
             writes.not_flushed(oldest);
         }

@@ -17,7 +17,7 @@ use crate::state::budget::Permit;
 use crate::state::cancellation::Cancellation;
 use crate::state::outstanding::CommandNumber;
 use crate::state::range_locks::RangeGuard;
-use crate::state::unflushed::Epoch;
+use crate::state::writes::Epoch;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::{Patience, Verdict};
 use crate::unit::transfer::Transfer;

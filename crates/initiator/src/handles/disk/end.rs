@@ -10,7 +10,7 @@ use crate::error::Error;
 impl Disk {
     /// Whether a range lies on the unit, by what it told last.
     pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.unit.state().across.size.check(&self.profile.capacity, offset, len)
+        self.unit.state().across.size.check(&self.capacity, offset, len)
     }
 
     /// The error of a request for these blocks. Where the unit does not have them, it is asked how many it has: it

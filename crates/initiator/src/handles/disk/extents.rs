@@ -35,7 +35,7 @@ impl Disk {
     pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
         self.check_range(offset, len)?;
         let end = offset + len;
-        if len == 0 || !self.profile.capacity.provisioning_management {
+        if len == 0 || !self.capacity.provisioning_management {
             return Ok(Extent::all_data(offset, len));
         }
         let block_size = u64::from(self.block_size());

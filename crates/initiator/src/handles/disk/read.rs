@@ -87,7 +87,7 @@ impl Disk {
         }
         let count = self.lba(len as u64);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let transfer = Transfer::read(&self.profile.capacity, self.lba(blocks.start), count)?;
+        let transfer = Transfer::read(&self.capacity, self.lba(blocks.start), count)?;
         self.read(transfer.with_buffers(buffers)).await
     }
 
@@ -98,7 +98,7 @@ impl Disk {
             // Boxed, since most reads are short.
             return Box::pin(self.fill_in_parts(offset, buffer, max)).await;
         }
-        let transfer = Transfer::read_into(&self.profile.capacity, self.lba(offset), buffer)?;
+        let transfer = Transfer::read_into(&self.capacity, self.lba(offset), buffer)?;
         self.read(transfer).await
     }
 
@@ -115,7 +115,7 @@ impl Disk {
             let at = lba;
             lba += self.lba(part.len() as u64);
             (!part.is_empty()).then_some(async move {
-                self.read(Transfer::read_into(&self.profile.capacity, at, part)?).await
+                self.read(Transfer::read_into(&self.capacity, at, part)?).await
             })
         });
         let mut whole = BytesMut::new();

@@ -172,7 +172,7 @@ impl Disk {
         let most = self.profile.limits.maximum_write_same_length.unwrap_or(WRITE_SAME_BLOCKS);
         let long_form = Cdb::write_same_16(0, 0, WriteSameFlags::default()).operation_code();
         let is_short = way == Zeroing::Unmap10
-            || !self.profile.capacity.long_commands
+            || !self.capacity.long_commands
             || self.unit.state().across.unknown_forms.contains(long_form);
         if is_short { most.min(Capacity::MAX_BLOCKS.into()) } else { most }
     }
