@@ -75,8 +75,8 @@ pub(super) struct State<C: Carrier> {
     pub(super) schedule: Schedule,
     pub(super) queue: Queue<Grant<C>>,
     pub(super) meter: Meter,
-    /// Why nothing goes any more.
-    end: Option<Error>,
+    /// Why nothing goes any more. Boxed, as it lies between what each request needs.
+    end: Option<Box<Error>>,
     /// The supervisor sleeps until there is work.
     is_unattended: bool,
 }
@@ -319,7 +319,7 @@ impl<C: Carrier> Paths<C> {
     /// Nothing goes any more; what waits fails.
     pub(crate) fn end(&self, why: &Error) {
         let mut state = self.lock();
-        state.end.get_or_insert_with(|| why.as_not_executed());
+        state.end.get_or_insert_with(|| Box::new(why.as_not_executed()));
         state.queue.clear();
         state.paths.end();
         self.0.ended.notify_waiters();
@@ -332,7 +332,7 @@ impl<C: Carrier> Paths<C> {
             let mut ended = pin!(self.0.ended.notified());
             // Listening begins before the look, or an end in between would go unnoticed.
             ended.as_mut().enable();
-            if let Some(end) = self.lock().end.clone() {
+            if let Some(end) = self.lock().end.as_deref().cloned() {
                 return end;
             }
             ended.await;
@@ -500,7 +500,7 @@ impl<C: Carrier> Paths<C> {
         }
         if state.paths.open().is_empty() && !state.paths.is_supervised() {
             self.0.report.log(|| tracing::debug!(%error, "no session is left"));
-            state.end = Some(error.as_not_executed());
+            state.end = Some(Box::new(error.as_not_executed()));
             state.queue.clear();
             self.0.ended.notify_waiters();
             return false;
@@ -516,7 +516,7 @@ impl<C: Carrier> Paths<C> {
 
     fn reason_of_end(&self) -> Error {
         let state = self.lock();
-        state.end.as_ref().or_else(|| state.paths.last_refusal()).cloned().unwrap_or(Error::Closed)
+        state.end.as_deref().or_else(|| state.paths.last_refusal()).cloned().unwrap_or(Error::Closed)
     }
 
     /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
@@ -540,7 +540,7 @@ impl<C: Carrier> Paths<C> {
     /// The same, unless nothing goes any more, or for the time being.
     fn lock_open(&self) -> Result<MutexGuard<'_, State<C>>, Error> {
         let state = self.lock();
-        let refusal = state.end.as_ref().or_else(|| state.paths.refusal()).cloned();
+        let refusal = state.end.as_deref().or_else(|| state.paths.refusal()).cloned();
         refusal.map_or(Ok(state), Err)
     }
 }

@@ -41,8 +41,8 @@ pub(super) struct PathSet<C> {
     counted_of_gone: Counted,
     /// Since when there is none.
     none_since: Option<Instant>,
-    /// Why requests are refused until there is one, or were the last time.
-    refusal: Option<Error>,
+    /// Why requests are refused until there is one, or were the last time. Boxed, as it lies between what each request needs.
+    refusal: Option<Box<Error>>,
     is_refusing: bool,
     /// Sessions that were lost.
     losses: u64,
@@ -154,19 +154,19 @@ impl<C: Carrier> PathSet<C> {
     pub(super) fn refuse(&mut self, why: Error, after: Duration) -> bool {
         let is_due = self.none_since.is_some_and(|since| since.elapsed() >= after);
         if is_due {
-            (self.refusal, self.is_refusing) = (Some(why), true);
+            (self.refusal, self.is_refusing) = (Some(Box::new(why)), true);
         }
         is_due
     }
 
     /// Why requests are refused until there is one, if they are.
     pub(super) fn refusal(&self) -> Option<&Error> {
-        self.refusal.as_ref().filter(|_| self.is_refusing)
+        self.last_refusal().filter(|_| self.is_refusing)
     }
 
     /// The same of the last time that they were.
-    pub(super) const fn last_refusal(&self) -> Option<&Error> {
-        self.refusal.as_ref()
+    pub(super) fn last_refusal(&self) -> Option<&Error> {
+        self.refusal.as_deref()
     }
 
     /// Where what is carried over a path is counted, also when it is gone.

@@ -23,8 +23,8 @@ pub(crate) struct Doubts {
     resolved: AtomicU64,
     /// One asks for all.
     turn: tokio::sync::Mutex<()>,
-    /// What the session leads to is not the unit of before.
-    verdict: Mutex<Option<Error>>,
+    /// What the session leads to is not the unit of before. Boxed, as it lies between what each request needs.
+    verdict: Mutex<Option<Box<Error>>>,
 }
 
 /// What there were of them when a command began.
@@ -84,13 +84,13 @@ impl Doubts {
     /// The unit is another one, for good: nothing is sent to it over this session any more, and the
     /// others have reason to ask.
     pub(crate) fn found_another(&self, verdict: &Error) {
-        self.lock().get_or_insert_with(|| verdict.clone());
+        self.lock().get_or_insert_with(|| Box::new(verdict.clone()));
         self.across.doubts.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The error of all requests, if the unit is another one.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
-        self.lock().clone().map_or(Ok(()), Err)
+        self.lock().as_deref().cloned().map_or(Ok(()), Err)
     }
 
     /// Waits until nobody else asks.
@@ -98,7 +98,7 @@ impl Doubts {
         self.turn.lock().await
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Error>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Error>>> {
         self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
