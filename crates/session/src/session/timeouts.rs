@@ -13,7 +13,8 @@ use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
 impl Session {
-    /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for; there may turn out to be nothing to do.
+    /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for. Never too late; it may be too early, since
+    /// what was waited for may have come: after that call it is a later time, or none.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let mut first = None;
         let mut add = |timer: Option<(Instant, Timer)>| {
@@ -26,18 +27,17 @@ impl Session {
             add(self.nop_timer(connection));
             add(connection.stat_sn.deadline().map(|deadline| (deadline, Timer::StatSn)));
         }
-        match self.tasks.earliest_deadline() {
-            Some((deadline, itt)) if first.is_none_or(|(other, _)| deadline <= other) => {
-                Some((deadline, self.timer_of(itt)))
-            }
-            _ => first,
-        }
+        let of_tasks = self.tasks.earliest_deadline();
+        of_tasks.filter(|(deadline, _)| first.is_none_or(|(other, _)| *deadline <= other)).or(first)
     }
 
     /// Time has passed. Calling too early or too often does no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(itt) = self.tasks.timed_out(now) {
-            self.task_timed_out(itt, now);
+        for itt in self.tasks.look_for_timed_out(now) {
+            // One that ends may take another with it.
+            if self.tasks.is_timed_out(itt, now) {
+                self.task_timed_out(itt, now);
+            }
         }
         for cid in self.connections.cids(|_| true) {
             self.check_login(cid, now);
@@ -47,16 +47,9 @@ impl Session {
         self.follow_up(now);
     }
 
-    fn timer_of(&self, itt: Itt) -> Timer {
-        match self.tasks.get(itt).map(|task| &task.kind) {
-            Some(TaskKind::Management(_)) => Timer::TaskManagement,
-            Some(TaskKind::Ping(_)) => Timer::NopResponse,
-            Some(TaskKind::Logout(_)) => Timer::Logout,
-            Some(TaskKind::Scsi(_) | TaskKind::Text(_)) | None => Timer::Command,
-        }
-    }
-
+    /// A task has no time limit any more: it ends, it gets another one, or what is done about it has one.
     fn task_timed_out(&mut self, itt: Itt, now: Instant) {
+        self.tasks.set_deadline(itt, None);
         if self.tasks.stop_waiting_for_data(itt) {
             let deadline = now + self.config.timeouts.task_management;
             return self.tasks.set_deadline(itt, Some(deadline));

@@ -20,6 +20,8 @@ use scsi::ScsiTask;
 use text::TextTask;
 use write::WriteTransfer;
 
+use crate::timer::Timer;
+
 /// A task and where it stands.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -89,6 +91,16 @@ impl Task {
     /// A task that is not on any connection yet.
     pub(crate) const fn new(kind: TaskKind, deadline: Option<Instant>) -> Self {
         Self { kind, allegiance: None, cmd_sn: None, deadline, outstanding: 0 }
+    }
+
+    /// What is waited for until its time is up.
+    pub(crate) const fn timer(&self) -> Timer {
+        match self.kind {
+            TaskKind::Scsi(_) | TaskKind::Text(_) => Timer::Command,
+            TaskKind::Management(_) => Timer::TaskManagement,
+            TaskKind::Ping(_) => Timer::NopResponse,
+            TaskKind::Logout(_) => Timer::Logout,
+        }
     }
 
     /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).

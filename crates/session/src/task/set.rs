@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::write::WriteTransfer;
 use super::{Task, TaskKind};
+use crate::timer::Timer;
 
 /// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a
 /// finished task comes back after 262,143 others at the earliest, and never names another task.
@@ -29,10 +30,10 @@ pub(crate) struct TaskSet {
     slots: Vec<Slot>,
     free: FreeSlots,
     limit: usize,
-    /// No task's time is up before; whose time it was, though that one may have ended since. To keep them all in their order
-    /// would touch memory with each task that no cache has among those of 1,000 sessions; so they are looked through when
-    /// this time has come, which is about once in the time that a task has.
-    earliest: Option<(Instant, Itt)>,
+    /// No time limit is earlier than this one, of a task that may have ended since. To keep all limits in their order would
+    /// touch memory with each task that no cache has among those of 1,000 sessions. So the tasks are looked through when
+    /// this time has come: where they end long before theirs, that is once in the time that one has.
+    earliest: Option<(Instant, Timer)>,
     /// There are few connections, mostly one.
     loads: SmallVec<[(Cid, Load); 1]>,
 }
@@ -89,9 +90,9 @@ impl TaskSet {
         };
         let slot = self.slots.get_mut(at as usize)?;
         let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
-        let deadline = task.deadline;
-        slot.task = Some(task);
-        self.note(itt, deadline);
+        let task = slot.task.insert(task);
+        let limit = task.deadline.map(|deadline| (deadline, task.timer()));
+        self.note(limit);
         Some(itt)
     }
 
@@ -203,27 +204,45 @@ impl TaskSet {
     pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(task) = self.get_mut(itt) else { return };
         task.deadline = deadline;
-        self.note(itt, deadline);
+        let limit = deadline.map(|deadline| (deadline, task.timer()));
+        self.note(limit);
     }
 
-    fn note(&mut self, itt: Itt, deadline: Option<Instant>) {
-        let Some(deadline) = deadline else { return };
+    fn note(&mut self, limit: Option<(Instant, Timer)>) {
+        let Some((deadline, _)) = limit else { return };
         if self.earliest.is_none_or(|(earliest, _)| deadline < earliest) {
-            self.earliest = Some((deadline, itt));
+            self.earliest = limit;
         }
     }
 
-    /// When a task may have been under way for too long, and which one; not before that.
-    pub(crate) fn earliest_deadline(&self) -> Option<(Instant, Itt)> {
+    /// When the time of a task may be up, and what is waited for then; no task's time is up before.
+    pub(crate) const fn earliest_deadline(&self) -> Option<(Instant, Timer)> {
         self.earliest
     }
 
-    /// Of the tasks whose time is up by now, the one whose time was up first.
-    pub(crate) fn timed_out(&mut self, now: Instant) -> Option<Itt> {
-        self.earliest.filter(|(earliest, _)| *earliest <= now)?;
-        let deadlines = self.iter().filter_map(|(itt, task)| Some((task.deadline?, itt)));
-        self.earliest = deadlines.min();
-        self.earliest.filter(|(earliest, _)| *earliest <= now).map(|(_, itt)| itt)
+    /// The tasks whose time is up by now, in the order in which it was. What is told of as the
+    /// [earliest](Self::earliest_deadline) is that of the others from now on.
+    pub(crate) fn look_for_timed_out(&mut self, now: Instant) -> Vec<Itt> {
+        if self.earliest.is_none_or(|(earliest, _)| now < earliest) {
+            return Vec::new();
+        }
+        let (mut timed_out, mut earliest) = (Vec::new(), None);
+        for (itt, task) in self.iter() {
+            let Some(deadline) = task.deadline else { continue };
+            if deadline <= now {
+                timed_out.push((deadline, itt));
+            } else if earliest.is_none_or(|(earliest, _)| deadline < earliest) {
+                earliest = Some((deadline, task.timer()));
+            }
+        }
+        self.earliest = earliest;
+        timed_out.sort_unstable();
+        timed_out.into_iter().map(|(_, itt)| itt).collect()
+    }
+
+    /// Whether a task is there whose time is up by now.
+    pub(crate) fn is_timed_out(&self, itt: Itt, now: Instant) -> bool {
+        self.get(itt).and_then(|task| task.deadline).is_some_and(|deadline| deadline <= now)
     }
 
     /// The write half of a SCSI command.
@@ -410,32 +429,41 @@ mod tests {
                 _ => {}
             }
             let due = |set: &TaskSet| set.iter().filter_map(|(_, task)| task.deadline).min();
-            let told = set.earliest_deadline().map(|(deadline, _)| deadline);
-            assert!(due(&set).is_none_or(|due| told.is_some_and(|told| told <= due)));
-            while let Some(itt) = set.timed_out(now) {
-                let deadline = set.get(itt).unwrap().deadline;
-                assert!(deadline == due(&set) && deadline.unwrap() <= now);
+            let told = set.earliest_deadline();
+            assert!(due(&set).is_none_or(|due| told.is_some_and(|(told, _)| told <= due)));
+            let timed_out = set.look_for_timed_out(now);
+            assert!(timed_out.is_empty() || told.is_some_and(|(told, _)| told <= now));
+            for itt in timed_out {
+                assert!(set.is_timed_out(itt, now));
+                assert_eq!(set.get(itt).unwrap().deadline, due(&set), "the first one first");
                 set.remove(itt);
                 found += 1;
             }
-            assert!(due(&set).is_none_or(|due| due > now));
-            assert!(set.earliest_deadline().is_none_or(|(deadline, _)| deadline > now));
+            let told = set.earliest_deadline();
+            assert!(due(&set).is_none_or(|due| due > now && told.is_some()));
+            assert!(told.is_none_or(|(told, _)| told > now));
         }
         assert!(found > 3_000, "{found}");
     }
 
     #[test]
-    fn nothing_is_waited_for_where_no_task_is_left() {
+    fn tasks_are_looked_through_when_the_time_has_come_and_not_before() {
         let now = any_moment();
+        let [soon, late] = [1, 2].map(|seconds| now + Duration::from_secs(seconds));
         let mut set = TaskSet::new(4);
-        let itt = set.insert(Task { deadline: Some(now), ..ping() }).unwrap();
-        let other = set.insert(ping()).unwrap();
+        let itt = set.insert(Task { deadline: Some(soon), ..ping() }).unwrap();
+        let other = set.insert(Task { deadline: Some(late), ..ping() }).unwrap();
         set.remove(itt);
-        assert_eq!(set.earliest_deadline(), Some((now, itt)), "it was not looked at yet");
-        assert_eq!((set.timed_out(now), set.earliest_deadline()), (None, None));
-        set.set_deadline(other, Some(now));
-        set.remove(other);
+        assert_eq!(set.look_for_timed_out(now), []);
+        assert_eq!(set.earliest_deadline(), Some((soon, Timer::Logout)), "of one that has ended");
+        assert_eq!(set.look_for_timed_out(soon), []);
+        assert_eq!(set.earliest_deadline(), Some((late, Timer::Logout)));
+        assert_eq!(set.look_for_timed_out(late), [other]);
         assert_eq!(set.earliest_deadline(), None);
+        set.set_deadline(other, Some(late));
+        assert_eq!(set.earliest_deadline(), Some((late, Timer::Logout)));
+        set.remove(other);
+        assert_eq!(set.earliest_deadline(), None, "no task is left");
     }
 
     #[test]

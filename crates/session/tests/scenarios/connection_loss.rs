@@ -319,6 +319,33 @@ fn tmf_04_no_abort_elsewhere_before_the_logout() {
     pair.assert_no_violations();
 }
 
+/// The same of a command that a reset over the other connection has ended: it waits for the logout, whether or not its time
+/// is up meanwhile.
+#[test]
+fn tmf_10_what_a_reset_has_ended_waits_for_the_logout_beyond_its_time() {
+    let mut pair = two_connections(target());
+    pair.target.hold();
+    let command = read(0, 1).with_timeout(Duration::from_secs(1));
+    let timed = submit_over(&mut pair, SECOND, command);
+    let function = TaskFunction::LogicalUnitReset;
+    let reset = pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();
+    send_over(&mut pair, FIRST);
+    pair.lose(SECOND);
+    pair.blocked.push(FIRST);
+    pair.drive_receive();
+    let is_answer =
+        |output: &Output| matches!(output, Output::Managed { itt, .. } if *itt == reset);
+    assert!(pair.outputs.iter().any(is_answer), "{:?}", pair.outputs);
+    pair.advance(Duration::from_secs(2));
+    assert!(pair.completed.is_empty(), "{:?}", pair.completed);
+    pair.blocked.clear();
+    pair.target.release();
+    pair.drive();
+    assert_eq!(failure(&pair, timed), TaskError::Aborted);
+    pair.assert_usable();
+    pair.assert_no_violations();
+}
+
 /// The target does not close the CID: what becomes of its tasks is unknown, and the session ends for
 /// the reason of the loss.
 #[test]
