@@ -1,6 +1,8 @@
 //! The initiator as its users have it: disks, each opened by the unit's URL, with so many requests under way.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -97,9 +99,8 @@ fn options(digests: Digests) -> Options {
 #[derive(Debug)]
 struct Worker {
     disk: Disk,
-    /// Which of the disk's workers it is, and how many there are: they take turns.
-    number: u64,
-    depth: u64,
+    /// The number of the disk's next request.
+    next: Arc<AtomicU64>,
     io: usize,
     /// Requests that fit between the beginning of the unit and its end.
     places: u64,
@@ -123,6 +124,7 @@ fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
     if places == 0 {
         return Err("the unit is smaller than a request".into());
     }
+    let next = Arc::new(AtomicU64::new(0));
     let written = Bytes::from(vec![0x5a; io]);
     let data = || match (args.direction, args.fresh) {
         (Direction::Write, _) => Data::Write(written.clone()),
@@ -130,18 +132,20 @@ fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
         (Direction::Read, false) => Data::Read(BytesMut::from(written.as_ref())),
         (Direction::Read, true) => Data::Fresh,
     };
-    let depth = args.depth.into();
-    let worker = |number| {
-        let (disk, number) = (disk.clone(), u64::from(number));
-        Worker { disk, number, depth, io, places, data: data(), latencies: None }
+    let worker = |_| {
+        let (disk, next) = (disk.clone(), Arc::clone(&next));
+        Worker { disk, next, io, places, data: data(), latencies: None }
     };
     Ok((0..args.depth).map(worker).collect())
 }
 
 /// Lets each disk have the requests of these numbers, and returns the workers when all have ended.
 async fn carry_out(workers: Vec<Worker>, numbers: Range<u64>) -> Result<Vec<Worker>, Trouble> {
+    for worker in &workers {
+        worker.next.store(numbers.start, Ordering::Relaxed);
+    }
     let mut under_way: JoinSet<_> =
-        workers.into_iter().map(|worker| worker.work(numbers.clone())).collect();
+        workers.into_iter().map(|worker| worker.work(numbers.end)).collect();
     let mut workers = Vec::with_capacity(under_way.len());
     while let Some(worker) = under_way.join_next().await {
         workers.push(worker??);
@@ -150,20 +154,21 @@ async fn carry_out(workers: Vec<Worker>, numbers: Range<u64>) -> Result<Vec<Work
 }
 
 impl Worker {
-    /// Carries out its share of the requests of these numbers. Not an `async fn`, which would keep the worker twice.
-    #[expect(clippy::manual_async_fn, reason = "see above")]
-    fn work(mut self, numbers: Range<u64>) -> impl Future<Output = Result<Self, Error>> + Send {
+    /// Takes requests up to that number.
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep the worker twice")]
+    fn work(mut self, end: u64) -> impl Future<Output = Result<Self, Error>> + Send {
         async move {
-            let mut number = numbers.start + self.number;
-            while number < numbers.end {
+            loop {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                if number >= end {
+                    return Ok(self);
+                }
                 let begun = self.latencies.is_some().then(Instant::now);
                 self.request(number % self.places * self.io as u64).await?;
                 if let (Some(begun), Some(latencies)) = (begun, &mut self.latencies) {
                     latencies.push(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
                 }
-                number += self.depth;
             }
-            Ok(self)
         }
     }
 

@@ -23,6 +23,7 @@ mod null;
 mod programs;
 mod rows;
 mod session_alone;
+mod session_shared;
 mod target;
 mod usage;
 mod words;

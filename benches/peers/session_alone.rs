@@ -2,25 +2,26 @@
 //! tasks, no time limits and no tuner. An initiator on top of it comes to more.
 
 use std::cell::Cell;
-use std::io::{ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use iscsi_initiator::Url;
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
-use iscsi_pdu::{Cid, IscsiName, Isid};
+use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{Command, Config, Output, ReadAhead, Session, SessionKind};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-use crate::Trouble;
 use crate::usage::Usage;
 use crate::words::AloneArgs;
+use crate::{Trouble, session_shared};
 
 /// Reads for each place in the queue before the clock starts.
-const WARM_UP: u64 = 4;
+pub(crate) const WARM_UP: u64 = 4;
 /// Bytes of a block of the units.
 const BLOCK: u64 = 512;
 /// Slices of one send: a command has one.
@@ -51,6 +52,9 @@ async fn measure(args: &AloneArgs) -> Result<Value, Trouble> {
     for number in 0..args.disks {
         sessions.push(Alone::open(&url, number, args).await?);
     }
+    if args.tasks {
+        return session_shared::measure(sessions, count).await;
+    }
     let sessions = carry_out(sessions, WARM_UP * u64::from(args.depth)).await?;
     let begun = Usage::of_program()?;
     let sessions = carry_out(sessions, count).await?;
@@ -71,18 +75,18 @@ async fn carry_out(sessions: Vec<Alone>, count: u64) -> Result<Vec<Alone>, Troub
 }
 
 /// A session with one connection, and several reads under way.
-struct Alone {
+pub(crate) struct Alone {
     session: Session,
-    socket: TcpStream,
+    pub(crate) socket: Arc<TcpStream>,
     cid: Cid,
     lun: Lun,
     /// Bytes of one read.
-    io: usize,
+    pub(crate) io: usize,
     /// As many as reads may be under way.
-    depth: u32,
+    pub(crate) depth: u32,
     is_logged_in: bool,
-    /// The status and the data of commands that have ended.
-    ended: Vec<(Status, BytesMut)>,
+    /// The tag, the status and the data of commands that have ended.
+    pub(crate) ended: Vec<(Itt, Status, BytesMut)>,
 }
 
 impl Alone {
@@ -102,6 +106,7 @@ impl Alone {
         session.handle_connected(cid, now);
         let (io, depth) = (usize::try_from(args.io.0)?, args.depth);
         let (lun, ended) = (url.lun.ok_or("the URL names no unit")?, Vec::new());
+        let socket = Arc::new(socket);
         let mut alone = Self { session, socket, cid, lun, io, depth, is_logged_in: false, ended };
         alone.log_in().await?;
         Ok(alone)
@@ -121,7 +126,7 @@ impl Alone {
             while self.ended.is_empty() {
                 self.hear().await?;
             }
-            if self.ended.drain(..).all(|(status, _)| status == Status::GOOD) {
+            if self.ended.drain(..).all(|(_, status, _)| status == Status::GOOD) {
                 return Ok(());
             }
         }
@@ -142,28 +147,36 @@ impl Alone {
             }
             self.send(now).await?;
             self.hear().await?;
-            for (status, data) in self.ended.drain(..) {
-                if (status, data.len()) != (Status::GOOD, self.io) {
-                    return Err(
-                        format!("a read ended with {status} and {} bytes", data.len()).into()
-                    );
-                }
+            for (_, status, data) in self.ended.drain(..) {
+                buffers.push(whole(status, data, self.io)?);
                 ended += 1;
-                buffers.push(data);
             }
         }
         Ok(self)
     }
 
-    fn submit(&mut self, number: u64, buffer: BytesMut, now: Instant) -> Result<(), Trouble> {
+    /// Hands a read to the session: the one with this number, of those that lie one behind the other.
+    pub(crate) fn submit(
+        &mut self,
+        number: u64,
+        buffer: BytesMut,
+        now: Instant,
+    ) -> Result<Itt, Trouble> {
         let blocks = u32::try_from(self.io as u64 / BLOCK)?;
         let read = Cdb::read_16(number * u64::from(blocks), blocks);
-        self.session.submit(Command::new(self.lun, read).with_read(buffer), now)?;
-        Ok(())
+        Ok(self.session.submit(Command::new(self.lun, read).with_read(buffer), now)?)
     }
 
     /// Sends all that there is to send.
     async fn send(&mut self, now: Instant) -> Result<(), Trouble> {
+        while !self.try_send(now)? {
+            self.socket.writable().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what there is to send and the socket takes; says whether that was all.
+    pub(crate) fn try_send(&mut self, now: Instant) -> io::Result<bool> {
         while let Some(mut transmit) = self.session.poll_transmit(self.cid, now) {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let filled = transmit.chunks_vectored(&mut slices);
@@ -173,18 +186,21 @@ impl Alone {
             };
             match result {
                 Ok(count) => transmit.advance(count),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.socket.writable().await?
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Waits for something to read, and takes it.
     async fn hear(&mut self) -> Result<(), Trouble> {
         self.socket.readable().await?;
+        self.take_in()
+    }
+
+    /// Takes what is there to read.
+    pub(crate) fn take_in(&mut self) -> Result<(), Trouble> {
         self.session.lend_read_ahead(self.cid, READ_AHEAD.take().unwrap_or_default());
         let result = self.receive();
         READ_AHEAD.set(self.session.reclaim_read_ahead(self.cid));
@@ -192,9 +208,9 @@ impl Alone {
         while let Some(output) = self.session.poll_output() {
             if let Output::LoggedIn { .. } = output {
                 self.is_logged_in = true;
-            } else if let Output::Completed { result, .. } = output {
+            } else if let Output::Completed { itt, result, .. } = output {
                 let completion = result?;
-                self.ended.push((completion.status, completion.data));
+                self.ended.push((itt, completion.status, completion.data));
             } else if let Output::Ended(result) = output {
                 result?;
                 return Err("the session has ended".into());
@@ -219,4 +235,12 @@ impl Alone {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The data of a read that has ended with all of them.
+pub(crate) fn whole(status: Status, data: BytesMut, io: usize) -> Result<BytesMut, Trouble> {
+    if (status, data.len()) == (Status::GOOD, io) {
+        return Ok(data);
+    }
+    Err(format!("a read ended with {status} and {} bytes", data.len()).into())
 }

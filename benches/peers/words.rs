@@ -104,6 +104,10 @@ pub(crate) struct AloneArgs {
     /// So many sessions.
     #[arg(long, default_value_t = 1)]
     pub(crate) disks: u32,
+    /// Each read under way has a task of its own: it hands the read to the session, which is behind a lock, sends it, and
+    /// hears of its end through a channel.
+    #[arg(long)]
+    pub(crate) tasks: bool,
 }
 
 /// Which way the bytes go.

@@ -87,7 +87,7 @@ pub struct Disk {
     paths: Paths,
     report: Arc<Report>,
     profile: Arc<Profile>,
-    /// What the unit had when the disk was opened: that of the profile, which each request would have to fetch.
+    /// A copy of the profile's, so that no request need touch that.
     capacity: Capacity,
     /// What is being written there, by other disks of the initiator, too.
     range_locks: RangeLocks,

@@ -8,8 +8,8 @@ use crate::state::size::Size;
 use crate::state::unit_changes::ChangeLog;
 use crate::state::writes::Writes;
 
-/// All of it in one place: each request looks at several of these, and with 1,000 disks no cache has any. In this order,
-/// since the first of them, and the beginning of the last, are what a read looks at.
+/// All of it in one place, and in this order: a read looks at the size of now, the doubts, the unknown forms and the moment
+/// of the writes, and with 1,000 disks no cache has any of them.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct AcrossSessions {
@@ -17,11 +17,11 @@ pub(crate) struct AcrossSessions {
     /// The reasons to ask which unit it is that hold for every session.
     pub(super) doubts: AtomicU64,
     pub(crate) unknown_forms: UnknownForms,
+    /// What they have written.
+    pub(super) writes: Writes,
     pub(crate) transitions: Transitions,
     pub(crate) attentions: Attentions,
     pub(crate) changes: ChangeLog,
-    /// What they have written.
-    pub(super) writes: Writes,
 }
 
 /// The forms of commands that the unit has refused, over whichever session: one bit for each

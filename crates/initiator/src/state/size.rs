@@ -8,13 +8,14 @@ use crate::state::capacity::Capacity;
 
 /// What is known of that, over all sessions of a disk.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Size {
-    /// As the unit has told since the disk was opened, bytes; [`UNTOLD`] as long as that is what it told first. Every
-    /// request looks at it, without the lock, under which it is written.
-    now: AtomicU64,
-    /// The most that it ever had since then, bytes.
-    most: AtomicU64,
     questions: Mutex<Questions>,
+    /// The most that it ever had since the disk was opened, bytes.
+    most: AtomicU64,
+    /// As the unit has told since then, bytes; [`UNTOLD`] as long as that is what it told first. Every request looks at it,
+    /// without the lock, under which it is written. So it comes last, beside what each looks at as well.
+    now: AtomicU64,
 }
 
 /// A unit that has so many bytes counts as one that has one less.

@@ -47,8 +47,9 @@ const NEVER: u64 = u64::MAX;
 
 impl Unflushed {
     /// Of the first session with the unit.
-    pub(super) fn first(across: &Arc<AcrossSessions>) -> Self {
-        Self { across: Arc::clone(across), ..Self::default() }
+    pub(super) fn following(across: &Arc<AcrossSessions>) -> Self {
+        let [joined, first, told, unsure] = Default::default();
+        Self { across: Arc::clone(across), joined, first, told, unsure }
     }
 
     /// A command begins.

@@ -33,7 +33,7 @@ impl Default for UnitState {
         let across = Arc::<AcrossSessions>::default();
         Self {
             profile: OnceCell::default(),
-            unflushed: Unflushed::first(&across),
+            unflushed: Unflushed::following(&across),
             outstanding: Outstanding::default(),
             doubts: Doubts::following(&across),
             membership: Membership::default(),

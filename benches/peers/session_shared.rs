@@ -1,0 +1,125 @@
+//! The session's state machine with an interface that many tasks can use at once, and nothing else: each read under way has a
+//! task, which hands it to the session, sends it, and hears of its end; one more task reads from the socket. No initiator on
+//! top of the session, with such an interface, comes to less.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::BytesMut;
+use iscsi_pdu::Itt;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::Trouble;
+use crate::session_alone::{Alone, WARM_UP, whole};
+use crate::usage::Usage;
+
+/// A session that tasks share.
+struct Shared {
+    socket: Arc<TcpStream>,
+    state: Mutex<State>,
+}
+
+struct State {
+    alone: Alone,
+    /// Who waits for the end of which read. They are few.
+    waiting: Vec<(Itt, oneshot::Sender<Result<BytesMut, Trouble>>)>,
+}
+
+/// Lets each session carry out so many reads, and returns what that took.
+pub(crate) async fn measure(sessions: Vec<Alone>, count: u64) -> Result<Value, Trouble> {
+    let sessions: Vec<_> = sessions.into_iter().map(Shared::new).collect();
+    let mut readers = JoinSet::new();
+    for session in &sessions {
+        readers.spawn(Arc::clone(session).answer());
+    }
+    let measured = async {
+        carry_out(&sessions, |depth| WARM_UP * depth).await?;
+        let begun = Usage::of_program()?;
+        carry_out(&sessions, |_| count).await?;
+        Ok(Usage::of_program()?.since(&begun))
+    };
+    tokio::select! {
+        result = measured => result,
+        Some(ended) = readers.join_next() => Err(ended?),
+    }
+}
+
+/// Lets each session carry out as many reads as `count` says for its depth.
+async fn carry_out(sessions: &[Arc<Shared>], count: impl Fn(u64) -> u64) -> Result<(), Trouble> {
+    let mut under_way = JoinSet::new();
+    for session in sessions {
+        let depth = u64::from(session.lock().alone.depth);
+        let count = count(depth);
+        for number in 0..depth {
+            under_way.spawn(Arc::clone(session).read(number, depth, count));
+        }
+    }
+    while let Some(ended) = under_way.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+impl Shared {
+    fn new(alone: Alone) -> Arc<Self> {
+        let socket = Arc::clone(&alone.socket);
+        Arc::new(Self { socket, state: Mutex::new(State { alone, waiting: Vec::new() }) })
+    }
+
+    /// One read after the other: those of these numbers, in steps.
+    async fn read(self: Arc<Self>, first: u64, step: u64, end: u64) -> Result<(), Trouble> {
+        let io = self.lock().alone.io;
+        let mut buffer = BytesMut::from(&vec![0x5a; io][..]);
+        let mut number = first;
+        while number < end {
+            let answer = self.begin(number, buffer)?;
+            buffer = answer.await??;
+            number += step;
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &self,
+        number: u64,
+        buffer: BytesMut,
+    ) -> Result<oneshot::Receiver<Result<BytesMut, Trouble>>, Trouble> {
+        let (tell, answer) = oneshot::channel();
+        let mut state = self.lock();
+        let now = Instant::now();
+        let itt = state.alone.submit(number, buffer, now)?;
+        state.waiting.push((itt, tell));
+        if !state.alone.try_send(now)? {
+            return Err("so many commands are under way that the socket is full".into());
+        }
+        Ok(answer)
+    }
+
+    /// Reads what comes, and tells those who wait for it, until the session ends.
+    async fn answer(self: Arc<Self>) -> Trouble {
+        loop {
+            if let Err(error) = self.socket.readable().await {
+                return error.into();
+            }
+            let State { alone, waiting } = &mut *self.lock();
+            if let Err(trouble) = alone.take_in() {
+                return trouble;
+            }
+            let io = alone.io;
+            for (itt, status, data) in alone.ended.drain(..) {
+                if let Some(at) = waiting.iter().position(|(other, _)| *other == itt) {
+                    // Who does not wait any more has failed himself.
+                    let (_, tell) = waiting.swap_remove(at);
+                    let _ = tell.send(whole(status, data, io));
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
