@@ -516,12 +516,8 @@ impl<C: Carrier> Paths<C> {
 
     fn reason_of_end(&self) -> Error {
         let state = self.lock();
-        state
-            .end
-            .as_deref()
-            .or_else(|| state.paths.last_refusal())
-            .cloned()
-            .unwrap_or(Error::Closed)
+        let end = state.end.as_deref().or_else(|| state.paths.last_refusal());
+        end.cloned().unwrap_or(Error::Closed)
     }
 
     /// Whether requests wait, for a path or for their share of the budget. They do not wait for the paths
