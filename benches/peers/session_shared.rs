@@ -1,6 +1,6 @@
 //! The session's state machine with an interface that many tasks can use at once, and nothing else: each read under way has a
-//! task, which hands it to the session, sends it, and hears of its end; one more task reads from the socket. No initiator on
-//! top of the session, with such an interface, comes to less.
+//! task, which hands it to the session, sends it, and hears of its end; one more task reads from the socket. An initiator
+//! with such an interface does all of this, and more.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -68,7 +68,7 @@ impl Unflushed {
     }
 
     fn note(&self, what: &AtomicU64) {
-        let now = self.across.writes.turn();
+        let Epoch(now) = self.across.writes.turn();
         let is_new = self.first.load(Ordering::SeqCst) == NEVER;
         let when = if is_new { &self.joined } else { what };
         when.fetch_max(now, Ordering::SeqCst);
@@ -91,7 +91,7 @@ impl Unflushed {
     /// The same for a further session with the unit, before its first command there.
     pub(crate) fn follow(&self) -> Self {
         let across = Arc::clone(&self.across);
-        let joined = across.writes.turn().into();
+        let joined = across.writes.turn().0.into();
         let [told, unsure] = Default::default();
         Self { across, joined, first: NEVER.into(), told, unsure }
     }

@@ -10,7 +10,7 @@ use crate::state::unit_flushes::UnitFlushes;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Epoch(pub(super) u64);
 
-/// The moment comes first, since a read looks at no more.
+/// Of all sessions together. The moment comes first, since a read looks at no more.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Writes {
@@ -50,8 +50,8 @@ impl Writes {
     }
 
     /// A new moment.
-    pub(super) fn turn(&self) -> u64 {
-        self.now.fetch_add(1, Ordering::SeqCst) + 1
+    pub(super) fn turn(&self) -> Epoch {
+        Epoch(self.now.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     pub(super) fn lose(&self) {

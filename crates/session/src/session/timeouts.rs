@@ -33,11 +33,8 @@ impl Session {
 
     /// Time has passed. Calling too early or too often does no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for itt in self.tasks.look_for_timed_out(now) {
-            // One that ends may take another with it.
-            if self.tasks.is_timed_out(itt, now) {
-                self.task_timed_out(itt, now);
-            }
+        for itt in self.tasks.take_timed_out(now) {
+            self.task_timed_out(itt, now);
         }
         for cid in self.connections.cids(|_| true) {
             self.check_login(cid, now);
@@ -49,7 +46,6 @@ impl Session {
 
     /// A task has no time limit any more: it ends, it gets another one, or what is done about it has one.
     fn task_timed_out(&mut self, itt: Itt, now: Instant) {
-        self.tasks.set_deadline(itt, None);
         if self.tasks.stop_waiting_for_data(itt) {
             let deadline = now + self.config.timeouts.task_management;
             return self.tasks.set_deadline(itt, Some(deadline));

@@ -93,14 +93,15 @@ impl Task {
         Self { kind, allegiance: None, cmd_sn: None, deadline, outstanding: 0 }
     }
 
-    /// What is waited for until its time is up.
-    pub(crate) const fn timer(&self) -> Timer {
-        match self.kind {
+    /// When its time is up, if it has a limit, and what is waited for until then.
+    fn limit(&self) -> Option<(Instant, Timer)> {
+        let timer = match self.kind {
             TaskKind::Scsi(_) | TaskKind::Text(_) => Timer::Command,
             TaskKind::Management(_) => Timer::TaskManagement,
             TaskKind::Ping(_) => Timer::NopResponse,
             TaskKind::Logout(_) => Timer::Logout,
-        }
+        };
+        self.deadline.map(|deadline| (deadline, timer))
     }
 
     /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).

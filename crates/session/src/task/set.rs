@@ -91,7 +91,7 @@ impl TaskSet {
         let slot = self.slots.get_mut(at as usize)?;
         let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
         let task = slot.task.insert(task);
-        let limit = task.deadline.map(|deadline| (deadline, task.timer()));
+        let limit = task.limit();
         self.note(limit);
         Some(itt)
     }
@@ -204,7 +204,7 @@ impl TaskSet {
     pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(task) = self.get_mut(itt) else { return };
         task.deadline = deadline;
-        let limit = deadline.map(|deadline| (deadline, task.timer()));
+        let limit = task.limit();
         self.note(limit);
     }
 
@@ -220,29 +220,25 @@ impl TaskSet {
         self.earliest
     }
 
-    /// The tasks whose time is up by now, in the order in which it was. What is told of as the
-    /// [earliest](Self::earliest_deadline) is that of the others from now on.
-    pub(crate) fn look_for_timed_out(&mut self, now: Instant) -> Vec<Itt> {
+    /// The tasks whose time is up by now, in the order in which it was: they have no time limit any more. What is told of as
+    /// the [earliest](Self::earliest_deadline) is that of the others from now on.
+    pub(crate) fn take_timed_out(&mut self, now: Instant) -> Vec<Itt> {
         if self.earliest.is_none_or(|(earliest, _)| now < earliest) {
             return Vec::new();
         }
         let (mut timed_out, mut earliest) = (Vec::new(), None);
         for (itt, task) in self.iter() {
-            let Some(deadline) = task.deadline else { continue };
+            let Some((deadline, timer)) = task.limit() else { continue };
             if deadline <= now {
                 timed_out.push((deadline, itt));
             } else if earliest.is_none_or(|(earliest, _)| deadline < earliest) {
-                earliest = Some((deadline, task.timer()));
+                earliest = Some((deadline, timer));
             }
         }
         self.earliest = earliest;
         timed_out.sort_unstable();
+        timed_out.iter().for_each(|(_, itt)| self.set_deadline(*itt, None));
         timed_out.into_iter().map(|(_, itt)| itt).collect()
-    }
-
-    /// Whether a task is there whose time is up by now.
-    pub(crate) fn is_timed_out(&self, itt: Itt, now: Instant) -> bool {
-        self.get(itt).and_then(|task| task.deadline).is_some_and(|deadline| deadline <= now)
     }
 
     /// The write half of a SCSI command.
@@ -362,6 +358,7 @@ const fn generation_of(itt: Itt) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::time::Duration;
 
     use super::*;
@@ -428,19 +425,21 @@ mod tests {
                 2 => set.set_deadline(any, None),
                 _ => {}
             }
-            let due = |set: &TaskSet| set.iter().filter_map(|(_, task)| task.deadline).min();
+            let limits = |set: &TaskSet| {
+                let limits = set.iter().filter_map(|(itt, task)| Some((task.deadline?, itt)));
+                limits.collect::<BTreeSet<_>>()
+            };
             let told = set.earliest_deadline();
-            assert!(due(&set).is_none_or(|due| told.is_some_and(|(told, _)| told <= due)));
-            let timed_out = set.look_for_timed_out(now);
-            assert!(timed_out.is_empty() || told.is_some_and(|(told, _)| told <= now));
-            for itt in timed_out {
-                assert!(set.is_timed_out(itt, now));
-                assert_eq!(set.get(itt).unwrap().deadline, due(&set), "the first one first");
-                set.remove(itt);
-                found += 1;
-            }
+            assert!(limits(&set).iter().all(|(due, _)| told.is_some_and(|(told, _)| told <= *due)));
+            let (due, later): (BTreeSet<_>, BTreeSet<_>) =
+                limits(&set).into_iter().partition(|(due, _)| *due <= now);
+            let timed_out = set.take_timed_out(now);
+            assert!(timed_out.iter().eq(due.iter().map(|(_, itt)| itt)), "the first one first");
+            assert_eq!(limits(&set), later, "whose time is up has no limit any more");
+            found += timed_out.len();
+            timed_out.into_iter().for_each(|itt| drop(set.remove(itt)));
             let told = set.earliest_deadline();
-            assert!(due(&set).is_none_or(|due| due > now && told.is_some()));
+            assert!(later.is_empty() || told.is_some());
             assert!(told.is_none_or(|(told, _)| told > now));
         }
         assert!(found > 3_000, "{found}");
@@ -454,11 +453,11 @@ mod tests {
         let itt = set.insert(Task { deadline: Some(soon), ..ping() }).unwrap();
         let other = set.insert(Task { deadline: Some(late), ..ping() }).unwrap();
         set.remove(itt);
-        assert_eq!(set.look_for_timed_out(now), []);
+        assert_eq!(set.take_timed_out(now), []);
         assert_eq!(set.earliest_deadline(), Some((soon, Timer::Logout)), "of one that has ended");
-        assert_eq!(set.look_for_timed_out(soon), []);
+        assert_eq!(set.take_timed_out(soon), []);
         assert_eq!(set.earliest_deadline(), Some((late, Timer::Logout)));
-        assert_eq!(set.look_for_timed_out(late), [other]);
+        assert_eq!(set.take_timed_out(late), [other]);
         assert_eq!(set.earliest_deadline(), None);
         set.set_deadline(other, Some(late));
         assert_eq!(set.earliest_deadline(), Some((late, Timer::Logout)));
