@@ -30,6 +30,10 @@ fn sparse(folder: &Folder, name: &str) -> PathBuf {
     path
 }
 
+/// Bytes that the file system may hold of a file whose holes are holes: at most 100,000 of data, and room for its own
+/// map of a file in many pieces, which it counts as the file's.
+const HARDLY_ANYTHING: u64 = 256 << 10;
+
 fn allocated(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
@@ -46,7 +50,7 @@ async fn holes_stay_holes() {
     let progress = copy(&from, &to).run().await.unwrap().progress;
     assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
     assert!(progress.read <= 256 << 10, "{progress:?}");
-    assert!(allocated(&to) <= allocated(&from), "{progress:?}");
+    assert!(allocated(&to) <= HARDLY_ANYTHING, "{progress:?}");
 }
 
 #[tokio::test]
@@ -57,7 +61,8 @@ async fn what_was_there_before_is_gone() {
     let progress = copy(&from, &to).run().await.unwrap().progress;
     assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
     assert!(progress.zeroed > 60 * MIB, "{progress:?}");
-    assert!(allocated(&to) <= allocated(&from), "its holes were punched");
+    let held = allocated(&to);
+    assert!(held <= HARDLY_ANYTHING, "{held} bytes: its holes were punched");
 }
 
 #[tokio::test]
@@ -70,7 +75,7 @@ async fn a_stream_with_zeros_at_its_end_keeps_its_length() {
     let destination = Destination::file(FileDevice::create(&to).unwrap());
     Copy::new(source, destination).run().await.unwrap();
     assert!(fs::read(&to).unwrap() == bytes);
-    assert!(allocated(&to) <= 256 << 10);
+    assert!(allocated(&to) <= HARDLY_ANYTHING);
 }
 
 #[tokio::test]
