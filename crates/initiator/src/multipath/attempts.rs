@@ -36,8 +36,8 @@ const MAX_REFUSALS: u32 = 8;
 /// What one request has been through.
 pub(super) struct Attempts<'a, C: Carrier> {
     paths: &'a Paths<C>,
-    /// What was known of the ports when the last try began.
-    access: u64,
+    /// How often a port had been found in another state when the last try began.
+    access_changes: u64,
     /// How those before have failed; most requests go well at once.
     failures: Option<Box<Failures>>,
 }
@@ -80,16 +80,16 @@ struct Suspicion {
 
 impl<'a, C: Carrier> Attempts<'a, C> {
     pub(super) const fn new(paths: &'a Paths<C>) -> Self {
-        Self { paths, access: 0, failures: None }
+        Self { paths, access_changes: 0, failures: None }
     }
 
     fn failures(&mut self) -> &mut Failures {
         self.failures.get_or_insert_default()
     }
 
-    /// A try begins.
-    pub(super) fn begin(&mut self) {
-        self.access = self.paths.access().get();
+    /// A try begins, and a port had been found in another state so often.
+    pub(super) const fn begin(&mut self, access_changes: u64) {
+        self.access_changes = access_changes;
     }
 
     /// The port of a path has refused it. Says whether it goes over another one at once: not where none serves the
@@ -120,7 +120,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
     /// The same error, when that has gone on for so long; that of an earlier try, if it may have been
     /// executed.
     pub(super) async fn pause(&mut self, error: Error, limit: Duration) -> Result<(), Error> {
-        let (paths, seen) = (self.paths, self.access);
+        let (paths, seen) = (self.paths, self.access_changes);
         let failures = self.failures();
         if error.may_have_executed() {
             failures.executed = Some(error.clone());
@@ -149,8 +149,7 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         held.wait.say(answers);
         failures.refusals = 0;
         // A port that is found in another state may take it now.
-        let news = paths.access().find(|count| (*count > seen).then_some(()));
-        if timeout(pause, news).await.is_ok() {
+        if timeout(pause, paths.access_changes_beyond(seen)).await.is_ok() {
             held.pauses = Pauses::new(&paths.policy().retry);
         }
         Ok(())

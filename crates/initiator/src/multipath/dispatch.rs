@@ -21,7 +21,6 @@ use crate::multipath::queue::Queue;
 use crate::multipath::report::Report;
 use crate::multipath::schedule::Schedule;
 use crate::options::policy::RequestPolicy;
-use crate::published::Published;
 use crate::scheduler::Charge;
 use crate::state::budget::{Budget, Permit};
 use crate::state::counters::Counters;
@@ -59,8 +58,8 @@ struct Shared<C: Carrier> {
     counters: Counters,
     /// Requests that were sent over a second path.
     duplicates: AtomicU64,
-    /// How often a port was found in another state.
-    access: Published<u64>,
+    /// A port was found in another state.
+    access_news: Notify,
     /// Requests that wait in their class.
     in_class: Waiters,
     /// For the supervisor, once nobody else knows the paths any more.
@@ -75,6 +74,8 @@ pub(super) struct State<C: Carrier> {
     pub(super) schedule: Schedule,
     pub(super) queue: Queue<Grant<C>>,
     pub(super) meter: Meter,
+    /// How often a port was found in another state.
+    pub(super) access_changes: u64,
     /// Why nothing goes any more. Boxed, as it lies between what each request needs.
     end: Option<Box<Error>>,
     /// The supervisor sleeps until there is work.
@@ -95,6 +96,10 @@ pub(super) struct Grant<C: Carrier> {
     pub(super) is_counted: bool,
     /// What the request has paid to its class, until it is sent.
     pub(super) charge: Option<Charge>,
+    /// There was no other path when this one was granted.
+    pub(super) is_only: bool,
+    /// How often a port had been found in another state by then.
+    pub(super) access_changes: u64,
 }
 
 impl<C: Carrier> Clone for Paths<C> {
@@ -139,6 +144,7 @@ impl<C: Carrier> Paths<C> {
                 schedule: Schedule::within(total, policy.lateness.clone()),
                 queue: Queue::default(),
                 meter: Meter::default(),
+                access_changes: 0,
                 end: None,
                 is_unattended: false,
             }),
@@ -151,7 +157,7 @@ impl<C: Carrier> Paths<C> {
             report,
             counters: Counters::default(),
             duplicates: AtomicU64::new(0),
-            access: Published::new(0),
+            access_news: Notify::new(),
             in_class: Waiters::default(),
             remains: Arc::default(),
             closed: OnceLock::new(),
@@ -339,11 +345,6 @@ impl<C: Carrier> Paths<C> {
         }
     }
 
-    /// Whether there is no other path that a request could go over.
-    pub(super) fn is_alone(&self) -> bool {
-        self.lock().paths.open().len() < 2
-    }
-
     /// How long a request had better be, bytes.
     pub(crate) fn max_request_len(&self) -> u64 {
         self.lock().schedule.max_request_len(now)
@@ -452,8 +453,17 @@ impl<C: Carrier> Paths<C> {
             self.0.attention.notify_one();
         }
         state.paths.counted(id).begin(len);
-        let paths = self.clone();
-        Some(Grant { paths, carrier, ticket, len, is_held: true, is_counted: true, charge: None })
+        Some(Grant {
+            paths: self.clone(),
+            carrier,
+            ticket,
+            len,
+            is_held: true,
+            is_counted: true,
+            charge: None,
+            is_only: state.paths.open().len() < 2,
+            access_changes: state.access_changes,
+        })
     }
 
     /// Gives paths to those that wait, in their order. One that only must not use the path which is
@@ -509,9 +519,9 @@ impl<C: Carrier> Paths<C> {
         true
     }
 
-    /// How often a port was found in another state. Whoever waits for one finds out by that whether to try again.
-    pub(super) fn access(&self) -> &Published<u64> {
-        &self.0.access
+    /// Tells that a port was found in another state. Whoever waits for one finds out by that whether to try again.
+    pub(super) fn access_news(&self) -> &Notify {
+        &self.0.access_news
     }
 
     fn reason_of_end(&self) -> Error {

@@ -40,8 +40,8 @@ impl<C: Carrier> Paths<C> {
             let mut attempts = Attempts::new(self);
             let mut grant = self.pass_and_grant(len, attempts.requirements(), ready).await?;
             loop {
-                attempts.begin();
-                let error = if attempts.requirements().is_alone || self.is_alone() {
+                attempts.begin(grant.access_changes);
+                let error = if attempts.requirements().is_alone || grant.is_only {
                     match grant.carry(&mut transfer).await {
                         Ok(timed) => return Ok(Answered::since(begun, timed)),
                         Err(error) => error,

@@ -67,7 +67,7 @@ impl Paths<Path> {
                 drop(next.map_err(|end| attempts.end(end))?);
                 continue;
             };
-            attempts.begin();
+            attempts.begin(self.access_changes());
             alone.iter_mut().for_each(|grant| grant.uncount(None));
             let (counting, begun) = (Counting::begin(self, id), now());
             let paths = self.clone();

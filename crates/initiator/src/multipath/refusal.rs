@@ -53,9 +53,27 @@ impl<C: Carrier> Paths<C> {
             }
         }
         if is_news {
+            state.access_changes += 1;
             self.dispatch(&mut state, now());
             drop(state);
-            self.access().set(self.access().get() + 1);
+            self.access_news().notify_waiters();
+        }
+    }
+
+    /// How often a port was found in another state.
+    pub(super) fn access_changes(&self) -> u64 {
+        self.lock().access_changes
+    }
+
+    /// Waits until that was more often than this.
+    pub(super) async fn access_changes_beyond(&self, seen: u64) {
+        loop {
+            // What is found from here on is noticed.
+            let news = self.access_news().notified();
+            if self.access_changes() > seen {
+                return;
+            }
+            news.await;
         }
     }
 
