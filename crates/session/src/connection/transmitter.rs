@@ -153,10 +153,12 @@ impl Transmitter {
         load.bytes < self.share && !is_behind_burst && !self.is_at_write_limit(task, load, agreed)
     }
 
-    /// Whether a write has to wait for others of the connection to end.
+    /// Whether a write has to wait for others of the connection to end. One that starts over does not: the others may
+    /// wait for it, as the target executes nothing behind a missing CmdSN (RFC 7143 §4.2.2.1).
     pub(super) fn is_at_write_limit(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
         let outstanding = load.outstanding;
-        task.write().filter(|_| outstanding > 0).is_some_and(|write| {
+        let waits_for_others = outstanding > 0 && !task.starts_over();
+        task.write().filter(|_| waits_for_others).is_some_and(|write| {
             outstanding.saturating_add(write.max_outstanding(agreed)) > self.write_limit
         })
     }

@@ -49,9 +49,11 @@ impl CommandQueue {
         None
     }
 
-    /// What the first `count` commands put on their connections, bytes.
+    /// What the commands put on their connections that a window of `count` lets out, bytes. Those that start over come
+    /// first, and use none of it up.
     pub(crate) fn load(&self, count: u32, tasks: &TaskSet) -> u64 {
-        let queued = self.0.iter().filter_map(|itt| tasks.get(*itt));
-        queued.take(count as usize).map(Task::load).sum()
+        let queued = || self.0.iter().filter_map(|itt| tasks.get(*itt));
+        let again = queued().take_while(|task| task.starts_over()).count();
+        queued().take(again + count as usize).map(Task::load).sum()
     }
 }

@@ -176,6 +176,42 @@ fn mc_i_04_commands_that_never_arrived_start_over() {
     }
 }
 
+/// RFC 7143 §4.2.2.1: the target executes nothing behind a missing CmdSN, so writes that a connection has under way do not
+/// end before the one that starts over has gone out there, whatever the connection may carry.
+#[test]
+fn what_starts_over_is_held_back_by_no_limit_for_writes() {
+    let mut pair = two_connections(target());
+    let void = submit_into_the_void(&mut pair, SECOND, vec![write(0, pattern(512, 3))]);
+    let behind = submit_over(&mut pair, FIRST, write(1, pattern(512, 4)));
+    pair.session.limit_writes(FIRST, 512);
+    pair.lose(SECOND);
+    pair.drive();
+    assert!([void[0], behind].iter().all(|itt| pair.completed[itt].is_ok()));
+    pair.assert_usable();
+    pair.assert_no_violations();
+}
+
+/// The same where the window is closed, which opens with the missing CmdSN, and the connections that are left are even.
+#[test]
+fn what_starts_over_is_shared_out_beyond_the_window() {
+    for under_way in [0, 1] {
+        let mut target = target();
+        target.window = 1 + 2 * under_way;
+        let mut pair = several(3, target);
+        let void = submit_into_the_void(&mut pair, FIRST, vec![read(0, 1)]);
+        let mut tags = void;
+        for _ in 0..under_way {
+            tags.extend([SECOND, THIRD].map(|cid| submit_over(&mut pair, cid, read(1, 1))));
+        }
+        assert_eq!(pair.session.window(), 0);
+        pair.lose(FIRST);
+        pair.drive();
+        assert!(tags.iter().all(|itt| pair.completed[itt].is_ok()));
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
+}
+
 fn void_tags(tags: &[Itt]) -> Vec<u32> {
     tags.iter().map(|itt| itt.get()).collect()
 }
