@@ -26,7 +26,9 @@ impl Session {
             Some(TaskKind::Logout(Logout::Connection(closed))) => {
                 self.connection_logged_out(closed, response, now);
             }
-            _ => self.session_logged_out(response),
+            Some(_) => self.session_logged_out(response),
+            // It answers what was given up, and no logout.
+            None => {}
         }
         Ok(())
     }

@@ -103,6 +103,21 @@ fn lgo_05_every_response_ends_the_session() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
+/// RFC 7143 §11.15: a response that names a command which was given up answers no logout, and ends nothing.
+#[test]
+fn response_to_a_task_that_was_given_up_is_no_logout() {
+    let mut trace = Trace::logged_in();
+    let itt = trace.submit(read(0, 1));
+    expect!(trace, ScsiCommand);
+    trace.session.abort(itt, trace.now);
+    let abort = expect!(trace, TaskManagementRequest);
+    send!(trace, task_management_response { itt: abort.itt() });
+    assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
+    send!(trace, logout_response { itt: itt.get() });
+    assert_eq!(trace.ended, None);
+    trace.assert_usable();
+}
+
 /// LGO-06: a logout in order waits for the last command, those without a CmdSN included.
 #[test]
 fn lgo_06_logout_follows_the_last_command() {
