@@ -56,7 +56,7 @@ pub(crate) enum Destination {
     Read { itt: Itt, offset: usize },
     /// Into memory of its own: text, sense and the like.
     Own(BytesMut),
-    /// Nowhere: it belongs to a task that was aborted.
+    /// Nowhere: it belongs to a task that was aborted, maybe while it arrived.
     Discard,
 }
 
@@ -227,6 +227,7 @@ impl Segment {
         }
     }
 
+    /// Whether the data digest matches, if there is one and there are data.
     fn check(&mut self, trailer: &[u8], tasks: &mut TaskSet) -> bool {
         if self.layout.data_digest_len == 0 {
             return true;
@@ -235,6 +236,11 @@ impl Segment {
             trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
         let data: &[u8] = match &self.destination {
             Destination::Own(own) => own,
+            // The task has ended meanwhile, and what has come since went nowhere.
+            Destination::Read { itt, .. } if tasks.get(*itt).is_none() => {
+                self.destination = Destination::Discard;
+                return true;
+            }
             Destination::Read { itt, offset } => {
                 buffer_of(tasks, *itt, *offset, self.layout.data_len)
             }

@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
+use iscsi_pdu::TaskFunction;
+use iscsi_pdu::scsi::Lun;
 use iscsi_session::{DigestOffer, ProtocolError, SessionError, TaskError, Timer};
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 
 use crate::connection_loss::{FIRST, failure, only_logout};
-use crate::connections::{SECOND, submit_over, target, two_connections};
+use crate::connections::{SECOND, send_over, submit_over, target, two_connections};
 use crate::pair::{Pair, config, pattern, read, write};
 
 type Expected = fn(&ProtocolError) -> bool;
@@ -61,6 +64,37 @@ fn damage_and_gaps_concern_one_connection() {
         pair.assert_usable();
         pair.assert_no_violations();
     }
+}
+
+/// A data segment whose task ends while it arrives is dropped, and its digest is not: the connection has no fault.
+#[test]
+fn segment_whose_task_ends_on_its_way_is_intact() {
+    let mut config = config();
+    config.offer.max_connections = 2;
+    config.offer.data_digest = DigestOffer::Required;
+    let mut pair = Pair::logged_in(config, target());
+    pair.session.add_connection(SECOND, pair.now).unwrap();
+    pair.drive();
+    let itt = submit_over(&mut pair, SECOND, read(0, 4));
+    let mut first = BytesMut::from(&pair.target.transmit(pair.link(1))[..]);
+    let mut rest = first.split_off(first.len() / 2);
+    while first.has_remaining() {
+        pair.deliver(SECOND, &mut first);
+    }
+    pair.session.manage(TaskFunction::LogicalUnitReset, Lun::ZERO, None, pair.now).unwrap();
+    send_over(&mut pair, FIRST);
+    pair.drive_receive();
+    assert_eq!(failure(&pair, itt), TaskError::Aborted);
+    while rest.has_remaining() {
+        pair.deliver(SECOND, &mut rest);
+    }
+    pair.drive();
+    assert_eq!(pair.lost(), []);
+    let next = submit_over(&mut pair, SECOND, read(0, 4));
+    pair.drive();
+    assert!(pair.completed[&next].is_ok());
+    pair.assert_usable();
+    pair.assert_no_violations();
 }
 
 /// ERR-01: a PDU that is none ends the session with all its connections (RFC 7143 §7.7).

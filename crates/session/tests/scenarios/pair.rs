@@ -270,7 +270,7 @@ impl Pair {
     }
 
     /// All connections read ahead into the same memory, one after the other.
-    fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
+    pub(crate) fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
         self.session.lend_read_ahead(cid, self.read_ahead.take().unwrap_or_default());
         self.deliver_lent(cid, piece);
         self.read_ahead = self.session.reclaim_read_ahead(cid);
