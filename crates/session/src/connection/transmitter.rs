@@ -196,8 +196,9 @@ impl Transmitter {
         Ok(())
     }
 
-    pub(crate) fn has_urgent(&self) -> bool {
-        !self.urgent.is_empty()
+    /// Whether immediate requests wait here.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.urgent.iter().any(|urgent| matches!(urgent, Urgent::Task(_)))
     }
 
     /// Takes out what does not wait for the command window.

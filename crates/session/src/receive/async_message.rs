@@ -32,7 +32,7 @@ impl Session {
             AsyncEvent::SessionDropped { time2wait, time2retain } => {
                 return Err(SessionError::DroppedByTarget { time2wait, time2retain });
             }
-            AsyncEvent::NegotiationRequest { .. } => self.answer_negotiation_request(),
+            AsyncEvent::NegotiationRequest { .. } => self.answer_negotiation_request(cid),
             AsyncEvent::TaskTermination => self.tasks_terminated(cid, message)?,
             AsyncEvent::ScsiAsyncEvent | AsyncEvent::Vendor { .. } | AsyncEvent::Other(_) => {}
         }

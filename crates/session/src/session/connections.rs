@@ -76,7 +76,7 @@ impl Session {
         let is_done = |connection: &Connection| {
             connection.is_leaving()
                 && connection.is_up()
-                && !connection.transmitter.has_urgent()
+                && !connection.transmitter.has_requests()
                 && self.tasks.load_of(connection.cid()).bytes == 0
         };
         for cid in self.connections.cids(is_done) {
@@ -129,7 +129,7 @@ impl Session {
     }
 
     /// On a connection that has failed, the request waits for the clean-up and ends with it.
-    fn push_urgent_on(&mut self, cid: Cid, itt: Itt) {
+    pub(super) fn push_urgent_on(&mut self, cid: Cid, itt: Itt) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         connection.transmitter.request(itt);
         if connection.is_failed() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iscsi_pdu::keys::{ALL_TARGETS, Key, TextBuilder};
-use iscsi_pdu::{IscsiName, Itt, TaskFunction};
+use iscsi_pdu::{Cid, IscsiName, Itt, TaskFunction};
 
 use super::Session;
 use crate::config::SessionKind;
@@ -188,16 +188,20 @@ impl Session {
         self.manage_internally(Management { after_data, ..management }, now);
     }
 
-    /// Ends a text exchange of the session's own with the target's invitation to negotiate: an
-    /// empty text request is enough (RFC 7143 §11.9.1).
-    pub(crate) fn answer_negotiation_request(&mut self) {
-        let pending = self.tasks.iter().any(|(_, task)| matches!(task.kind, TaskKind::Text(_)));
-        if pending {
+    /// Answers the target's invitation to negotiate on a connection: an empty text request there is enough, and so is an
+    /// exchange that is pending there (RFC 7143 §11.9.1).
+    pub(crate) fn answer_negotiation_request(&mut self, cid: Cid) {
+        let Some(connection) = self.connections.get(cid) else { return };
+        let is_there = |(itt, task): (Itt, &Task)| {
+            matches!(task.kind, TaskKind::Text(_))
+                && (task.allegiance() == Some(cid) || connection.transmitter.has_request(itt))
+        };
+        if self.tasks.iter().any(is_there) {
             return;
         }
         let task = Task::new(TaskKind::Text(Box::new(TextTask::new(Bytes::new(), true))), None);
         if let Some(itt) = self.tasks.insert_beyond_limit(task) {
-            self.push_urgent(itt);
+            self.push_urgent_on(cid, itt);
         }
     }
 }

@@ -309,6 +309,26 @@ fn unh_14_2_async_logout_on_one_of_two_connections() {
     pair.assert_no_violations();
 }
 
+/// ASY-05: the invitation to negotiate is answered on the connection that it came over, whatever another one exchanges.
+#[test]
+fn asy_05_negotiation_request_is_answered_where_it_came() {
+    for exchanges in [false, true] {
+        let mut pair = two_connections(target());
+        if exchanges {
+            pair.target.hold();
+            pair.session.send_targets(pair.now).unwrap();
+            send_over(&mut pair, Cid(0));
+        }
+        let link = pair.link(1);
+        pair.target.async_message(link, 4, [0, 0, 3]);
+        pair.drive();
+        assert_eq!(received(&pair, SECOND, Opcode::TextRequest).len(), 1);
+        pair.target.release();
+        pair.assert_usable();
+        pair.assert_no_violations();
+    }
+}
+
 /// ERR-06: with the last connection the session is lost.
 #[test]
 fn the_last_lost_connection_ends_the_session() {

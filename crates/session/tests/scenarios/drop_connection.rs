@@ -49,6 +49,24 @@ fn connection_let_go_in_order() {
     }
 }
 
+/// An answer that the target is owed goes out before the logout, and does not put it off.
+#[test]
+fn connection_let_go_behind_an_answer() {
+    let mut pair = two_connections(target());
+    let link = pair.link(1);
+    pair.target.ping(link, 0);
+    pair.carry_to_session();
+    pair.session.drop_connection(SECOND, pair.now).unwrap();
+    pair.drive();
+    let came = pair.target.received().iter().filter(|(at, _)| *at == link);
+    let came: Vec<_> = came.map(|(_, pdu)| pdu.clone()).collect();
+    let [.., answer, logout] = &came[..] else { panic!("{came:?}") };
+    assert!(answer.is(Opcode::NopOut) && logout.is(Opcode::LogoutRequest), "{came:?}");
+    assert_eq!(pair.disconnects, [(SECOND, false)]);
+    pair.assert_usable();
+    pair.assert_no_violations();
+}
+
 /// LGO-08, QRK-35: the target does not answer the logout of a connection, or closes it.
 #[test]
 fn connection_let_go_without_an_answer() {
