@@ -223,11 +223,6 @@ impl<C: Carrier> Paths<C> {
         self.lock().paths.remains()
     }
 
-    /// Somebody looks for other ports from now on where none serves the unit: meanwhile requests wait.
-    pub(crate) fn supervise_ports(&self) {
-        self.lock().paths.supervise_ports();
-    }
-
     /// The paths that were set aside since the last call, each with the reason.
     pub(crate) fn take_useless(&self) -> Vec<(PathId, Error)> {
         self.lock().paths.take_useless()
@@ -265,16 +260,6 @@ impl<C: Carrier> Paths<C> {
     /// Tells when a path is lost, when all of it has ended, and when there is work after a rest.
     pub(crate) fn attention(&self) -> Arc<Notify> {
         Arc::clone(&self.0.attention)
-    }
-
-    /// One more command is sent again that a path has not taken.
-    pub(super) fn count_retry(&self, id: PathId) {
-        self.lock().paths.count_retry(id);
-    }
-
-    /// How many commands were sent again, over all paths that there are and were.
-    pub(crate) fn retries(&self) -> u64 {
-        self.lock().paths.retries()
     }
 
     /// What is counted of requests as callers see them.

@@ -35,6 +35,11 @@ impl<C: Carrier> Paths<C> {
         self.lock().schedule.others_serve(path, now())
     }
 
+    /// Somebody looks for other ports from now on where none serves the unit: meanwhile requests wait.
+    pub(crate) fn supervise_ports(&self) {
+        self.lock().paths.supervise_ports();
+    }
+
     /// Whether a port has refused a request since the last call.
     pub(crate) fn take_call_for_access(&self) -> bool {
         self.lock().paths.take_call_for_access()

@@ -6,7 +6,9 @@ use std::time::Duration;
 use iscsi_pdu::scsi::Lun;
 use iscsi_tuner::Size;
 
+use crate::multipath::carrier::Carrier;
 use crate::multipath::dispatch::Paths;
+use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::state::counters::{KindStats, RequestStats};
 use crate::state::session_key::SessionKey;
@@ -111,6 +113,18 @@ impl SessionStats {
             commands: self.commands.since(&earlier.commands),
             retries: self.retries.saturating_sub(earlier.retries),
         }
+    }
+}
+
+impl<C: Carrier> Paths<C> {
+    /// One more command is sent again that a path has not taken.
+    pub(super) fn count_retry(&self, id: PathId) {
+        self.lock().paths.count_retry(id);
+    }
+
+    /// How many commands were sent again, over all paths that there are and were.
+    pub(crate) fn retries(&self) -> u64 {
+        self.lock().paths.retries()
     }
 }
 
