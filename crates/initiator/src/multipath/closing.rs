@@ -77,13 +77,15 @@ impl Supervisor {
         }
     }
 
-    /// Goes on with what closing could not settle, as long as another disk of the initiator has the unit:
-    /// whenever a write there waits for it.
+    /// Goes on with what closing could not settle, as long as another disk of the initiator has the unit, or may yet be
+    /// opened: whenever a write there waits for it. Until then what was left keeps its ranges.
     pub(super) async fn settle_for_others(&mut self) {
         // Nobody waits for sessions that are still being opened, or let go.
         self.events.abort_all();
         let is_shared = |lost: &Lost| lost.path().unit.state().unflushed.is_unit_of_another_disk();
-        while self.given_up.iter().any(is_shared) {
+        while !self.given_up.is_empty()
+            && (self.opener.node.may_open_disks() || self.given_up.iter().any(is_shared))
+        {
             sleep_until(self.settle_next).await;
             self.settle_next = Instant::now() + self.max_pause();
             if !self.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for()) {

@@ -1,7 +1,7 @@
 //! The iSCSI node behind an initiator: its name, and the sessions started under it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use iscsi_pdu::{IscsiName, Isid, TargetAddress};
 use iscsi_session::{
@@ -24,10 +24,15 @@ use crate::url::{Url, UrlError};
 /// An iSCSI initiator node (RFC 7143 §4.1): what its sessions have in common. Clones are the same
 /// node.
 #[derive(Clone, Debug)]
-pub(crate) struct Node(Arc<Inner>);
+pub(crate) struct Node {
+    inner: Arc<Inner>,
+    /// Of one that disks are opened with.
+    _user: Option<Arc<()>>,
+}
 
 #[derive(Debug)]
 struct Inner {
+    users: Weak<()>,
     name: IscsiName,
     isids: Arc<Isids>,
     challenges: IssuedChallenges,
@@ -53,25 +58,38 @@ impl Node {
         let mut drawn = [0; 3];
         network.random(&mut drawn).map_err(|error| Error::Entropy(error.to_string()))?;
         let isid = options.isid.unwrap_or(drawn);
-        Ok(Self(Arc::new(Inner {
+        let user = Arc::new(());
+        let inner = Inner {
+            users: Arc::downgrade(&user),
             name,
             isids: Isids::new(isid),
             challenges: IssuedChallenges::default(),
             common: Common { options, network, unit_registry: Arc::default() },
-        })))
+        };
+        Ok(Self { inner: Arc::new(inner), _user: Some(user) })
+    }
+
+    /// The same node, to open sessions of disks anew that are there.
+    pub(crate) fn for_disks_that_are_there(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), _user: None }
+    }
+
+    /// Whether somebody may open further disks.
+    pub(crate) fn may_open_disks(&self) -> bool {
+        self.inner.users.strong_count() > 0
     }
 
     pub(crate) fn name(&self) -> &IscsiName {
-        &self.0.name
+        &self.inner.name
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.0.common.options
+        &self.inner.common.options
     }
 
     /// A URL with what the environment adds to it, where that counts.
     pub(crate) fn complete(&self, url: Url) -> Url {
-        if !self.0.common.options.use_environment {
+        if !self.inner.common.options.use_environment {
             return url;
         }
         url.with_environment(|name| std::env::var(name).ok())
@@ -79,12 +97,12 @@ impl Node {
 
     /// A TCP connection to the portal of a URL, for a session to begin with.
     pub(crate) fn reach(&self, url: &Url) -> Opening {
-        self.0.common.connector().open(url.portal.clone())
+        self.inner.common.connector().open(url.portal.clone())
     }
 
     /// The addresses of a portal; none where nobody knows them.
     pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
-        self.0.common.connector().addresses_of(portal).await
+        self.inner.common.connector().addresses_of(portal).await
     }
 
     /// A session with the target of a URL: under an ISID of its own, or under that of one that was
@@ -100,7 +118,7 @@ impl Node {
             return Err(UrlError::PortalOnly.into());
         };
         let key = match key {
-            Some(key) => self.0.isids.hold(key),
+            Some(key) => self.inner.isids.hold(key),
             None => self.next_key()?,
         };
         runtime::require()?;
@@ -124,7 +142,7 @@ impl Node {
         runtime::require()?;
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.isid)?;
         config.expected_portal_group_tag = Some(portal_group);
-        Ok(self.start_with(config, url, self.0.isids.hold(key), budget.clone(), Some(reached)))
+        Ok(self.start_with(config, url, self.inner.isids.hold(key), budget.clone(), Some(reached)))
     }
 
     /// The targets behind the portal of a URL, by a session of its own.
@@ -162,21 +180,21 @@ impl Node {
         budget: Budget,
         reached: Option<Connected>,
     ) -> Session {
-        Session::start(url, key, config, self.entropy(), &self.0.common, budget, reached)
+        Session::start(url, key, config, self.entropy(), &self.inner.common, budget, reached)
     }
 
     /// The random bytes of this host.
     pub(crate) fn entropy(&self) -> HostEntropy {
-        HostEntropy(Arc::clone(&self.0.common.network))
+        HostEntropy(Arc::clone(&self.inner.common.network))
     }
 
     /// The key of the next session, with an ISID that no other one has.
     pub(crate) fn next_key(&self) -> Result<HeldKey, Error> {
-        self.0.isids.hold_next().ok_or(Error::TooManySessions)
+        self.inner.isids.hold_next().ok_or(Error::TooManySessions)
     }
 
     fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
-        let Inner { name, challenges, common: Common { options, .. }, .. } = &*self.0;
+        let Inner { name, challenges, common: Common { options, .. }, .. } = &*self.inner;
         let mut config = Config::new(name.clone(), isid, kind);
         config.offer = planned_offer(&options.offer, &options.tuning);
         let connections = options.connections_of(&config.kind);
@@ -191,7 +209,7 @@ impl Node {
 
     /// The URL's credentials, or else the initiator's own.
     fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
-        let mut chap = url.chap()?.or_else(|| self.0.common.options.chap.clone());
+        let mut chap = url.chap()?.or_else(|| self.inner.common.options.chap.clone());
         if let (Some(chap), Some(algorithm)) = (&mut chap, url.parameters.chap_algorithm) {
             chap.algorithms = vec![algorithm];
         }

@@ -292,6 +292,50 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
     }
 }
 
+/// The same, and the other one is opened when nobody has the unit any more: the range stays taken, and is settled when a
+/// write waits for it.
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
+    for is_dropped in [false, true] {
+        let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
+        network.portals.iter().for_each(|portal| portal.refuse(true));
+        network.portals[0].cut();
+        let ended = disk.clone();
+        if is_dropped {
+            drop((disk, ended));
+        } else {
+            disk.logout().await.unwrap_err();
+        }
+        tokio::time::sleep(PATIENCE + LONG).await;
+        network.portals.iter().for_each(|portal| portal.refuse(false));
+        let later = open_at(&node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
+        write(&later, NEW).await.unwrap();
+        network.portals[0].release();
+        tokio::time::sleep(LONG).await;
+        assert_eq!(parts_of(&medium, NEW), PARTS);
+        later.logout().await.unwrap();
+    }
+}
+
+/// Nobody can open a disk any more: what was not settled is left to the target.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_can_wait_for_is_not_kept() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let mut left = Vec::new();
+    for can_be_opened in [false, true] {
+        let before = tasks();
+        let Rig { network, node, disk, medium: _ } = Rig::start([1, 1]).await;
+        network.portals.iter().for_each(|portal| portal.refuse(true));
+        network.portals[0].cut();
+        let node = can_be_opened.then_some(node);
+        drop(disk);
+        tokio::time::sleep(PATIENCE + LONG).await;
+        left.push(tasks() - before);
+        drop(node);
+    }
+    assert_eq!(left[1], left[0] + 1, "the one that settles");
+}
+
 /// The portal of the lost session leads to another group by now, and another portal to its own.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_settled_through_any_portal_of_its_group() {

@@ -99,7 +99,7 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
     portals.extend(url.portals.iter().cloned());
     let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
     let opener = Arc::new(Opener {
-        node: node.clone(),
+        node: node.for_disks_that_are_there(),
         portals: Portals::new(portals, url.all_portals),
         url,
         moved: Mutex::default(),
