@@ -389,7 +389,8 @@ impl Engine {
     }
 
     /// After an error or an order: waits for the writes under way, and flushes what was written, so that
-    /// it need not be written again. A copy that turns out to be complete then has not failed.
+    /// it need not be written again; unless a flush has failed, after which none proves anything. A copy that
+    /// turns out to be complete then has not failed.
     async fn wind_up(&mut self, error: Error) -> Result<(), Error> {
         let control = self.control.clone();
         let ending = async {
@@ -408,7 +409,7 @@ impl Engine {
             }
             let is_last = self.is_copied();
             let is_wanted = is_last && !self.is_done() || !self.ledger.is_flushed();
-            if is_wanted && !matches!(error, Error::Flush(_)) {
+            if is_wanted && !self.flushes.has_failed() {
                 self.flushes.begin(is_last);
                 self.ledger.begin_flush();
                 let len = is_last.then(|| self.final_len());

@@ -20,7 +20,8 @@ pub(crate) struct Flushes {
     last: Instant,
     /// Losses since one went well.
     losses: u32,
-    /// One has failed: no later one vouches for what it should have covered.
+    /// One has failed: no later one vouches for what it should have covered, nor for what was written since it
+    /// began, because a system tells once that writes have failed.
     has_failed: bool,
 }
 
@@ -70,6 +71,11 @@ impl Flushes {
     /// It has failed.
     pub(crate) const fn fail(&mut self) {
         (self.is_under_way, self.has_failed) = (false, true);
+    }
+
+    /// Whether one has failed, so that no later one counts.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// It has said that writes are lost; whether it is worth while to make them again.

@@ -12,8 +12,11 @@ mod support;
 
 use std::time::Duration;
 
-use iscsi_copy::{Control, Copied, Copy, Destination, Error, Failure, Options, Source};
-use support::{Memory, pattern};
+use iscsi_copy::{
+    CheckpointFile, Control, Copied, Copy, Destination, DigestFile, Error, Failure, Identity,
+    Options, Source,
+};
+use support::{Folder, Memory, pattern};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -257,6 +260,38 @@ async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
     let failure = running.await.unwrap().unwrap_err();
     assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
     assert_eq!(failure.progress.flushed, 0);
+}
+
+/// What was written after it began may have failed on its way to the medium as well, and nobody is told twice.
+#[tokio::test(start_paused = true)]
+async fn no_flush_is_made_after_one_that_fails_behind_a_cancel() {
+    const FLUSH: u64 = 64 << 10;
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    to.lock().holds_flushes = true;
+    let folder = Folder::new();
+    let ends = Identity::new("a disk", LEN as u64);
+    let checkpoint = CheckpointFile::new(folder.path("map"), ends.clone(), ends.clone());
+    let digests = || DigestFile::open(folder.path("digests"), &ends, &ends, IO as u64).unwrap();
+    let options = Options::default()
+        .with_io_size(IO)
+        .with_flush_bytes(FLUSH)
+        .with_checkpoint(checkpoint.clone())
+        .with_digests(digests());
+    let (control, running) = start(copy(&from, &to).with_options(options));
+    sleep(Duration::from_secs(20)).await;
+    assert!(
+        control.progress().written > FLUSH,
+        "the flush is under way, and writes have ended since"
+    );
+    control.cancel();
+    sleep(Duration::from_secs(1)).await;
+    to.lock().failing_flushes = 1;
+    to.lock().holds_flushes = false;
+    let failure = running.await.unwrap().unwrap_err();
+    assert!(matches!(failure.error, Error::Cancelled), "{failure:?}");
+    assert_eq!((failure.progress.flushed, to.lock().flushes), (0, 1));
+    assert_eq!(checkpoint.load().unwrap().unwrap_or_default().bytes(), 0);
+    assert!(digests().known().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

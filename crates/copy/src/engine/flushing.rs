@@ -61,6 +61,7 @@ impl Engine {
                 self.teller.progress.done -= lost.bytes();
                 self.teller.progress.lost += lost.bytes();
                 if !is_worth_while || self.destination.is_sequential() {
+                    self.flushes.fail();
                     return Err(Error::Flush(cause));
                 }
                 self.teller.tell(Event::Lost { bytes: lost.bytes() });
