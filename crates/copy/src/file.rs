@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
@@ -31,7 +32,8 @@ const MAX_EXTENTS: usize = 1024;
 
 /// A regular file or a block device, as a [`Device`]: any range, by several threads. Its holes are
 /// known (`SEEK_HOLE`), and what is made zero is given back (`FALLOC_FL_PUNCH_HOLE`), as far as the
-/// file system can do that.
+/// file system can do that. Once a write has ended with an error that may be one of writes before it (no
+/// space, a quota, the length of a file, the medium), every flush does.
 ///
 /// Clones are the same file. It works on the threads of tokio that may block.
 #[derive(Clone, Debug)]
@@ -40,6 +42,34 @@ pub struct FileDevice {
     capacity: u64,
     is_block_device: bool,
     is_read_only: bool,
+    told: Arc<Told>,
+}
+
+/// The number of an error that a write has ended with, and that may be one of writes before it; 0 for none.
+///
+/// What fails on its way to the medium is told once. NFS tells it at the next write as well as at a flush,
+/// so that a flush which goes well after such an error proves nothing.
+#[derive(Debug, Default)]
+struct Told(AtomicI32);
+
+impl Told {
+    /// Keeps the error of a write if it may be one of others.
+    fn note(&self, result: io::Result<()>) -> io::Result<()> {
+        if let Some(code) = result.as_ref().err().and_then(io::Error::raw_os_error)
+            && let Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG | Errno::EIO = Errno::from_raw(code)
+        {
+            self.0.store(code, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// The error that was kept.
+    fn check(&self) -> io::Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
 }
 
 impl FileDevice {
@@ -79,7 +109,8 @@ impl FileDevice {
         let is_block_device = kind.is_block_device();
         let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
         let is_read_only = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
-        Ok(Self { file: Arc::new(file), capacity, is_block_device, is_read_only })
+        let (file, told) = (Arc::new(file), Arc::default());
+        Ok(Self { file, capacity, is_block_device, is_read_only, told })
     }
 
     /// What the system knows of it.
@@ -145,11 +176,11 @@ impl Device for FileDevice {
     }
 
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
-        let file = Arc::clone(&self.file);
+        let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
         Box::pin(blocking(move || {
             let mut at = offset;
             for page in pages {
-                file.write_all_at(&page, at)?;
+                told.note(file.write_all_at(&page, at))?;
                 at += page.len() as u64;
             }
             Ok(())
@@ -157,8 +188,8 @@ impl Device for FileDevice {
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        let file = Arc::clone(&self.file);
-        Box::pin(blocking(move || file.sync_all()))
+        let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
+        Box::pin(blocking(move || file.sync_all().and_then(|()| told.check())))
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
@@ -170,10 +201,12 @@ impl Device for FileDevice {
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
-        let file = Arc::clone(&self.file);
-        Box::pin(blocking(move || match punch(&file, offset, len) {
-            Err(Errno::EOPNOTSUPP) => write_zeros(&file, offset..offset + len),
-            result => Ok(result?),
+        let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
+        Box::pin(blocking(move || {
+            told.note(match punch(&file, offset, len) {
+                Err(Errno::EOPNOTSUPP) => write_zeros(&file, offset..offset + len),
+                result => result.map_err(io::Error::from),
+            })
         }))
     }
 

@@ -9,7 +9,8 @@ use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::Cache;
 
 use crate::support::{
-    Folder, Rig, block_copy, ends, fails, object, pattern, program, signal, succeeds, until,
+    Folder, Rig, block_copy, block_copy_within, ends, fails, object, pattern, program, signal,
+    succeeds, until,
 };
 
 const LEN: usize = 64 << 20;
@@ -293,6 +294,23 @@ async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     let said = String::from_utf8(ends(child).await.stderr).unwrap();
     assert!(said.ends_with("is incomplete and has its full length already\n"), "{said}");
     assert_eq!(fs::metadata(&again).unwrap().len(), LEN as u64);
+}
+
+/// The error of a write may be that of writes before it, which no flush tells any more.
+#[test]
+fn what_was_written_before_a_file_had_no_room_is_not_done() {
+    const ROOM: usize = 1 << 20;
+    let folder = Folder::new();
+    let (image, map) = (pattern(2 * ROOM), folder.path("map"));
+    let source = folder.file("image", &image);
+    let copy = folder.file("copy", &vec![0; image.len()]);
+    let arguments =
+        [&*source, &copy, "--io-size", "64k", "--progress", "none", "--checkpoint", &map];
+    let output = block_copy_within(ROOM as u64 / 512, &arguments);
+    fails(&output, 1, &["File too large"]);
+    assert!(fs::read(&copy).unwrap().starts_with(&image[..64 << 10]), "it was written");
+    let known = fs::read_to_string(&map).unwrap();
+    assert!(!known.lines().any(|line| line.ends_with('+')), "{known}");
 }
 
 /// Nobody knows how long a stream is: a file has what it was given by then.
