@@ -53,7 +53,7 @@ impl Destination {
 
     /// A file as a stream, from where it stands on: a pipe, a terminal, what somebody else has opened.
     /// It is written in whole requests, on the threads of tokio that may block, and gets what a
-    /// [stream](Self::stream) gets. A regular file is synced at a flush.
+    /// [stream](Self::stream) gets. A regular file or a block device is synced at a flush.
     pub fn pipe(file: impl Into<Arc<File>>) -> Self {
         Self(Kind::Pipe(Pipe::new(file.into())))
     }
