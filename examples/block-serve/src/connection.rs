@@ -178,8 +178,9 @@ impl Desk {
                         self.begin(request, data, held).await;
                     }
                     TransmissionEvent::Refused(refused) => {
+                        let held = self.memory.hold(0).await;
                         let head = self.requests.replies.refuse(&refused);
-                        self.reply(head, Bytes::new(), None);
+                        self.reply(head, Bytes::new(), held);
                     }
                     TransmissionEvent::Disconnect => return Ok(()),
                 }
@@ -274,8 +275,9 @@ mod tests {
         }
     }
 
-    /// Serves a client that says this after a handshake without options, and then nothing; how it ends, and when.
-    async fn served(words: &[u8]) -> (Result<(), Broken>, Duration) {
+    /// Serves a client that says this after a handshake without options, and then nothing, and takes no replies;
+    /// whether all of it is taken, how it ends, and when.
+    async fn served(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
         let client = Client {
             export: Arc::new(describe(&Nothing, "", false)),
             memory: Memory::new(64 << 20),
@@ -284,7 +286,6 @@ mod tests {
         let (mine, mut theirs) = tokio::io::duplex(1 << 16);
         // FIXED_NEWSTYLE and NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
         theirs.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").await.unwrap();
-        theirs.write_all(words).await.unwrap();
         let start = Instant::now();
         let result = client.serve(mine, |negotiated, transmission| Requests {
             device: Arc::new(Nothing),
@@ -293,22 +294,37 @@ mod tests {
             has_cache: false,
             counters: Arc::default(),
         });
-        let ended = timeout(Duration::from_secs(600), result).await.unwrap_or(Ok(()));
-        drop(theirs);
-        (ended, start.elapsed())
+        let served = timeout(Duration::from_secs(600), result);
+        let (said, ended) = tokio::join!(theirs.write_all(words), served);
+        (said, ended.unwrap_or(Ok(())), start.elapsed())
+    }
+
+    /// The head of a request of this kind, of so many bytes.
+    fn request(kind: u16, len: u32) -> Vec<u8> {
+        let mut head = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
+        head.extend_from_slice(&kind.to_be_bytes());
+        head.extend_from_slice(&[0; 16]);
+        head.extend_from_slice(&len.to_be_bytes());
+        head
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_announces_data_and_sends_none_is_let_go_and_who_says_nothing_is_not() {
-        // A write of 32 MiB.
-        let mut write = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1];
-        write.extend_from_slice(&[0; 16]);
-        write.extend_from_slice(&(32_u32 << 20).to_be_bytes());
-        let (ended, after) = served(&write).await;
+        // A write.
+        let (_, ended, after) = served(&request(1, 32 << 20)).await;
         assert!(matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut));
         assert_eq!(after, PATIENCE);
-        let (ended, after) = served(&[]).await;
+        let (_, ended, after) = served(&[]).await;
         assert!(ended.is_ok());
         assert_eq!(after, Duration::from_secs(600));
+    }
+
+    /// Replies that nobody takes wait in memory that is counted, whether they bring data or a refusal.
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_read_of_a_client_that_takes_no_refusals() {
+        const REQUESTS: usize = 100_000;
+        let (said, ended, _) = served(&request(99, 0).repeat(REQUESTS)).await;
+        assert_eq!(said.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert!(matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut));
     }
 }
