@@ -59,8 +59,16 @@ impl Doubts {
 
     /// A command begins.
     pub(crate) fn begin(&self) -> Before {
-        let given_up = self.given_up.load(Ordering::SeqCst);
-        Before { resolved: self.resolved.load(Ordering::SeqCst), given_up }
+        self.begin_while(|| {})
+    }
+
+    /// The same, while another one is given up or the unit is asked.
+    fn begin_while(&self, happens: impl FnOnce()) -> Before {
+        // In this order, one that is given up and resolved in between counts as one that was told since, at worst. In the
+        // other one it would count as resolved and as given up since, and so hide one that is told later.
+        let resolved = self.resolved.load(Ordering::SeqCst);
+        happens();
+        Before { resolved, given_up: self.given_up.load(Ordering::SeqCst) }
     }
 
     /// Whether another unit may have come and gone since: there were two reasons. All commands that were given up
@@ -132,6 +140,19 @@ mod tests {
         assert!(!doubts.may_be_two_since(doubts.begin()));
         doubts.raise();
         assert!(doubts.may_be_two_since(doubts.begin()));
+    }
+
+    /// What is given up and resolved meanwhile is not taken off those that come later.
+    #[test]
+    fn what_is_resolved_while_a_command_begins_hides_nothing_that_comes_later() {
+        let doubts = Doubts::default();
+        let before = doubts.begin_while(|| {
+            doubts.give_up();
+            doubts.resolve(doubts.count());
+        });
+        doubts.raise();
+        doubts.give_up();
+        assert!(doubts.may_be_two_since(before));
     }
 
     #[test]
