@@ -48,8 +48,7 @@ impl Supervisor {
                     | Event::Better(_)
                     | Event::Spare(..)
                     | Event::Access(..)
-                    | Event::Portals(_)
-                    | Event::Gone,
+                    | Event::Portals(_),
                 ) => {}
                 Some(Event::LoggedOut(path, result)) => {
                     logouts -= 1;
@@ -60,6 +59,7 @@ impl Supervisor {
                     }
                 }
                 Some(Event::LetGo(path, result)) => self.let_go_ended(path, result),
+                Some(Event::Stayed(path)) => self.no_longer_leaves(&path),
                 Some(Event::Again(lost, result)) => self.settled_by_reopening(lost, result),
                 Some(Event::Settled(lost, result)) => self.settlement_ended(lost, result),
             }

@@ -33,6 +33,6 @@ pub(crate) enum Event {
     Portals(Result<Vec<TargetAddress>, Error>),
     /// One was logged out because it is not needed.
     LetGo(Path, Result<(), Error>),
-    /// One that was not needed is gone, or needed again.
-    Gone,
+    /// One that was not needed is not logged out: it was lost before, or is needed again.
+    Stayed(Path),
 }

@@ -93,9 +93,10 @@ impl Supervisor {
         }
     }
 
-    /// Whether there are tries to settle what lost sessions have left.
+    /// Whether there are tries to settle what lost sessions have left, or sessions leave with something that is not
+    /// settled.
     pub(super) fn is_settling(&self) -> bool {
-        self.lost.iter().any(|path| !path.unit.session().is_settled())
+        self.lost.iter().chain(&self.leaving).any(|path| !path.unit.session().is_settled())
     }
 
     pub(super) fn reopen_lost(&mut self, paths: &Paths<Path>) {

@@ -17,7 +17,7 @@ pub(super) struct PathSet<C> {
     next: u32,
     /// Lost since the supervisor last asked, each with the reason.
     lost: Vec<(C, Error)>,
-    /// Lost, and what they left was not settled then.
+    /// Lost, or taken out, and what they left was not settled then.
     unsettled: Vec<C>,
     /// Lead to the unit and are not served there: since the supervisor last asked, each with the
     /// reason.
@@ -126,7 +126,7 @@ impl<C: Carrier> PathSet<C> {
         self.open.iter().find(|(path, _)| *path == id).map(|(_, carrier)| carrier)
     }
 
-    /// Takes a path out; what it has counted stays counted.
+    /// Takes a path out; what it has counted stays counted, and what it has left counts until it is settled.
     pub(super) fn remove(&mut self, id: PathId) -> Option<C> {
         let at = self.position(id)?;
         let (_, carrier) = self.open.remove(at);
@@ -136,6 +136,10 @@ impl<C: Carrier> PathSet<C> {
         carrier.may_have_missed();
         self.retries_of_gone += carrier.retries();
         self.counted_of_gone.inherit(self.counted.remove(at));
+        self.unsettled.retain(|carrier| !carrier.is_settled());
+        if !carrier.is_settled() {
+            self.unsettled.push(carrier.clone());
+        }
         Some(carrier)
     }
 
@@ -144,8 +148,6 @@ impl<C: Carrier> PathSet<C> {
         let Some(carrier) = self.remove(id) else { return false };
         self.losses += 1;
         self.plain_losses += u64::from(is_plain);
-        self.unsettled.retain(|carrier| !carrier.is_settled());
-        self.unsettled.push(carrier.clone());
         self.lost.push((carrier, error.clone()));
         true
     }

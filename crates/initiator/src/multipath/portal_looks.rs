@@ -6,13 +6,11 @@
 
 use std::sync::Arc;
 
-use tracing::Instrument;
-
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Supervisor, let_go};
+use crate::multipath::supervisor::Supervisor;
 use crate::multipath::unused_portals::most_used;
 
 impl Supervisor {
@@ -80,7 +78,7 @@ impl Supervisor {
             }
         };
         let Some(most_used) = most_used(&sessions) else {
-            self.events.spawn(let_go(path).in_current_span());
+            self.dismiss(path);
             return;
         };
         self.join(paths, path);

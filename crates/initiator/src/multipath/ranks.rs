@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use tracing::Instrument;
-
 use crate::error::Error;
 use crate::multipath::access::{Access, Rank};
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::supervisor::{Supervisor, let_go};
+use crate::multipath::supervisor::Supervisor;
 
 /// Sessions that move at a time.
 const MAX_MOVES: u32 = 4;
@@ -91,7 +89,7 @@ impl Supervisor {
             }
         };
         let Some(id) = self.misplaced(paths).pop().filter(|_| self.is_best(path.portal)) else {
-            self.events.spawn(let_go(path).in_current_span());
+            self.dismiss(path);
             return;
         };
         self.join(paths, path);

@@ -49,6 +49,8 @@ pub(crate) struct Supervisor {
     pub(super) reopening: u32,
     /// Those that are lost, as long as there are tries to settle what they have left.
     pub(super) lost: Vec<Path>,
+    /// Those that are not needed any more, until their logout has ended or is not due any more.
+    pub(super) leaving: Vec<Path>,
     /// Why what a lost session has left was not settled at the last try.
     pub(super) unsettled: Option<Error>,
     /// Those that left it, and when they are tried again.
@@ -111,6 +113,7 @@ impl Supervisor {
             opening,
             reopening: 0,
             lost: Vec::new(),
+            leaving: Vec::new(),
             unsettled: None,
             given_up: Vec::new(),
             settle_next: Instant::now(),
@@ -224,7 +227,8 @@ impl Supervisor {
 
     fn handle(&mut self, paths: &Paths<Path>, event: Event) {
         match event {
-            Event::Gone | Event::LoggedOut(..) => {}
+            Event::LoggedOut(..) => {}
+            Event::Stayed(path) => self.no_longer_leaves(&path),
             Event::LetGo(path, result) => self.let_go_ended(path, result),
             Event::Settled(lost, result) => self.settlement_ended(lost, result),
             Event::New(result) => {
@@ -402,18 +406,42 @@ impl Supervisor {
 
     /// Logs a session out that was closed, once nothing is under way on it.
     pub(super) fn release(&mut self, paths: &Paths<Path>, id: PathId) {
-        let paths = paths.clone();
-        let released = async move {
+        let Some((_, path)) = paths.open().into_iter().find(|(there, _)| *there == id) else {
+            return;
+        };
+        let (paths, closed) = (paths.clone(), path.clone());
+        self.leave(path, async move {
             match paths.remove(id).await {
                 Some(path) => let_go(path).await,
-                None => Event::Gone,
+                None => Event::Stayed(closed),
             }
-        };
-        self.events.spawn(released.in_current_span());
+        });
+    }
+
+    /// Logs a session out that carries nothing.
+    pub(super) fn dismiss(&mut self, path: Path) {
+        self.leave(path.clone(), let_go(path));
+    }
+
+    /// A session is not needed any more, and leaves in this way, unless it stays.
+    pub(super) fn leave(
+        &mut self,
+        path: Path,
+        leaving: impl Future<Output = Event> + Send + 'static,
+    ) {
+        self.leaving.push(path);
+        self.events.spawn(leaving.in_current_span());
+    }
+
+    /// A session that was to leave has left, or does not.
+    pub(super) fn no_longer_leaves(&mut self, path: &Path) {
+        let key = path.unit.session().key();
+        self.leaving.retain(|leaving| leaving.unit.session().key() != key);
     }
 
     /// A session that was not needed has ended. What it has left if it was lost is to be settled.
     pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
+        self.no_longer_leaves(&path);
         let Err(error) = result else { return };
         let span = span_of(&path);
         tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");

@@ -4,8 +4,6 @@
 //! into standby, one of those stays logged in until a flush has vouched for what was written before: it is
 //! told of each reset as well (SAM-5 §5.14).
 
-use tracing::Instrument;
-
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::PathId;
@@ -64,21 +62,20 @@ impl Supervisor {
     /// Logs a session out that was set aside, once nothing is under way on it and nobody needs its word.
     pub(super) fn retire(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
         if let Some(before) = paths.keep_witness(id, path) {
-            self.events.spawn(let_go(before).in_current_span());
+            self.dismiss(before);
         }
-        let paths = paths.clone();
-        let removed = async move {
+        let (paths, retired) = (paths.clone(), path.clone());
+        self.leave(path.clone(), async move {
             match paths.remove(id).await {
                 Some(path) if !paths.is_witness(id) => let_go(path).await,
-                Some(_) | None => Event::Gone,
+                Some(_) | None => Event::Stayed(retired),
             }
-        };
-        self.events.spawn(removed.in_current_span());
+        });
     }
 
     pub(super) fn let_go_of_witness(&mut self, paths: &Paths<Path>) {
         if let Some(path) = paths.take_needless_witness() {
-            self.events.spawn(let_go(path).in_current_span());
+            self.dismiss(path);
         }
     }
 }

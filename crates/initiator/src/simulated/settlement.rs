@@ -1,6 +1,10 @@
 //! What was sent over a path that is held up, or lost, never lands on newer data.
 
+use std::ops::Range;
+
+use iscsi_testkit::fault::Fault;
 use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::scsi::Sense;
 
 use super::*;
 use crate::error::{Error, ErrorKind};
@@ -41,7 +45,7 @@ async fn open_at(node: &Node, url: &str) -> Disk {
 }
 
 impl Rig {
-    async fn start(portal_groups: [u16; 2]) -> Self {
+    async fn open(portal_groups: [u16; 2]) -> Self {
         let medium = RamDisk::new(512, 8192);
         let mut properties = Properties::default();
         properties.latency = ROUND_TRIP / 2;
@@ -53,7 +57,12 @@ impl Rig {
         let url = format!("iscsi://192.0.2.1/{TARGET}/0?portal=192.0.2.2");
         let disk = open_at(&node, &url).await;
         assert_eq!(disk.sessions().len(), 2);
-        let rig = Self { network, node, disk, medium };
+        Self { network, node, disk, medium }
+    }
+
+    /// The same, and its first path is held up.
+    async fn start(portal_groups: [u16; 2]) -> Self {
+        let rig = Self::open(portal_groups).await;
         for seed in 0..4 {
             rig.write(seed).await.unwrap();
         }
@@ -104,8 +113,12 @@ fn parts_of(medium: &RamDisk, seed: u8) -> u8 {
 }
 
 async fn write(disk: &Disk, seed: u8) -> Result<(), Error> {
+    write_parts(disk, 0..PARTS, seed).await
+}
+
+async fn write_parts(disk: &Disk, parts: Range<u8>, seed: u8) -> Result<(), Error> {
     let mut writes = tokio::task::JoinSet::new();
-    for part in 0..PARTS {
+    for part in parts {
         let disk = disk.clone();
         writes.spawn(async move { disk.write_at(at(part), data(part, seed)).await });
     }
@@ -363,4 +376,39 @@ async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     assert!(newer < PARTS);
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), newer);
+}
+
+/// A session is set aside, since its port does not serve the unit any more, with a write that is carried out late.
+/// The caller drops that, and the abort does not come through; then the disk is logged out.
+#[tokio::test(start_paused = true)]
+async fn a_logout_waits_for_a_session_that_is_let_go() {
+    for is_back in [true, false] {
+        let Rig { network, node: _node, disk, medium } = Rig::open([1, 2]).await;
+        let (portals, late) = (&network.portals, Fault::execute_late(..=0, LONG));
+        for portal in portals.iter() {
+            lock(&portal.target).config_mut().faults.push(late.clone());
+        }
+        let dropped = tokio::spawn({
+            let disk = disk.clone();
+            async move { disk.write_at(0, data(0, OLD)).await }
+        });
+        tokio::time::sleep(ROUND_TRIP).await;
+        let carrier = portals.iter().find(|portal| lock(&portal.target).put_off_commands() > 0);
+        let standby = Fault::sense(128.., Sense::new(0x02, 0x04, 0x0b));
+        lock(&carrier.unwrap().target).config_mut().faults.push(standby);
+        write_parts(&disk, 1..PARTS, OLD).await.unwrap();
+        carrier.unwrap().hold();
+        dropped.abort();
+        assert!(dropped.await.unwrap_err().is_cancelled());
+        tokio::time::sleep(ROUND_TRIP).await;
+        assert_eq!((disk.sessions().len(), disk.is_settled()), (1, false));
+        portals.iter().for_each(|portal| portal.refuse(!is_back));
+        let result = disk.logout().await;
+        let expected = if is_back { Ok(()) } else { Err(ErrorKind::Unsettled) };
+        assert_eq!(result.map_err(|error| error.kind()), expected);
+        assert_eq!(disk.is_settled(), is_back);
+        tokio::time::sleep(LONG).await;
+        lock(&carrier.unwrap().target).advance(Instant::now().into_std());
+        assert_eq!(medium.holds(0, &data(0, OLD)), !is_back);
+    }
 }

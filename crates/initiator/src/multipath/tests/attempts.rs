@@ -1,6 +1,7 @@
 //! What requests go through, on sessions with a unit that is not always there.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use iscsi_pdu::scsi::Status;
 use iscsi_session::TaskError;
@@ -19,6 +20,8 @@ struct Behaviour {
     /// Until then its port is in transition.
     changes_until: Instant,
     dead: watch::Sender<bool>,
+    /// The unit has not finished with what its caller gave up.
+    is_unsettled: AtomicBool,
     retries: AtomicU64,
 }
 
@@ -73,7 +76,8 @@ impl Session {
         }
         let unit = Arc::clone(unit);
         let retries = AtomicU64::new(0);
-        Self(Arc::new(Behaviour { unit, changes_until, dead, retries }))
+        let is_unsettled = AtomicBool::new(false);
+        Self(Arc::new(Behaviour { unit, changes_until, dead, is_unsettled, retries }))
     }
 
     fn open(unit: &Arc<Unit>) -> Self {
@@ -87,7 +91,7 @@ impl Carrier for Session {
     fn keep_unsettled(&self) {}
 
     fn is_settled(&self) -> bool {
-        true
+        !self.0.is_unsettled.load(Ordering::Relaxed)
     }
 
     fn count_retry(&self) {
@@ -453,4 +457,27 @@ async fn a_closed_path_drains_when_its_last_request_goes_elsewhere() {
     let removed = tokio::time::timeout(PATIENCE, paths.remove(closed)).await;
     assert!(removed.unwrap().is_some());
     asked.await.unwrap().unwrap();
+}
+
+/// Its caller has given a write up, which gives its place back; the target has not answered the abort.
+#[tokio::test(start_paused = true)]
+async fn a_closed_path_counts_until_the_unit_has_finished_with_what_was_given_up_there() {
+    let unit = Arc::new(Unit::new(&[]));
+    let session = Session::open(&unit);
+    let paths = alone(session.clone(), ROOM);
+    let written = tokio::spawn({
+        let paths = paths.clone();
+        async move { paths.execute(request(0)).await }
+    });
+    sleep(Duration::from_millis(10)).await;
+    session.0.is_unsettled.store(true, Ordering::Relaxed);
+    written.abort();
+    assert!(written.await.unwrap_err().is_cancelled());
+    let closed = paths.working()[0];
+    paths.add(Session::open(&unit), ROOM);
+    paths.close(closed);
+    assert!(paths.remove(closed).await.is_some());
+    assert!(!paths.is_settled());
+    session.0.is_unsettled.store(false, Ordering::Relaxed);
+    assert!(paths.is_settled());
 }
