@@ -27,6 +27,8 @@ pub(crate) fn local_depth(io_size: usize) -> usize {
     QUEUE.div_ceil(io_size.max(1))
 }
 
+/// A block device punches multiples of its logical block, which is mostly this or a part of it, bytes.
+const BLOCK: u64 = 4 << 10;
 /// So many extents are told at once.
 const MAX_EXTENTS: usize = 1024;
 
@@ -193,18 +195,30 @@ impl Device for FileDevice {
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
-        let file = Arc::clone(&self.file);
-        Box::pin(blocking(move || match punch(&file, offset, len) {
-            Err(Errno::EOPNOTSUPP) => Ok(()),
-            result => Ok(result?),
+        let (file, is_block_device) = (Arc::clone(&self.file), self.is_block_device);
+        Box::pin(blocking(move || {
+            let range = offset..offset.saturating_add(len);
+            let punched = match punch(&file, &range) {
+                Err(Errno::EINVAL) if is_block_device => punch(&file, &blocks(&range)),
+                punched => punched,
+            };
+            match punched {
+                Err(Errno::EOPNOTSUPP) => Ok(()),
+                // Its blocks are longer: nothing is given back.
+                Err(Errno::EINVAL) if is_block_device => Ok(()),
+                result => Ok(result?),
+            }
         }))
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
         let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
+        let is_block_device = self.is_block_device;
         Box::pin(blocking(move || {
-            told.note(match punch(&file, offset, len) {
-                Err(Errno::EOPNOTSUPP) => write_zeros(&file, offset..offset + len),
+            let range = offset..offset.saturating_add(len);
+            told.note(match punch(&file, &range) {
+                Err(Errno::EOPNOTSUPP) => write_zeros(&file, range),
+                Err(Errno::EINVAL) if is_block_device => zero_around_blocks(&file, range),
                 result => result.map_err(io::Error::from),
             })
         }))
@@ -225,13 +239,30 @@ impl Device for FileDevice {
 }
 
 /// Makes a hole; bytes at its ends that fill no block of the file system become zeros.
-fn punch(file: &File, offset: u64, len: u64) -> Result<(), Errno> {
-    if len == 0 {
+fn punch(file: &File, range: &Range<u64>) -> Result<(), Errno> {
+    if range.is_empty() {
         return Ok(());
     }
     let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
     let off = |value: u64| value.try_into().map_err(|_| Errno::EFBIG);
-    fallocate(file, flags, off(offset)?, off(len)?)
+    fallocate(file, flags, off(range.start)?, off(range.end - range.start)?)
+}
+
+/// The blocks that lie in a range; an empty range, of any place, where there are none.
+fn blocks(range: &Range<u64>) -> Range<u64> {
+    let end = range.end - range.end % BLOCK;
+    range.start.next_multiple_of(BLOCK).min(end)..end
+}
+
+/// Makes a range zero where the system punches whole blocks only: those are punched, and the bytes around them
+/// written.
+fn zero_around_blocks(file: &File, range: Range<u64>) -> io::Result<()> {
+    let blocks = blocks(&range);
+    if blocks.is_empty() || punch(file, &blocks).is_err() {
+        return write_zeros(file, range);
+    }
+    write_zeros(file, range.start..blocks.start)?;
+    write_zeros(file, blocks.end..range.end)
 }
 
 fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
@@ -277,5 +308,28 @@ fn seek(file: &File, at: u64, what: Whence) -> io::Result<Option<u64>> {
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) if matches!(what, Whence::SeekData) => Ok(Some(at)),
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn blocks_are_punched_and_the_bytes_around_them_written() {
+        let path = std::env::temp_dir().join(format!("iscsi-copy-zeros-{}", std::process::id()));
+        let len = 5 * BLOCK;
+        for range in [0..len, 1..len - 1, 512..1024, BLOCK - 1..BLOCK + 1, BLOCK + 1..3 * BLOCK] {
+            let inside = |at: u64| if range.contains(&at) { 0 } else { 7 };
+            let expected: Vec<u8> = (0..len).map(inside).collect();
+            fs::write(&path, vec![7; expected.len()]).unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            zero_around_blocks(&file, range.clone()).unwrap();
+            let found = fs::read(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            assert!(found == expected, "{range:?}");
+        }
     }
 }
