@@ -88,7 +88,7 @@ impl Supervisor {
         {
             sleep_until(self.settle_next).await;
             self.settle_next = Instant::now() + self.max_pause();
-            if !self.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for()) {
+            if !self.is_waited_for() {
                 continue;
             }
             self.settle_again();

@@ -85,6 +85,19 @@ impl Supervisor {
         self.opener.node.options().reopening.in_range().max_pause
     }
 
+    /// When it is to be looked whether a write waits for what was given up: it may be one of another disk, of which
+    /// nobody tells, or have come before the last try.
+    pub(super) fn looks_at_waiting(&self) -> Option<Instant> {
+        let at = self.settle_next.max(self.look_at_waiting);
+        (!self.given_up.is_empty()).then_some(at)
+    }
+
+    /// Whether a write waits for what was given up. If none does, the next look is a pause later.
+    pub(super) fn is_waited_for(&mut self) -> bool {
+        self.look_at_waiting = Instant::now() + self.max_pause();
+        self.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
+    }
+
     /// Tries once more to settle what was not.
     pub(super) fn settle_again(&mut self) {
         for lost in std::mem::take(&mut self.given_up) {

@@ -56,6 +56,8 @@ pub(crate) struct Supervisor {
     /// Those that left it, and when they are tried again.
     pub(super) given_up: Vec<Lost>,
     pub(super) settle_next: Instant,
+    /// When it is looked whether anybody waits for that.
+    pub(super) look_at_waiting: Instant,
     /// What came of closing.
     closed: watch::Sender<Option<Result<(), Error>>>,
     /// Why the latest session that is not there, and not on its way, is not.
@@ -117,6 +119,7 @@ impl Supervisor {
             unsettled: None,
             given_up: Vec::new(),
             settle_next: Instant::now(),
+            look_at_waiting: Instant::now(),
             closed,
             refusal: None,
             standby: Standby::new(),
@@ -167,6 +170,7 @@ impl Supervisor {
         loop {
             let mut late = None;
             let wakes = self.access.wakes(self.idle_reviews < MAX_IDLE_REVIEWS);
+            let looks = self.looks_at_waiting();
             // Each is rare, so that none keeps the others waiting for long.
             tokio::select! {
                 biased;
@@ -174,6 +178,11 @@ impl Supervisor {
                 () = self.attention.notified() => self.idle_reviews = 0,
                 () = self.access.news() => {}
                 () = sleep_until_some(wakes) => {}
+                () = sleep_until_some(looks) => {
+                    if !self.is_waited_for() {
+                        continue;
+                    }
+                }
                 Some(end) = self.ends.join_next() => {
                     if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
                         paths.lose(id, &error);

@@ -281,6 +281,46 @@ async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     rig.disk.logout().await.unwrap();
 }
 
+/// The same, while a write waits for that.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_back() {
+    let rig = Rig::start([1, 1]).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
+    rig.network.portals[0].cut();
+    rig.write(NEW).await.unwrap_err();
+    tokio::time::sleep(LONG).await;
+    let newer = tokio::spawn({
+        let disk = rig.disk.clone();
+        async move { write(&disk, NEW).await }
+    });
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!newer.is_finished());
+    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    newer.await.unwrap().unwrap();
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+    rig.disk.logout().await.unwrap();
+}
+
+/// A disk has given up, and is idle, and another one of the initiator writes to the same unit.
+#[tokio::test(start_paused = true)]
+async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {
+    let rig = Rig::start([1, 1]).await;
+    let other = open_at(&rig.node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
+    rig.network.portals[0].cut();
+    rig.write(NEW).await.unwrap_err();
+    tokio::time::sleep(LONG).await;
+    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    tokio::time::sleep(LONG).await;
+    assert!(!rig.disk.is_settled(), "nobody waits for it");
+    write(&other, NEW).await.unwrap();
+    rig.release().await;
+    assert_eq!(rig.parts_of(NEW), PARTS);
+    other.logout().await.unwrap();
+    rig.disk.logout().await.unwrap();
+}
+
 /// A disk has ended without that, and another one of the initiator writes to the same unit.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_another_one() {
