@@ -102,7 +102,8 @@ impl Opener {
         let session = self.log_in(portal, None, reached).await?;
         let expected = known(expected).await;
         let known = expected.like.profile().await?;
-        let state = expected.like.state().shared_with_another_session(&known);
+        let like = expected.like.state();
+        let state = like.shared_with_another_session(&known, like.doubts.count_across());
         let unit = session.adopt_unit(expected.like.lun(), state);
         let question = unit.state().across.size.ask();
         let asked = unit.through_one_of_several_ports();
@@ -437,11 +438,13 @@ impl Opener {
     ) -> Result<Path, Error> {
         let unit = session.logical_unit(old.lun());
         let question = old.state().across.size.ask();
+        let doubts = old.state().doubts.count_across();
         let profile = unit.profile().await?;
         self.check(portal, expected, expected.identity.recognize(&unit, &profile))?;
         let known = expected.like.profile().await?;
         known.capacity.check_block_size(profile.capacity.block_size)?;
-        let state = old.state().shared_with_another_session(&profile);
+        // Another session may have found another unit since this one was asked.
+        let state = old.state().shared_with_another_session(&profile, doubts);
         if !expected.identity.is_a_name() {
             check_size(state.across.size.bytes(&known.capacity), profile.capacity.bytes())?;
         }

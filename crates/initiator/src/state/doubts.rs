@@ -37,8 +37,17 @@ pub(crate) struct Before {
 impl Doubts {
     /// Of a session with the unit, which has been asked there, or will be.
     pub(crate) fn following(across: &Arc<AcrossSessions>) -> Self {
-        let resolved = across.doubts.load(Ordering::SeqCst).into();
-        Self { across: Arc::clone(across), resolved, ..Self::default() }
+        Self::following_since(across, across.doubts.load(Ordering::SeqCst))
+    }
+
+    /// The same where there were so many that hold for all sessions when the unit was asked.
+    pub(crate) fn following_since(across: &Arc<AcrossSessions>, count: u64) -> Self {
+        Self { across: Arc::clone(across), resolved: count.into(), ..Self::default() }
+    }
+
+    /// How many reasons there were so far that hold for all sessions.
+    pub(crate) fn count_across(&self) -> u64 {
+        self.across.doubts.load(Ordering::SeqCst)
     }
 
     /// There is a reason to ask over this session.
@@ -166,5 +175,19 @@ mod tests {
         assert!(second.is_any() && second.verdict().is_err());
         assert!(first.is_any() && first.verdict().is_ok());
         assert!(!Doubts::following(&across).is_any(), "it is asked before anything is sent there");
+    }
+
+    #[test]
+    fn another_unit_that_is_found_after_a_further_session_was_asked_is_a_reason_to_ask_it_again() {
+        let across = Arc::default();
+        let [first, second] = [(); 2].map(|()| Doubts::following(&across));
+        first.found_another(&Error::Closed);
+        let asked = second.count_across();
+        assert!(!Doubts::following_since(&across, asked).is_any());
+        first.found_another(&Error::Closed);
+        let further = Doubts::following_since(&across, asked);
+        assert!(further.is_any());
+        further.resolve(further.count());
+        assert!(!further.is_any());
     }
 }

@@ -117,8 +117,9 @@ impl UnitState {
     }
 
     /// What is known of the same unit within a further session, where it has this profile: what it is,
-    /// and what is being written. Resets are reported to each session for itself.
-    pub(crate) fn shared_with_another_session(&self, profile: &Profile) -> Self {
+    /// and what is being written. Resets are reported to each session for itself. So many doubts that
+    /// hold for all sessions had been raised before the unit is asked there.
+    pub(crate) fn shared_with_another_session(&self, profile: &Profile, doubts: u64) -> Self {
         // It may have been switched on since the unit was asked first.
         if profile.write_cache != Some(false) {
             self.unflushed.found_cache();
@@ -127,7 +128,7 @@ impl UnitState {
             profile: self.profile.clone(),
             unflushed: self.unflushed.follow(),
             outstanding: Outstanding::default(),
-            doubts: Doubts::following(&self.across),
+            doubts: Doubts::following_since(&self.across, doubts),
             membership: self.membership.follow(),
             across: Arc::clone(&self.across),
         }
