@@ -108,6 +108,13 @@ impl Digests {
         self.blocks().map(|(range, _)| range.end - range.start).sum::<u64>() + self.zeros.bytes()
     }
 
+    /// The bytes of which something is known.
+    pub fn ranges(&self) -> RangeSet {
+        let mut ranges = self.zeros.clone();
+        ranges.extend(self.blocks().map(|(range, _)| range));
+        ranges
+    }
+
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.zeros.is_empty()

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iscsi_copy::{Forecast, Passes, PassesError, Progress};
+use iscsi_copy::{Forecast, Passes, PassesError, Progress, RangeSet};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -57,7 +57,7 @@ impl Job<'_> {
         transferred: &mut Transferred,
         stop: &Stop,
     ) -> Result<Unverified, Error> {
-        let mut told = 0;
+        let (mut told, mut covered) = (0, RangeSet::new());
         let is_complete = loop {
             let next = Box::pin(passes.next()).await;
             let is_complete = matches!(next, Ok(None));
@@ -70,6 +70,7 @@ impl Job<'_> {
             transferred.passes = Some(report);
             let next = next.map_err(|error| self.stopped(error, &transferred.progress));
             let Some(copy) = next? else { break is_complete };
+            covered.extend(passes.left().iter());
             let done = self.resumption.as_ref().filter(|_| told == 0);
             let done = done.map_or(0, |earlier| earlier.done.bytes());
             transferred.before = self.ends.source.file_identity().filter(|_| passes.is_last());
@@ -95,7 +96,8 @@ impl Job<'_> {
         };
         self.check_convergence(&self.report(&passes, is_complete))?;
         let earlier = passes.without_checksum();
-        Ok(Unverified { checksums: passes.into_copied().checksums, earlier })
+        passes.unreadable().iter().for_each(|range| covered.remove(&range));
+        Ok(Unverified { covered, checksums: passes.into_copied().checksums, earlier })
     }
 
     /// What came of the passes by now.

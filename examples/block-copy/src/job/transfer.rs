@@ -35,7 +35,12 @@ impl Job<'_> {
         match copied {
             Ok(Copied { progress, unreadable, checksums, .. }) => {
                 let earlier = earlier.unwrap_or_default();
-                let unverified = Unverified { checksums, earlier };
+                // A stream is as long as it turns out to be.
+                let len = total.filter(|_| !self.ends.source.is_stream());
+                let all = (0..len.unwrap_or(progress.done)).into();
+                let mut covered = self.ranges.clone().unwrap_or(all);
+                unreadable.iter().for_each(|range| covered.remove(&range));
+                let unverified = Unverified { covered, checksums, earlier };
                 (
                     Transferred { progress, unreadable, time, samples, passes, before },
                     Ok(unverified),

@@ -23,6 +23,8 @@ pub(super) struct Transferred {
 /// What a copy can be verified with.
 #[derive(Debug)]
 pub(super) struct Unverified {
+    /// What was copied, or was there already, beside what cannot be read.
+    pub(super) covered: RangeSet,
     pub(super) checksums: Option<Checksums>,
     /// What was copied and has none.
     pub(super) earlier: RangeSet,

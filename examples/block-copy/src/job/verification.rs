@@ -21,12 +21,13 @@ impl Job<'_> {
         stop: &Stop,
     ) -> Result<bool, Error> {
         let destination = self.ends.to_destination();
-        let Unverified { checksums, earlier } = unverified;
+        let Unverified { covered, checksums, earlier } = unverified;
         let (verify, is_enough) = match (self.args.content.verify, checksums, &self.digests) {
             (VerifyMode::Digests, _, Some(file)) => {
                 // What was kept is what shall hold, so it is read from there.
                 let known = delta::load(file.path(), &self.ends).await?;
-                let is_enough = known.bytes() >= bytes;
+                let ranges = known.ranges();
+                let is_enough = covered.iter().all(|range| ranges.contains(&range));
                 (Verify::by_digests(&destination, known), is_enough)
             }
             (VerifyMode::Read, Some(sums), _) => {

@@ -197,3 +197,36 @@ async fn only_ranges_are_copied() {
     fails(&block_copy(&bitmap), 2, &["an NBD export has dirty bitmaps"]);
     assert_eq!(rig.written(), 4608);
 }
+
+/// The digests know more than was copied, and not all of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_copied_and_has_no_digest_is_not_verified_by_others() {
+    let rig = Rig::start(512, 16 << 20).await;
+    let (folder, url) = (Folder::new(), rig.url());
+    let digests = folder.path("digests");
+    let ranges = folder.file("ranges", format!("{} {MIB}", 2 * MIB).as_bytes());
+    // Each block is a line: for some numbers of them there is room to take one back, and none for what it is now.
+    for blocks in 8..=16 {
+        let mut image = pattern(blocks * MIB);
+        let source = folder.file("image", &image);
+        succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
+        let room = fs::metadata(&digests).unwrap().len().div_ceil(512);
+        image[2 * MIB] ^= 1;
+        folder.file("image", &image);
+        let more = ["--ranges", &ranges, "--verify=digests"];
+        let output = block_copy_within(room, &arguments(&[&source, &url], &digests, &more));
+        let said = String::from_utf8(output.stderr).unwrap();
+        let verify = arguments(&[&url], &digests, &["--verify=digests", "--json"]);
+        let known = object(&block_copy(&verify))["bytes_verified"].clone();
+        if said.contains("of some of it no digest is known") {
+            assert_eq!(known, image.len() - MIB, "{blocks} blocks: {said}");
+            rig.assert_clean();
+            return;
+        }
+        if output.status.success() {
+            assert_eq!(known, image.len(), "{blocks} blocks: {said}");
+        }
+        fs::remove_file(&digests).unwrap();
+    }
+    panic!("each time there was room, or none for what is taken back");
+}
