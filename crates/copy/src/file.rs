@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
@@ -47,27 +47,35 @@ pub struct FileDevice {
     told: Arc<Told>,
 }
 
-/// The number of an error that a write has ended with, and that may be one of writes before it; 0 for none.
+/// The error that a write has ended with and that may be one of writes before it.
 ///
 /// What fails on its way to the medium is told once. NFS tells it at the next write as well as at a flush,
 /// so that a flush which goes well after such an error proves nothing.
 #[derive(Debug, Default)]
-struct Told(AtomicI32);
+struct Told {
+    /// Its number; 0 for none.
+    error: AtomicI32,
+    /// Shared by those that write, until they have left their error.
+    writing: RwLock<()>,
+}
 
 impl Told {
-    /// Keeps the error of a write if it may be one of others.
-    fn note(&self, result: io::Result<()>) -> io::Result<()> {
+    /// Writes, and keeps the error if it may be one of others.
+    fn write(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        let result = write();
         if let Some(code) = result.as_ref().err().and_then(io::Error::raw_os_error)
             && let Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG | Errno::EIO = Errno::from_raw(code)
         {
-            self.0.store(code, Ordering::Relaxed);
+            self.error.store(code, Ordering::Relaxed);
         }
         result
     }
 
-    /// The error that was kept.
+    /// The error that was kept, also of a write that is under way.
     fn check(&self) -> io::Result<()> {
-        match self.0.load(Ordering::Relaxed) {
+        drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
+        match self.error.load(Ordering::Relaxed) {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
         }
@@ -182,7 +190,7 @@ impl Device for FileDevice {
         Box::pin(blocking(move || {
             let mut at = offset;
             for page in pages {
-                told.note(file.write_all_at(&page, at))?;
+                told.write(|| file.write_all_at(&page, at))?;
                 at += page.len() as u64;
             }
             Ok(())
@@ -216,7 +224,7 @@ impl Device for FileDevice {
         let is_block_device = self.is_block_device;
         Box::pin(blocking(move || {
             let range = offset..offset.saturating_add(len);
-            told.note(match punch(&file, &range) {
+            told.write(|| match punch(&file, &range) {
                 Err(Errno::EOPNOTSUPP) => write_zeros(&file, range),
                 Err(Errno::EINVAL) if is_block_device => zero_around_blocks(&file, range),
                 result => result.map_err(io::Error::from),

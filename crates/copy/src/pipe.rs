@@ -1,11 +1,12 @@
 //! Files that are read or written from where they stand on: pipes, terminals, character devices.
 
-use std::fs::{File, FileType};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use nix::sys::stat::SFlag;
 
 use crate::blocking::blocking;
 
@@ -46,18 +47,16 @@ impl Pipe {
     /// Waits for the medium, where there is one.
     pub(crate) async fn flush(&self) -> io::Result<()> {
         let file = Arc::clone(&self.0);
-        blocking(
-            move || {
-                if has_medium(file.metadata()?.file_type()) { file.sync_all() } else { Ok(()) }
-            },
-        )
-        .await
+        let sync =
+            move || if has_medium(file.metadata()?.mode()) { file.sync_all() } else { Ok(()) };
+        blocking(sync).await
     }
 }
 
-/// Whether what is written to such a file ends up on a medium, after a while or at a sync.
-fn has_medium(kind: FileType) -> bool {
-    kind.is_file() || kind.is_block_device()
+/// Whether what is written to a file of such a mode (`st_mode`, inode(7)) ends up on a medium, after a while or at a sync.
+fn has_medium(mode: u32) -> bool {
+    let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
+    kind == SFlag::S_IFREG || kind == SFlag::S_IFBLK
 }
 
 /// Reads until the buffer is full or the file ends, and says how much that was.
@@ -76,36 +75,20 @@ fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-
     use super::*;
-
-    fn kind(path: &Path) -> FileType {
-        fs::symlink_metadata(path).unwrap().file_type()
-    }
-
-    /// A block device that the system has, or one that is made at a path, as far as that is allowed.
-    fn block_device(path: &Path) -> Option<FileType> {
-        let kinds = fs::read_dir("/dev").unwrap().map(|entry| entry.unwrap().file_type().unwrap());
-        let made = || mknod(path, SFlag::S_IFBLK, Mode::S_IRUSR, makedev(7, 0)).ok();
-        kinds.into_iter().find(FileTypeExt::is_block_device).or_else(|| made().map(|()| kind(path)))
-    }
 
     #[test]
     fn files_and_block_devices_have_a_medium() {
-        let folder = std::env::temp_dir().join(format!("iscsi-copy-kinds-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (file, pipe, device) =
-            (folder.join("file"), folder.join("pipe"), folder.join("device"));
-        fs::write(&file, b"").unwrap();
-        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR).unwrap();
-        let (file, pipe, device) = (kind(&file), kind(&pipe), block_device(&device));
-        fs::remove_dir_all(&folder).unwrap();
-        assert!(has_medium(file));
-        assert!(device.is_none_or(has_medium));
-        assert!(!has_medium(pipe) && !has_medium(kind(Path::new("/dev/null"))));
+        const PERMISSIONS: u32 = 0o644;
+        let kinds = [
+            (SFlag::S_IFREG, true),
+            (SFlag::S_IFBLK, true),
+            (SFlag::S_IFIFO, false),
+            (SFlag::S_IFCHR, false),
+            (SFlag::S_IFSOCK, false),
+        ];
+        for (kind, expected) in kinds {
+            assert_eq!(has_medium(kind.bits() | PERMISSIONS), expected, "{kind:?}");
+        }
     }
 }
