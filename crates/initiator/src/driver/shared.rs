@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) unit_registry: Arc<UnitRegistry>,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
+    /// What says that disks may be opened with the node, of a session over which its user may open some.
+    pub(crate) user: OnceLock<Arc<()>>,
     /// It is a path of a disk, whose class rules it.
     is_ruled: AtomicBool,
     home: Mutex<Home>,
@@ -115,6 +117,7 @@ impl Shared {
             unsettled: Unsettled::default(),
             unit_registry,
             retries: AtomicU64::new(0),
+            user: OnceLock::new(),
             is_ruled: AtomicBool::new(false),
             home: Mutex::default(),
             connections: Mutex::new(Connections::wanted(connections)),

@@ -10,7 +10,6 @@ use crate::name::default_name;
 use crate::options::Options;
 use crate::session::Session;
 use crate::session::node::Node;
-use crate::state::budget::Budget;
 use crate::url::Url;
 
 /// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
@@ -86,10 +85,7 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        let url = self.0.complete(url.try_into()?);
-        let session = self.0.start_at(&url, None, &Budget::of(self.0.options()), None)?;
-        session.log_in().await?;
-        Ok(session)
+        self.0.connect(&self.0.complete(url.try_into()?)).await
     }
 
     /// Opens the disk that a URL names, over as many sessions as [`Options::sessions`] says. It is

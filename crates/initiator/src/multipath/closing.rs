@@ -27,6 +27,8 @@ impl Supervisor {
         let mut failure = None;
         let mut logouts = remains.open.len();
         for path in remains.open {
+            // It does not leave by another way.
+            self.no_longer_leaves(&path);
             let logout = async move {
                 path.unit.unregister().await;
                 let result = path.unit.session().logout().await;

@@ -350,8 +350,8 @@ impl Opener {
     }
 
     /// Settles what a lost session has left, where that was not done by the login that was to bring it
-    /// back: by one at any portal of its group. It goes on for as long as the patience that began with
-    /// the loss, and is tried once at least.
+    /// back: by one at any portal of its group, or at its own where the target states none. It goes on for as long as the
+    /// patience that began with the loss, and is tried once at least.
     pub(super) async fn settle(
         &self,
         lost: &Lost,
@@ -359,15 +359,14 @@ impl Opener {
     ) -> Result<(), Error> {
         let expected = known(expected).await;
         let session = lost.path().unit.session();
-        let Some(group) = session.portal_group().filter(|_| session.is_reinstated_by_login())
-        else {
+        if !session.is_reinstated_by_login() {
             return Err(lost.why().clone());
-        };
+        }
         let options = self.node.options().reopening.in_range();
         let mut back_off = BackOff::new(self.node.entropy(), options);
         loop {
-            let Err(error) = self.reinstate(lost, group, &expected).await else { return Ok(()) };
-            if self.portals_of(group).next().is_none() {
+            let Err(error) = self.reinstate(lost, &expected).await else { return Ok(()) };
+            if self.portals_to_settle(lost.path()).is_empty() {
                 return Err(error);
             }
             let pause = back_off.next();
@@ -381,20 +380,14 @@ impl Opener {
 
     /// One login under the name of a lost session at each portal of its group. None at those that lead to
     /// another one, where a session of that name may live, which the login would end.
-    async fn reinstate(
-        &self,
-        lost: &Lost,
-        group: u16,
-        expected: &ExpectedUnit,
-    ) -> Result<(), Error> {
+    async fn reinstate(&self, lost: &Lost, expected: &ExpectedUnit) -> Result<(), Error> {
         let mut failure = lost.why().clone();
         let mut race = PortalRace::new(self.node.options().head_start());
-        self.run(&mut race, &self.portals_of(group).collect::<Vec<_>>());
+        self.run(&mut race, &self.portals_to_settle(lost.path()));
         while let Some((portal, reached)) = race.next().await {
             let reinstated = match reached {
                 Ok(connected) => {
-                    let path = lost.path();
-                    Box::pin(self.try_reinstate(path, portal, connected, group, expected)).await
+                    Box::pin(self.try_reinstate(lost.path(), portal, connected, expected)).await
                 }
                 Err(error) => Err(error),
             };
@@ -417,12 +410,12 @@ impl Opener {
         lost: &Path,
         portal: usize,
         reached: Connected,
-        group: u16,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let key = lost.unit.session().key().next();
         let questions = Budget::of(self.node.options());
         let url = self.url_at(portal);
+        let group = lost.unit.session().portal_group();
         let session = self.node.reinstate_at(&url, key, group, &questions, reached)?;
         session.logged_in().await?;
         self.recognize(session, &lost.unit, portal, expected).await
@@ -476,9 +469,10 @@ impl Opener {
     }
 
     /// The portals of a group, and those of which nothing is known.
-    fn portals_of(&self, group: u16) -> impl Iterator<Item = usize> {
-        let may_be = move |portal: &usize| self.groups().get(portal).is_none_or(|at| *at == group);
-        (0..self.portals.len()).filter(may_be)
+    fn portals_to_settle(&self, lost: &Path) -> Vec<usize> {
+        let Some(group) = lost.unit.session().portal_group() else { return vec![lost.portal] };
+        let may_be = |portal: &usize| self.groups().get(portal).is_none_or(|at| *at == group);
+        (0..self.portals.len()).filter(may_be).collect()
     }
 
     fn groups(&self) -> MutexGuard<'_, BTreeMap<usize, u16>> {

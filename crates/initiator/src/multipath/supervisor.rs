@@ -445,7 +445,11 @@ impl Supervisor {
     /// A session that was to leave has left, or does not.
     pub(super) fn no_longer_leaves(&mut self, path: &Path) {
         let key = path.unit.session().key();
-        self.leaving.retain(|leaving| leaving.unit.session().key() != key);
+        let mut leaving = self.leaving.iter();
+        // It may be about to leave once more.
+        if let Some(at) = leaving.position(|leaving| leaving.unit.session().key() == key) {
+            self.leaving.swap_remove(at);
+        }
     }
 
     /// A session that was not needed has ended. What it has left if it was lost is to be settled.

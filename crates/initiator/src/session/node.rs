@@ -27,7 +27,7 @@ use crate::url::{Url, UrlError};
 pub(crate) struct Node {
     inner: Arc<Inner>,
     /// Of one that disks are opened with.
-    _user: Option<Arc<()>>,
+    user: Option<Arc<()>>,
 }
 
 #[derive(Debug)]
@@ -66,15 +66,25 @@ impl Node {
             challenges: IssuedChallenges::default(),
             common: Common { options, network, unit_registry: Arc::default() },
         };
-        Ok(Self { inner: Arc::new(inner), _user: Some(user) })
+        Ok(Self { inner: Arc::new(inner), user: Some(user) })
     }
 
     /// The same node, to open sessions of disks anew that are there.
     pub(crate) fn for_disks_that_are_there(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), _user: None }
+        Self { inner: Arc::clone(&self.inner), user: None }
     }
 
-    /// Whether somebody may open further disks.
+    /// A session over which disks may be opened.
+    pub(crate) async fn connect(&self, url: &Url) -> Result<Session, Error> {
+        let session = self.start_at(url, None, &Budget::of(self.options()), None)?;
+        if let Some(user) = &self.user {
+            session.shared.user.get_or_init(|| Arc::clone(user));
+        }
+        session.log_in().await?;
+        Ok(session)
+    }
+
+    /// Whether somebody may open further disks, with the node or over a session of his.
     pub(crate) fn may_open_disks(&self) -> bool {
         self.inner.users.strong_count() > 0
     }
@@ -126,13 +136,13 @@ impl Node {
         Ok(self.start_with(config, url, key, budget.clone(), reached))
     }
 
-    /// A session under the name of one that was lost, with that portal group and no other: elsewhere a
-    /// session of that name may live.
+    /// A session under the name of one that was lost, with that portal group and no other, if the target states it: elsewhere
+    /// a session of that name may live.
     pub(crate) fn reinstate_at(
         &self,
         url: &Url,
         key: SessionKey,
-        portal_group: u16,
+        portal_group: Option<u16>,
         budget: &Budget,
         reached: Connected,
     ) -> Result<Session, Error> {
@@ -141,7 +151,7 @@ impl Node {
         };
         runtime::require()?;
         let mut config = self.config(url, SessionKind::Normal { target_name }, key.isid)?;
-        config.expected_portal_group_tag = Some(portal_group);
+        config.expected_portal_group_tag = portal_group;
         Ok(self.start_with(config, url, self.inner.isids.hold(key), budget.clone(), Some(reached)))
     }
 

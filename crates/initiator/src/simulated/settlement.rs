@@ -26,11 +26,11 @@ struct Rig {
     medium: RamDisk,
 }
 
-/// Two portals of one target, or of two portal groups.
+/// Two portals of one target, or of two portal groups; 0 where it states none.
 fn targets(medium: &RamDisk, portal_groups: [u16; 2]) -> [Arc<Mutex<Target>>; 2] {
     let target = |portal_group| {
         let mut config = TargetConfig::new(TARGET, medium.clone());
-        config.portal_group = Some(portal_group);
+        config.portal_group = Some(portal_group).filter(|group| *group > 0);
         config.keys.default_time2wait = 0;
         config.record = true;
         Arc::new(Mutex::new(Target::new(config)))
@@ -349,8 +349,8 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
 /// write waits for it.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
-    for is_dropped in [false, true] {
-        let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
+    for (is_dropped, portal_group) in [(false, 1), (true, 1), (true, 0)] {
+        let Rig { network, node, disk, medium } = Rig::start([portal_group; 2]).await;
         network.portals.iter().for_each(|portal| portal.refuse(true));
         network.portals[0].cut();
         let ended = disk.clone();
@@ -368,6 +368,25 @@ async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
         assert_eq!(parts_of(&medium, NEW), PARTS);
         later.logout().await.unwrap();
     }
+}
+
+/// The same over a session that the user of the initiator has opened: it may be all that he has left.
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
+    let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
+    let url = Url::parse(&format!("iscsi://192.0.2.2/{TARGET}/0")).unwrap();
+    let session = node.connect(&url).await.unwrap();
+    network.portals.iter().for_each(|portal| portal.refuse(true));
+    network.portals[0].cut();
+    drop((disk, node));
+    tokio::time::sleep(PATIENCE + LONG).await;
+    network.portals.iter().for_each(|portal| portal.refuse(false));
+    let later = session.disk().await.unwrap();
+    write(&later, NEW).await.unwrap();
+    network.portals[0].release();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(parts_of(&medium, NEW), PARTS);
+    later.logout().await.unwrap();
 }
 
 /// Nobody can open a disk any more: what was not settled is left to the target.
@@ -451,4 +470,27 @@ async fn a_logout_waits_for_a_session_that_is_let_go() {
         lock(&carrier.unwrap().target).advance(Instant::now().into_std());
         assert_eq!(medium.holds(0, &data(0, OLD)), !is_back);
     }
+}
+
+/// The caller of a write neither goes on with it nor drops it: the session that has it cannot be emptied, and the logout does
+/// not wait for that.
+#[tokio::test(start_paused = true)]
+async fn a_logout_does_not_wait_for_a_caller() {
+    let Rig { network, node: _node, disk, medium: _ } = Rig::open([1, 2]).await;
+    let portals = &network.portals;
+    for portal in portals.iter() {
+        lock(&portal.target).config_mut().faults.push(Fault::execute_late(..=0, LONG));
+    }
+    let mut held = Box::pin(disk.write_at(0, data(0, OLD)));
+    tokio::time::timeout(ROUND_TRIP, &mut held).await.unwrap_err();
+    let carrier = portals.iter().find(|portal| lock(&portal.target).put_off_commands() > 0);
+    let standby = Fault::sense(128.., Sense::new(0x02, 0x04, 0x0b));
+    lock(&carrier.unwrap().target).config_mut().faults.push(standby);
+    write_parts(&disk, 1..PARTS, OLD).await.unwrap();
+    assert_eq!(disk.sessions().len(), 2);
+    portals.iter().for_each(|portal| portal.refuse(true));
+    carrier.unwrap().cut();
+    let ended = tokio::time::timeout(10 * PATIENCE, disk.logout()).await;
+    assert_eq!(ended.unwrap().unwrap_err().kind(), ErrorKind::Unsettled);
+    drop(held);
 }
