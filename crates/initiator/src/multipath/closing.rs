@@ -61,7 +61,9 @@ impl Supervisor {
                     }
                 }
                 Some(Event::LetGo(path, result)) => self.let_go_ended(path, result),
-                Some(Event::Stayed(path)) => self.no_longer_leaves(&path),
+                Some(Event::Stayed(path)) => {
+                    self.no_longer_leaves(&path);
+                }
                 Some(Event::Again(lost, result)) => self.settled_by_reopening(lost, result),
                 Some(Event::Settled(lost, result)) => self.settlement_ended(lost, result),
             }

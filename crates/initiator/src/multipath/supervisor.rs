@@ -237,7 +237,9 @@ impl Supervisor {
     fn handle(&mut self, paths: &Paths<Path>, event: Event) {
         match event {
             Event::LoggedOut(..) => {}
-            Event::Stayed(path) => self.no_longer_leaves(&path),
+            Event::Stayed(path) => {
+                self.no_longer_leaves(&path);
+            }
             Event::LetGo(path, result) => self.let_go_ended(path, result),
             Event::Settled(lost, result) => self.settlement_ended(lost, result),
             Event::New(result) => {
@@ -442,23 +444,23 @@ impl Supervisor {
         self.events.spawn(leaving.in_current_span());
     }
 
-    /// A session that was to leave has left, or does not.
-    pub(super) fn no_longer_leaves(&mut self, path: &Path) {
+    /// A session that was to leave has left, or does not. Says whether it was to.
+    pub(super) fn no_longer_leaves(&mut self, path: &Path) -> bool {
         let key = path.unit.session().key();
         let mut leaving = self.leaving.iter();
-        // It may be about to leave once more.
-        if let Some(at) = leaving.position(|leaving| leaving.unit.session().key() == key) {
-            self.leaving.swap_remove(at);
-        }
+        // One only: it may be about to leave once more.
+        let at = leaving.position(|leaving| leaving.unit.session().key() == key);
+        at.map(|at| self.leaving.swap_remove(at)).is_some()
     }
 
     /// A session that was not needed has ended. What it has left if it was lost is to be settled.
     pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
-        self.no_longer_leaves(&path);
+        let was_to_leave = self.no_longer_leaves(&path);
         let Err(error) = result else { return };
         let span = span_of(&path);
         tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
-        if !path.unit.session().is_settled() {
+        // Otherwise the end of the disk has logged it out, and settles that.
+        if was_to_leave && !path.unit.session().is_settled() {
             self.lost.push(path.clone());
             self.settle_otherwise(Lost::new(path, error));
         }
