@@ -468,7 +468,8 @@ impl Opener {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The portals of a group, and those of which nothing is known.
+    /// Where a login may settle what a lost session has left: the portals of its group, and those of which nothing is known; its
+    /// own where the target states none.
     fn portals_to_settle(&self, lost: &Path) -> Vec<usize> {
         let Some(group) = lost.unit.session().portal_group() else { return vec![lost.portal] };
         let may_be = |portal: &usize| self.groups().get(portal).is_none_or(|at| *at == group);
