@@ -44,7 +44,7 @@ pub struct FileDevice {
     capacity: u64,
     is_block_device: bool,
     is_read_only: bool,
-    told: Arc<Told>,
+    sticky: Arc<StickyError>,
 }
 
 /// The error that a write has ended with and that may be one of writes before it.
@@ -52,14 +52,14 @@ pub struct FileDevice {
 /// What fails on its way to the medium is told once. NFS tells it at the next write as well as at a flush,
 /// so that a flush which goes well after such an error proves nothing.
 #[derive(Debug, Default)]
-struct Told {
+struct StickyError {
     /// Its number; 0 for none.
     error: AtomicI32,
     /// Shared by those that write, until they have left their error.
     writing: RwLock<()>,
 }
 
-impl Told {
+impl StickyError {
     /// Writes, and keeps the error if it may be one of others.
     fn write(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
@@ -119,8 +119,8 @@ impl FileDevice {
         let is_block_device = kind.is_block_device();
         let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
         let is_read_only = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
-        let (file, told) = (Arc::new(file), Arc::default());
-        Ok(Self { file, capacity, is_block_device, is_read_only, told })
+        let (file, sticky) = (Arc::new(file), Arc::default());
+        Ok(Self { file, capacity, is_block_device, is_read_only, sticky })
     }
 
     /// What the system knows of it.
@@ -186,11 +186,11 @@ impl Device for FileDevice {
     }
 
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> IoFuture<'_, ()> {
-        let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
+        let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
         Box::pin(blocking(move || {
             let mut at = offset;
             for page in pages {
-                told.write(|| file.write_all_at(&page, at))?;
+                sticky.write(|| file.write_all_at(&page, at))?;
                 at += page.len() as u64;
             }
             Ok(())
@@ -198,8 +198,8 @@ impl Device for FileDevice {
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
-        Box::pin(blocking(move || file.sync_all().and_then(|()| told.check())))
+        let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
+        Box::pin(blocking(move || file.sync_all().and_then(|()| sticky.check())))
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
@@ -220,11 +220,11 @@ impl Device for FileDevice {
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {
-        let (file, told) = (Arc::clone(&self.file), Arc::clone(&self.told));
+        let (file, sticky) = (Arc::clone(&self.file), Arc::clone(&self.sticky));
         let is_block_device = self.is_block_device;
         Box::pin(blocking(move || {
             let range = offset..offset.saturating_add(len);
-            told.write(|| match punch(&file, &range) {
+            sticky.write(|| match punch(&file, &range) {
                 Err(Errno::EOPNOTSUPP) => write_zeros(&file, range),
                 Err(Errno::EINVAL) if is_block_device => zero_around_blocks(&file, range),
                 result => result.map_err(io::Error::from),

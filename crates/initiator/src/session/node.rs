@@ -32,6 +32,7 @@ pub(crate) struct Node {
 
 #[derive(Debug)]
 struct Inner {
+    /// There as long as somebody may open further disks.
     users: Weak<()>,
     name: IscsiName,
     isids: Arc<Isids>,

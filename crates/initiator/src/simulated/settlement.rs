@@ -107,6 +107,16 @@ fn data(part: u8, seed: u8) -> Bytes {
     vec![seed ^ part; PART].into()
 }
 
+/// Neither portal is to be reached, and the connections through the first are gone.
+fn take_away(network: &Simulated) {
+    network.portals.iter().for_each(|portal| portal.refuse(true));
+    network.portals[0].cut();
+}
+
+fn bring_back(network: &Simulated) {
+    network.portals.iter().for_each(|portal| portal.refuse(false));
+}
+
 fn parts_of(medium: &RamDisk, seed: u8) -> u8 {
     let holds = |part: &u8| medium.holds(at(*part), &data(*part, seed));
     (0..PARTS).filter(holds).map(|_| 1).sum()
@@ -193,15 +203,14 @@ async fn a_logout_says_what_it_could_not_settle() {
 #[tokio::test(start_paused = true)]
 async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     let rig = Rig::start([1, 1]).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
-    rig.network.portals[0].cut();
+    take_away(&rig.network);
     let newer = tokio::spawn({
         let disk = rig.disk.clone();
         async move { write(&disk, NEW).await }
     });
     tokio::time::sleep(LONG).await;
     assert!(!newer.is_finished() && rig.parts_of(OLD) > 0);
-    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    bring_back(&rig.network);
     newer.await.unwrap().unwrap();
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);
@@ -255,8 +264,7 @@ async fn sessions_are_spread_over_the_portals_again() {
 #[tokio::test(start_paused = true)]
 async fn writes_over_what_is_not_settled_fail() {
     let rig = Rig::start([1, 1]).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
-    rig.network.portals[0].cut();
+    take_away(&rig.network);
     let error = rig.write(NEW).await.unwrap_err();
     assert!(matches!(error, Error::OverlapsUnsettled { .. }), "{error}");
     assert_eq!((error.kind(), error.may_have_executed()), (ErrorKind::Unsettled, false));
@@ -270,11 +278,10 @@ async fn writes_over_what_is_not_settled_fail() {
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     let rig = Rig::start([1, 1]).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
-    rig.network.portals[0].cut();
+    take_away(&rig.network);
     rig.write(NEW).await.unwrap_err();
     tokio::time::sleep(LONG).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    bring_back(&rig.network);
     rig.write(NEW).await.unwrap();
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);
@@ -285,8 +292,7 @@ async fn what_was_given_up_is_settled_once_the_portals_are_back() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_back() {
     let rig = Rig::start([1, 1]).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
-    rig.network.portals[0].cut();
+    take_away(&rig.network);
     rig.write(NEW).await.unwrap_err();
     tokio::time::sleep(LONG).await;
     let newer = tokio::spawn({
@@ -295,7 +301,7 @@ async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_b
     });
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(!newer.is_finished());
-    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    bring_back(&rig.network);
     newer.await.unwrap().unwrap();
     rig.release().await;
     assert_eq!(rig.parts_of(NEW), PARTS);
@@ -307,11 +313,10 @@ async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_b
 async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {
     let rig = Rig::start([1, 1]).await;
     let other = open_at(&rig.node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(true));
-    rig.network.portals[0].cut();
+    take_away(&rig.network);
     rig.write(NEW).await.unwrap_err();
     tokio::time::sleep(LONG).await;
-    rig.network.portals.iter().for_each(|portal| portal.refuse(false));
+    bring_back(&rig.network);
     tokio::time::sleep(LONG).await;
     assert!(!rig.disk.is_settled(), "nobody waits for it");
     write(&other, NEW).await.unwrap();
@@ -327,8 +332,7 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
     for is_dropped in [false, true] {
         let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
         let other = open_at(&node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
-        network.portals.iter().for_each(|portal| portal.refuse(true));
-        network.portals[0].cut();
+        take_away(&network);
         if is_dropped {
             drop(disk);
         } else {
@@ -336,13 +340,18 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
         }
         let error = write(&other, NEW).await.unwrap_err();
         assert!(matches!(error, Error::OverlapsUnsettled { .. }), "{error}");
-        network.portals.iter().for_each(|portal| portal.refuse(false));
-        write(&other, NEW).await.unwrap();
-        network.portals[0].release();
-        tokio::time::sleep(LONG).await;
-        assert_eq!(parts_of(&medium, NEW), PARTS);
-        other.logout().await.unwrap();
+        bring_back(&network);
+        later_writes_stand(&network, &medium, other).await;
     }
+}
+
+/// What another disk writes is not written over by what was held up.
+async fn later_writes_stand(network: &Simulated, medium: &RamDisk, later: Disk) {
+    write(&later, NEW).await.unwrap();
+    network.portals[0].release();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(parts_of(medium, NEW), PARTS);
+    later.logout().await.unwrap();
 }
 
 /// The same, and the other one is opened when nobody has the unit any more: the range stays taken, and is settled when a
@@ -351,22 +360,16 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
 async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
     for (is_dropped, portal_group) in [(false, 1), (true, 1), (true, 0)] {
         let Rig { network, node, disk, medium } = Rig::start([portal_group; 2]).await;
-        network.portals.iter().for_each(|portal| portal.refuse(true));
-        network.portals[0].cut();
-        let ended = disk.clone();
+        take_away(&network);
         if is_dropped {
-            drop((disk, ended));
+            drop(disk);
         } else {
             disk.logout().await.unwrap_err();
         }
         tokio::time::sleep(PATIENCE + LONG).await;
-        network.portals.iter().for_each(|portal| portal.refuse(false));
+        bring_back(&network);
         let later = open_at(&node, &format!("iscsi://192.0.2.2/{TARGET}/0")).await;
-        write(&later, NEW).await.unwrap();
-        network.portals[0].release();
-        tokio::time::sleep(LONG).await;
-        assert_eq!(parts_of(&medium, NEW), PARTS);
-        later.logout().await.unwrap();
+        later_writes_stand(&network, &medium, later).await;
     }
 }
 
@@ -376,17 +379,12 @@ async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
     let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
     let url = Url::parse(&format!("iscsi://192.0.2.2/{TARGET}/0")).unwrap();
     let session = node.connect(&url).await.unwrap();
-    network.portals.iter().for_each(|portal| portal.refuse(true));
-    network.portals[0].cut();
+    take_away(&network);
     drop((disk, node));
     tokio::time::sleep(PATIENCE + LONG).await;
-    network.portals.iter().for_each(|portal| portal.refuse(false));
+    bring_back(&network);
     let later = session.disk().await.unwrap();
-    write(&later, NEW).await.unwrap();
-    network.portals[0].release();
-    tokio::time::sleep(LONG).await;
-    assert_eq!(parts_of(&medium, NEW), PARTS);
-    later.logout().await.unwrap();
+    later_writes_stand(&network, &medium, later).await;
 }
 
 /// Nobody can open a disk any more: what was not settled is left to the target.
@@ -397,8 +395,7 @@ async fn what_nobody_can_wait_for_is_not_kept() {
     for can_be_opened in [false, true] {
         let before = tasks();
         let Rig { network, node, disk, medium: _ } = Rig::start([1, 1]).await;
-        network.portals.iter().for_each(|portal| portal.refuse(true));
-        network.portals[0].cut();
+        take_away(&network);
         let node = can_be_opened.then_some(node);
         drop(disk);
         tokio::time::sleep(PATIENCE + LONG).await;
@@ -437,26 +434,38 @@ async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     assert_eq!(rig.parts_of(NEW), newer);
 }
 
+/// Each portal's first write from now on is carried out late.
+fn execute_first_late(network: &Simulated) {
+    for portal in network.portals.iter() {
+        lock(&portal.target).config_mut().faults.push(Fault::execute_late(..=0, LONG));
+    }
+}
+
+/// The port that has such a write does not serve the unit any more, as the next writes find out.
+async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Portal {
+    let has_it = |portal: &&Portal| lock(&portal.target).put_off_commands() > 0;
+    let carrier = network.portals.iter().find(has_it).unwrap();
+    let standby = Fault::sense(128.., Sense::new(0x02, 0x04, 0x0b));
+    lock(&carrier.target).config_mut().faults.push(standby);
+    write_parts(disk, 1..PARTS, OLD).await.unwrap();
+    carrier
+}
+
 /// A session is set aside, since its port does not serve the unit any more, with a write that is carried out late.
 /// The caller drops that, and the abort does not come through; then the disk is logged out.
 #[tokio::test(start_paused = true)]
 async fn a_logout_waits_for_a_session_that_is_let_go() {
     for is_back in [true, false] {
         let Rig { network, node: _node, disk, medium } = Rig::open([1, 2]).await;
-        let (portals, late) = (&network.portals, Fault::execute_late(..=0, LONG));
-        for portal in portals.iter() {
-            lock(&portal.target).config_mut().faults.push(late.clone());
-        }
+        let portals = &network.portals;
+        execute_first_late(&network);
         let dropped = tokio::spawn({
             let disk = disk.clone();
             async move { disk.write_at(0, data(0, OLD)).await }
         });
         tokio::time::sleep(ROUND_TRIP).await;
-        let carrier = portals.iter().find(|portal| lock(&portal.target).put_off_commands() > 0);
-        let standby = Fault::sense(128.., Sense::new(0x02, 0x04, 0x0b));
-        lock(&carrier.unwrap().target).config_mut().faults.push(standby);
-        write_parts(&disk, 1..PARTS, OLD).await.unwrap();
-        carrier.unwrap().hold();
+        let carrier = set_carrier_aside(&network, &disk).await;
+        carrier.hold();
         dropped.abort();
         assert!(dropped.await.unwrap_err().is_cancelled());
         tokio::time::sleep(ROUND_TRIP).await;
@@ -467,7 +476,7 @@ async fn a_logout_waits_for_a_session_that_is_let_go() {
         assert_eq!(result.map_err(|error| error.kind()), expected);
         assert_eq!(disk.is_settled(), is_back);
         tokio::time::sleep(LONG).await;
-        lock(&carrier.unwrap().target).advance(Instant::now().into_std());
+        lock(&carrier.target).advance(Instant::now().into_std());
         assert_eq!(medium.holds(0, &data(0, OLD)), !is_back);
     }
 }
@@ -477,19 +486,13 @@ async fn a_logout_waits_for_a_session_that_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn a_logout_does_not_wait_for_a_caller() {
     let Rig { network, node: _node, disk, medium: _ } = Rig::open([1, 2]).await;
-    let portals = &network.portals;
-    for portal in portals.iter() {
-        lock(&portal.target).config_mut().faults.push(Fault::execute_late(..=0, LONG));
-    }
+    execute_first_late(&network);
     let mut held = Box::pin(disk.write_at(0, data(0, OLD)));
     tokio::time::timeout(ROUND_TRIP, &mut held).await.unwrap_err();
-    let carrier = portals.iter().find(|portal| lock(&portal.target).put_off_commands() > 0);
-    let standby = Fault::sense(128.., Sense::new(0x02, 0x04, 0x0b));
-    lock(&carrier.unwrap().target).config_mut().faults.push(standby);
-    write_parts(&disk, 1..PARTS, OLD).await.unwrap();
+    let carrier = set_carrier_aside(&network, &disk).await;
     assert_eq!(disk.sessions().len(), 2);
-    portals.iter().for_each(|portal| portal.refuse(true));
-    carrier.unwrap().cut();
+    network.portals.iter().for_each(|portal| portal.refuse(true));
+    carrier.cut();
     let ended = tokio::time::timeout(10 * PATIENCE, disk.logout()).await;
     assert_eq!(ended.unwrap().unwrap_err().kind(), ErrorKind::Unsettled);
     drop(held);
