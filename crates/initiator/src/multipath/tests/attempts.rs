@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use iscsi_pdu::scsi::Status;
+use iscsi_pdu::scsi::{AccessState, Status};
 use iscsi_session::TaskError;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -341,6 +341,34 @@ async fn what_waits_for_a_unit_that_is_busy_counts_as_an_error_of_each_try() {
     assert!(waiting.await.unwrap());
     assert_eq!(so_far().requests(), 1);
     assert_eq!((so_far().requests_in_flight, so_far().bytes_in_flight), (0, 0));
+}
+
+/// Whoever waits for a unit that is busy tries again as soon as a port is found in another state.
+#[tokio::test(start_paused = true)]
+async fn news_of_a_port_ends_a_pause() {
+    const STEP: Duration = Duration::from_millis(1);
+    let unit = refusing(3600, busy());
+    let paths = alone(Session::open(&unit), ROOM);
+    let asking = tokio::spawn({
+        let paths = paths.clone();
+        async move { paths.execute(request(0)).await }
+    });
+    sleep(Duration::from_secs(10)).await;
+    for state in [AccessState::Standby, AccessState::ActiveOptimized] {
+        // It has just been refused, and pauses for long.
+        let before = unit.tries_of(0);
+        while unit.tries_of(0) == before {
+            sleep(STEP).await;
+        }
+        sleep(Duration::from_millis(50)).await;
+        let refused = unit.tries_of(0);
+        paths.set_access([(paths.working()[0], Access { state, preferred: false })]);
+        sleep(STEP).await;
+        assert_eq!(unit.tries_of(0), refused + 1, "{state}");
+        // Its pauses are short at first.
+        sleep(Duration::from_secs(10)).await;
+    }
+    asking.abort();
 }
 
 /// What may have been executed once is not said to be undone because the unit is busy since.
