@@ -1,5 +1,6 @@
 //! How much may be under way at once.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,9 +30,12 @@ struct State {
     /// What has room.
     requests: usize,
     bytes: u64,
-    /// Those that wait, in their order, with some that have given up. Whoever is the first is not overtaken by one that
-    /// needs less, but for those that need no bytes: a flush takes none of what he waits for.
-    queue: VecDeque<Waiting>,
+    /// Those that wait for bytes, in their order, with some that have given up. Whoever is the first is not overtaken by
+    /// one that needs less.
+    with_bytes: VecDeque<Waiting>,
+    /// Those that need none, as a flush, which take nothing of what the others wait for, but a request.
+    without_bytes: VecDeque<Waiting>,
+    /// Requests that had to wait.
     waits: u64,
     waited: Duration,
 }
@@ -39,6 +43,8 @@ struct State {
 /// A request that waits for room.
 #[derive(Debug)]
 struct Waiting {
+    /// How many had to wait before.
+    number: u64,
     bytes: u64,
     permit: oneshot::Sender<Permit>,
 }
@@ -71,7 +77,8 @@ impl Budget {
         let state = State {
             requests,
             bytes: max_bytes,
-            queue: VecDeque::new(),
+            with_bytes: VecDeque::new(),
+            without_bytes: VecDeque::new(),
             waits: 0,
             waited: Duration::ZERO,
         };
@@ -121,11 +128,7 @@ impl Budget {
     fn queue_up(&self, bytes: usize) -> Place<'_> {
         let (permit, granted) = oneshot::channel();
         let _waiting = self.0.waiters.join();
-        {
-            let mut state = self.lock();
-            state.waits += 1;
-            state.queue.push_back(Waiting { bytes: self.share(bytes), permit });
-        }
+        self.lock().queue_up(self.share(bytes), permit);
         let begun = Instant::now();
         let place = Place { budget: self, granted, begun, has_room: false, _waiting };
         // Some may have come back since it was looked for.
@@ -137,7 +140,7 @@ impl Budget {
     fn serve(&self) {
         loop {
             let next = self.lock().next();
-            let Some(Waiting { bytes, permit }) = next else { return };
+            let Some(Waiting { bytes, permit, .. }) = next else { return };
             // It comes back where nobody waits for it any more.
             drop(permit.send(Permit { budget: self.clone(), bytes }));
         }
@@ -159,7 +162,7 @@ impl Budget {
         let bytes = self.share(bytes);
         let mut state = self.lock();
         // While there is room for a request, nobody waits but for bytes.
-        let is_free = (state.queue.is_empty() || bytes == 0) && state.take(bytes);
+        let is_free = (state.with_bytes.is_empty() || bytes == 0) && state.take(bytes);
         is_free.then(|| Permit { budget: self.clone(), bytes })
     }
 
@@ -203,28 +206,45 @@ impl State {
         self.bytes += bytes;
     }
 
-    /// Takes room for the one whose turn it is, if there is some: the first, or where the bytes are too few for that one, the
-    /// first that needs none.
+    fn queue_up(&mut self, bytes: u64, permit: oneshot::Sender<Permit>) {
+        let queue = if bytes == 0 { &mut self.without_bytes } else { &mut self.with_bytes };
+        queue.push_back(Waiting { number: self.waits, bytes, permit });
+        self.waits += 1;
+    }
+
+    /// Takes room for the one whose turn it is, if there is some: the first of all, or where the bytes are too few for
+    /// that one, the first that needs none.
     fn next(&mut self) -> Option<Waiting> {
-        while self.queue.front().is_some_and(Waiting::has_given_up) {
-            self.queue.pop_front();
+        for queue in [&mut self.with_bytes, &mut self.without_bytes] {
+            while queue.front().is_some_and(Waiting::has_given_up) {
+                queue.pop_front();
+            }
         }
-        let at = if self.has_room(self.queue.front()?.bytes) {
-            0
-        } else {
-            let needs_none = |waiting: &Waiting| waiting.bytes == 0 && !waiting.has_given_up();
-            self.queue.iter().position(needs_none).filter(|_| self.requests > 0)?
+        let number = |first: Option<&Waiting>| {
+            first.filter(|first| self.has_room(first.bytes)).map_or(u64::MAX, |first| first.number)
         };
-        let next = self.queue.remove(at)?;
+        let (with, without) = (number(self.with_bytes.front()), number(self.without_bytes.front()));
+        let queue = match with.cmp(&without) {
+            Ordering::Less => &mut self.with_bytes,
+            Ordering::Greater => &mut self.without_bytes,
+            Ordering::Equal => return None,
+        };
+        let next = queue.pop_front()?;
         self.take(next.bytes);
         Some(next)
     }
 
-    /// Those that have given up behind others, of whom so many wait, do not fill the queue.
+    /// Those that have given up behind others, of whom so many wait, do not fill the queues.
     fn tidy(&mut self, others: usize) {
-        if self.queue.len() > 2 * others {
-            self.queue.retain(|waiting| !waiting.has_given_up());
+        for queue in [&mut self.with_bytes, &mut self.without_bytes] {
+            if queue.len() > 2 * others {
+                queue.retain(|waiting| !waiting.has_given_up());
+            }
         }
+    }
+
+    fn are_any_queued(&self) -> bool {
+        !self.with_bytes.is_empty() || !self.without_bytes.is_empty()
     }
 }
 
@@ -255,7 +275,7 @@ impl Drop for Permit {
         let is_waited_for = {
             let mut state = self.budget.lock();
             state.give_back(self.bytes);
-            !state.queue.is_empty()
+            state.are_any_queued()
         };
         if is_waited_for {
             self.budget.serve();
@@ -358,6 +378,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_needs_no_bytes_keeps_its_place_where_there_is_room_for_all() {
+        let budget = Budget::new(1, 100);
+        let first = budget.reserve(1).await;
+        let mut write = Box::pin(budget.reserve(1));
+        let mut flush = Box::pin(budget.reserve(0));
+        let mut next = Box::pin(budget.reserve(1));
+        assert!(waits(&mut write).await && waits(&mut flush).await && waits(&mut next).await);
+        drop(first);
+        assert!(waits(&mut flush).await && waits(&mut next).await);
+        drop(write.await);
+        assert!(waits(&mut next).await);
+        drop(flush.await);
+        assert!(next.await.is_ok());
+    }
+
+    #[tokio::test]
     async fn who_has_room_and_has_not_gone_on_is_waited_for() {
         let budget = Budget::new(1, 100);
         let first = budget.reserve(1).await;
@@ -379,6 +415,6 @@ mod tests {
             let mut given_up = Box::pin(budget.reserve(1));
             assert!(waits(&mut given_up).await);
         }
-        assert!(budget.lock().queue.len() <= 2 && budget.has_waiters());
+        assert!(budget.lock().with_bytes.len() <= 2 && budget.has_waiters());
     }
 }
