@@ -41,7 +41,8 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
     let folder = workspace().join("target/short-link");
     fs::create_dir_all(&folder)?;
     let programs = Programs::build(&folder).await?;
-    let target = Target::start(&folder.join("tgtd.log"), &args.target_key).await?;
+    let units = rows.iter().map(Row::units).max().unwrap_or(1);
+    let target = Target::start(&folder.join("tgtd.log"), units, &args.target_key).await?;
     let null = NullTarget::start().await?;
     let null_of_libiscsi = NullTarget::start().await?;
     let out = out(args, &folder);
@@ -144,7 +145,7 @@ impl Bench<'_> {
         let mut programs = Program::of(row, &self.args.runtime);
         let (what, runs) = match row.kind {
             Kind::Both | Kind::AndBare => ("run", self.args.runs),
-            Kind::Disks(_) => ("disks", self.args.runs),
+            Kind::Disks(_) | Kind::OverOneSession(_) => ("disks", self.args.runs),
             Kind::Idle { .. } => ("idle", 1),
         };
         for repetition in 1..=if self.args.test { 1 } else { runs } {
@@ -235,8 +236,11 @@ fn figure(what: &str, program: Program, row: &Row, told: Result<Value, Outcome>)
     if program.target() == TargetKind::Testkit {
         parameters.push(("target", "testkit".to_owned()));
     }
-    if let Kind::Disks(disks) | Kind::Idle { disks, .. } = row.kind {
-        parameters.push(("disks", disks.to_string()));
+    if !matches!(row.kind, Kind::Both | Kind::AndBare) {
+        parameters.push(("disks", row.disks().to_string()));
+    }
+    if let Kind::OverOneSession(_) = row.kind {
+        parameters.push(("sessions", "1".to_owned()));
     }
     let bytes = if matches!(row.kind, Kind::Idle { .. }) { 0 } else { row.bytes.0 };
     let (outcome, detail) = match told {

@@ -1,4 +1,5 @@
-//! The initiator as its users have it: disks, each opened by the unit's URL, with so many requests under way.
+//! The initiator as its users have it: disks, each opened by the unit's URL or over a session for all, with so many
+//! requests under way.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use iscsi_initiator::{DigestOffer, Disk, Error, Initiator, Options, Sessions};
+use iscsi_initiator::scsi::Lun;
+use iscsi_initiator::{DigestOffer, Disk, Error, Initiator, Options, Sessions, Url};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -64,10 +66,37 @@ async fn measure(args: &RunArgs) -> Result<Value, Trouble> {
     Ok(taken)
 }
 
-/// Opens so many disks, each with one session of its own.
 async fn open(args: &RunArgs) -> Result<Vec<Disk>, Trouble> {
     let name = "iqn.2026-01.org.example:initiator";
     let initiator = Initiator::with_options(name, options(args.digests))?;
+    match args.sessions {
+        Some(sessions) => open_over(&initiator, args, sessions).await,
+        None => open_each(&initiator, args).await,
+    }
+}
+
+/// Opens so many disks over so many sessions, one after the other in turns.
+async fn open_over(
+    initiator: &Initiator,
+    args: &RunArgs,
+    sessions: u16,
+) -> Result<Vec<Disk>, Trouble> {
+    let first = Url::parse(&args.url)?.lun.and_then(Lun::number).ok_or("the URL names no unit")?;
+    let mut open = Vec::new();
+    for _ in 0..sessions {
+        open.push(initiator.connect(args.url.as_str()).await?);
+    }
+    let mut disks = Vec::new();
+    for (number, session) in (0..args.disks).zip(open.iter().cycle()) {
+        let number = u32::from(first) + number;
+        let lun = u16::try_from(number).ok().and_then(Lun::new).ok_or("too many units")?;
+        disks.push(session.logical_unit(lun).disk().await?);
+    }
+    Ok(disks)
+}
+
+/// Opens so many disks, each with one session of its own.
+async fn open_each(initiator: &Initiator, args: &RunArgs) -> Result<Vec<Disk>, Trouble> {
     let (mut disks, mut logins) = (Vec::new(), JoinSet::new());
     for _ in 0..args.disks {
         if logins.len() == LOGINS {

@@ -60,7 +60,7 @@ impl Program {
     pub(crate) fn of(row: &Row, runtimes: &[Runtime]) -> Vec<Self> {
         let ours = |target| runtimes.iter().map(move |runtime| Self::Initiator(*runtime, target));
         let mut programs: Vec<_> = ours(TargetKind::Tgtd).collect();
-        if !matches!(row.kind, Kind::Idle { .. }) {
+        if !matches!(row.kind, Kind::Idle { .. } | Kind::OverOneSession(_)) {
             programs.push(Self::Libiscsi(TargetKind::Tgtd));
         }
         if row.is_for_testkit() {
@@ -70,7 +70,7 @@ impl Program {
         match row.kind {
             Kind::AndBare => programs.push(Self::Bare),
             Kind::Disks(_) => programs.push(Self::SessionAlone),
-            Kind::Both | Kind::Idle { .. } => {}
+            Kind::Both | Kind::OverOneSession(_) | Kind::Idle { .. } => {}
         }
         programs
     }
@@ -181,8 +181,10 @@ impl Programs {
                 words.extend(url.chain(load).chain([digests.to_string()]));
                 words.push(format!("--runtime={runtime}"));
                 words.push(format!("--disks={}", row.disks()));
-                if let Kind::Idle { seconds, .. } = row.kind {
-                    words.push(format!("--idle={seconds}"));
+                match row.kind {
+                    Kind::OverOneSession(_) => words.push("--sessions=1".to_owned()),
+                    Kind::Idle { seconds, .. } => words.push(format!("--idle={seconds}")),
+                    Kind::Both | Kind::AndBare | Kind::Disks(_) => {}
                 }
                 (&self.own, words)
             }

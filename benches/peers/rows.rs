@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     AndBare,
     /// The initiator and libiscsi, with so many disks, and the session's state machine alone.
     Disks(u32),
+    /// The initiator, with so many over one session, each a unit of its own.
+    OverOneSession(u32),
     /// The initiator, with so many of which nothing is asked for so many seconds.
     Idle { disks: u32, seconds: u64 },
 }
@@ -46,6 +48,7 @@ impl Row {
         let kind = match self.kind {
             Kind::Both | Kind::AndBare => String::new(),
             Kind::Disks(disks) => format!(" disks {disks}"),
+            Kind::OverOneSession(disks) => format!(" disks {disks} over one session"),
             Kind::Idle { disks, .. } => format!(" idle {disks}"),
         };
         format!("{direction} {io} x {depth}{digests}{kind}")
@@ -59,7 +62,15 @@ impl Row {
     pub(crate) fn disks(&self) -> u32 {
         match self.kind {
             Kind::Both | Kind::AndBare => 1,
-            Kind::Disks(disks) | Kind::Idle { disks, .. } => disks,
+            Kind::Disks(disks) | Kind::OverOneSession(disks) | Kind::Idle { disks, .. } => disks,
+        }
+    }
+
+    /// How many units the target has to have.
+    pub(crate) fn units(&self) -> u32 {
+        match self.kind {
+            Kind::OverOneSession(disks) => disks,
+            Kind::Both | Kind::AndBare | Kind::Disks(_) | Kind::Idle { .. } => 1,
         }
     }
 
@@ -73,6 +84,7 @@ impl Row {
         self.kind = match self.kind {
             Kind::Both | Kind::AndBare => self.kind,
             Kind::Disks(disks) => Kind::Disks(disks.min(8)),
+            Kind::OverOneSession(disks) => Kind::OverOneSession(disks.min(8)),
             Kind::Idle { disks, .. } => Kind::Idle { disks: disks.min(8), seconds: 1 },
         };
         self.bytes = Size(self.io.0 * u64::from(self.depth * self.disks()) * 4);
@@ -83,7 +95,8 @@ impl Row {
 /// The rows that were asked for.
 pub(crate) fn rows(args: &CompareArgs) -> Vec<Row> {
     let mut rows = loads();
-    rows.extend([1, 200, 1000].map(disks));
+    rows.extend([1, 200, 1000].map(Kind::Disks).map(disks));
+    rows.extend([200, 1000].map(Kind::OverOneSession).map(disks));
     rows.extend([1, 200, 1000].map(idle));
     rows.retain(|row| args.only.as_ref().is_none_or(|only| row.name().contains(only)));
     if args.test { rows.into_iter().map(Row::short).collect() } else { rows }
@@ -112,13 +125,12 @@ fn loads() -> Vec<Row> {
 /// Reads of all disks together; each number of disks divides it.
 const READS: u64 = 65_000;
 
-fn disks(disks: u32) -> Row {
-    Row { kind: Kind::Disks(disks), ..Row::new(Direction::Read, 4 * KIB, 4, READS * 4 * KIB) }
+fn disks(kind: Kind) -> Row {
+    Row { kind, ..Row::new(Direction::Read, 4 * KIB, 4, READS * 4 * KIB) }
 }
 
 fn idle(disks: u32) -> Row {
-    let kind = Kind::Idle { disks, seconds: 10 };
-    Row { kind, ..Row::new(Direction::Read, 4 * KIB, 4, READS * 4 * KIB) }
+    self::disks(Kind::Idle { disks, seconds: 10 })
 }
 
 #[cfg(test)]
@@ -139,6 +151,7 @@ mod tests {
         assert_eq!(named(&["--only", "header"]), ["write 64K x 32 header", "read 64K x 32 header"]);
         assert_eq!(named(&["--only", "idle 1"]), ["read 4K x 4 idle 1", "read 4K x 4 idle 1000"]);
         assert_eq!(named(&["--only", "idle 1", "--test"]).last().unwrap(), "read 4K x 4 idle 8");
-        assert_eq!(named(&[]).len(), 18);
+        assert_eq!(named(&["--only", "200 over"]), ["read 4K x 4 disks 200 over one session"]);
+        assert_eq!(named(&[]).len(), 20);
     }
 }

@@ -30,11 +30,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Starts it, with these keys in place of its defaults.
-    pub(crate) async fn start(log: &Path, keys: &[String]) -> Result<Self, Trouble> {
+    /// Starts it, with so many units of the target without digests, and these keys in place of its defaults.
+    pub(crate) async fn start(log: &Path, units: u32, keys: &[String]) -> Result<Self, Trouble> {
         for _ in 0..TRIES {
             if let Some(target) = Self::try_start(log).await? {
                 target.set_up(keys).await?;
+                for lun in 2..=units {
+                    target.add_unit("1", lun).await?;
+                }
                 return Ok(target);
             }
         }
@@ -65,8 +68,7 @@ impl Target {
     async fn set_up(&self, keys: &[String]) -> Result<(), Trouble> {
         for (id, name) in NAMES {
             self.admin(&format!("--op new --mode target --tid {id} --targetname {name}")).await?;
-            let unit = "--lun 1 --bstype null --backing-store /dev/null";
-            self.admin(&format!("--op new --mode logicalunit --tid {id} {unit}")).await?;
+            self.add_unit(id, 1).await?;
             self.admin(&format!("--op bind --mode target --tid {id} --initiator-address ALL"))
                 .await?;
             for key in keys {
@@ -77,6 +79,11 @@ impl Target {
         }
         self.set("2", "HeaderDigest", "CRC32C").await?;
         self.set("2", "DataDigest", "CRC32C").await
+    }
+
+    async fn add_unit(&self, id: &str, lun: u32) -> Result<(), Trouble> {
+        let unit = format!("--tid {id} --lun {lun} --bstype null --backing-store /dev/null");
+        self.admin(&format!("--op new --mode logicalunit {unit}")).await.map(drop)
     }
 
     async fn set(&self, id: &str, key: &str, value: &str) -> Result<(), Trouble> {

@@ -70,6 +70,9 @@ pub(crate) struct RunArgs {
     /// So many disks, each with a session of its own.
     #[arg(long, default_value_t = 1)]
     pub(crate) disks: u32,
+    /// So many sessions carry them all, and each disk is a unit of its own: those from the URL's on.
+    #[arg(long)]
+    pub(crate) sessions: Option<u16>,
     /// Asks for nothing in the measured time, for so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) idle: Option<u64>,
