@@ -16,15 +16,15 @@ pub(crate) fn attention_of(completion: &Completion) -> Option<Sense> {
     sense_of(completion).filter(|sense| sense.key == SenseKey::UnitAttention)
 }
 
-/// A completion with a good status, or the error that it stands for.
+/// The completion of a command that has succeeded, or the error that it stands for.
 pub(crate) fn outcome(command: &'static str, completion: Completion) -> Result<Completion, Error> {
-    match completion.status {
-        Status::GOOD | Status::CONDITION_MET => Ok(completion),
-        status => Err(match sense_of(&completion) {
-            Some(sense) => Error::CheckCondition { command, sense: Box::new(sense) },
-            None => Error::Status { command, status },
-        }),
+    if completion.is_success() {
+        return Ok(completion);
     }
+    Err(match sense_of(&completion) {
+        Some(sense) => Error::CheckCondition { command, sense: Box::new(sense) },
+        None => Error::Status { command, status: completion.status },
+    })
 }
 
 /// Turns a refusal of the unit into `None`; without a session there is no answer at all.

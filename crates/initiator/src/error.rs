@@ -1,7 +1,7 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
 mod advice;
-mod classify;
+pub(crate) mod classify;
 mod connect;
 mod fault;
 mod kind;

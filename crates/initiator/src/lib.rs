@@ -116,14 +116,16 @@
 //! | ABORTED COMMAND: the unit or the link gave up on it | after a pause |
 //! | INVALID COMMAND OPERATION CODE to READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | at once, in 10 bytes, and all further ones as well |
 //! | a deferred error: an earlier command failed after it had ended well | never |
+//! | RECOVERED ERROR: the unit did what it was asked, with some effort | never: it counts as success |
 //! | RESERVATION CONFLICT, any other status, any other sense | never |
+//! | no status: data came damaged, by their digest, and the target has given the command up, or has refused it | by a disk, after a pause |
 //! | no status: the command timed out, and the target has given it up | by a disk, after a pause |
 //! | no status: the session ended or lost the connection | by a disk, over the next session |
 //!
 //! Pauses begin at 10 ms and double up to one second. They end after some five seconds in all for the
 //! methods of [`Session`] and [`LogicalUnit`], but while a port changes its state after as long as the unit says, or a minute;
 //! a [`Disk`] goes on for as long as [`Options::patience`]
-//! says (after ABORTED COMMAND five seconds), over another session where there is one, and
+//! says (after ABORTED COMMAND and damaged data five seconds), over another session where there is one, and
 //! [`Disk::spread`] tells meanwhile what it waits for. [`Options::retry`] changes these numbers. This
 //! holds for commands whose second execution changes nothing that the first did not: those that
 //! read, and those that write to an address. [`LogicalUnit::execute`] sends its command once.

@@ -106,9 +106,8 @@ impl Error {
             | Self::RuntimeNotStarted(_) => Fault::Caller,
             Self::Connect(_)
             | Self::OverlapsUnsettled { .. }
-            | Self::Task {
-                cause: TaskError::ConnectionLost { .. } | TaskError::DataDigest, ..
-            } => Fault::Network,
+            | Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => Fault::Network,
+            Self::Task { cause, .. } if is_damage(cause) => Fault::Network,
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
             Self::NotReopened { why: cause, .. }
@@ -154,11 +153,20 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
         TaskError::TimedOut => ErrorKind::TimedOut,
         TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
         // The target has given the task up, or has not seen it, so it can be sent again.
-        TaskError::DataDigest | TaskError::Withdrawn => ErrorKind::Transient,
+        TaskError::Withdrawn => ErrorKind::Transient,
+        cause if is_damage(cause) => ErrorKind::Transient,
         TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
         TaskError::DataMissing { .. } => ErrorKind::Protocol,
         _ => ErrorKind::Other,
     }
+}
+
+/// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).
+pub(crate) const fn is_damage(cause: &TaskError) -> bool {
+    matches!(
+        cause,
+        TaskError::DataDigest | TaskError::Rejected { reason: RejectReason::DATA_DIGEST_ERROR, .. }
+    )
 }
 
 /// A Reject, by its reason (RFC 7143 §11.17.1).

@@ -24,8 +24,8 @@ pub struct RetryOptions {
     pub max_pauses: u32,
     /// How many UNIT ATTENTIONs in a row a command is sent again after, at once.
     pub max_attentions: u32,
-    /// How long a [`Disk`](crate::Disk) repeats a command that ends in ABORTED COMMAND, which may be
-    /// the command's own fault; [`Options::patience`](crate::Options::patience) counts as well.
+    /// How long a [`Disk`](crate::Disk) repeats a command that ends in ABORTED COMMAND, or whose data come damaged, which
+    /// may be the command's own fault; [`Options::patience`](crate::Options::patience) counts as well.
     pub aborted_patience: Duration,
     /// How long a method of [`Session`](crate::Session) or [`LogicalUnit`](crate::LogicalUnit) waits while a port
     /// changes its state towards the unit, where the unit does not say how long that may take (IMPLICIT TRANSITION

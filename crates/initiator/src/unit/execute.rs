@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey, Status};
+use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
@@ -173,8 +173,13 @@ impl LogicalUnit {
             self.session.count_retry();
             return Next::Again(None);
         }
-        if completion.status != Status::GOOD {
-            let sense = sense_of(&completion);
+        let sense = sense_of(&completion);
+        if completion.is_success() {
+            if let Some(sense) = sense {
+                let (span, name) = (self.session.span(), transfer.name());
+                tracing::warn!(parent: span, command = name, "the unit succeeded with effort: {sense}");
+            }
+        } else {
             let verdict = patience.judge(completion.status, sense.as_ref());
             if let Verdict::Again(pause) = verdict {
                 transfer.restore(completion.data);
@@ -213,8 +218,8 @@ impl LogicalUnit {
         Certainty { identity, membership: identity && cdb.accesses_blocks(), proof }
     }
 
-    /// Sends a command once it is certain which unit takes it. What that one answers with GOOD counts
-    /// if it is still certain then.
+    /// Sends a command once it is certain which unit takes it. What that one answers with success
+    /// counts if it is still certain then.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     fn send<'a>(
         &'a self,
@@ -251,7 +256,7 @@ impl LogicalUnit {
                 }
             };
             let mut is_of_this_unit = true;
-            if certainty.identity && completion.status == Status::GOOD {
+            if certainty.identity && completion.is_success() {
                 self.recognized().await?;
                 if certainty.proof {
                     Box::pin(self.recognized_by_all()).await?;

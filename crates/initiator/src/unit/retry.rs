@@ -7,6 +7,7 @@ use iscsi_session::TaskError;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::error::classify::is_damage;
 use crate::error::sense::is_becoming_ready;
 use crate::options::policy::RequestPolicy;
 use crate::options::retry::RetryOptions;
@@ -137,16 +138,20 @@ pub(crate) fn endurance(error: &Error, policy: &RequestPolicy) -> Option<Duratio
         Error::Status { status: Status::BUSY | Status::TASK_SET_FULL | Status::TASK_ABORTED, .. }
             | Error::Task { cause: TaskError::TimedOut, .. }
     );
+    let is_damaged = matches!(error, Error::Task { cause, .. } if is_damage(cause));
     if is_passing || sense.is_some_and(is_becoming_ready) {
         return Some(policy.patience);
     }
-    // It may be the command's own fault.
+    // It may be the command's own fault, or the link damages all that is sent so.
     let is_given_up = sense.is_some_and(|sense| sense.key == SenseKey::AbortedCommand);
-    is_given_up.then(|| policy.patience.min(policy.retry.aborted_patience))
+    (is_given_up || is_damaged).then(|| policy.patience.min(policy.retry.aborted_patience))
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use iscsi_pdu::RejectReason;
+
     use super::*;
     use crate::options::Options;
 
@@ -210,6 +215,10 @@ mod tests {
         let timed_out = TaskError::TimedOut;
         assert_eq!(lasts(Error::Task { request: "WRITE (16)", cause: timed_out }), Some(long));
         assert_eq!(lasts(check(false, 0xb, 0x47, 0x03)), Some(BRIEF));
+        let reason = RejectReason::DATA_DIGEST_ERROR;
+        for cause in [TaskError::DataDigest, TaskError::Rejected { reason, header: Bytes::new() }] {
+            assert_eq!(lasts(Error::Task { request: "READ (16)", cause }), Some(BRIEF));
+        }
         assert_eq!(lasts(status(Status::RESERVATION_CONFLICT)), None);
         assert_eq!(lasts(check(true, 0x2, 0x04, 0x01)), None);
         assert_eq!(lasts(check(false, 0x2, 0x3a, 0)), None);

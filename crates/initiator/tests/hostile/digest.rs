@@ -22,9 +22,8 @@ pub(crate) fn rows() -> Vec<Row> {
         lie(Job::Read, "a byte of the data", DataIn, 1, |pdu, line| {
             line.patch(52 + 100, !pdu.data[100]);
         })
-        .fails(Fault::Network, &["READ", "came damaged"]),
-        lie(Job::Read, "the data digest", DataIn, 1, |_, line| line.damage_end())
-            .fails(Fault::Network, &["READ", "came damaged"]),
+        .on_a_disk(),
+        lie(Job::Read, "the data digest", DataIn, 1, |_, line| line.damage_end()).on_a_disk(),
         lie(Job::Read, "a byte of the last data", DataIn, 7, |pdu, line| {
             line.patch(52 + 100, !pdu.data[100]);
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_pdu::scsi::{Cdb, Lun, Status};
+use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
 use iscsi_pdu::{Residual, TaskAttribute};
 
 use super::payload::Payload;
@@ -82,4 +82,22 @@ pub struct Completion {
     /// The read buffer, cut to the bytes that the target says it sent, and of parameter data
     /// ([`Cdb::reads_parameter_data`]) to those that came; empty for other commands.
     pub data: BytesMut,
+}
+
+impl Completion {
+    /// Whether the unit has done what it was asked: its status is GOOD or CONDITION MET (SAM-5 §5.3), or CHECK CONDITION
+    /// with RECOVERED ERROR, which says that it took some effort (SPC-4 §4.5.6), and speaks of this command.
+    pub fn is_success(&self) -> bool {
+        is_success(self.status, &self.sense)
+    }
+}
+
+/// The same of a status and the sense data that came with it.
+pub(super) fn is_success(status: Status, sense: &[u8]) -> bool {
+    match status {
+        Status::GOOD | Status::CONDITION_MET => true,
+        Status::CHECK_CONDITION => Sense::decode(sense)
+            .is_ok_and(|sense| sense.key == SenseKey::RecoveredError && !sense.deferred),
+        _ => false,
+    }
 }

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
 use iscsi_pdu::{DataSn, R2tSn, Residual, TaskAttribute};
 
-use super::command::{Command, Completion};
+use super::command::{Command, Completion, is_success};
 use super::read::ReadTransfer;
 use super::write::WriteTransfer;
 use crate::error::TaskError;
@@ -83,7 +83,7 @@ impl ScsiTask {
         self.next_sn = self.next_sn.wrapping_add(1);
     }
 
-    /// Judges the end of the command: the status stands only if the bytes it vouches for moved.
+    /// Judges the end of the command: a status that tells of success stands only if the bytes it vouches for moved.
     pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
         let bidirectional = self.write.is_some() && self.read.is_some();
         let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };
@@ -91,7 +91,10 @@ impl ScsiTask {
         let read_len = self.read.as_ref().map_or(0, ReadTransfer::len);
         let written = if self.write.is_some() { after(write_len, end.residual) } else { 0 };
         let wanted = self.required(after(read_len, read_residual));
-        if end.status == Status::GOOD {
+        if is_success(end.status, &end.sense) {
+            if self.is_damaged() {
+                return Err(TaskError::DataDigest);
+            }
             self.check_write(written, end.withdrawn)?;
             self.check_read(wanted, end.exp_data_sn)?;
         }

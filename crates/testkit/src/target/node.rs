@@ -165,6 +165,13 @@ impl Target {
         &self.received
     }
 
+    /// How many PDUs with this operation code have been sent, on all connections: the number of the next one, as
+    /// [`Fault::sending`](crate::fault::Fault::sending) counts them.
+    #[must_use]
+    pub fn sent(&self, opcode: Opcode) -> u32 {
+        self.sent_tally.of(opcode)
+    }
+
     /// The disk behind a unit number.
     #[must_use]
     pub fn disk(&self, number: u16) -> Option<RamDisk> {

@@ -19,13 +19,16 @@ impl Tally {
         *self.by_opcode.entry(code & 0x3f).or_default() += 1;
     }
 
+    /// How many of this kind.
+    pub(crate) fn of(&self, kind: Opcode) -> u32 {
+        self.by_opcode.get(&(kind as u8)).copied().unwrap_or(0)
+    }
+
     /// Whether the PDU counted last is the one with this number among its kind.
     pub(crate) fn is_at(&self, code: u8, kind: Option<Opcode>, number: u32) -> bool {
         let count = match kind {
             None => self.pdus,
-            Some(kind) if kind as u8 == code & 0x3f => {
-                self.by_opcode.get(&(kind as u8)).copied().unwrap_or(0)
-            }
+            Some(kind) if kind as u8 == code & 0x3f => self.of(kind),
             Some(_) => return false,
         };
         count.checked_sub(1) == Some(number)
