@@ -131,7 +131,7 @@ impl<'a> Examination<'a> {
 
     async fn read(&mut self, disk: &Disk, reading: &Reading) -> Option<ReadTest> {
         let plan = reading.plan();
-        let planned = (plan.io_size.value, plan.queue_depth.value);
+        let planned = (plan.read_size.value, plan.read_depth.value);
         let workload = Workload::new(planned, self.args.depth, window_of(reading), disk);
         let Some(workload) = workload else {
             self.end = Some(Error::Empty);

@@ -108,7 +108,7 @@ impl ObservedFlow<'_> {
             let ceiling = Bandwidth::of(bytes, rtt.min).mbit_per_second();
             self.goodput.mbit_per_second() >= ceiling * REACHED
         };
-        let queue = self.plan.io_size.value.saturating_mul(self.plan.queue_depth.value.into());
+        let queue = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
         if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow
         } else if reaches(queue) {

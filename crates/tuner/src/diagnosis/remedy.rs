@@ -168,7 +168,9 @@ impl ObservedFlow<'_> {
     }
 
     fn queue_depth(&self) -> (String, Option<String>) {
-        let depth = self.plan.queue_depth.value;
+        let plan = self.plan;
+        let depth = if self.is_reading() { &plan.read_depth } else { &plan.queue_depth };
+        let depth = depth.value;
         let evidence = "all that was handed in is on its way".to_owned();
         (evidence, Some(format!("hand in more at once (--queue-depth above {depth})")))
     }

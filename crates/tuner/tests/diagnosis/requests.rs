@@ -128,11 +128,15 @@ fn a_slow_target_and_a_slow_source_are_told_apart() {
     assert_says(&case.blames(Limiter::Source), "nothing was asked for", "read faster");
 }
 
-/// 9 MiB are under way: 755 Mbit/s in 100 ms.
+/// As many are under way as the plan has for reads, which take one round trip each: fewer than there would be writes.
 #[test]
 fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {
-    let finding = Case::reading(700, 32 << 20).blames(Limiter::QueueDepth);
-    assert_says(&finding, "on its way", "--queue-depth above 36");
+    let plan = Case::reading(350, 32 << 20).plan();
+    let (size, depth) = (plan.read_size.value, plan.read_depth.value);
+    assert!(depth < plan.queue_depth.value, "else the two could be taken for one another");
+    let in_100_ms = size * u64::from(depth) * 8 / 100_000;
+    let finding = Case::reading(in_100_ms * 9 / 10, 32 << 20).blames(Limiter::QueueDepth);
+    assert_says(&finding, "on its way", &format!("--queue-depth above {depth}"));
 }
 
 #[test]
