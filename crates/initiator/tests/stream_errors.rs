@@ -120,6 +120,24 @@ async fn a_read_that_the_medium_fails_says_so() {
     assert_is(&error, io::ErrorKind::Other, ErrorKind::Medium);
 }
 
+/// What was read ahead behind it belongs where it came from.
+#[tokio::test]
+async fn a_read_after_one_that_failed_begins_where_that_did() {
+    let (rig, _session, mut stream) = rig_with_stream().await;
+    let data = pattern(2 * RUN, 1);
+    soon(stream.disk().write_at(0, data.clone())).await.unwrap();
+    let unread = Outcome::check(Sense::new(3, 0x11, 0));
+    rig.server.with(|target| target.end_next_with(unread));
+    let mut bytes = vec![0; RUN];
+    let error = soon(stream.read(&mut bytes)).await.unwrap_err();
+    assert_is(&error, io::ErrorKind::Other, ErrorKind::Medium);
+    assert_eq!(stream.position(), 0);
+    soon(stream.read_exact(&mut bytes)).await.unwrap();
+    assert!(bytes == data[..RUN], "these are bytes of another place");
+    assert_eq!(stream.position(), RUN as u64);
+    rig.assert_clean();
+}
+
 #[tokio::test]
 async fn a_lost_connection_and_a_logout_are_told_apart() {
     let (rig, session, mut stream) = rig_with_stream().await;

@@ -9,9 +9,10 @@ use crate::blocking::disk::Disk;
 /// A [`Disk`] as a stream: [`Read`] reads ahead, [`Write`] writes behind.
 ///
 /// An error of a write shows at a later call, and at every call from then on: what was not written stays
-/// missing, so the stream is done for; [`Disk::stream`] gives another. [`flush`](Write::flush) waits for
-/// all writes and then flushes the unit's cache, so only after it is the data on the medium. Reading ends at the capacity;
-/// writing at it is an error, `StorageFull`. Dropping the stream gives up what is not written yet: flush it first.
+/// missing, so the stream is done for; [`Disk::stream`] gives another. A read that fails moves nothing: the next one
+/// begins at the same position. [`flush`](Write::flush) waits for all writes and then flushes the unit's cache, so only
+/// after it is the data on the medium. Reading ends at the capacity; writing at it is an error, `StorageFull`. Dropping
+/// the stream gives up what is not written yet: flush it first.
 #[derive(Debug)]
 pub struct DiskStream {
     /// Declared first, so that it is dropped before the disk is logged out.

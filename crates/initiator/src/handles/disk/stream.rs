@@ -24,10 +24,10 @@ const MAX_WINDOW: usize = 256;
 /// A [`Disk`] as a stream: [`AsyncRead`] reads ahead, [`AsyncWrite`] writes behind.
 ///
 /// An error of a write shows at a later call, and at every call from then on: what was not written stays
-/// missing, so the stream is done for; [`Disk::stream`] gives another. `flush` and `shutdown` wait for all
-/// writes and then flush the unit's cache, so only after one of them is the data on the medium. Reading ends at the
-/// capacity; writing at it is an error. Dropping the stream gives up what is not
-/// written yet.
+/// missing, so the stream is done for; [`Disk::stream`] gives another. A read that fails moves nothing: the next one
+/// begins at the same position. `flush` and `shutdown` wait for all writes and then flush the unit's cache, so only
+/// after one of them is the data on the medium. Reading ends at the capacity; writing at it is an error. Dropping the
+/// stream gives up what is not written yet.
 ///
 /// ```
 /// use std::io::SeekFrom;
@@ -156,9 +156,14 @@ impl ReadAhead {
         self.requests.iter_mut().for_each(|slot| slot.poll(context));
         match self.requests.pop_front() {
             None => Poll::Ready(Ok(&mut self.current)),
-            Some(Slot::Done(result)) => {
-                self.current = result?;
+            Some(Slot::Done(Ok(bytes))) => {
+                self.current = bytes;
                 Poll::Ready(Ok(&mut self.current))
+            }
+            Some(Slot::Done(Err(error))) => {
+                // The others read what lies behind it, and the next call reads at the same position.
+                self.clear();
+                Poll::Ready(Err(error))
             }
             Some(reading @ Slot::Reading(_)) => {
                 self.requests.push_front(reading);
