@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi_initiator::device::Device as _;
-use iscsi_initiator::{Disk, Error, Options, Sessions};
+use iscsi_initiator::{Disk, DiskStream, Error, Options, Sessions};
 use iscsi_testkit::disk::Cache;
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::Sense;
@@ -24,6 +24,7 @@ use iscsi_testkit::target::{ConnId, Outcome};
 use support::{Rig, initiator, pattern, soon, until};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 const BLOCKS: u64 = 4096;
 const LEN: usize = 16 << 10;
@@ -114,6 +115,46 @@ async fn a_loss_is_told_to_every_stream() {
     for stream in &mut streams {
         soon(stream.flush()).await.unwrap();
     }
+}
+
+/// A stream whose writes are lost, and whose flush nobody has waited for: it has ended by now.
+async fn stream_with_a_flush_that_was_dropped(rig: &Rig, disk: &Disk) -> DiskStream {
+    let mut stream = disk.stream(0);
+    soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
+    // This waits for the write.
+    soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
+    rig.disk.lose_power();
+    timeout(Duration::ZERO, stream.flush()).await.expect_err("it takes a round trip");
+    until(|| disk.stats().requests.flushes.errors == 1).await;
+    stream
+}
+
+async fn assert_loss_is_told(stream: &mut DiskStream) {
+    let error = soon(stream.flush()).await.unwrap_err();
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    assert!(matches!(cause, Some(Error::UnflushedWritesLost)), "{error}");
+}
+
+#[tokio::test]
+async fn a_loss_that_a_dropped_flush_of_a_stream_has_found_is_told_by_the_next() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    let mut stream = stream_with_a_flush_that_was_dropped(&rig, &disk).await;
+    soon(stream.write_all(&pattern(LEN, 2))).await.unwrap();
+    assert_loss_is_told(&mut stream).await;
+    soon(stream.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_loss_that_a_dropped_stream_has_found_is_told_by_another() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    drop(stream_with_a_flush_that_was_dropped(&rig, &disk).await);
+    let mut stream = disk.stream(0);
+    assert_loss_is_told(&mut stream).await;
+    soon(stream.flush()).await.unwrap();
+    soon(disk.stream(0).flush()).await.expect("somebody was told");
+    assert_lost(&disk).await;
 }
 
 /// The unit says that a write which had ended well has failed: to whichever command comes next.
@@ -233,7 +274,7 @@ async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
     until(|| rig.disk.flushes() > flushes).await;
     first.abort();
     for _ in 0..5 {
-        let flush = tokio::time::timeout(Duration::ZERO, disk.flush());
+        let flush = timeout(Duration::ZERO, disk.flush());
         assert!(flush.await.is_err());
     }
     rig.server.with(|target| target.release());

@@ -28,6 +28,7 @@ use tracing::{Span, error_span, field};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
+use crate::state::unflushed::SeenLosses;
 use crate::state::unit_changes::UnitChanges;
 use crate::unit::logical_unit::LogicalUnit;
 
@@ -201,18 +202,19 @@ impl Disk {
     /// # Errors
     /// As [`LogicalUnit::flush`].
     pub async fn flush(&self) -> Result<(), Error> {
-        let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
         let losses = self.unit.losses();
         let seen = losses.begin();
-        let result = self.paths.flush().await.and_then(|()| losses.end(seen));
-        running.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
-        result
+        self.flush_untold(seen).await?;
+        losses.end(seen)
     }
 
-    /// The same handle once more, for a future that outlives a borrow of it: what one is told of, the
-    /// other one knows.
-    fn same_handle(&self) -> Self {
-        Self { unit: self.unit.same_handle(), ..self.clone() }
+    /// The same without a word to the handle of what was lost. It counts as failed if that knew of less when it began.
+    async fn flush_untold(&self, seen: SeenLosses) -> Result<(), Error> {
+        let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
+        let result = self.paths.flush().await;
+        let is_good = result.is_ok() && !self.unit.losses().are_more_than(seen);
+        running.end(is_good.then(|| now().saturating_duration_since(begun)));
+        result
     }
 
     /// Asks over each of its sessions whether the unit is still the one that was opened, by its name, and

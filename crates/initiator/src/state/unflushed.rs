@@ -35,7 +35,7 @@ pub(crate) struct Unflushed {
 #[derive(Debug)]
 pub(crate) struct LossCursor {
     across: Arc<AcrossSessions>,
-    seen: Arc<AtomicU64>,
+    seen: AtomicU64,
 }
 
 /// What a handle knew of losses when its flush began.
@@ -188,7 +188,7 @@ impl Unflushed {
     /// For a handle that knows of no loss but of those that another one was told of.
     pub(crate) fn cursor(&self) -> LossCursor {
         let seen = self.across.writes.told_of.load(Ordering::SeqCst);
-        LossCursor { across: Arc::clone(&self.across), seen: Arc::new(seen.into()) }
+        LossCursor { across: Arc::clone(&self.across), seen: seen.into() }
     }
 
     /// Begins a flush of the writes that have ended, after those flushes that are under way.
@@ -208,17 +208,17 @@ impl Unflushed {
 }
 
 impl LossCursor {
-    /// The cursor of the same handle, for a flush that outlives a borrow of it.
-    pub(crate) fn same_handle(&self) -> Self {
-        Self { across: Arc::clone(&self.across), seen: Arc::clone(&self.seen) }
-    }
-
     /// A flush begins.
     pub(crate) fn begin(&self) -> SeenLosses {
         SeenLosses(self.seen.load(Ordering::SeqCst))
     }
 
-    /// The flush has ended well.
+    /// Whether something was lost of which a handle did not know when its flush began. Nobody is told of it by that.
+    pub(crate) fn are_more_than(&self, seen: SeenLosses) -> bool {
+        self.across.writes.losses() > seen.0
+    }
+
+    /// The flush has ended well, and whoever waits for it is given the result.
     ///
     /// # Errors
     /// [`Error::UnflushedWritesLost`] if something was lost of which the handle did not know when the
@@ -235,8 +235,8 @@ impl LossCursor {
 impl Clone for LossCursor {
     fn clone(&self) -> Self {
         let [own, told] =
-            [&*self.seen, &self.across.writes.told_of].map(|seen| seen.load(Ordering::SeqCst));
-        Self { across: Arc::clone(&self.across), seen: Arc::new(own.max(told).into()) }
+            [&self.seen, &self.across.writes.told_of].map(|seen| seen.load(Ordering::SeqCst));
+        Self { across: Arc::clone(&self.across), seen: own.max(told).into() }
     }
 }
 

@@ -71,11 +71,6 @@ impl LogicalUnit {
         Self { session, lun, state, losses, questions: None, has_other_ports: false }
     }
 
-    /// The same handle once more: what one is told of, the other one knows.
-    pub(crate) fn same_handle(&self) -> Self {
-        Self { losses: self.losses.same_handle(), ..self.clone() }
-    }
-
     /// Of which losses this handle has been told.
     pub(crate) const fn losses(&self) -> &LossCursor {
         &self.losses

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use crate::error::Error;
 use crate::handles::disk::Disk;
 use crate::runtime::Task;
+use crate::state::unflushed::SeenLosses;
 
 // Each request of a stream is a task: what it holds others may wait for, while nobody asks the stream.
 
@@ -74,7 +75,7 @@ pub struct DiskStream {
     position: u64,
     ahead: ReadAhead,
     behind: WriteBehind,
-    flush: Option<Task<()>>,
+    flush: Option<Flushing>,
 }
 
 impl Disk {
@@ -263,6 +264,26 @@ impl WriteBehind {
     }
 }
 
+/// A flush of the disk. It may end while nobody waits for it, so what it finds lost counts as told only when its result
+/// is taken.
+struct Flushing {
+    task: Task<()>,
+    seen: SeenLosses,
+}
+
+impl Flushing {
+    fn begin(disk: &Disk) -> Self {
+        let seen = disk.unit.losses().begin();
+        let disk = disk.clone();
+        Self { task: Task::spawn(async move { disk.flush_untold(seen).await }), seen }
+    }
+
+    fn poll(&mut self, disk: &Disk, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        ready!(Pin::new(&mut self.task).poll(context))?;
+        Poll::Ready(disk.unit.losses().end(self.seen))
+    }
+}
+
 /// How many requests fill the link.
 fn window(disk: &Disk) -> usize {
     disk.queue_depth(CHUNK).clamp(MIN_WINDOW, MAX_WINDOW)
@@ -316,11 +337,8 @@ impl AsyncWrite for DiskStream {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(this.behind.poll_settled(&this.disk, context))?;
-        let flush = this.flush.get_or_insert_with(|| {
-            let disk = this.disk.same_handle();
-            Task::spawn(async move { disk.flush().await })
-        });
-        let result = ready!(Pin::new(flush).poll(context));
+        let flush = this.flush.get_or_insert_with(|| Flushing::begin(&this.disk));
+        let result = ready!(flush.poll(&this.disk, context));
         this.flush = None;
         Poll::Ready(result.map_err(Into::into))
     }
