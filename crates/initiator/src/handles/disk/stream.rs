@@ -175,13 +175,14 @@ impl ReadAhead {
 
     fn extend(&mut self, disk: &Disk) {
         let window = window(disk);
-        while self.requests.len() < window && self.next < disk.capacity() {
-            let len = to_boundary(self.next).min(disk.capacity() - self.next);
+        while self.requests.len() < window
+            // Once for each request: whoever hears of a smaller unit may do so meanwhile.
+            && let Some(count) = count_at(self.next, disk.capacity())
+        {
             let (disk, offset) = (disk.clone(), self.next);
-            let count = usize::try_from(len).unwrap_or(CHUNK);
             let request = Task::spawn(async move { disk.read_at(offset, count).await });
             self.requests.push_back(Slot::Reading(request));
-            self.next += len;
+            self.next += count as u64;
         }
     }
 
@@ -289,6 +290,12 @@ fn window(disk: &Disk) -> usize {
     disk.queue_depth(CHUNK).clamp(MIN_WINDOW, MAX_WINDOW)
 }
 
+/// Bytes of a read that begins there; none where the disk ends.
+fn count_at(position: u64, capacity: u64) -> Option<usize> {
+    let left = capacity.checked_sub(position).filter(|left| *left > 0)?;
+    usize::try_from(left.min(to_boundary(position))).ok()
+}
+
 /// Bytes from here to the next multiple of a chunk; never 0.
 const fn to_boundary(position: u64) -> u64 {
     CHUNK as u64 - position % CHUNK as u64
@@ -368,5 +375,21 @@ impl AsyncSeek for DiskStream {
         // Writes that overlap later ones must be over before those begin.
         ready!(this.behind.poll_settled(&this.disk, context))?;
         Poll::Ready(Ok(this.position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_end_at_multiples_of_a_chunk_and_at_the_end_of_the_disk() {
+        let chunk = CHUNK as u64;
+        assert_eq!(count_at(0, chunk * 2), Some(CHUNK));
+        assert_eq!(count_at(chunk - 1, chunk * 2), Some(1));
+        assert_eq!(count_at(chunk, chunk + 512), Some(512));
+        for capacity in [chunk, chunk - 512, 0] {
+            assert_eq!(count_at(chunk, capacity), None, "it may have become smaller");
+        }
     }
 }
