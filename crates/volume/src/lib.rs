@@ -14,6 +14,7 @@ pub mod md;
 mod member;
 mod stripe;
 mod units;
+mod untold;
 mod volume;
 mod whole_buffer;
 

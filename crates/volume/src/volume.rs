@@ -13,6 +13,7 @@ use crate::extents::interleave;
 use crate::join::join_all;
 use crate::member::Member;
 use crate::stripe::{Chunk, Stripe};
+use crate::untold::{Untold, loss_of};
 use crate::whole_buffer::parts_of;
 
 /// A request as long as that keeps any member busy that it reaches, bytes.
@@ -27,7 +28,8 @@ const MAX_PREFERRED: u64 = 16 << 20;
 /// member that failed, and names it. A request that is dropped gives up all of its parts.
 ///
 /// Clones are the same volume, and each is a handle of its own of each member, so that [`flush`](Device::flush) tells each
-/// of each loss (see [`Disk`]). A flush is one of all members, also where one fails.
+/// of each loss (see [`Disk`]). A flush is one of all members, also where one fails, and tells of a loss rather than of
+/// another error. What one that was dropped has found lost, the next one tells.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -70,6 +72,7 @@ pub struct Volume<D = Disk> {
     members: Vec<Member<D>>,
     /// The first member that refuses writes.
     read_only: Option<usize>,
+    untold: Untold,
 }
 
 impl<D: Device> Volume<D> {
@@ -96,7 +99,8 @@ impl<D: Device> Volume<D> {
         let stripe = Stripe::new(chunk, members.len(), room)?;
         members.iter().try_for_each(|member| member.check(chunk.bytes(), &data))?;
         let read_only = members.iter().position(|member| member.device().limits().is_read_only);
-        Ok(Self { stripe, data_offset: data.start, members, read_only })
+        let untold = Untold::default();
+        Ok(Self { stripe, data_offset: data.start, members, read_only, untold })
     }
 
     /// What lies where.
@@ -191,6 +195,26 @@ impl<D: Device> Volume<D> {
             result.map_err(|error| member.failed(error))?;
         }
         Ok(())
+    }
+
+    /// Flushes every member, and waits for all of them. A loss is told before any other error: whoever is told of what
+    /// passes flushes again, and the member would say nothing more.
+    async fn flush_members(&self) -> io::Result<()> {
+        let flush = |member| -> IoFuture<'_, ()> { Box::pin(self.flush_member(member)) };
+        let results = join_all(self.members.iter().map(flush).collect()).await;
+        let mut errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        // Nothing is waited for from here on, so what is taken is told.
+        errors.extend(self.untold.take().map(io::Error::from));
+        let loss = errors.iter().position(|error| loss_of(error).is_some());
+        match errors.into_iter().nth(loss.unwrap_or_default()) {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
+    async fn flush_member(&self, member: &Member<D>) -> io::Result<()> {
+        let flushed = member.device().flush().await.map_err(|error| member.failed(error));
+        flushed.inspect_err(|error| self.untold.keep(error))
     }
 
     /// Each member's pages of a write, one behind the other.
@@ -397,7 +421,7 @@ impl<D: Device> Device for Volume<D> {
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(self.of_each(None, |device, _| device.flush()))
+        Box::pin(self.flush_members())
     }
 
     fn confirm(&self) -> IoFuture<'_, ()> {

@@ -217,6 +217,14 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
     }
 }
 
+/// A flush has failed with the loss of what this member had.
+fn assert_lost(result: io::Result<()>, member: usize) {
+    let error = result.unwrap_err();
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<IscsiError>()).unwrap();
+    assert_eq!(inner.kind(), iscsi_initiator::ErrorKind::UnflushedWritesLost);
+    assert!(error.to_string().starts_with(&format!("member {member}: ")), "{error}");
+}
+
 #[tokio::test]
 async fn each_handle_is_told_once_of_the_loss_of_any_member() {
     let members = two();
@@ -224,19 +232,50 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
     let other = one.clone();
     members[1].lock().losses += 1;
     members[0].lock().failing = Some(("flush", || ErrorKind::TimedOut.into()));
+    // Whoever is told of the other error flushes again, and the member says nothing more then.
+    assert_lost(one.flush().await, 1);
     let error = one.flush().await.unwrap_err();
     assert!(error.to_string().starts_with("member 0: "), "{error}");
     members[0].lock().failing = None;
-    // The flush that failed was one of the other member, too.
     one.flush().await.unwrap();
-    let error = other.flush().await.unwrap_err();
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<IscsiError>()).unwrap();
-    assert_eq!(inner.kind(), iscsi_initiator::ErrorKind::UnflushedWritesLost);
-    assert!(error.to_string().starts_with("member 1: "), "{error}");
+    assert_lost(other.flush().await, 1);
     other.flush().await.unwrap();
     one.clone().flush().await.unwrap();
-    assert_eq!(members[0].lock().log.len(), 5);
-    assert_eq!(members[1].lock().log.len(), 5);
+    assert_eq!(members[0].lock().log.len(), 6);
+    assert_eq!(members[1].lock().log.len(), 6);
+}
+
+/// Begins a flush in which member 0 tells of a loss, and drops it while member 1 has not answered.
+fn drop_flush(volume: &Volume<Memory>, members: &[Memory; 2]) {
+    members[0].lock().losses += 1;
+    members[1].open(false);
+    assert!(poll(pin!(volume.flush())).is_pending());
+    members[1].open(true);
+}
+
+#[tokio::test]
+async fn a_loss_that_a_dropped_flush_was_told_of_is_told_by_the_next() {
+    let members = two();
+    let volume = volume(&members);
+    drop_flush(&volume, &members);
+    assert_lost(volume.flush().await, 0);
+    volume.flush().await.unwrap();
+    volume.clone().flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_loss_that_a_dropped_handle_was_told_of_is_told_to_those_that_come_later() {
+    let members = two();
+    let volume = volume(&members);
+    let other = volume.clone();
+    drop_flush(&volume.clone(), &members);
+    let later = [volume.clone(), volume.clone()];
+    for handle in &later {
+        assert_lost(handle.flush().await, 0);
+        handle.flush().await.unwrap();
+    }
+    other.clone().flush().await.expect("somebody was told");
+    assert_lost(other.flush().await, 0);
 }
 
 #[tokio::test]

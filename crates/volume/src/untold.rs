@@ -1,0 +1,106 @@
+//! Losses that a member has told, and the volume has not.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iscsi_initiator::{Error as IscsiError, ErrorKind};
+
+/// What a handle of a volume has still to tell. A member counts a loss as told when its own flush has ended, also where
+/// that of the volume, which it is a part of, goes on: it may be dropped then.
+#[derive(Debug, Default)]
+pub(crate) struct Untold {
+    own: Mutex<Option<Loss>>,
+    of_all: Arc<Mutex<Latest>>,
+}
+
+/// The latest loss that any handle was to tell.
+#[derive(Debug, Default)]
+struct Latest {
+    count: u64,
+    /// As long as nobody was told.
+    loss: Option<Loss>,
+}
+
+#[derive(Clone, Debug)]
+struct Loss {
+    number: u64,
+    error: IscsiError,
+}
+
+impl Untold {
+    /// The flush of a member has ended thus: if with a loss, that is to be told.
+    pub(crate) fn keep(&self, error: &io::Error) {
+        let Some(error) = loss_of(error).cloned() else { return };
+        let loss = {
+            let mut latest = lock(&self.of_all);
+            latest.count += 1;
+            let loss = Loss { number: latest.count, error };
+            latest.loss = Some(loss.clone());
+            loss
+        };
+        *lock(&self.own) = Some(loss);
+    }
+
+    /// What is to be told, which whoever asks tells now.
+    pub(crate) fn take(&self) -> Option<IscsiError> {
+        let Loss { number, error } = lock(&self.own).take()?;
+        let latest = &mut lock(&self.of_all).loss;
+        // One that came later may be another.
+        *latest = latest.take().filter(|latest| latest.number > number);
+        Some(error)
+    }
+}
+
+/// A handle that is made later is told of what nobody was told.
+impl Clone for Untold {
+    fn clone(&self) -> Self {
+        let own = lock(&self.of_all).loss.clone();
+        Self { own: Mutex::new(own), of_all: Arc::clone(&self.of_all) }
+    }
+}
+
+/// What has been lost, if that is what an error says.
+pub(crate) fn loss_of(error: &io::Error) -> Option<&IscsiError> {
+    let error = error.get_ref()?.downcast_ref::<IscsiError>()?;
+    (error.kind() == ErrorKind::UnflushedWritesLost).then_some(error)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lose(untold: &Untold) {
+        untold.keep(&IscsiError::UnflushedWritesLost.into());
+    }
+
+    #[test]
+    fn a_loss_is_told_once_and_nothing_else_is() {
+        let untold = Untold::default();
+        untold.keep(&io::ErrorKind::TimedOut.into());
+        untold.keep(&IscsiError::NoRuntime.into());
+        assert!(untold.take().is_none());
+        lose(&untold);
+        lose(&untold);
+        assert!(untold.take().is_some() && untold.take().is_none());
+    }
+
+    fn tells_a_later_handle(of: &Untold) -> bool {
+        of.clone().take().is_some()
+    }
+
+    #[test]
+    fn a_later_handle_is_told_until_one_was_that_knew() {
+        let one = Untold::default();
+        let other = one.clone();
+        lose(&one);
+        lose(&other);
+        assert!(one.take().is_some());
+        assert!(tells_a_later_handle(&one), "that of the other handle may be another loss");
+        assert!(!tells_a_later_handle(&one));
+        assert!(other.take().is_some(), "it has not told");
+    }
+}
