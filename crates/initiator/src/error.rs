@@ -311,6 +311,16 @@ pub enum Error {
         /// The key of the disk.
         key: ReservationKey,
     },
+    /// The unit is reserved by the key of the disk after each session was asked to release it: what holds the reservation
+    /// is a nexus of a session that is lost, or that went through a port which none goes through now.
+    #[error(
+        "the unit is still reserved by the key {key}, over a nexus that the disk does not use now; release it \
+         again when a session is back there, or preempt the key, by a disk that is opened with another one"
+    )]
+    StillReserved {
+        /// The key of the disk.
+        key: ReservationKey,
+    },
     /// A reservation by the key of a disk that has none.
     #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
     NoReservationKey,
@@ -358,6 +368,11 @@ impl Error {
             Self::DifferentUnits { .. } | Self::UnprovenUnit { .. } | Self::BlockSizeChanged { .. }
         );
         leads_elsewhere || self.sense().is_some_and(sense::is_of_path)
+    }
+
+    /// Whether it is about the way to the unit, and no word of the unit about the command.
+    pub(crate) fn is_of_way(&self) -> bool {
+        self.is_of_session() || self.is_of_connection() || self.is_of_path()
     }
 
     /// Whether one connection of several was lost, not the session.

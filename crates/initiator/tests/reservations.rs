@@ -14,9 +14,9 @@ use iscsi_initiator::scsi::reservation::{ReservationKey, ReservationType};
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::{PortGroup, PortGroups, Reservations, TargetPort};
+use iscsi_testkit::scsi::{PortGroup, PortGroups, Reservations, Sense, TargetPort};
 use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::{ConnId, Target};
+use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, soon, until};
 
 const BLOCKS: u64 = 2048;
@@ -286,4 +286,78 @@ async fn prs_12_another_port_is_another_nexus() {
             assert_eq!((ports, reservations.keys()), (vec![1, 2], vec![KEY; 2]));
         }
     }
+}
+
+/// A release that leaves the reservation as it is.
+fn assert_still_reserved(result: Result<(), Error>) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReservationConflict, "{error}");
+    assert!(!error.is_transient() && error.to_string().contains("preempt"), "{error}");
+}
+
+/// PRS-16: where no session is left to ask over.
+#[tokio::test]
+async fn prs_16_a_release_without_a_session_fails() {
+    let rig = start().await;
+    let disk = open(&rig, options(1)).await;
+    let reservations = reservations(&rig);
+    let kind = ReservationType::WriteExclusiveRegistrantsOnly;
+    soon(disk.reserve(kind)).await.unwrap();
+    rig.server.stop().await;
+    until(|| disk.spread().sessions == 0).await;
+    soon(disk.release(kind)).await.unwrap_err();
+    assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
+}
+
+/// PRS-16: a unit answers GOOD to a registrant that does not hold the reservation, and keeps it.
+#[tokio::test]
+async fn prs_16_a_release_over_another_nexus_fails() {
+    let kind = ReservationType::WriteExclusiveRegistrantsOnly;
+    for sessions in [1, 2] {
+        let ([first, second], reservations, _disk) = two_ports().await;
+        let url = format!("iscsi://{}/{TARGET}/0?portal={}", first.address(), second.address());
+        let disk = soon(initiator(options(sessions)).disk(url)).await.unwrap();
+        soon(disk.reserve(kind)).await.unwrap();
+        first.stop().await;
+        soon(disk.write_at(0, vec![1; 4096])).await.unwrap();
+        assert_still_reserved(soon(disk.release(kind)).await);
+        assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
+        // The way out that the error tells.
+        let url = format!("iscsi://{}/{TARGET}/0", second.address());
+        let by_other = options(1).with_reservation_key(ReservationKey(OTHER));
+        let another = soon(initiator(by_other).disk(url)).await.unwrap();
+        soon(another.preempt(ReservationKey(KEY), kind, false)).await.unwrap();
+        soon(another.release(kind)).await.unwrap();
+        assert_eq!((reservations.keys(), reservations.holder()), (vec![OTHER], None));
+    }
+}
+
+/// PRS-16: whoever holds it is asked also where another session fails before that.
+#[tokio::test]
+async fn prs_16_a_release_asks_every_session() {
+    let rig = start().await;
+    let disk = open(&rig, options(2)).await;
+    let reservations = reservations(&rig);
+    let kind = ReservationType::WriteExclusiveAllRegistrants;
+    soon(disk.reserve(kind)).await.unwrap();
+    let refuse = || {
+        let refused = Outcome::check(Sense::new(5, 0x24, 0));
+        rig.server.with(|target| target.end_next_with(refused));
+    };
+    refuse();
+    soon(disk.release(kind)).await.expect_err("one of them was refused");
+    assert_eq!(reservations.holder(), None);
+    // What is not released is told by the refusal.
+    soon(disk.reserve(kind)).await.unwrap();
+    refuse();
+    refuse();
+    let error = soon(disk.release(kind)).await.unwrap_err();
+    assert!(matches!(error, Error::CheckCondition { .. }), "{error}");
+    assert!(reservations.holder().is_some());
+    // Another host's is none of the disk's.
+    soon(disk.release(kind)).await.unwrap();
+    reservations.register_by_another(OTHER);
+    assert!(reservations.reserve_by_another(WRITE_EXCLUSIVE_REGISTRANTS));
+    soon(disk.release(ReservationType::WriteExclusiveRegistrantsOnly)).await.unwrap();
+    assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, OTHER)));
 }

@@ -72,6 +72,7 @@ impl Error {
             Self::Member { cause, .. } => cause.kind(),
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
             Self::Preempted { .. } => ErrorKind::Preempted,
+            Self::StillReserved { .. } => ErrorKind::ReservationConflict,
             Self::OverlapsUnsettled { .. } | Self::Unsettled { .. } => ErrorKind::Unsettled,
         }
     }
@@ -94,6 +95,7 @@ impl Error {
             | Self::NoUnitNamed
             | Self::NoReservationKey
             | Self::Preempted { .. }
+            | Self::StillReserved { .. }
             | Self::NoSuchUnit(_)
             | Self::NotABlockDevice { .. }
             | Self::SerialNumber { .. }

@@ -78,7 +78,8 @@ pub enum ErrorKind {
     /// The unit has another capacity or block size than when it was opened, or is another unit, or is
     /// gone, or nothing proves that it is the same: do not go on; open it anew and look.
     UnitChanged,
-    /// Another initiator holds a reservation of the unit: end it there.
+    /// Another initiator holds a reservation of the unit, or a nexus of this one that the disk does not use now: end it
+    /// there.
     ReservationConflict,
     /// Another host has ended the registration of the disk by its reservation key: make sure that none uses the
     /// unit, then open it anew.

@@ -184,6 +184,7 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         (Error::OutOfRange { offset: 0, len: 2, capacity: 1 }, ErrorKind::InvalidInput),
         (Error::NotWholeBlocks { len: 1, block_size: 512 }, ErrorKind::InvalidInput),
         (Error::Preempted { key: ReservationKey(0xa) }, ErrorKind::Preempted),
+        (Error::StillReserved { key: ReservationKey(0xa) }, ErrorKind::ReservationConflict),
         (Error::NoReservationKey, ErrorKind::InvalidInput),
         (Error::UnflushedWritesLost, ErrorKind::UnflushedWritesLost),
         (Error::Unsupported("UNMAP"), ErrorKind::Unsupported),
@@ -206,7 +207,7 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 36, "each variant has a row");
+    assert_eq!(variants.len(), 37, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 22, "each kind has a row");
 }

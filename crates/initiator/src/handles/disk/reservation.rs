@@ -1,7 +1,8 @@
 //! Persistent reservations of a disk, by its own key (SPC-4 §5.13).
 
 use iscsi_pdu::scsi::reservation::{
-    HeldReservation, PersistentReserveOut, RegisteredKeys, ReservationKey, ReservationType,
+    HeldReservation, PersistentReserveOut, RegisteredKeys, Reservation, ReservationKey,
+    ReservationType,
 };
 
 use super::Disk;
@@ -38,15 +39,31 @@ impl Disk {
     }
 
     /// Gives up the reservation of this type that a session of the disk holds. Each of them is asked to, for
-    /// one alone can, and those that do not hold it change nothing.
+    /// one alone can, and those that do not hold it change nothing. Then the unit is asked whether it is gone: what
+    /// reserved the unit may be a session that is lost, or has come back through another port.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve).
+    /// [`Error::StillReserved`] if the key of the disk holds the unit all the same; otherwise as
+    /// [`reserve`](Self::reserve).
     pub async fn release(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
         let change = PersistentReserveOut::Release { key, reservation_type };
+        let mut refused = None;
         for (_, path) in self.paths.open() {
-            path.unit.persistent_reserve_out(&change).await?;
+            if let Err(error) = path.unit.persistent_reserve_out(&change).await
+                && !error.is_of_way()
+            {
+                refused.get_or_insert(error);
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let held = self.reservation().await?.reservation;
+        // Where all registrants hold it, it has no key.
+        let is_by = |held: Reservation| held.key == key || held.key.is_none();
+        if held.is_some_and(|held| held.reservation_type == reservation_type && is_by(held)) {
+            return Err(Error::StillReserved { key });
         }
         Ok(())
     }
