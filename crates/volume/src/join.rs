@@ -7,8 +7,9 @@ use std::vec;
 
 use crate::stripe::MAX_MEMBERS;
 
-/// How many run at once: one for each member begins in the poll in which the request does, so that writes of the
-/// same bytes reach every member in one order.
+/// How many run at once: one for each member begins in the poll in which the request does, so that of two writes of the
+/// same bytes the one that was polled first is the first on every member. Polls at the same time, on two threads, decide
+/// nothing: one may be the first here, the other there.
 const WIDTH: usize = MAX_MEMBERS;
 
 /// Runs all futures to their ends, and gives their results in order: when it has ended, nothing is under way.

@@ -27,6 +27,9 @@ const MAX_PREFERRED: u64 = 16 << 20;
 /// run at once. A request has ended when all of them have, also where one has failed; the error is that of the first
 /// member that failed, and names it. A request that is dropped gives up all of its parts.
 ///
+/// Writes of the same bytes reach each member in the order of their first polls. Of two that are polled at the same time,
+/// on two threads, chunks of either may stay: whoever needs one of them whole waits for the first.
+///
 /// Clones are the same volume, and each is a handle of its own of each member, so that [`flush`](Device::flush) tells each
 /// of each loss (see [`Disk`]). A flush is one of all members, also where one fails, and tells of a loss rather than of
 /// another error. What one that was dropped has found lost, the next one tells.

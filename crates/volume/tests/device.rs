@@ -299,7 +299,7 @@ async fn a_request_that_is_dropped_gives_up_all_parts() {
 }
 
 #[tokio::test]
-async fn writes_of_the_same_bytes_reach_every_member_in_one_order() {
+async fn writes_of_the_same_bytes_reach_every_member_in_the_order_of_their_first_polls() {
     let members: Vec<_> = (0..64).map(|_| Memory::new(CHUNK)).collect();
     members.iter().for_each(|member| member.open(false));
     let volume = volume(&members);
