@@ -25,7 +25,8 @@ use crate::rate::Rate;
 pub struct Class {
     /// What it is guaranteed. With [`Rate::Zero`] it lives on what it borrows.
     pub rate: Rate,
-    /// What it never exceeds, borrowed or not: at least `rate`. The rates and ceils above it count as well.
+    /// What it does not exceed, borrowed or not: at least `rate`. The rates and ceils above it count as
+    /// well; what they have held back of `rate` comes later, beyond this.
     pub ceil: Rate,
     /// How much of `rate` it may save up while it is idle, bytes; `None` for what `rate` brings in
     /// [`TIME_SLICE`](Self::TIME_SLICE). Whoever asks late, as timers do, loses what goes beyond it.

@@ -13,7 +13,8 @@
 //!
 //! Rates are bits a second ([`Rate`]); requests and buckets are bytes. Within any time, a class sends at
 //! most what its ceil brings, its cburst and one request: whoever is not in debt may send, however much,
-//! and those after him wait until it is paid.
+//! and those after him wait until it is paid. Only what a ceil above has held back of its rate comes on top
+//! of that, later; nothing does at the root.
 //!
 //! There is no clock and nothing waits: `now` is an argument, and [`Tree::poll_timeout`] says when to ask
 //! again.

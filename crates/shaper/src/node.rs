@@ -64,11 +64,13 @@ impl Node {
         self.ceil.fill(now);
     }
 
-    /// The same after a time in which a ceil above held back what it could have sent: of what it is
-    /// guaranteed, nothing is lost by that.
-    pub(crate) fn fill_held(&mut self, now: Instant) {
-        self.rate.fill_beyond(now, self.class.rate);
-        self.ceil.fill_beyond(now, self.class.rate);
+    /// The same after a time in which a ceil above held back what it could have sent, up to `until`: of what
+    /// it is guaranteed, nothing is lost by that.
+    pub(crate) fn fill_held(&mut self, until: Instant, now: Instant) {
+        let until = until.min(now);
+        self.rate.fill_beyond(until, self.class.rate);
+        self.ceil.fill_beyond(until, self.class.rate);
+        self.fill(now);
     }
 
     pub(crate) fn change(&mut self, class: Class, now: Instant) {

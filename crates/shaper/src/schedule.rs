@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::class::Class;
 use crate::class_id::ClassId;
 use crate::node::Turn;
 use crate::queue::Waiting;
@@ -182,13 +183,19 @@ impl Tree {
                 let is_first = |ready: Option<Instant>| ready.max(below) < above;
                 let ready = from_now(self.nodes[*slot].rate.ready_at());
                 is_held |= ready.is_some_and(|ready| is_first(Some(ready)));
-                if is_held && is_first(None) {
-                    held.push(*slot);
+                if let Some(until) = above
+                    && is_held
+                    && is_first(None)
+                {
+                    // A timer may be late. But who does not ask for long, as a process that was stopped, is
+                    // not held back by a ceil.
+                    let until = until.checked_add(Class::TIME_SLICE).unwrap_or(until);
+                    held.push((*slot, until));
                 }
             }
         }
         // What comes by now is counted as ever.
-        held.iter().for_each(|slot| self.nodes[*slot].fill(now));
+        held.iter().for_each(|(slot, _)| self.nodes[*slot].fill(now));
         self.held = held;
     }
 

@@ -37,8 +37,9 @@ pub struct Tree {
     pub(crate) serial: u64,
     /// Classes in which requests wait.
     pub(crate) waiting: Vec<usize>,
-    /// Classes that will have something to send before a ceil above them lets it pass.
-    pub(crate) held: Vec<usize>,
+    /// Classes that will have something to send before a ceil above them lets it pass, and until when that
+    /// counts.
+    pub(crate) held: Vec<(usize, Instant)>,
     /// How often it was asked who is next.
     pub(crate) elections: u64,
 }
@@ -244,8 +245,8 @@ impl Tree {
 
     /// What is guaranteed is not lost while a ceil above holds it back.
     pub(crate) fn fill_held(&mut self, now: Instant) {
-        for slot in self.held.drain(..) {
-            self.nodes[slot].fill_held(now);
+        for (slot, until) in self.held.drain(..) {
+            self.nodes[slot].fill_held(until, now);
         }
     }
 

@@ -135,6 +135,33 @@ fn what_a_ceil_has_held_back_does_not_grow_while_nobody_waits() {
     assert!(own <= 26, "{own}: a burst of 25,000 bytes");
 }
 
+/// A process may be stopped, so that its timer comes an hour late.
+#[test]
+fn only_the_time_that_a_ceil_has_held_a_class_back_counts() {
+    let mut simulation = Simulation::new(Class::new(rate("10mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let copy = tree.add(tree.root(), class("4mbit", "4mbit"), now).unwrap();
+    tree.request(tree.default_class(), 1 << 20, now);
+    assert!(tree.poll_grant(now).is_some_and(|grant| grant.lender == tree.root()));
+    for _ in 0..10_000 {
+        tree.request(copy, 10_000, now);
+    }
+    assert_eq!(tree.poll_grant(now), None);
+    let held = tree.poll_timeout().unwrap() - now;
+    let mut now = now + seconds(3600);
+    let (end, mut sent) = (now + seconds(10), 0);
+    while now <= end {
+        while let Some(grant) = tree.poll_grant(now) {
+            sent += grant.bytes;
+        }
+        now = tree.poll_timeout().unwrap();
+    }
+    // A timer may be late by a time slice.
+    let held = (held + Class::TIME_SLICE).as_millis() * 500;
+    assert!(u128::from(sent) <= 5_000_000 + 25_000 + 10_000 + held, "{sent}");
+    assert!(u128::from(sent) >= 5_000_000 + held, "{sent}");
+}
+
 #[test]
 fn requests_wait_in_classes_without_children_only() {
     let mut simulation = Simulation::new(Class::new(rate("8mbit")));
