@@ -96,6 +96,16 @@ impl Node {
         self.deficit(is_borrowed).owe(bytes);
     }
 
+    /// A request of so many bytes, for which it owes, has moved another number of them.
+    pub(crate) fn correct_debt(&mut self, bytes: u64, moved: u64, is_borrowed: bool) {
+        let deficit = self.deficit(is_borrowed);
+        if moved > bytes {
+            deficit.owe(moved - bytes);
+        } else {
+            deficit.forgive(bytes - moved, bytes);
+        }
+    }
+
     fn deficit(&mut self, is_borrowed: bool) -> &mut Deficit {
         if is_borrowed { &mut self.borrowed } else { &mut self.guaranteed }
     }

@@ -98,7 +98,7 @@ impl Tree {
 
     /// A request that was granted has moved another number of bytes than it was charged with: none, if it
     /// was not sent; fewer, if a read was answered so. The difference goes back to where it was taken, or
-    /// is owed there.
+    /// is owed there; its turn, too.
     pub fn correct(&mut self, grant: &Grant, moved: u64, now: Instant) {
         let Ok(leaf) = self.find(grant.class) else { return };
         self.fill_held(now);
@@ -115,6 +115,7 @@ impl Tree {
                 bucket.refund(less);
                 bucket.charge(more);
             }
+            node.correct_debt(grant.bytes, moved, !is_lent);
             node.statistics.sent.correct(grant.bytes, moved);
             if !is_lent {
                 node.statistics.borrowed.correct(grant.bytes, moved);

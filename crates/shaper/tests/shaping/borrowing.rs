@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iscsi_shaper::{Class, ClassId, Rate};
+use iscsi_shaper::{Class, ClassId, Grant, Rate};
 
 use crate::simulated::{Simulation, assert_near, class, rate, seconds};
 
@@ -73,6 +73,83 @@ fn what_is_borrowed_is_shared_by_weight() {
     simulation.run(seconds(20));
     // 88 Mbit/s are left beyond the rates.
     assert_near(&simulation.rates_since(Duration::ZERO), &[15.0, 26.0, 59.0], 0.02);
+}
+
+/// Bytes that each of two classes without a rate moves in a minute, where every second request of the first
+/// one turns out to move something else than it was charged with, four requests later.
+fn moved_by_two(charged: u64, moved: u64) -> [f64; 2] {
+    let (mut simulation, classes) = two_borrowers();
+    let (tree, mut now) = (&mut simulation.tree, simulation.now);
+    let end = now + seconds(60);
+    let lens = [charged, LEN];
+    for (class, len) in classes.iter().zip(lens).cycle().take(8) {
+        tree.request(*class, len, now);
+    }
+    let mut under_way: Vec<Grant> = Vec::new();
+    let mut is_other = false;
+    while now < end {
+        while let Some(grant) = tree.poll_grant(now) {
+            let of = classes.iter().position(|class| *class == grant.class).unwrap();
+            tree.request(grant.class, lens[of], now);
+            is_other ^= of == 0;
+            if of == 0 && is_other {
+                under_way.push(grant);
+            }
+            if under_way.len() > 2 {
+                tree.correct(&under_way.remove(0), moved, now);
+            }
+        }
+        now = tree.poll_timeout().unwrap();
+    }
+    for grant in under_way {
+        tree.correct(&grant, moved, now);
+    }
+    classes.map(|class| tree.statistics(class).unwrap().sent.bytes as f64)
+}
+
+/// Two classes that share all that there is, and have no rate.
+fn two_borrowers() -> (Simulation, [ClassId; 2]) {
+    let mut simulation = Simulation::new(Class::new(rate("10mbit")));
+    let root = simulation.tree.root();
+    let classes = [1, 2].map(|_| simulation.tree.add(root, class("0", "10mbit"), simulation.now));
+    (simulation, classes.map(Result::unwrap))
+}
+
+/// Not by what they were charged with before it was known.
+#[test]
+fn what_is_borrowed_is_shared_by_what_is_moved() {
+    for (charged, moved) in [(LEN, 0), (LEN, LEN / 2), (LEN / 4, LEN), (0, LEN)] {
+        let [first, second] = moved_by_two(charged, moved);
+        assert_near(&[first], &[second], 0.05);
+    }
+}
+
+/// Its siblings are not owed for a request that was not sent.
+#[test]
+fn who_drops_a_long_request_has_his_turn_again_at_once() {
+    for before in [0, 10] {
+        let (mut simulation, [first, second]) = two_borrowers();
+        let (tree, mut now) = (&mut simulation.tree, simulation.now);
+        tree.request(first, 1 << 30, now);
+        let dropped = tree.poll_grant(now).unwrap();
+        for _ in 0..1000 {
+            tree.request(second, LEN, now);
+        }
+        for _ in 0..before {
+            now = tree.poll_timeout().unwrap();
+            assert!(tree.poll_grant(now).is_some_and(|grant| grant.class == second));
+        }
+        tree.correct(&dropped, 0, now);
+        for _ in 0..1000 {
+            tree.request(first, LEN, now);
+        }
+        for _ in before..40 {
+            now = now.max(tree.poll_timeout().unwrap());
+            assert!(tree.poll_grant(now).is_some());
+        }
+        let sent = [first, second].map(|class| tree.statistics(class).unwrap().sent.bytes);
+        assert!(sent[0].abs_diff(sent[1]) <= 2 * LEN, "{sent:?} after {before}");
+    }
 }
 
 #[test]
