@@ -33,6 +33,8 @@ pub struct Grant {
     pub waited: Duration,
     /// The class that has lent them; `class` itself, if it was within its rate.
     pub lender: ClassId,
+    /// The classes that it is charged to, from `class` up; the root fills the rest.
+    path: [ClassId; Tree::MAX_LEVELS],
 }
 
 impl Tree {
@@ -98,13 +100,13 @@ impl Tree {
 
     /// A request that was granted has moved another number of bytes than it was charged with: none, if it
     /// was not sent; fewer, if a read was answered so. The difference goes back to where it was taken, or
-    /// is owed there; its turn, too.
+    /// is owed there; its turn, too. What was taken of a class that is removed by now concerns those above it.
     pub fn correct(&mut self, grant: &Grant, moved: u64, now: Instant) {
-        let Ok(leaf) = self.find(grant.class) else { return };
         self.fill_held(now);
+        let gone = grant.path.iter().take_while(|id| self.find(**id).is_err()).count();
         let (less, more) = (grant.bytes.saturating_sub(moved), moved.saturating_sub(grant.bytes));
-        let mut is_lent = false;
-        let mut next = Some(leaf);
+        let mut is_lent = grant.path[..gone].contains(&grant.lender);
+        let mut next = grant.path.get(gone).map(|id| id.slot);
         while let Some(slot) = next {
             let node = &mut self.nodes[slot];
             node.fill(now);
@@ -119,7 +121,7 @@ impl Tree {
             node.statistics.sent.correct(grant.bytes, moved);
             if !is_lent {
                 node.statistics.borrowed.correct(grant.bytes, moved);
-            } else if is_lender && slot != leaf {
+            } else if is_lender && node.id != grant.class {
                 node.statistics.lent.correct(grant.bytes, moved);
             }
             next = node.parent;
@@ -241,6 +243,10 @@ impl Tree {
         }
         let waited = now.saturating_duration_since(since);
         let (class, lender) = (self.nodes[leaf].id, self.nodes[lender].id);
+        let mut path = [self.root(); Self::MAX_LEVELS];
+        for (id, slot) in path.iter_mut().zip(self.path(leaf)) {
+            *id = self.nodes[slot].id;
+        }
         let mut is_lent = false;
         let mut next = Some(leaf);
         while let Some(slot) = next {
@@ -267,7 +273,7 @@ impl Tree {
             next = node.parent;
         }
         let ticket = Ticket { serial, class: began };
-        Some(Grant { ticket, class, bytes, waited, lender })
+        Some(Grant { ticket, class, bytes, waited, lender, path })
     }
 
     /// When the first request of a class may be sent: when all ceils above it let it pass, and somebody

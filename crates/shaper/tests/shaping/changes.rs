@@ -80,6 +80,42 @@ fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
     assert_eq!(tree.change(copy, Class::new(Rate::Unlimited), now), Err(TreeError::Unknown));
 }
 
+/// A charge outlives its class: the classes above have paid it as well.
+#[test]
+fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
+    let mut simulation = Simulation::new(Class::new(rate("8mbit")));
+    let (tree, now) = (&mut simulation.tree, simulation.now);
+    let group = tree.add(tree.root(), class("4mbit", "8mbit"), now).unwrap();
+    for (own, len) in [("0", 1 << 30), ("4mbit", 1 << 30), ("4mbit", 0)] {
+        let copy = tree.add(group, class(own, "8mbit"), now).unwrap();
+        tree.request(copy, len, now);
+        let grant = tree.poll_grant(now).unwrap();
+        tree.remove(copy, now).unwrap();
+        // Another one has its place.
+        let next = tree.add(group, class("0", "8mbit"), now).unwrap();
+        tree.correct(&grant, 0, now);
+        for class in [next, tree.default_class()] {
+            tree.request(class, 1, now);
+            let granted = tree.poll_grant(now);
+            assert!(granted.is_some_and(|grant| grant.class == class), "after {own}");
+        }
+        let of = |id| tree.statistics(id).unwrap().sent.bytes;
+        assert_eq!(of(tree.root()), of(group) + of(tree.default_class()));
+        assert_eq!(of(next), 1);
+        tree.remove(next, now).unwrap();
+    }
+    // Or is owed there.
+    let copy = tree.add(group, class("4mbit", "8mbit"), now).unwrap();
+    tree.request(copy, 1, now);
+    let grant = tree.poll_grant(now).unwrap();
+    tree.remove(copy, now).unwrap();
+    tree.remove(group, now).unwrap();
+    tree.correct(&grant, 1 << 20, now);
+    tree.request(tree.default_class(), 1, now);
+    assert_eq!(tree.poll_grant(now), None);
+    assert!(tree.poll_timeout().unwrap() > now + Duration::from_millis(900));
+}
+
 #[test]
 fn a_change_reaches_requests_that_wait() {
     let mut simulation = Simulation::new(Class::new(rate("80mbit")));
