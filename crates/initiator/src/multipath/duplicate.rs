@@ -142,7 +142,8 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// The duplicate of a request: a write sends the same pages, a read needs a buffer of its own. One
-    /// that is late takes room for it only if nobody waits for that; one that is stuck waits, too.
+    /// that is late takes room for it only if nobody waits for that; one that is stuck waits, too, unless there
+    /// never is room for two of them: all others would wait behind it for the end of the first.
     async fn duplicate(
         &self,
         transfer: &Transfer,
@@ -152,10 +153,11 @@ impl<C: Carrier> Paths<C> {
         if transfer.writes() {
             return Ok(Some(duplicate));
         }
-        let permit = if is_stuck {
-            Some(self.reserve(transfer.len()).await?)
+        let len = transfer.len();
+        let permit = if is_stuck && self.budget().max_of(len) >= 2 {
+            Some(self.reserve(len).await?)
         } else {
-            self.try_reserve(transfer.len())
+            self.try_reserve(len)
         };
         Ok(permit.map(|permit| {
             duplicate.set_permit(Arc::new(permit));

@@ -53,6 +53,34 @@ async fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
     assert!(wait < Duration::from_secs(20), "{wait:?}");
 }
 
+/// A duplicate that waited for room that there never is beside the first copy would have all others wait behind it.
+#[tokio::test(start_paused = true)]
+async fn what_is_stuck_stops_nobody_where_there_is_no_room_for_it_twice() {
+    for len in [2 * LEN, 2 * LEN + 1, 3 * LEN] {
+        let budget = Budget::new(1024, 4 * LEN);
+        let stall = Some((Duration::ZERO, Duration::from_secs(600)));
+        let links = [Link::with(&budget, 10.0, 50, None, stall), Link::new(&budget, 10.0, 50)];
+        let paths = paths(&links);
+        let stuck = tokio::spawn({
+            let paths = paths.clone();
+            let transfer = Transfer::query(Cdb::read_16(0, 512), len);
+            async move { paths.execute(transfer).await.map(drop) }
+        });
+        sleep(Duration::from_secs(1)).await;
+        let mut pause = Duration::ZERO;
+        while links[1].carried() < 1200 * LEN as u64 && pause < Duration::from_secs(100) {
+            let short = Transfer::query(Cdb::read_16(0, 512), LEN / 4);
+            let begun = Instant::now();
+            drop(paths.execute(short).await.unwrap());
+            pause = pause.max(begun.elapsed());
+        }
+        let is_twice = 2 * len <= 4 * LEN;
+        assert_eq!(stuck.is_finished(), is_twice);
+        assert_eq!(paths.duplicates(), u64::from(is_twice));
+        assert!(pause < Duration::from_secs(1), "nothing for {pause:?}");
+    }
+}
+
 /// Of two copies the first may have been executed, whatever the second one was.
 #[tokio::test(start_paused = true)]
 async fn an_error_tells_that_one_of_two_copies_may_have_been_executed() {
