@@ -155,6 +155,15 @@ impl<'a, C: Carrier> Attempts<'a, C> {
         Ok(())
     }
 
+    /// So long the next try waited for the class of the request: the unit has nothing to do with that.
+    pub(super) fn waited_in_class(&mut self, time: Duration) {
+        let held = self.failures.as_deref_mut().and_then(|failures| failures.held.as_mut());
+        if let Some(held) = held {
+            held.since += time;
+            held.limit_since += time;
+        }
+    }
+
     /// A session was lost under the request, or a connection. The command and its blocks are what people are told of it.
     ///
     /// # Errors

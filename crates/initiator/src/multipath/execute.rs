@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::{Answered, Carrier};
 use crate::multipath::dispatch::{Grant, Paths, now};
 use crate::runtime;
+use crate::scheduler::Charge;
 use crate::state::counters::RequestKind;
 use crate::unit::transfer::Transfer;
 
@@ -87,7 +90,7 @@ impl<C: Carrier> Paths<C> {
         len: usize,
     ) -> Result<Grant<C>, Error> {
         self.count_retry(failed.id());
-        let charge = self.pass(len).await.map_err(|end| attempts.end(end))?;
+        let charge = self.pass_again(attempts, len).await?;
         let again = self.grant_again(failed, len, attempts.requirements()).await;
         again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
     }
@@ -118,7 +121,20 @@ impl<C: Carrier> Paths<C> {
         } else {
             return Err(error);
         }
-        let again = self.pass_and_grant(len, attempts.requirements(), now()).await;
-        again.map_err(|end| attempts.end(end))
+        let charge = self.pass_again(attempts, len).await?;
+        let again = self.grant(len, attempts.requirements(), now()).await;
+        again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
+    }
+
+    /// Waits for the class before the next try.
+    async fn pass_again(
+        &self,
+        attempts: &mut Attempts<'_, C>,
+        len: usize,
+    ) -> Result<Option<Charge>, Error> {
+        let begun = Instant::now();
+        let charge = self.pass(len).await;
+        attempts.waited_in_class(begun.elapsed());
+        charge.map_err(|end| attempts.end(end))
     }
 }

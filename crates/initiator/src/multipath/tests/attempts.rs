@@ -5,11 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use iscsi_pdu::scsi::{AccessState, Status};
 use iscsi_session::TaskError;
+use iscsi_shaper::{Class, Rate};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::*;
 use crate::multipath::attempts::Attempts;
+use crate::shaper::Shaper;
 
 /// A session with the unit, and how it behaves.
 #[derive(Clone)]
@@ -322,6 +324,32 @@ async fn patience_begins_anew_with_another_reason_and_another_session() {
     let unit = Unit { refuses: refuses.collect(), ..Unit::new(&[]) };
     assert_eq!(ask(&Arc::new(unit), 1, 1, 1).await.len(), 1);
     assert!(begun.elapsed() <= PATIENCE);
+}
+
+/// What waits in its class, or for whoever has paused that, does not wait for the unit.
+#[tokio::test(start_paused = true)]
+async fn patience_with_the_unit_does_not_count_the_time_in_the_class() {
+    let paused = PATIENCE + Duration::from_secs(1);
+    for error in [busy(), check(0xb, 0x47, 3)] {
+        // It is asked once before, and once after.
+        let unit = refusing(paused.as_secs() + 1, error);
+        let shaper = Shaper::new(Class::new(Rate::Unlimited)).unwrap();
+        let class = shaper.traffic_class(shaper.default_class());
+        let policy = Options::default().with_class(Some(class.clone())).policy(Some(PATIENCE));
+        let budget = Budget::new(1024, 64 << 20);
+        let paths = Paths::new(Session::open(&unit), ROOM, budget, policy, Arc::default());
+        let operator = async {
+            sleep(Duration::from_millis(21)).await;
+            class.pause();
+            assert_eq!(unit.tries_of(0), 1);
+            sleep(paused).await;
+            assert_eq!(unit.tries_of(0), 1);
+            class.resume();
+        };
+        let (result, ()) = tokio::join!(paths.execute(request(0)), operator);
+        assert!(result.is_ok(), "{}", result.unwrap_err());
+        assert!(unit.tries_of(0) >= 3, "{}", unit.tries_of(0));
+    }
 }
 
 /// It keeps its place meanwhile, and is not in flight.
