@@ -71,6 +71,23 @@
 //! data, and a flush covers every write that had ended when it was called. Requests under way at
 //! the same time have no order.
 //!
+//! # Many disks over one session
+//!
+//! A session leads to all units of its target, as those of other initiators do: [`LogicalUnit::disk`] makes a disk of each. A
+//! thousand of them cost less of the processor than as many sessions, since answers of several come together, and some targets
+//! take few sessions. But the end of the session is that of all these disks, which nobody opens anew.
+//!
+//! ```no_run
+//! # async fn units() -> Result<(), iscsi_initiator::Error> {
+//! let initiator = iscsi_initiator::Initiator::new("iqn.2026-01.org.example:host")?;
+//! let session = initiator.connect("iscsi://192.0.2.1/iqn.2026-01.org.example:disks").await?;
+//! let mut disks = Vec::new();
+//! for lun in session.report_luns().await? {
+//!     disks.push(session.logical_unit(lun).disk().await?);
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! # Memory is bounded
 //!
 //! A session, or a disk with all its sessions, has at most [`Options::max_requests`] requests with
