@@ -40,7 +40,9 @@ mod option;
 mod parameters;
 mod text;
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt as _;
 use std::str::FromStr;
 
 use iscsi_pdu::scsi::Lun;
@@ -158,24 +160,34 @@ impl Url {
     /// Fills in credentials that the URL lacks from libiscsi's variables:
     /// `LIBISCSI_CHAP_USERNAME`, `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
     /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set, and those of the target only
-    /// when the initiator has credentials.
-    #[must_use]
-    pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+    /// when the initiator has credentials. A password may be any bytes.
+    ///
+    /// # Errors
+    /// [`UrlError::Variable`] when a user name that counts is not UTF-8: it must not count as not set.
+    pub fn with_environment(
+        mut self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, UrlError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let secret = |name: &str| variable(name).map(|value| Secret::from(value.as_str()));
-        self.user = self.user.or_else(|| variable("LIBISCSI_CHAP_USERNAME"));
+        let secret = |name: &str| variable(name).map(|value| Secret::from(value.into_vec()));
+        let user = |name: &'static str| {
+            let text = variable(name).map(OsString::into_string).transpose();
+            text.map_err(|_| UrlError::Variable(name))
+        };
         if self.user.is_none() {
-            return self;
+            self.user = user("LIBISCSI_CHAP_USERNAME")?;
+        }
+        if self.user.is_none() {
+            return Ok(self);
         }
         self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
         self.target_password =
             self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));
         // Without its password, a user name of the target in the environment asks for nothing.
-        if self.target_password.is_some() {
-            let user = self.target_user.or_else(|| variable("LIBISCSI_CHAP_TARGET_USERNAME"));
-            self.target_user = user;
+        if self.target_password.is_some() && self.target_user.is_none() {
+            self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
         }
-        self
+        Ok(self)
     }
 
     /// The CHAP credentials of the URL; `None` if it has none.
@@ -184,9 +196,10 @@ impl Url {
     /// When a part of them is missing: half of the credentials must not become none at all.
     pub fn chap(&self) -> Result<Option<Chap>, UrlError> {
         let Some(user) = &self.user else {
-            return match &self.target_password {
-                Some(_) => Err(UrlError::TargetCredentialsAlone),
-                None => Ok(None),
+            return match (&self.password, &self.target_password) {
+                (Some(_), _) => Err(UrlError::PasswordAlone),
+                (None, Some(_)) => Err(UrlError::TargetCredentialsAlone),
+                (None, None) => Ok(None),
             };
         };
         let Some(password) = &self.password else {

@@ -85,7 +85,7 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        self.0.connect(&self.0.complete(url.try_into()?)).await
+        self.0.connect(&self.0.complete(url.try_into()?)?).await
     }
 
     /// Opens the disk that a URL names, over as many sessions as [`Options::sessions`] says. It is
@@ -103,7 +103,7 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        Box::pin(open::open(&self.0, self.0.complete(url.try_into()?))).await
+        Box::pin(open::open(&self.0, self.0.complete(url.try_into()?)?)).await
     }
 
     /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a
@@ -117,6 +117,6 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        self.0.discover(self.0.complete(url.try_into()?)).await
+        self.0.discover(self.0.complete(url.try_into()?)?).await
     }
 }

@@ -99,11 +99,11 @@ impl Node {
     }
 
     /// A URL with what the environment adds to it, where that counts.
-    pub(crate) fn complete(&self, url: Url) -> Url {
+    pub(crate) fn complete(&self, url: Url) -> Result<Url, UrlError> {
         if !self.inner.common.options.use_environment {
-            return url;
+            return Ok(url);
         }
-        url.with_environment(|name| std::env::var(name).ok())
+        url.with_environment(|name| std::env::var_os(name))
     }
 
     /// A TCP connection to the portal of a URL, for a session to begin with.

@@ -43,6 +43,14 @@ pub enum UrlError {
          (LIBISCSI_CHAP_TARGET_PASSWORD for the target's)"
     )]
     MissingPassword(String),
+    /// A password, but no user, neither in the URL nor in the environment.
+    #[error(
+        "a password needs the user that it is of; write user:password@host or set LIBISCSI_CHAP_USERNAME"
+    )]
+    PasswordAlone,
+    /// A variable of the environment that names a user and is not UTF-8.
+    #[error("the variable {0} is not UTF-8, as a user name must be")]
+    Variable(&'static str),
     /// Mutual CHAP needs credentials of the initiator as well (RFC 7143 §12.1.3).
     #[error("target_password needs a user and a password of the initiator as well")]
     TargetCredentialsAlone,

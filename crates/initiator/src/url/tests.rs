@@ -1,3 +1,5 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
@@ -213,31 +215,67 @@ fn wrong_options_are_errors_that_name_them() {
     }
 }
 
+/// A reader of variables that has these, in place of the process's own.
+fn variables<'a>(set: &'a [(&'a str, &'a [u8])]) -> impl Fn(&str) -> Option<OsString> + 'a {
+    |name| {
+        let value = set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.to_vec());
+        value.map(OsString::from_vec)
+    }
+}
+
 #[test]
 fn the_environment_fills_in_what_the_url_lacks() {
-    let environment = |name: &str| {
-        Some(match name {
-            "LIBISCSI_CHAP_USERNAME" => "env-user".to_owned(),
-            "LIBISCSI_CHAP_PASSWORD" => "env-pass".to_owned(),
-            "LIBISCSI_CHAP_TARGET_USERNAME" => "env-target".to_owned(),
-            _ => return None,
-        })
+    let complete = |text: &str| {
+        let set: [(&str, &[u8]); 3] = [
+            ("LIBISCSI_CHAP_USERNAME", b"env-user"),
+            ("LIBISCSI_CHAP_PASSWORD", b"env-pass"),
+            ("LIBISCSI_CHAP_TARGET_USERNAME", b"env-target"),
+        ];
+        parse(text).with_environment(variables(&set)).unwrap()
     };
-    let url = parse("iscsi://host").with_environment(environment);
+    let url = complete("iscsi://host");
     assert_eq!(url.user.as_deref(), Some("env-user"));
     assert!(url.chap().unwrap().is_some_and(|chap| chap.target.is_none()));
 
-    let url = parse("iscsi://me@host").with_environment(environment);
+    let url = complete("iscsi://me@host");
     assert_eq!(url.user.as_deref(), Some("me"));
     assert_eq!(url.password.as_ref().map(Secret::len), Some(8));
 
-    let url =
-        parse("iscsi://me:own@host?target_user=t&target_password=q").with_environment(environment);
+    let url = complete("iscsi://me:own@host?target_user=t&target_password=q");
     assert_eq!(url.password.as_ref().map(Secret::len), Some(3));
     assert_eq!(url.target_user.as_deref(), Some("t"));
 
-    let url = parse("iscsi://host").with_environment(|_| Some(String::new()));
+    let url = parse("iscsi://host").with_environment(|_| Some(OsString::new())).unwrap();
     assert!(url.chap().unwrap().is_none());
+}
+
+/// A secret is bytes: one that is no text must not count as none, or the target would have nothing to prove.
+#[test]
+fn a_password_in_the_environment_need_not_be_text() {
+    let set: [(&str, &[u8]); 3] = [
+        ("LIBISCSI_CHAP_USERNAME", b"me"),
+        ("LIBISCSI_CHAP_PASSWORD", b"\xff\xfe\x01"),
+        ("LIBISCSI_CHAP_TARGET_PASSWORD", b"\x80\x81"),
+    ];
+    let url = parse("iscsi://host").with_environment(variables(&set)).unwrap();
+    let lengths = [&url.password, &url.target_password].map(|p| p.as_ref().map(Secret::len));
+    assert_eq!(lengths, [Some(3), Some(2)]);
+    assert!(url.chap().unwrap().is_some_and(|chap| chap.target.is_some()));
+}
+
+/// CHAP_N is text. A name that is none must not count as none, or the login would go without CHAP.
+#[test]
+fn a_user_in_the_environment_must_be_text() {
+    let set: [(&str, &[u8]); 3] = [
+        ("LIBISCSI_CHAP_USERNAME", b"m\xe4"),
+        ("LIBISCSI_CHAP_TARGET_USERNAME", b"t\xe4"),
+        ("LIBISCSI_CHAP_TARGET_PASSWORD", b"q"),
+    ];
+    let error = |text| parse(text).with_environment(variables(&set)).unwrap_err();
+    assert_eq!(error("iscsi://host"), UrlError::Variable("LIBISCSI_CHAP_USERNAME"));
+    assert_eq!(error("iscsi://me:p@host"), UrlError::Variable("LIBISCSI_CHAP_TARGET_USERNAME"));
+    let whole = "iscsi://me:p@host?target_user=t";
+    assert!(parse(whole).with_environment(variables(&set)).is_ok());
 }
 
 #[test]
@@ -251,6 +289,9 @@ fn half_of_the_credentials_is_an_error() {
         Err(UrlError::MissingPassword("t".to_owned()))
     );
     assert_eq!(chap("iscsi://host?target_password=q"), Err(UrlError::TargetCredentialsAlone));
+    let password = Some(Secret::from("secret"));
+    let without_user = Url { password, ..parse("iscsi://host") };
+    assert_eq!(without_user.chap().unwrap_err(), UrlError::PasswordAlone);
 }
 
 proptest! {

@@ -1,5 +1,8 @@
 //! Questions to targets and units.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use iscsi_testkit::config::{Chap, Portal};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::Unit;
@@ -221,4 +224,21 @@ async fn a_password_comes_from_the_environment() {
     command.env("LIBISCSI_CHAP_USERNAME", "me").env("LIBISCSI_CHAP_PASSWORD", "the right hunter");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// What a target must prove is no less asked for because it is no text.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
+    let rig = Rig::start_with(MIB, |config| {
+        config.chap = Some(Chap::new("me", "the right hunter"));
+    })
+    .await;
+    let mut command = program(&["capacity", &rig.url()]);
+    command.env("LIBISCSI_CHAP_USERNAME", "me").env("LIBISCSI_CHAP_PASSWORD", "the right hunter");
+    command.env("LIBISCSI_CHAP_TARGET_PASSWORD", OsStr::from_bytes(&[0x9c, 0xff, 1]));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    command.env("LIBISCSI_CHAP_USERNAME", OsStr::from_bytes(b"m\xe4"));
+    let text = stderr(&command.output().unwrap());
+    assert!(text.contains("LIBISCSI_CHAP_USERNAME is not UTF-8"), "{text}");
 }
