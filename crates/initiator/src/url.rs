@@ -14,7 +14,8 @@
 //!
 //! In the part before the first `@`, the first `:` or the first `%` that does not begin an escape
 //! of two hexadecimal digits ends the user; where there is neither, the first `%` does, as in
-//! libiscsi. Write a `%` in a password as `%25`, and a `?` anywhere as `%3F`.
+//! libiscsi. Write a `%` in a password as `%25`, and a `?` anywhere as `%3F`; in the value of an option an
+//! `@` is `%40`, and a `&` is `%26`.
 //!
 //! | option | values |
 //! |---|---|
@@ -96,6 +97,10 @@ impl Url {
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| UrlError::scheme(text))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        if options.contains('@') {
+            // Before what may be parts of a password is looked at, and quoted.
+            return Err(UrlError::AtBehindQuestionMark);
+        }
         let (credentials, rest) = match rest.split_once('@') {
             Some((credentials, rest)) => (Some(credentials), rest),
             None => (None, rest),
@@ -124,7 +129,8 @@ impl Url {
         })
     }
 
-    /// The text of a URL without its passwords, to be shown or kept: `%25` and the like stay as they are written.
+    /// The text of a URL without its passwords, to be shown or kept: `%25` and the like stay as they are written. Of one
+    /// that is none because an `@` stands behind its first `?`, the scheme is all that is kept.
     ///
     /// ```
     /// # use iscsi_initiator::Url;
@@ -134,6 +140,10 @@ impl Url {
     /// ```
     pub fn without_passwords(text: &str) -> String {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
+        if options.contains('@') {
+            // Where the passwords end, nobody knows.
+            return format!("{SCHEME}...");
+        }
         let mut kept = match address.split_once('@') {
             Some((credentials, rest)) => {
                 let (scheme, credentials) =

@@ -22,6 +22,12 @@ pub enum UrlError {
     /// A second `@`.
     #[error("the URL holds a second @; write one in a user name or password as %40")]
     SecondAt,
+    /// An `@` behind the first `?`: the options may have begun in the middle of a password.
+    #[error(
+        "an @ stands behind the first ? of the URL; write ? in a user name or password as %3F, \
+         and @ in an option as %40"
+    )]
+    AtBehindQuestionMark,
     /// A logical unit, but no target.
     #[error("the URL names a logical unit but no target; write iscsi://host/target/lun")]
     NoTarget,
@@ -57,6 +63,12 @@ pub enum UrlError {
     /// An option that does not exist.
     #[error("there is no URL option {0:?}; check its spelling")]
     UnknownOption(String),
+    /// An option that does not exist behind `target_password`, of which it may be a part.
+    #[error(
+        "a URL option behind target_password does not exist; check its spelling, and write & in \
+         a password as %26"
+    )]
+    UnknownOptionBehindPassword,
     /// An option that was given before.
     #[error("the URL option {0} stands there twice")]
     RepeatedOption(&'static str),
@@ -82,10 +94,13 @@ impl UrlError {
         if text.starts_with("iser://") {
             return Self::Iser;
         }
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
         match text.split_once("://") {
-            Some((scheme, _)) => Self::Scheme(format!("{scheme}://...")),
-            None if text.contains('@') => Self::Scheme("...".to_owned()),
-            None => Self::Scheme(text.to_owned()),
+            Some((scheme, _)) if scheme.chars().all(is_scheme) => {
+                Self::Scheme(format!("{scheme}://..."))
+            }
+            None if !text.contains('@') => Self::Scheme(text.to_owned()),
+            _ => Self::Scheme("...".to_owned()),
         }
     }
 }

@@ -92,7 +92,16 @@ impl UrlOptions {
             }
             "portals" => put(&mut self.all_portals, "portals", all_portals(value), "auto"),
             "iser" => Err(UrlError::Iser),
-            unknown => Err(UrlError::UnknownOption(unknown.to_owned())),
+            unknown => Err(self.unknown(unknown)),
+        }
+    }
+
+    fn unknown(&self, option: &str) -> UrlError {
+        if self.target_password.is_some() {
+            // It may be the end of a password with a `&`.
+            UrlError::UnknownOptionBehindPassword
+        } else {
+            UrlError::UnknownOption(option.to_owned())
         }
     }
 }

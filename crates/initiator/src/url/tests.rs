@@ -104,10 +104,29 @@ fn nothing_shows_a_password() {
         "iscsi://me:hunter22@host/x/0",
         "iscsi://me:a@hunter22@host/x/0",
         "iscsi://me:hunter22@host?target_password=hunter33&target_password=hunter33",
+        // Passwords with a `?` or a `&` that is not written as an escape.
+        "iscsi://me:hunt?er22@host/iqn.2026-01.org.example:disk/0",
+        "iscsi://me%hunt?er22@host/iqn.2026-01.org.example:disk/0",
+        "iscsi://host?target_password=hunt&er22",
+        "iscsi://host?target_password=hunt&er22=x&auth=md5",
+        "me:hunt://er22@host",
     ] {
         let shown = format!("{0} {0:?}", error(bad));
-        assert!(!shown.contains("hunter"), "{shown}");
+        assert!(!shown.contains("hunt") && !shown.contains("er22"), "{shown}");
     }
+    for bad in ["iscsi://me:hunt?er22@host/x/0", "iscsi://me%hunt?er22@host?target_password=hunt"] {
+        assert_eq!(Url::without_passwords(bad), "iscsi://...");
+    }
+}
+
+/// What a password may have been cut in two by is named, as is the escape to write.
+#[test]
+fn characters_that_end_a_password_are_told_of() {
+    assert_eq!(error("iscsi://me:hunt?er22@host"), UrlError::AtBehindQuestionMark);
+    assert_eq!(error("iscsi://host?force_usn=a@b"), UrlError::AtBehindQuestionMark);
+    assert_eq!(parse("iscsi://host?force_usn=a%40b").serial_number.as_deref(), Some("a@b"));
+    let unknown = error("iscsi://host?target_password=hunt&er22");
+    assert_eq!(unknown, UrlError::UnknownOptionBehindPassword);
 }
 
 #[test]
