@@ -1,6 +1,7 @@
 //! TargetAddress: where a target can be reached (RFC 7143 §13.8).
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use thiserror::Error;
 
@@ -11,7 +12,8 @@ pub const DEFAULT_PORT: u16 = 3260;
 /// the last one stands in brackets in the text, and without them here.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct TargetAddress {
-    /// A DNS name or an IP address, without brackets; an IPv6 zone such as `%eth0` may follow.
+    /// A DNS name or an IP address, without brackets; an IPv6 zone such as `%eth0` may follow. Read from a text, a
+    /// name is in lower case and an IPv6 address in its canonical form (RFC 5952), so that one host is one text.
     pub host: String,
     /// The TCP port; 3260 unless given.
     pub port: u16,
@@ -48,7 +50,16 @@ impl TargetAddress {
             None => Some(DEFAULT_PORT),
         };
         let port = port.ok_or_else(|| error("the port is no number from 1 to 65535"))?;
-        Ok(Self { host: host.to_owned(), port, portal_group_tag: tag })
+        Ok(Self { host: canonical(host), port, portal_group_tag: tag })
+    }
+}
+
+/// A host in the one spelling that all others are compared by. The case of a zone counts: it names an interface.
+fn canonical(host: &str) -> String {
+    let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
+    match address.parse::<Ipv6Addr>() {
+        Ok(address) => format!("{address}{zone}"),
+        Err(_) => host.to_ascii_lowercase(),
     }
 }
 
@@ -104,6 +115,23 @@ mod tests {
         }
         for text in ["", ",1", ":3260", "[::1", "[::1]x", "h:0", "h:65536", "h:", "a b"] {
             assert!(TargetAddress::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// Two spellings of one host are one address, whoever compares them.
+    #[test]
+    fn a_host_is_kept_in_one_spelling() {
+        for (text, host) in [
+            ("[FD00:0::5]", "fd00::5"),
+            ("[fd00:0:0:0:0:0:0:5]:3260", "fd00::5"),
+            ("FD00:0::5", "fd00::5"),
+            ("[FE80:0::1%Eth0]", "fe80::1%Eth0"),
+            ("[::FFFF:a00:1]", "::ffff:10.0.0.1"),
+            ("Disk.Example.ORG", "disk.example.org"),
+            // What is no address of IPv6 is the resolver's to judge.
+            ("[FD00::5::]", "fd00::5::"),
+        ] {
+            assert_eq!(TargetAddress::parse(text), Ok(address(host, 3260, None)), "{text}");
         }
     }
 

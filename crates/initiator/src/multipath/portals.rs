@@ -65,3 +65,26 @@ impl Portals {
 fn is_same(one: &TargetAddress, other: &TargetAddress) -> bool {
     (&one.host, one.port) == (&other.host, other.port)
 }
+
+#[cfg(test)]
+mod tests {
+    use iscsi_session::decode_send_targets;
+
+    use super::*;
+    use crate::url::Url;
+
+    /// Another spelling, or the group of a portal, makes no other portal of it.
+    #[test]
+    fn a_portal_that_is_known_is_not_learnt_again() {
+        let target = "iqn.2026-01.org.example:disk";
+        for (url, address) in
+            [("[FD00:0::5]", "[fd00::5]:3260,1"), ("san.example", "SAN.example:3260,2")]
+        {
+            let url = Url::parse(&format!("iscsi://{url}/{target}/0?portals=auto")).unwrap();
+            let portals = Portals::new(vec![url.portal.clone()], url.all_portals);
+            let answer = format!("TargetName={target}\0TargetAddress={address}\0");
+            let answer = decode_send_targets(answer.as_bytes()).unwrap();
+            assert_eq!(portals.learn(url.target.as_ref().unwrap(), &answer, &[]), []);
+        }
+    }
+}

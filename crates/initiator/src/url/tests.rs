@@ -45,6 +45,17 @@ fn targets_and_portals_are_shorter_urls() {
     }
 }
 
+/// Whatever a portal's spelling, it is the same to whoever compares it.
+#[test]
+fn a_portal_is_one_in_all_its_spellings() {
+    let portal = parse("iscsi://h").portal;
+    for text in ["iscsi://h:3260,1", "iscsi://h,1", "iscsi://H:3260"] {
+        assert_eq!(parse(text).portal, portal, "{text}");
+    }
+    assert_eq!(parse("iscsi://g?portal=h:3260,1").portals, [portal]);
+    assert_eq!(parse("iscsi://[FD00:0::5]").portal, parse("iscsi://[fd00::5]").portal);
+}
+
 #[test]
 fn ipv6_stands_in_brackets() {
     let url = parse(&format!("iscsi://[fec0::3]:3261,1/{TARGET}/0"));

@@ -11,11 +11,11 @@ pub(super) fn decode(text: &str, part: &'static str) -> Result<String, UrlError>
     decoded.map(Into::into).map_err(|_| UrlError::Encoding(part))
 }
 
-/// A portal: `HOST[:PORT]`, with escapes.
+/// A portal: `HOST[:PORT]`, with escapes. A tag counts for nothing: it would make two portals of one.
 pub(super) fn parse_portal(text: &str) -> Result<TargetAddress, UrlError> {
     let text = decode(text, "portal")?;
     if text.is_empty() || text.starts_with(':') {
         return Err(UrlError::NoHost);
     }
-    Ok(TargetAddress::parse(&text)?)
+    Ok(TargetAddress { portal_group_tag: None, ..TargetAddress::parse(&text)? })
 }

@@ -99,7 +99,7 @@ async fn no_copy_gets_in_the_way_of_another() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let (one, other) = (folder.file("one", &pattern(LEN)), folder.file("other", &[7; LEN]));
-    let (url, again) = (rig.url(), format!("{}?timeout=60", rig.url()));
+    let (url, again) = (rig.url(), rig.url().replacen("/iqn", ",1/iqn", 1) + "?timeout=60");
     let link = folder.path("link");
     fs::hard_link(&other, &link).unwrap();
     for [first, second] in [
