@@ -19,7 +19,7 @@ pub struct DiscoveredTarget {
 ///
 /// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C).
 /// Records of the same name become one, under its first spelling. What one portal gets wrong must
-/// not hide the others, so names and addresses that cannot be understood, unspecified addresses
+/// not hide the others, so names and addresses that cannot be understood or are not UTF-8, unspecified addresses
 /// (`0.0.0.0`, `[::]`), and foreign keys are skipped. The answer may be of any length.
 ///
 /// # Errors
@@ -39,8 +39,12 @@ pub fn decode_send_targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextErr
     let mut list = List::default();
     // Pair by pair: the limit of a negotiation's text is no limit of a list.
     for pair in text.split_inclusive(|&byte| byte == 0) {
-        for (name, value) in decode_pairs(pair)? {
-            list.take(name, value);
+        match decode_pairs(pair) {
+            Ok(pairs) => pairs.into_iter().for_each(|(name, value)| list.take(name, value)),
+            Err(TextError::NotUtf8 | TextError::KeyName(_)) if pair.contains(&b'=') => {
+                list.skip(pair);
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(list.targets)
@@ -62,6 +66,14 @@ impl List {
             Some(Key::TargetName) => self.begin(value),
             Some(Key::TargetAddress) => self.add(value),
             _ => tracing::debug!(key, "a foreign key in an answer to SendTargets is skipped"),
+        }
+    }
+
+    /// Passes over a pair that is not as text has to be. What stands behind a name belongs to that one, whatever it is.
+    fn skip(&mut self, pair: &[u8]) {
+        tracing::debug!(pair = %pair.escape_ascii(), "a pair in an answer to SendTargets is skipped");
+        if pair.starts_with(b"TargetName=") {
+            self.current = None;
         }
     }
 
@@ -159,6 +171,24 @@ mod tests {
         assert_eq!(targets[0].1, ["10.0.0.1|3260"]);
     }
 
+    /// TXT-27: a name in another encoding hides no other target, and what stands behind it belongs to nobody; nor does
+    /// a foreign key whose name is against the rules.
+    #[test]
+    fn txt_27_what_is_no_text_hides_no_target() {
+        let text = b"TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.1,1\0\
+            TargetAddress=\xe4\0x-vendor=1\0TargetAddress=10.0.0.2,1\0\
+            TargetName=iqn.2026-01.org.example:\xe4\0TargetAddress=10.0.0.3,1\0\
+            TargetName=iqn.2026-01.org.example:b\0TargetAddress=10.0.0.4,1\0\
+            TargetName=iqn.2026-01.org.example:\xe4\0";
+        let expected = [("a", vec!["10.0.0.1", "10.0.0.2"]), ("b", vec!["10.0.0.4"])];
+        let targets = decode_send_targets(text).unwrap();
+        let found = targets.iter().map(|target| {
+            let hosts = target.addresses.iter().map(|address| address.host.as_str()).collect();
+            (target.name.as_str().trim_start_matches("iqn.2026-01.org.example:"), hosts)
+        });
+        assert_eq!(found.collect::<Vec<(_, Vec<_>)>>(), expected);
+    }
+
     /// NAM-02: names compare folded; the first spelling is the one to log in with.
     #[test]
     fn nam_02_records_of_one_name_in_two_spellings_become_one() {
@@ -184,6 +214,7 @@ mod tests {
     fn dsc_07_empty_answer_and_txt_27_garbage() {
         assert_eq!(decode(""), []);
         assert!(decode_send_targets(b"no pair\0").is_err());
+        assert!(decode_send_targets(b"no \xff pair\0").is_err());
         assert!(decode_send_targets(b"TargetName=iqn.2026-01.org.example:a\0no pair").is_err());
     }
 
