@@ -12,9 +12,10 @@ mod support;
 
 use std::time::Duration;
 
-use iscsi_initiator::{ConnectError, Error, Fault, Options};
+use iscsi_initiator::{ConnectError, Error, Fault, Options, Sessions};
 use iscsi_testkit::config::Chap;
-use iscsi_testkit::scsi::LunForm;
+use iscsi_testkit::scsi::{LunForm, Sense};
+use iscsi_testkit::target::Outcome;
 use support::{Rig, TARGET, initiator, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -89,23 +90,43 @@ async fn an_initiator_that_is_not_admitted() {
     assert_says(&error, &["iqn.2026-01.org.example:host", "access list"], Fault::Caller);
 }
 
-/// A number above 255 is found also where the target spells it as a bus and a number.
+/// A unit is found by its number in whatever form the target spells it, by all sessions of a disk.
 #[tokio::test]
-async fn unit_above_255_in_either_form() {
-    for form in [LunForm::Flat, LunForm::Bus] {
+async fn a_unit_in_any_form() {
+    for (form, number) in
+        [(LunForm::Flat, 300), (LunForm::Bus, 300), (LunForm::AllFlat, 300), (LunForm::AllFlat, 1)]
+    {
         let rig = Rig::start(512, 64, |config| {
             let unit = config.units.remove(&0).unwrap();
-            config.units.insert(300, unit);
+            config.units.insert(number, unit);
             config.lun_form = form;
         })
         .await;
-        let session = initiator(Options::default()).connect(rig.unit_url(300, "")).await.unwrap();
+        let url = rig.unit_url(number, "");
+        let session = initiator(Options::default()).connect(&*url).await.unwrap();
         let disk = session.disk().await.unwrap();
         disk.write_at(0, vec![7; 512]).await.unwrap();
         assert!(rig.disk.holds(0, &[7; 512]));
-        let error = refusal(&rig.unit_url(301, "")).await;
+        let two = Options::default().with_sessions(Sessions::Fixed(2));
+        let disk = soon(initiator(two).disk(&*url)).await.unwrap();
+        assert_eq!(disk.sessions().len(), 2);
+        let error = refusal(&rig.unit_url(number + 1, "")).await;
         assert!(matches!(error, Error::NoSuchUnit(_)), "{error:?}");
     }
+}
+
+/// Where the target does not list its units, the one that it does not know is still the one that was asked for.
+#[tokio::test]
+async fn no_such_unit_and_no_list() {
+    let rig = Rig::start(512, 64, |_| {}).await;
+    let session = initiator(Options::default()).connect(rig.unit_url(7, "")).await.unwrap();
+    rig.server.with(|target| {
+        for _ in 0..64 {
+            target.end_next_with(Outcome::check(Sense::INVALID_LUN));
+        }
+    });
+    let error = soon(session.disk()).await.unwrap_err();
+    assert!(error.to_string().contains("no logical unit 7"), "{error}");
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ pub struct TargetConfig {
     pub port: Option<TargetPort>,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
-    /// How the numbers of units above 255 are spelled.
+    /// How the numbers of units are spelled.
     pub lun_form: LunForm,
     /// Operational keys.
     pub keys: Keys,

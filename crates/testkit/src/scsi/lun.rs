@@ -1,12 +1,14 @@
 //! LUN numbers in their eight bytes (SAM-5 §4.7).
 
-/// How a target spells the numbers of units above 255.
+/// How a target spells the numbers of its units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LunForm {
-    /// In flat space addressing, as the standard has it.
+    /// Above 255 in flat space addressing, as the standard has it.
     #[default]
     Flat,
-    /// In peripheral addressing, the high bits as a bus, as LIO has it.
+    /// All but unit 0, which is all zeros everywhere, in flat space addressing, and in no other.
+    AllFlat,
+    /// All in peripheral addressing, the high bits as a bus, as LIO has it.
     Bus,
 }
 
@@ -15,7 +17,12 @@ impl LunForm {
     #[must_use]
     pub fn encode(self, number: u16) -> u64 {
         let number = number.min(0x3fff);
-        let method = if number > 255 && self == Self::Flat { 0x4000 } else { 0 };
+        let first_flat = match self {
+            Self::Flat => 256,
+            Self::AllFlat => 1,
+            Self::Bus => u16::MAX,
+        };
+        let method = if number >= first_flat { 0x4000 } else { 0 };
         u64::from(method | number) << 48
     }
 
@@ -35,7 +42,7 @@ mod tests {
 
     #[test]
     fn every_number_survives() {
-        for form in [LunForm::Flat, LunForm::Bus] {
+        for form in [LunForm::Flat, LunForm::AllFlat, LunForm::Bus] {
             for number in 0..0x4000 {
                 assert_eq!(form.decode(form.encode(number)), Some(number));
             }
@@ -43,6 +50,9 @@ mod tests {
         }
         assert_eq!(LunForm::Flat.encode(300), 0x412c_0000_0000_0000);
         assert_eq!(LunForm::Bus.encode(300), 0x012c_0000_0000_0000);
+        assert_eq!(LunForm::AllFlat.encode(0), 0);
+        assert_eq!(LunForm::AllFlat.encode(1), 0x4001_0000_0000_0000);
+        assert_eq!(LunForm::AllFlat.decode(0x0001_0000_0000_0000), None);
         assert_eq!(LunForm::Bus.decode(0x412c_0000_0000_0000), None);
         assert_eq!(LunForm::Flat.decode(0x012c_0000_0000_0000), None);
     }

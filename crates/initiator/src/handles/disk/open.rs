@@ -63,15 +63,24 @@ impl Session {
         Ok(disk)
     }
 
-    /// The disk of a number above 255 at a target that does not use flat space addressing there:
-    /// its own list of units says how it wants to be asked.
+    /// The disk of a number that the target does not know as SAM has it spelled: in flat space above 255, and in
+    /// peripheral addressing below. Its own list of units says how it wants to be asked.
     async fn disk_as_reported(&self, lun: Lun) -> Result<Disk, Error> {
-        let other = lun.number().filter(|number| *number > 255).and_then(Lun::on_bus);
-        match other {
-            Some(other) if self.report_luns().await?.contains(&other) => {
-                self.logical_unit(other).disk().await
-            }
-            Some(_) | None => Err(Error::NoSuchUnit(lun)),
+        let reported = match self.report_luns().await {
+            // A target that lists nothing has been asked all that there is to ask.
+            Err(Error::CheckCondition { .. }) => Vec::new(),
+            result => result?,
+        };
+        let is_other_form = |other: &Lun| {
+            let number = lun.number();
+            let on_bus = number.filter(|number| *number > 255).and_then(Lun::on_bus);
+            *other != lun
+                && number.is_some()
+                && (other.number() == number || Some(*other) == on_bus)
+        };
+        match reported.into_iter().find(is_other_form) {
+            Some(other) => self.logical_unit(other).disk().await,
+            None => Err(Error::NoSuchUnit(lun)),
         }
     }
 }
