@@ -261,4 +261,17 @@ mod tests {
         assert!(matches!(known.compare(Some(&eui), Some("2")), Err(Doubt::Other(_))));
         assert!(matches!(known.compare(Some(&eui), None), Err(Doubt::Unproven(_))));
     }
+
+    /// Two units whose serial numbers are no text are two units all the same.
+    #[test]
+    fn serial_numbers_of_any_bytes_are_compared() {
+        let serial = |bytes: [u8; 4]| {
+            let page = [&[0, 0x80, 0, 4][..], &bytes].concat();
+            UnitSerialNumber::decode(&page).unwrap().serial
+        };
+        let known = Identity::SerialNumber(serial([0x81, 0x82, 0x83, 0x84]));
+        let other = serial([0x91, 0x92, 0x93, 0x94]);
+        assert!(matches!(known.compare(None, Some(&other)), Err(Doubt::Other(_))));
+        assert_eq!(known.compare(None, Some(&serial([0x81, 0x82, 0x83, 0x84]))), Ok(()));
+    }
 }

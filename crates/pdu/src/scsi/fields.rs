@@ -63,21 +63,49 @@ impl<'a> Fields<'a> {
         self.u8(at) & mask != 0
     }
 
-    /// An ASCII field of `len` bytes at `at`, without the blanks and NULs around it; bytes outside
-    /// printable ASCII become `?`.
+    /// An ASCII field of `len` bytes at `at`, as [`text_of`].
     pub(super) fn text(self, at: usize, len: usize) -> String {
         text_of(self.range(at, len))
     }
 }
 
-/// ASCII as targets send it: padded with blanks or NULs, sometimes with rubbish inside.
+/// ASCII as targets send it, sometimes with rubbish inside, without the blanks and NULs around it. A byte outside
+/// printable ASCII is written as `\x81`, so that what differs stays different: units are told apart by such texts. So
+/// is a `\` that would look like the beginning of that.
 pub(super) fn text_of(bytes: &[u8]) -> String {
-    let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    let content = trimmed(bytes);
+    let mut text = String::with_capacity(content.len());
+    for (at, &byte) in content.iter().enumerate() {
+        let looks_escaped = byte == b'\\' && content.get(at + 1) == Some(&b'x');
+        if (byte == b' ' || byte.is_ascii_graphic()) && !looks_escaped {
+            text.push(char::from(byte));
+        } else {
+            push_escape(&mut text, byte);
+        }
+    }
+    text
+}
+
+/// The same of UTF-8; each `\` in it is escaped, as are characters that cannot be shown.
+pub(super) fn utf8_of(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in trimmed(bytes).utf8_chunks() {
+        text.extend(chunk.valid().escape_debug());
+        chunk.invalid().iter().for_each(|byte| push_escape(&mut text, *byte));
+    }
+    text
+}
+
+/// Without the blanks and NULs that fill a field up.
+fn trimmed(bytes: &[u8]) -> &[u8] {
     let padding = |byte: &u8| *byte == 0 || *byte == b' ';
     let start = bytes.iter().position(|byte| !padding(byte)).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(|byte| !padding(byte)).map_or(0, |last| last + 1);
-    let content = bytes.get(start..end).unwrap_or_default();
-    content.iter().map(|&byte| if printable(byte) { char::from(byte) } else { '?' }).collect()
+    bytes.get(start..end).unwrap_or_default()
+}
+
+fn push_escape(text: &mut String, byte: u8) {
+    text.push_str(&format!("\\x{byte:02x}"));
 }
 
 /// A list length that travels in 32 bits, as a length of memory.

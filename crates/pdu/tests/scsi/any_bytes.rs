@@ -99,6 +99,23 @@ proptest! {
         }
     }
 
+    /// The bytes can be read back from the text, so no two serial numbers share one.
+    #[test]
+    fn a_serial_number_keeps_all_its_bytes(
+        inner in prop::collection::vec(prop::sample::select(&b"\\\\xx58c1 \0\x81"[..]), 0..12),
+    ) {
+        let bytes = [&b"<"[..], &inner, b">"].concat();
+        let page = [&[0, 0x80, 0, 0xff][..], &bytes].concat();
+        let serial = UnitSerialNumber::decode(&page).unwrap().serial;
+        let mut parts = serial.split(r"\x");
+        let mut read = parts.next().unwrap().as_bytes().to_vec();
+        for part in parts {
+            read.push(u8::from_str_radix(&part[..2], 16).unwrap());
+            read.extend(&part.as_bytes()[2..]);
+        }
+        prop_assert_eq!(read, bytes);
+    }
+
     /// Names of initiators are safe to print, and a reservation is told from none by its length alone.
     #[test]
     fn registrations_are_printable(bytes in bytes(), reservation: [u8; 24]) {

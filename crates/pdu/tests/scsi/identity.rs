@@ -50,7 +50,7 @@ fn inquiry_for_a_unit_that_is_not_there() {
 fn inquiry_ends_at_its_length() {
     let text = format!("00 00 05 02 0f 00 00 00 41 00 ff 0a 42 20 20 20 {}", ascii("DISK PRODUCT"));
     let inquiry = StandardInquiry::decode(&hex(&text)).unwrap();
-    assert_eq!(inquiry.vendor, "A???B");
+    assert_eq!(inquiry.vendor, r"A\x00\xff\x0aB");
     assert_eq!(inquiry.product, "DISK", "20 bytes of data");
 }
 
@@ -94,6 +94,32 @@ fn unit_serial_number() {
     assert_eq!(serial.to_string(), "beaf11");
     let blank = UnitSerialNumber::decode(&hex("00 80 0004 20202020")).unwrap();
     assert_eq!(blank.serial, "");
+}
+
+/// What tells two units apart is in their numbers, also where it is no text.
+#[test]
+fn serial_numbers_that_differ_are_different_texts() {
+    let serial = |bytes: &str| {
+        UnitSerialNumber::decode(&hex(&format!("00 80 0004 {bytes}"))).unwrap().serial
+    };
+    assert_eq!(serial("81828384"), r"\x81\x82\x83\x84");
+    assert_eq!(serial("91929394"), r"\x91\x92\x93\x94");
+    assert_eq!(serial(&ascii(r"a\b7")), r"a\b7");
+    // What would look like an escape is written as one.
+    assert_eq!(serial(&ascii(r"\x81")), r"\x5cx81");
+}
+
+/// So are names in text, whether or not it is what it is said to be.
+#[test]
+fn designators_that_differ_are_different_texts() {
+    let name = |code_set: u8, bytes: [u8; 4]| {
+        let page = [&[0, 0x83, 0, 8, code_set, 8, 0, 4][..], &bytes].concat();
+        DeviceIdentification::decode(&page).unwrap().designators[0].to_string()
+    };
+    assert_eq!(name(2, *b"a\x81\x82b"), r"a\x81\x82b");
+    assert_eq!(name(3, *b"a\x81\xc3\xa4"), r"a\x81ä");
+    assert_eq!(name(3, *b"a\x82\xc3\xa4"), r"a\x82ä");
+    assert_eq!(name(3, *br"\x81"), r"\\x81");
 }
 
 #[test]
@@ -232,7 +258,7 @@ fn rare_designators() {
         "port 0102",
         "type 15: ee",
         "name.ee",
-        "\u{fffd}\\n",
+        r"\xff\n",
         "port 0",
     ];
     assert_eq!(texts, expected);

@@ -262,7 +262,7 @@ fn prs_02_no_length_of_a_registration_is_trusted() {
     assert_eq!(one(""), "protocol 0: ");
     assert_eq!(one("05"), "protocol 5: 05");
     assert_eq!(one("05 00 ffff 69716e2e"), "iqn.");
-    assert_eq!(one("05 00 0004 1b5b326a"), "?[2j", "safe to print");
+    assert_eq!(one("05 00 0004 1b5b326a"), r"\x1b[2j", "safe to print");
     assert_eq!(one("05 00 0008 00000000 61626300"), "protocol 5: 050000080000000061626300");
     let longer = hex(
         "00000009 00000020 0102030405060708 00000000 01 06 00000000 0203 ffffffff 45000004 69716e00",

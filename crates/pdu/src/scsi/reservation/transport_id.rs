@@ -11,7 +11,7 @@ pub enum TransportId {
     /// iSCSI: the name of the initiator, and the ISID of its session in twelve digits if the unit tells it
     /// (SPC-4 §7.6.4.6).
     Iscsi {
-        /// The initiator's name; bytes outside printable ASCII are `?`.
+        /// The initiator's name; bytes outside printable ASCII are `\x81` and the like.
         name: String,
         /// The ISID, in hexadecimal digits as they came; `None` where the whole initiator is meant.
         isid: Option<String>,

@@ -1,7 +1,8 @@
 //! Page 83: world wide names of unit, port and target (SPC-4 §7.8).
 
 use super::page::{HEADER_LEN, page};
-use crate::scsi::{FormatError, fields::text_of};
+use crate::scsi::FormatError;
+use crate::scsi::fields::{text_of, utf8_of};
 use std::fmt;
 
 /// Device Identification: every name that leads to the unit (SPC-4 §7.8).
@@ -209,10 +210,7 @@ impl Designator {
     fn value(&self) -> String {
         match self.code_set {
             CodeSet::Ascii => text_of(&self.bytes),
-            CodeSet::Utf8 => {
-                let text = String::from_utf8_lossy(&self.bytes);
-                text.trim_matches(['\0', ' ']).escape_debug().to_string()
-            }
+            CodeSet::Utf8 => utf8_of(&self.bytes),
             CodeSet::Binary | CodeSet::Reserved(_) => {
                 self.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
             }

@@ -16,7 +16,8 @@ impl UnitSerialNumber {
     /// The page's code.
     pub const PAGE: u8 = 0x80;
 
-    /// Reads the page. Bytes outside printable ASCII become `?`.
+    /// Reads the page. Bytes outside printable ASCII become `\x81` and the like, and a `\` that an `x` follows
+    /// becomes `\x5c`, so that different numbers are different texts.
     ///
     /// # Errors
     ///
