@@ -1,5 +1,11 @@
 //! Commands that succeed although they did not end in GOOD at once: the unit had to try hard, or the link damaged data.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;

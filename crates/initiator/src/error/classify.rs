@@ -155,8 +155,7 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
         TaskError::TimedOut => ErrorKind::TimedOut,
         TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
         // The target has given the task up, or has not seen it, so it can be sent again.
-        TaskError::Withdrawn => ErrorKind::Transient,
-        cause if is_damage(cause) => ErrorKind::Transient,
+        TaskError::DataDigest | TaskError::Withdrawn => ErrorKind::Transient,
         TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
         TaskError::DataMissing { .. } => ErrorKind::Protocol,
         _ => ErrorKind::Other,
@@ -175,9 +174,9 @@ pub(crate) const fn is_damage(cause: &TaskError) -> bool {
 const fn kind_of_reject(reason: RejectReason) -> ErrorKind {
     match reason {
         RejectReason::COMMAND_NOT_SUPPORTED => ErrorKind::Unsupported,
-        RejectReason::IMMEDIATE_COMMAND_REJECT | RejectReason::LONG_OPERATION_REJECT => {
-            ErrorKind::Transient
-        }
+        RejectReason::IMMEDIATE_COMMAND_REJECT
+        | RejectReason::LONG_OPERATION_REJECT
+        | RejectReason::DATA_DIGEST_ERROR => ErrorKind::Transient,
         _ => ErrorKind::Protocol,
     }
 }

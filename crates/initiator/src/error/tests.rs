@@ -134,6 +134,7 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
         (rejected(RejectReason::COMMAND_NOT_SUPPORTED), ErrorKind::Unsupported),
         (rejected(RejectReason::IMMEDIATE_COMMAND_REJECT), ErrorKind::Transient),
         (rejected(RejectReason::LONG_OPERATION_REJECT), ErrorKind::Transient),
+        (rejected(RejectReason::DATA_DIGEST_ERROR), ErrorKind::Transient),
         (rejected(RejectReason::INVALID_PDU_FIELD), ErrorKind::Protocol),
         (not_reopened(true, refused()), ErrorKind::Refused),
         (not_reopened(true, lost(false)), ErrorKind::MayHaveExecuted),
