@@ -120,9 +120,8 @@ impl WriteBehind {
             self.told.store(count, Ordering::Relaxed);
             failure
         };
-        // What the device says counts for itself: it tells this handle no second time.
-        flushed?;
-        failed.map_or(Ok(()), Err)
+        // Whoever is told of what passes flushes again, and would hear that all is well.
+        failed.map_or(flushed, Err)
     }
 }
 

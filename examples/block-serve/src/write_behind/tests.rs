@@ -14,6 +14,8 @@ struct Slow {
     delays: Mutex<Vec<u64>>,
     /// How many of the next changes fail.
     failing: AtomicU64,
+    /// The same of flushes, for a reason that passes.
+    failing_flushes: AtomicU64,
     flushes: AtomicU64,
 }
 
@@ -24,6 +26,7 @@ impl Slow {
             content,
             delays: Mutex::default(),
             failing: AtomicU64::new(0),
+            failing_flushes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
         })
     }
@@ -90,7 +93,13 @@ impl Device for Slow {
 
     fn flush(&self) -> IoFuture<'_, ()> {
         self.flushes.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { Ok(()) })
+        Box::pin(async {
+            if self.failing_flushes.load(Ordering::Relaxed) > 0 {
+                self.failing_flushes.fetch_sub(1, Ordering::Relaxed);
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            Ok(())
+        })
     }
 }
 
@@ -164,6 +173,21 @@ async fn each_handle_is_told_of_a_failure_once() {
     assert!(second.flush().await.is_err());
     second.flush().await.unwrap();
     assert_eq!(read(&second, 0, 4).await, "....");
+}
+
+/// Whoever hears of what passes flushes again, and takes it that all is there if that ends well.
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_rather_than_that_the_device_does_not_flush_just_now() {
+    let slow = Slow::new(8);
+    let behind = WriteBehind::new(Arc::<Slow>::clone(&slow), 1 << 20);
+    slow.failing.store(1, Ordering::Relaxed);
+    slow.failing_flushes.store(2, Ordering::Relaxed);
+    behind.write_at(0, page("lost")).await.unwrap();
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        told.push(behind.flush().await.map_err(|error| error.kind()));
+    }
+    assert_eq!(told, [Err(io::ErrorKind::StorageFull), Err(io::ErrorKind::ResourceBusy), Ok(())]);
 }
 
 #[tokio::test(start_paused = true)]
