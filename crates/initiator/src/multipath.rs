@@ -25,6 +25,7 @@ mod duplicate;
 pub(crate) mod event;
 mod execute;
 mod flush;
+mod in_use;
 pub(crate) mod lane;
 mod life;
 mod lost_sessions;

@@ -8,6 +8,7 @@ mod long_reads;
 mod long_writes;
 mod looks;
 mod many_requests;
+mod session_count;
 mod settlement;
 mod shaping;
 

@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::multipath::dispatch::{Paths, now};
-use crate::multipath::lane::{PathId, Requirements};
+use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
 
 impl Paths<Path> {
@@ -35,13 +35,5 @@ impl Paths<Path> {
             }
             drop(self.grant(0, Requirements::default(), now()).await?);
         }
-    }
-
-    /// The paths that requests go to.
-    pub(crate) fn in_use(&self) -> Vec<(PathId, Path)> {
-        let state = self.lock();
-        let open = state.paths.open().iter();
-        let takes = |id| !state.schedule.is_closing(id) && state.schedule.is_used(id, now());
-        open.filter(|(id, _)| takes(*id)).cloned().collect()
     }
 }

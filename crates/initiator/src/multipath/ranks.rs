@@ -34,8 +34,7 @@ impl Supervisor {
         for portal in 0..self.opener.portals.len() {
             let is_used = open.iter().any(|(_, path)| path.portal == portal);
             let is_due = self.spares.is_due(portal);
-            let there = self.spares.opening + self.spares.moving;
-            if is_used || !is_due || self.standby.holds(portal) || self.missing(paths) <= there {
+            if is_used || !is_due || self.standby.holds(portal) || self.missing(paths) == 0 {
                 continue;
             }
             self.spares.begin(portal);

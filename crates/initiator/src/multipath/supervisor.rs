@@ -341,7 +341,7 @@ impl Supervisor {
         reading.round_trip = shared_link.round_trip;
         match self.session_count.observe(&reading) {
             Step::Stay => {}
-            Step::Add(more) => self.open_more(more),
+            Step::Add(more) => self.open_more(more.min(self.missing(paths))),
             Step::Remove(fewer) => self.remove(paths, fewer),
         }
     }
@@ -367,6 +367,9 @@ impl Supervisor {
     }
 
     fn open_more(&mut self, more: u32) {
+        if more == 0 {
+            return;
+        }
         tracing::info!(more, reason = self.session_count.reason(), "more sessions");
         for _ in 0..more {
             let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
@@ -386,13 +389,9 @@ impl Supervisor {
         self.events.spawn(ended.in_current_span());
     }
 
-    /// The youngest go: they are what was added last.
     fn remove(&mut self, paths: &Paths<Path>, fewer: u32) {
         tracing::info!(fewer, reason = self.session_count.reason(), "fewer sessions");
-        let mut working = paths.working();
-        working.sort_unstable();
-        let kept = working.len().saturating_sub(fewer as usize).max(1);
-        for id in working.into_iter().skip(kept) {
+        for id in paths.surplus(fewer) {
             paths.close(id);
             self.release(paths, id);
         }
@@ -411,8 +410,8 @@ impl Supervisor {
 
     /// How many more sessions the disk may have than are there or on their way.
     pub(super) fn missing(&self, paths: &Paths<Path>) -> u32 {
-        let there = count(&paths.open()) + self.opening + self.reopening;
-        self.sessions.max().saturating_sub(there)
+        let coming = self.opening + self.reopening + self.spares.opening + self.spares.moving;
+        self.sessions.max().saturating_sub(count(&paths.open()) + coming)
     }
 
     /// Logs a session out that was closed, once nothing is under way on it.

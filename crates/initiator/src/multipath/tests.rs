@@ -452,6 +452,21 @@ async fn one_that_is_being_let_go_stays_when_the_last_other_is_lost() {
     assert_eq!(paths.working(), [young]);
 }
 
+/// One at a port of less use is kept there for the time when that is the best.
+#[tokio::test(start_paused = true)]
+async fn the_youngest_that_requests_go_to_are_let_go_first_and_not_the_last_one() {
+    let budget = Budget::new(1024, 64 << 20);
+    let links = [(); 4].map(|()| Link::new(&budget, 10.0, 10));
+    let paths = paths(&links);
+    let ids: Vec<_> = paths.open().into_iter().map(|(id, _)| id).collect();
+    let spare = Access { state: AccessState::ActiveNonOptimized, preferred: false };
+    paths.set_access([(ids[3], spare)]);
+    assert_eq!(paths.surplus(1), [ids[2]]);
+    assert_eq!(paths.surplus(7), [ids[1], ids[2]]);
+    paths.close(ids[2]);
+    assert_eq!(paths.surplus(1), [ids[1]], "one is on its way out already");
+}
+
 #[tokio::test(start_paused = true)]
 async fn whoever_looks_after_the_paths_is_told_of_their_end() {
     let budget = Budget::new(1024, 64 << 20);

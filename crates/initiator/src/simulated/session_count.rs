@@ -1,0 +1,73 @@
+//! How many sessions a disk has while it has much to do.
+
+use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
+use tokio::task::JoinSet;
+
+use super::*;
+
+const PART: usize = 64 << 10;
+/// More than there is room for on the way to the unit.
+const READERS: u64 = 256;
+const MAX: u32 = 2;
+
+/// A port of an array, in the group of the same number.
+fn port(groups: &PortGroups, disk: &RamDisk, number: u16) -> Arc<Mutex<Target>> {
+    let port = TargetPort::new(groups.clone(), number);
+    let mut config = TargetConfig::new(TARGET, disk.clone()).with_port(port);
+    config.portal_group = Some(number);
+    Arc::new(Mutex::new(Target::new(config)))
+}
+
+/// A disk with both ports of an array, of which one serves the unit best, over links that need several sessions.
+async fn disk_of_an_array() -> Disk {
+    let states = [AccessState::ActiveOptimized, AccessState::ActiveNonOptimized];
+    let groups = (1..).zip(states).map(|(id, state)| PortGroup::new(id, [id]).with_state(state));
+    let groups = PortGroups::new(groups.collect::<Vec<_>>());
+    let disk = RamDisk::new(512, 8192);
+    let mut properties = Properties::default();
+    properties.latency = ROUND_TRIP / 2;
+    let network = Simulated::new([1, 2].map(|number| port(&groups, &disk, number)), properties);
+    let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
+    let mut options = Options { use_environment: false, ..Options::default() };
+    options.sessions = Sessions::Auto { max: MAX };
+    options.tuning.bandwidth = "400mbit".parse().ok();
+    let node = Node::over(Arc::new(network), name, options).unwrap();
+    let url = Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0?portal=192.0.2.2")).unwrap();
+    open::open(&node, url).await.unwrap()
+}
+
+/// Reads all the time for so long.
+async fn read_for(disk: &Disk, time: Duration) {
+    let (begun, mut readers) = (Instant::now(), JoinSet::new());
+    for reader in 0..READERS {
+        let disk = disk.clone();
+        readers.spawn(async move {
+            while begun.elapsed() < time {
+                disk.read_at(reader % 64 * PART as u64, PART).await.unwrap();
+            }
+        });
+    }
+    readers.join_all().await;
+}
+
+/// A session that is kept at a port of less use counts as well.
+#[tokio::test(start_paused = true)]
+async fn there_are_never_more_sessions_than_were_allowed() {
+    let disk = disk_of_an_array().await;
+    let (mut most, mut reasons) = (0, Vec::new());
+    let watch = async {
+        loop {
+            most = most.max(disk.sessions().len());
+            reasons.push(disk.spread().reason);
+            reasons.dedup();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        () = read_for(&disk, Duration::from_secs(6)) => {}
+        () = watch => {}
+    }
+    assert_eq!(most, MAX as usize, "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("the plan asks for more")), "{reasons:?}");
+    disk.logout().await.unwrap();
+}
