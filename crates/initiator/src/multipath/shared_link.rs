@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use iscsi_pdu::Cid;
 use iscsi_tuner::{Bandwidth, Measurement, RecentLoss, TcpInfo, Tuning, plan};
 
 use crate::driver::measure::reading::Reading;
@@ -11,16 +12,18 @@ use crate::multipath::lane::PathId;
 /// The last reading of each path, and what they have lost of late.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
-    seen: HashMap<PathId, TcpInfo>,
+    /// Each with the connection that it is of.
+    seen: HashMap<PathId, (Cid, TcpInfo)>,
     loss: RecentLoss,
 }
 
 impl Traffic {
-    /// Takes in a reading of a path, so long after the one before. Says whether a queue stands before
-    /// its link.
-    pub(super) fn count(&mut self, id: PathId, info: &TcpInfo, time: Duration) -> bool {
+    /// Takes in a reading of a path, so long after the one before: of the connection that leads its session, which is
+    /// another one when that has lost the first. Says whether a queue stands before its link.
+    pub(super) fn count(&mut self, id: PathId, cid: Cid, info: &TcpInfo, time: Duration) -> bool {
         let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Bandwidth::MIN));
-        let Some(before) = self.seen.insert(id, *info) else { return sends_queue };
+        let before = self.seen.insert(id, (cid, *info)).filter(|(before, _)| *before == cid);
+        let Some((_, before)) = before else { return sends_queue };
         self.loss.count(&before, info, time);
         sends_queue || info.has_queue_of_arrivals(&before, time)
     }
@@ -99,19 +102,30 @@ mod tests {
     fn losses_count_on_either_way_and_over_all_paths() {
         let mut traffic = Traffic::default();
         for id in [1, 2] {
-            traffic.count(PathId(id), &reading(100, 5, 0, 0), INTERVAL);
+            traffic.count(PathId(id), Cid(0), &reading(100, 5, 0, 0), INTERVAL);
         }
         assert!(traffic.loss() < f64::EPSILON, "nothing is known of the time before");
-        traffic.count(PathId(1), &reading(600, 10, 0, 0), INTERVAL);
+        traffic.count(PathId(1), Cid(0), &reading(600, 10, 0, 0), INTERVAL);
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
         // Two hundred in a round trip: a hundred behind a gap are one.
-        traffic.count(PathId(2), &reading(100, 5, 500, 500), INTERVAL);
+        traffic.count(PathId(2), Cid(0), &reading(100, 5, 500, 500), INTERVAL);
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
         for _ in 0..100 {
             traffic.fade();
         }
-        traffic.count(PathId(1), &reading(2600, 10, 0, 0), INTERVAL);
+        traffic.count(PathId(1), Cid(0), &reading(2600, 10, 0, 0), INTERVAL);
         assert!(traffic.loss() < 1e-4);
+    }
+
+    /// Each counts from nothing, and for itself.
+    #[test]
+    fn what_one_connection_of_a_session_counts_is_not_compared_with_another_one() {
+        let mut traffic = Traffic::default();
+        traffic.count(PathId(1), Cid(0), &reading(9000, 90, 9000, 90), INTERVAL);
+        assert!(!traffic.count(PathId(1), Cid(1), &reading(1000, 0, 1000, 0), INTERVAL));
+        assert!(traffic.loss() < f64::EPSILON, "{}", traffic.loss());
+        traffic.count(PathId(1), Cid(1), &reading(1500, 5, 1000, 0), INTERVAL);
+        assert!((traffic.loss() - 0.01).abs() < 1e-9);
     }
 
     #[test]
@@ -122,9 +136,9 @@ mod tests {
             info.receive_rtt = Some(Duration::from_millis(150));
             info
         };
-        assert!(!traffic.count(PathId(0), &queued(0), INTERVAL));
-        assert!(traffic.count(PathId(0), &queued(500), INTERVAL));
-        assert!(!traffic.count(PathId(0), &reading(0, 0, 1000, 0), INTERVAL));
+        assert!(!traffic.count(PathId(0), Cid(0), &queued(0), INTERVAL));
+        assert!(traffic.count(PathId(0), Cid(0), &queued(500), INTERVAL));
+        assert!(!traffic.count(PathId(0), Cid(0), &reading(0, 0, 1000, 0), INTERVAL));
     }
 
     #[test]
@@ -140,7 +154,7 @@ mod tests {
     fn paths_that_are_gone_are_forgotten() {
         let mut traffic = Traffic::default();
         for id in 0..3 {
-            traffic.count(PathId(id), &reading(0, 0, 0, 0), INTERVAL);
+            traffic.count(PathId(id), Cid(0), &reading(0, 0, 0, 0), INTERVAL);
         }
         traffic.keep(|id| id == PathId(1));
         assert_eq!(traffic.seen.keys().collect::<Vec<_>>(), [&PathId(1)]);

@@ -317,7 +317,8 @@ impl Supervisor {
         for (id, path) in open {
             paths.set_room(id, self.room(&path));
             if let Ok(reading) = path.unit.session().reading().await {
-                queues += usize::from(self.traffic.count(id, reading.tcp_info(), time));
+                let (cid, info) = (reading.cid(), reading.tcp_info());
+                queues += usize::from(self.traffic.count(id, cid, info, time));
                 readings.push(reading);
             }
         }
