@@ -203,6 +203,13 @@ pub enum Error {
         /// What it has, bytes.
         now: u64,
     },
+    /// A unit whose medium can be taken out has become ready again (NOT READY TO READY CHANGE), maybe with another one:
+    /// nothing is sent to it any more.
+    #[error(
+        "the unit may have another medium than when it was opened, and its name does not tell them apart; see which one \
+         is there, and open it anew"
+    )]
+    MediumChanged,
     /// The last session of a disk was lost, and could not be opened anew.
     #[error("{lost}; the session could not be opened anew: {why}")]
     NotReopened {

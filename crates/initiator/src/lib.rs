@@ -126,6 +126,7 @@
 //! | end | tried again |
 //! |---|---|
 //! | UNIT ATTENTION: the unit has something to tell, and did not execute the command | at once, up to 8 times |
+//! | UNIT ATTENTION: NOT READY TO READY CHANGE of a unit whose medium can be taken out (RMB), as another one may be there | never, nor is anything else sent to it |
 //! | BUSY, TASK SET FULL | after a pause |
 //! | TASK ABORTED: another initiator has reset the unit, or aborted what is under way there | by a disk, after a pause |
 //! | NOT READY that passes by itself: becoming ready, asymmetric access state transition, an operation in progress that keeps the content (not format or sanitize) | after a pause |

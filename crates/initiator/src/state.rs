@@ -10,6 +10,7 @@ pub(crate) mod counters;
 pub(crate) mod doubts;
 pub(crate) mod isids;
 pub(crate) mod latency;
+pub(crate) mod medium;
 pub(crate) mod notices;
 pub(crate) mod outstanding;
 pub(crate) mod profile;

@@ -13,8 +13,9 @@ mod support;
 use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{Sense, Unit};
-use iscsi_testkit::target::Target;
+use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, initiator, pattern, soon, until};
 
 const BLOCKS: u64 = 1024;
@@ -133,4 +134,94 @@ async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     let error = soon(disk.write_at(0, vec![2; 512])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
     assert_eq!(soon(changes.next()).await, Some(UnitChange::InquiryData));
+}
+
+/// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
+const MEDIUM_MAY_HAVE_CHANGED: Sense = Sense::new(6, 0x28, 0);
+
+async fn start_removable() -> Rig {
+    Rig::start(512, BLOCKS, |config| {
+        config.keys.default_time2wait = 0;
+        config.units.values_mut().for_each(|unit| unit.behavior.removable = true);
+    })
+    .await
+}
+
+/// Another medium of so many blocks, in the same drive.
+fn exchange(target: &mut Target, blocks: u64) -> RamDisk {
+    let (mut unit, medium) = (unit(target), RamDisk::new(512, blocks));
+    unit.disk = medium.clone();
+    target.replace_unit_and_tell(0, unit, MEDIUM_MAY_HAVE_CHANGED);
+    medium
+}
+
+async fn assert_is_of_no_use(disk: &Disk) {
+    for at in 0..8 {
+        let error = soon(disk.write_at(at * 4096, pattern(4096, 1))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
+        assert!(!error.may_have_executed() && !error.is_transient(), "{error}");
+    }
+    let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
+}
+
+/// UCH-03: no name tells one medium from another.
+#[tokio::test]
+async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another() {
+    for sessions in [1, 3] {
+        let rig = start_removable().await;
+        let disk = open(&rig, sessions).await;
+        soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+        let medium = rig.server.with(|target| exchange(target, BLOCKS));
+        assert_is_of_no_use(&disk).await;
+        assert!(medium.holds(0, &vec![0; BYTES as usize]), "something was written");
+        let anew = open(&rig, sessions).await;
+        soon(anew.write_at(0, pattern(4096, 2))).await.unwrap();
+        assert!(medium.holds(0, &pattern(4096, 2)));
+        assert_is_of_no_use(&disk).await;
+        assert!(medium.holds(4096, &vec![0; BYTES as usize - 4096]));
+        rig.assert_clean();
+    }
+}
+
+/// UCH-03: the session that comes back is told.
+#[tokio::test]
+async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_well() {
+    let rig = start_removable().await;
+    let disk = open(&rig, 1).await;
+    rig.server.with(|target| {
+        target.drop_connection(ConnId(0));
+        target.end_next_with(Outcome::check(MEDIUM_MAY_HAVE_CHANGED));
+    });
+    soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert_is_of_no_use(&disk).await;
+    assert_eq!(disk.stats().sessions_reopened, 1);
+    assert!(rig.disk.holds(0, &vec![0; BYTES as usize]));
+}
+
+/// UCH-03: what is told before anything is known of the unit is about nothing that is known.
+#[tokio::test]
+async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use() {
+    let rig = start_removable().await;
+    rig.server.with(|target| target.end_next_with(Outcome::check(MEDIUM_MAY_HAVE_CHANGED)));
+    let disk = open(&rig, 1).await;
+    assert!(disk.attentions() > 0, "it was told");
+    soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+    assert_eq!(soon(disk.read_at(0, 4096)).await.unwrap(), pattern(4096, 1));
+}
+
+/// UCH-04: a unit whose medium stays where it is has become ready again.
+#[tokio::test]
+async fn a_unit_that_has_become_ready_is_asked_which_one_it_is_and_how_large() {
+    for sessions in [1, 3] {
+        let rig = start().await;
+        let disk = open(&rig, sessions).await;
+        let mut changes = disk.changes();
+        let medium = rig.server.with(|target| exchange(target, 2 * BLOCKS));
+        soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+        let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
+        assert_eq!(soon(changes.next()).await, Some(told));
+        assert!(medium.holds(0, &pattern(4096, 1)));
+        rig.assert_clean();
+    }
 }

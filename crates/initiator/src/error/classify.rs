@@ -59,7 +59,8 @@ impl Error {
             | Self::UnprovenUnit { .. }
             | Self::UnitGone(_)
             | Self::BlockSizeChanged { .. }
-            | Self::CapacityChanged { .. } => ErrorKind::UnitChanged,
+            | Self::CapacityChanged { .. }
+            | Self::MediumChanged => ErrorKind::UnitChanged,
             Self::NotReopened { lost, why } => {
                 let kind = why.kind();
                 let is_loss = matches!(
@@ -128,6 +129,7 @@ impl Error {
             | Self::UnitGone(_)
             | Self::BlockSizeChanged { .. }
             | Self::CapacityChanged { .. }
+            | Self::MediumChanged
             | Self::Unsupported(_) => Fault::Target,
         }
     }

@@ -75,7 +75,7 @@ pub enum ErrorKind {
     /// The unit cannot read or write its medium, or is defective (MEDIUM ERROR, HARDWARE ERROR): what
     /// was asked for is lost there; other blocks may be well.
     Medium,
-    /// The unit has another capacity or block size than when it was opened, or is another unit, or is
+    /// The unit has another capacity or block size than when it was opened, or maybe another medium, or is another unit, or is
     /// gone, or nothing proves that it is the same: do not go on; open it anew and look.
     UnitChanged,
     /// Another initiator holds a reservation of the unit, or a nexus of this one that the disk does not use now: end it

@@ -182,6 +182,7 @@ fn of_a_unit() -> Vec<(Error, ErrorKind)> {
         ),
         (Error::BlockSizeChanged { before: 512, now: 4096 }, ErrorKind::UnitChanged),
         (Error::CapacityChanged { before: 2, now: 1 }, ErrorKind::UnitChanged),
+        (Error::MediumChanged, ErrorKind::UnitChanged),
         (Error::OutOfRange { offset: 0, len: 2, capacity: 1 }, ErrorKind::InvalidInput),
         (Error::NotWholeBlocks { len: 1, block_size: 512 }, ErrorKind::InvalidInput),
         (Error::Preempted { key: ReservationKey(0xa) }, ErrorKind::Preempted),
@@ -208,7 +209,7 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 37, "each variant has a row");
+    assert_eq!(variants.len(), 38, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 22, "each kind has a row");
 }

@@ -222,8 +222,8 @@ impl Disk {
     /// target does that when another unit takes the place of one.
     ///
     /// # Errors
-    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, [`Error::UnprovenUnit`] if
-    /// it does not say that for as long as [`Options::patience`](crate::Options::patience) lasts, or as
+    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, [`Error::MediumChanged`] if it may have
+    /// another medium, [`Error::UnprovenUnit`] if it does not say that for as long as [`Options::patience`](crate::Options::patience) lasts, or as
     /// [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.paths.confirm().await

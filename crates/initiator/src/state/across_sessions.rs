@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::state::attentions::Attentions;
+use crate::state::medium::Medium;
 use crate::state::size::Size;
 use crate::state::unit_changes::ChangeLog;
 use crate::state::writes::Writes;
 
-/// All of it in one place, and in this order: a read looks at the size of now, the doubts, the unknown forms and the moment
+/// All of it in one place, and in this order: a read looks at the size of now, the doubts, the medium, the unknown forms and the moment
 /// of the writes, and with 1,000 disks no cache has any of them.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -16,6 +17,7 @@ pub(crate) struct AcrossSessions {
     pub(crate) size: Size,
     /// The reasons to ask which unit it is that hold for every session.
     pub(super) doubts: AtomicU64,
+    pub(super) medium: Medium,
     pub(crate) unknown_forms: UnknownForms,
     /// What they have written.
     pub(super) writes: Writes,

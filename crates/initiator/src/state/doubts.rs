@@ -90,7 +90,8 @@ impl Doubts {
 
     /// Whether the unit has to be asked, or is known to be another one.
     pub(crate) fn is_any(&self) -> bool {
-        self.count() > self.resolved.load(Ordering::SeqCst)
+        let is_in_question = self.across.medium.is_in_question();
+        is_in_question || self.count() > self.resolved.load(Ordering::SeqCst)
     }
 
     /// The unit was asked when there had been so many reasons, and is the one of before.
@@ -105,8 +106,11 @@ impl Doubts {
         self.across.doubts.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The error of all requests, if the unit is another one.
+    /// The error of all requests, if the unit is another one, or may have another medium.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
+        if self.across.medium.is_in_question() {
+            return Err(Error::MediumChanged);
+        }
         self.lock().as_deref().cloned().map_or(Ok(()), Err)
     }
 

@@ -18,6 +18,9 @@ pub struct Profile {
     pub product: String,
     /// PRODUCT REVISION LEVEL.
     pub revision: String,
+    /// RMB: the medium can be taken out. Nothing is sent to the unit any more once it has told that another one may be
+    /// there ([`Error::MediumChanged`](crate::Error::MediumChanged)).
+    pub removable: bool,
     /// TPGS: whether the unit is reached through groups of ports with states of their own (SPC-4 §6.4.2).
     pub target_port_group_support: TargetPortGroupSupport,
     /// The unit serial number (VPD page 80).

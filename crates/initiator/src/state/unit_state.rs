@@ -66,9 +66,18 @@ impl UnitState {
             // What could not be written reads as something else from now on.
             self.across.attentions.add();
         }
+        if is_attention && sense.additional == AdditionalSense::NOT_READY_TO_READY_CHANGE {
+            self.hear_of_medium();
+        }
         // What waits is taken back, and then ends by the verdict.
         let is_preempted = is_attention && self.membership.hear(sense.additional);
         is_preempted || may_be_another_unit(sense.additional)
+    }
+
+    /// The medium may be another one. Before anything is known of the unit, it is the one that will be known.
+    fn hear_of_medium(&self) {
+        let was_known = self.profile.get().is_some_and(|known| known.removable);
+        self.across.medium.may_have_changed(was_known);
     }
 
     /// The unit may have told something that nobody heard, and does not tell it again.
@@ -110,6 +119,9 @@ impl UnitState {
         }
         if asked.unflushed.has_lost() {
             self.unflushed.lost();
+        }
+        if asked.across.medium.is_told() {
+            self.hear_of_medium();
         }
         if asked.across.attentions.count() > 0 {
             self.across.attentions.add();
@@ -237,12 +249,13 @@ pub(crate) const fn is_write_failure(key: SenseKey) -> bool {
 }
 
 /// Whether the unit behind the number may be another one from now on, or have other blocks: its target
-/// was started anew, its numbers were given out anew, or it says that it has changed.
+/// was started anew, its numbers were given out anew, or it says that it has changed, or become ready again.
 pub(crate) const fn may_be_another_unit(told: AdditionalSense) -> bool {
     told.asc == AdditionalSense::POWER_ON_OR_RESET.asc
         || matches!(
             told,
             AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED
+                | AdditionalSense::NOT_READY_TO_READY_CHANGE
                 | AdditionalSense::MODE_PARAMETERS_CHANGED
                 | AdditionalSense::CAPACITY_DATA_HAS_CHANGED
                 | AdditionalSense::INQUIRY_DATA_HAS_CHANGED

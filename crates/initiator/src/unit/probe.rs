@@ -62,6 +62,7 @@ async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
         vendor: inquiry.vendor,
         product: inquiry.product,
         revision: inquiry.revision,
+        removable: inquiry.removable,
         target_port_group_support: inquiry.target_port_group_support,
         serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
         designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),

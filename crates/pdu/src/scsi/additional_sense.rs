@@ -39,6 +39,8 @@ impl AdditionalSense {
     pub const WRITE_PROTECTED: Self = Self::new(0x27, 0x00);
     /// 27/07: a thin unit found no space to write to.
     pub const SPACE_ALLOCATION_FAILED: Self = Self::new(0x27, 0x07);
+    /// 28/00: the unit has become ready, and its medium may be another one.
+    pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(0x28, 0x00);
     /// 29/00: the unit was reset.
     pub const POWER_ON_OR_RESET: Self = Self::new(0x29, 0x00);
     /// 29/07: the session was lost, not what the unit holds.

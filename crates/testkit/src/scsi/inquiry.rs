@@ -9,6 +9,8 @@ use crate::convert::be;
 
 /// Qualifier and type of a LUN behind which there is nothing.
 const ABSENT: u8 = 0x7f;
+/// RMB, in byte 1.
+const REMOVABLE: u8 = 0x80;
 /// Version descriptors of SAM-5, iSCSI, SPC-4 and SBC-3, each of no certain revision (SPC-4 §6.6.2).
 const STANDARDS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
@@ -33,10 +35,11 @@ pub(super) fn absent(cdb: [u8; 16]) -> Work {
     answer(data, be(&cdb[3..], 2))
 }
 
-/// 74 bytes: direct access, SPC-4, response format 2, TPGS, command queuing, and the standards kept to.
+/// 74 bytes: direct access, RMB, SPC-4, response format 2, TPGS, command queuing, and the standards kept to.
 fn standard(unit: &Unit, port: Option<&TargetPort>) -> Vec<u8> {
     let support = port.map_or(0, |port| port.groups.support_bits());
-    let mut data = vec![0, 0, 6, 2, 69, support, 0, 2];
+    let removable = if unit.behavior.removable { REMOVABLE } else { 0 };
+    let mut data = vec![0, removable, 6, 2, 69, support, 0, 2];
     data.extend(padded(&unit.vendor, 8));
     data.extend(padded(&unit.product, 16));
     data.extend(b"1.0 ");

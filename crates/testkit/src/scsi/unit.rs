@@ -84,6 +84,8 @@ impl Unit {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct UnitBehavior {
+    /// RMB: the medium can be taken out.
+    pub removable: bool,
     /// Operation codes that the unit does not know.
     pub refused: Vec<u8>,
     /// Vital product data pages that it has, and refuses.
