@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use iscsi_pdu::Itt;
-use iscsi_session::{Notice, Output, Session, SessionError, TaskError};
+use iscsi_session::{Notice, Output, Session, SessionError, TaskError, TransportError};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -276,5 +276,23 @@ impl Driver {
         self.shared.phase.set(SessionPhase::Ended(result));
         self.shared.notices.end();
         self.ended = true;
+    }
+
+    /// Nobody runs the session any more, and it may not have ended. The target may carry out what it was sent; what of that
+    /// was still to be sent, a driver that a panic has left behind cannot be asked.
+    fn abandon(&mut self) {
+        if self.ended {
+            return;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let extents = pending.values().filter_map(|pending| pending.holds.extent.as_ref());
+        extents.for_each(|extent| self.shared.unsettled.put(Arc::clone(extent)));
+        self.shared.phase.set(SessionPhase::Ended(Err(Error::Closed)));
+        self.shared.notices.end();
+        self.ended = true;
+        for Pending { name, answer, .. } in pending.into_values() {
+            let cause = TransportError::Io("nobody runs its session any more".to_owned()).into();
+            answer.fail(self.peer.explain_task(name, TaskError::Session { cause, sent: true }));
+        }
     }
 }

@@ -309,7 +309,7 @@ impl Session {
     /// # Errors
     /// Why the session ended, if not by this logout.
     pub async fn logout(&self) -> Result<(), Error> {
-        // A driver that is gone has told its end before.
+        // One that is gone has told its end, or is about to.
         self.driver.tell(Message::Logout);
         self.shared.ended().await
     }
@@ -372,7 +372,12 @@ impl Session {
 
     /// How long after its end it may be opened anew, at the soonest (RFC 7143 §7.4).
     pub(crate) fn time2wait(&self) -> Duration {
-        self.shared.reopening.get().map_or(Duration::ZERO, |reopening| reopening.time2wait)
+        let agreed = || {
+            let terms = self.shared.terms.get()?;
+            Some(Duration::from_secs(terms.negotiated.default_time2wait.into()))
+        };
+        let told = self.shared.reopening.get().map(|reopening| reopening.time2wait);
+        told.or_else(agreed).unwrap_or_default()
     }
 
     /// Where the target says that the portal has moved for good (RFC 7143 §11.13.5).

@@ -10,8 +10,12 @@
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::BytesMut;
+use iscsi_initiator::device::BufferPool;
 use iscsi_initiator::{Disk, Error, Options, ReopeningOptions, Sessions};
 use iscsi_testkit::config::{Redirect, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
@@ -445,4 +449,26 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         soon(unit.flush()).await.unwrap();
         assert_eq!(disk.read_durable(0, 512), vec![9; 512]);
     }
+}
+
+/// Panics the first time.
+#[derive(Debug, Default)]
+struct Brittle(AtomicBool);
+
+impl BufferPool for Brittle {
+    fn take(&self, len: usize) -> BytesMut {
+        assert!(self.0.swap(true, Ordering::Relaxed), "no buffer is left");
+        BytesMut::zeroed(len)
+    }
+}
+
+/// What a user's code does to the session that runs it is no more to the disk than the loss of a connection.
+#[tokio::test]
+async fn a_session_that_a_panic_ends_is_opened_anew() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    let read = soon(disk.read_with(0, 512, Arc::new(Brittle::default()))).await.unwrap();
+    assert!(rig.disk.holds(0, &read));
+    assert_eq!((disk.spread().reopened, accepted(&rig)), (1, 2));
+    soon(disk.logout()).await.unwrap();
 }

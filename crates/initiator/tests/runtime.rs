@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use iscsi_initiator::{Error, Options, Sessions};
-use support::{Rig, initiator};
+use support::{Rig, initiator, soon, until};
 use tokio::runtime::Runtime;
 
 struct Unpark(Thread);
@@ -75,5 +75,38 @@ fn so_does_what_may_have_to_wait() {
     wait(disk.sessions()[0].ping()).unwrap();
     // The runtime of the sessions goes on with their logout.
     wait(disk.logout()).unwrap();
+    rig.assert_clean();
+}
+
+/// Handles outlive the runtime that their sessions ran in: whoever uses them from another one is told.
+#[test]
+fn what_is_asked_of_sessions_whose_runtime_is_gone_ends() {
+    let (runtime, gone) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let rig = runtime.block_on(Rig::start(512, 64, |_| {}));
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(2);
+    let (session, disk) = gone.block_on(async {
+        let initiator = initiator(options);
+        let session = initiator.connect(rig.unit_url(0, "")).await.unwrap();
+        (session, initiator.disk(rig.unit_url(0, "")).await.unwrap())
+    });
+    let mut notices = session.notices();
+    rig.server.with(|target| target.hold());
+    let (unit, writer) = (disk.unit().clone(), disk.clone());
+    let sent = runtime.spawn(async move { unit.test_unit_ready().await });
+    let write = runtime.spawn(async move { writer.write_at(0, vec![1; 512]).await });
+    runtime.block_on(until(|| rig.server.with(|target| target.active_tasks()) == 2));
+    drop(gone);
+    runtime.block_on(async {
+        assert!(matches!(soon(session.closed()).await, Err(Error::Closed)));
+        assert!(matches!(soon(session.logout()).await, Err(Error::Closed)));
+        assert!(matches!(soon(session.ping()).await, Err(Error::Closed)));
+        assert!(soon(notices.recv()).await.is_none() && !session.is_open());
+        assert!(matches!(soon(disk.read_at(0, 512)).await, Err(Error::Closed)));
+        assert!(soon(sent).await.unwrap().unwrap_err().may_have_executed());
+        assert!(soon(write).await.unwrap().unwrap_err().may_have_executed());
+        assert!(!disk.is_settled());
+        assert!(matches!(soon(disk.logout()).await, Err(Error::Unsettled { .. })));
+    });
     rig.assert_clean();
 }

@@ -92,7 +92,8 @@ impl EventLoop {
 }
 
 impl Drop for EventLoop {
-    /// Whoever waits for an answer sees that none comes.
+    /// Whoever waits for an answer, or for the end of the session, sees that nothing else comes: the runtime may be gone,
+    /// or a panic has left the driver behind.
     fn drop(&mut self) {
         self.driver.close();
     }

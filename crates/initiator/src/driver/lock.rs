@@ -42,8 +42,8 @@ impl DriverLock {
     ) -> Result<Option<R>, T> {
         match self.driver.try_lock() {
             Ok(mut guard) => Ok(guard.as_mut().ok().map(|driver| take(driver, item))),
-            Err(TryLockError::WouldBlock) => Err(item),
-            Err(TryLockError::Poisoned(_)) => Ok(None),
+            // Of a panic that has left the driver behind the event loop learns by what is left to it.
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Err(item),
         }
     }
 
@@ -52,13 +52,16 @@ impl DriverLock {
         stats_of(&self.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The session goes no further.
+    /// The session goes no further, whether or not it has ended.
     pub(super) fn close(&self) {
         let mut guard = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
         let stats = stats_of(&guard);
-        let driver = std::mem::replace(&mut *guard, Err(stats));
+        let mut driver = std::mem::replace(&mut *guard, Err(stats));
         drop(guard);
         let messages = self.queue.close();
+        if let Ok(driver) = &mut driver {
+            driver.abandon();
+        }
         // What they held is given back without the lock.
         drop((driver, messages));
     }

@@ -178,8 +178,8 @@ impl Answer {
         match self {
             Self::Command(answer) => drop(answer.send(Err(error))),
             Self::Manage(answer) => drop(answer.send(Err(error))),
-            Self::SendTargets(answer) => drop(answer.send(Err(error))),
-            Self::Ping(answer) => drop(answer.send(Err(error))),
+            Self::SendTargets(answer) => drop(answer.send(Err(error.as_not_executed()))),
+            Self::Ping(answer) => drop(answer.send(Err(error.as_not_executed()))),
         }
     }
 }

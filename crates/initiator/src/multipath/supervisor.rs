@@ -501,6 +501,15 @@ impl Supervisor {
     }
 }
 
+impl Drop for Supervisor {
+    /// No path that is lost comes back any more, also where the runtime is gone before the disk.
+    fn drop(&mut self) {
+        if let Some(paths) = self.paths.upgrade() {
+            paths.end(&Error::Closed);
+        }
+    }
+}
+
 async fn sleep_until_some(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,

@@ -1,9 +1,11 @@
 //! What callers do themselves, and what they leave to the event loop.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 
 use super::*;
 use crate::driver::answers::ASK_AGAIN;
+use crate::error::Error;
 
 const LEN: usize = 4096;
 const BLOCKS: u64 = (LEN / 512) as u64;
@@ -159,6 +161,35 @@ async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     disk.read_at(0, 64 << 10).await.unwrap();
     let reads = see(&network, |wire| wire.reads) - before;
     assert!(reads >= 10, "{reads} in 650 ms");
+}
+
+/// What a user's code does with the driver of a session ends the session, and the event loop learns of it by the next
+/// request. What was under way may still be carried out, so it keeps its range until the session is back.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
+    let (_network, disk) = disk().await;
+    let session = disk.unit().session().clone();
+    let mut write = Box::pin(disk.write_at(0, vec![1; LEN]));
+    let mut ping = pin!(session.ping());
+    assert!(poll_once(write.as_mut()).is_pending() && poll_once(ping.as_mut()).is_pending());
+    // The event loop sleeps by then.
+    tokio::time::sleep(ROUND_TRIP / 4).await;
+    let panics = || session.driver().while_taken(|| panic!("the code of a user"));
+    catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    let begun = Instant::now();
+    assert!(matches!(session.ping().await, Err(Error::Closed)));
+    assert!(matches!(session.closed().await, Err(Error::Closed)));
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    let error = ping.await.unwrap_err();
+    assert!(matches!(error, Error::Session(_)) && !error.may_have_executed(), "{error}");
+    drop(write);
+    let mut later = pin!(disk.write_at(0, vec![2; LEN]));
+    assert!(poll_once(later.as_mut()).is_pending());
+    assert!(session.is_waited_for() && !disk.is_settled());
+    assert_eq!(session.time2wait(), Duration::from_secs(2));
+    later.await.unwrap();
+    assert_eq!(disk.spread().reopened, 1);
+    disk.logout().await.unwrap();
 }
 
 /// The future of a request lies in the task of its caller, and is cold when its turn comes: the command is in a box, once,
