@@ -16,10 +16,10 @@ use std::time::Duration;
 use iscsi_initiator::scsi::{AccessState as State, Lun, SetTargetPortGroups};
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
 use iscsi_testkit::config::{Portal, TargetConfig};
-use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
+use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort};
 use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::Target;
+use iscsi_testkit::target::{Outcome, Target};
 use support::{TARGET, initiator, pattern, soon, until};
 
 const BLOCKS: u64 = 4096;
@@ -64,10 +64,27 @@ impl Array {
     fn moved(&self, port: usize) -> usize {
         const READ_16: u8 = 0x88;
         const WRITE_16: u8 = 0x8a;
+        self.count(port, &[READ_16, WRITE_16])
+    }
+
+    /// How many SYNCHRONIZE CACHEs a port was sent, of 10 and of 16 bytes.
+    fn flushes(&self, port: usize) -> usize {
+        self.count(port, &[0x35, 0x91])
+    }
+
+    fn count(&self, port: usize, operations: &[u8]) -> usize {
         self.ports[port].with(|target| {
             let all = target.commands().iter();
-            all.filter(|command| [READ_16, WRITE_16].contains(&command.cdb[0])).count()
+            all.filter(|command| operations.contains(&command.cdb[0])).count()
         })
+    }
+
+    /// A port answers its next commands as LIO 6.1 answers each one through a group that is offline.
+    fn refuse_senselessly(&self, port: usize, commands: usize) {
+        self.ports[port].with(|target| {
+            let refusals = (0..commands).map(|_| Outcome::check(Sense::INVALID_FIELD));
+            refusals.for_each(|refusal| target.end_next_with(refusal));
+        });
     }
 }
 
@@ -204,6 +221,28 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
     let array = Array::start([AccessState::Standby, AccessState::Unavailable]).await;
     let error = soon(initiator(options(2)).disk(array.url())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+}
+
+/// LIO 6.1: INVALID FIELD IN CDB, whatever the command.
+#[tokio::test]
+async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
+    let array = Array::start([AccessState::ActiveOptimized; 2]).await;
+    array.disk.set_cache(Cache::Volatile);
+    let disk = array.open(2).await;
+    write_all(&disk, 1).await;
+    array.refuse_senselessly(0, 1);
+    soon(disk.flush()).await.unwrap();
+    assert_eq!(array.flushes(0), 1);
+    assert!(array.flushes(1) > 0 && array.disk.unflushed_blocks() == 0);
+}
+
+#[tokio::test]
+async fn a_disk_opens_through_another_port_than_one_that_refuses_senselessly() {
+    let array = Array::start([AccessState::ActiveOptimized; 2]).await;
+    array.refuse_senselessly(0, 100);
+    let disk = soon(initiator(options(1)).disk(array.url())).await.unwrap();
+    write_all(&disk, 3).await;
+    assert_holds(&array, 3);
 }
 
 /// TPG-13: REPORT TARGET PORT GROUPS is not known there.

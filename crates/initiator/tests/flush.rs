@@ -463,6 +463,27 @@ async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     assert_lost(&disk).await;
 }
 
+/// A unit without a cache need not know the command. What counts is what it says now.
+#[tokio::test]
+async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
+    let rig = cached_rig().await;
+    rig.disk.set_cache(Cache::WriteThrough);
+    let disk = open(&rig, 1).await;
+    for (cache, is_well) in [(Cache::WriteThrough, true), (Cache::Volatile, false)] {
+        rig.disk.switch_cache(cache);
+        soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+        for sense in [Sense::INVALID_FIELD, Sense::INVALID_OPCODE] {
+            end_next_with(&rig, sense);
+            assert_eq!(soon(disk.flush()).await.is_ok(), is_well, "{cache:?}");
+        }
+        soon(disk.flush()).await.unwrap();
+    }
+    // It says nothing of one any more.
+    end_next_with(&rig, Sense::INVALID_FIELD);
+    end_next_with(&rig, Sense::INVALID_FIELD);
+    soon(disk.flush()).await.unwrap_err();
+}
+
 /// The unit answers one command never, and all others.
 #[tokio::test]
 async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patience_lasts() {

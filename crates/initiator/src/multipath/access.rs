@@ -33,7 +33,12 @@ impl Access {
         Some(Self { state, preferred: false })
     }
 
-    /// That of a port whose refusal of a READ or WRITE makes no sense but for its state: LIO 6.1 answers INVALID FIELD IN
+    /// The same of a command that any disk knows.
+    pub(crate) fn refused_or_suspected(error: &Error) -> Option<Self> {
+        Self::refused(error).or_else(|| Self::suspected(error))
+    }
+
+    /// That of a port whose refusal of what the unit knows makes no sense but for its state: LIO 6.1 answers INVALID FIELD IN
     /// CDB to every command through a group that is offline.
     pub(crate) fn suspected(error: &Error) -> Option<Self> {
         let sense = error.sense().filter(|sense| !sense.deferred)?;

@@ -78,7 +78,8 @@ impl Paths<Path> {
                 self.witness_has_spoken();
                 return Ok(());
             };
-            if self.is_refused_by_port(id, &error, false) && attempts.goes_elsewhere(id) {
+            // A unit without a cache that does not take it has flushed.
+            if self.is_refused_by_port(id, &error, true) && attempts.goes_elsewhere(id) {
                 self.count_retry(id);
             } else if let Some(limit) = self.endurance(id, &error) {
                 self.lock().schedule.hold_up(id, now());

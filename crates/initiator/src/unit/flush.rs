@@ -9,12 +9,17 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::runtime::Task;
+use crate::state::budget::Budget;
 use crate::state::outstanding::CommandNumber;
 use crate::state::unit_state::is_write_failure;
 use crate::unit::execute::is_refused;
 use crate::unit::logical_unit::LogicalUnit;
+use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
+
+/// What a question may have under way while requests hold all that there is.
+const QUESTION_BYTES: usize = 1 << 10;
 
 impl LogicalUnit {
     /// Brings all that was written onto the medium (SYNCHRONIZE CACHE). A unit that does not know
@@ -75,7 +80,9 @@ impl LogicalUnit {
                 flush.answered();
                 self.hear_all_before(number).await;
             }
-            Err(error) if is_unsupported(&error) && profile.write_cache != Some(true) => {
+            Err(error)
+                if is_unsupported(&error) && self.has_no_cache(profile.write_cache).await? =>
+            {
                 let span = self.session.span();
                 tracing::debug!(parent: span, lun = %self.lun, "the unit has no cache to flush");
             }
@@ -94,6 +101,18 @@ impl LogicalUnit {
         }
         flush.ended(witness.as_ref().map(|witness| &witness.state.unflushed));
         Ok(())
+    }
+
+    /// Whether a unit that does not take a flush has nothing to bring, by what it says of its volatile cache now. It said
+    /// that `before`.
+    async fn has_no_cache(&self, before: Option<bool>) -> Result<bool, Error> {
+        if before == Some(false) && !self.state.unflushed.has_cache() {
+            return Ok(true);
+        }
+        // It may have been switched on since.
+        let unit = self.with_questions(Budget::new(1, QUESTION_BYTES));
+        let now = probe::mode(&unit).await?.and_then(|mode| mode.write_cache_enabled());
+        Ok(matches!((before, now), (_, Some(false)) | (None, None)))
     }
 
     /// Lets the unit tell this session of every reset until now. A port that does not serve the unit does

@@ -126,7 +126,9 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
         opener.remember(portal, &session);
         left.retain(|other| *other != portal);
         let error = match first_disk(session.clone(), portal, &opener).await {
-            Err(error) if Access::refused(&error).is_some() && !left.is_empty() => error,
+            Err(error) if Access::refused_or_suspected(&error).is_some() && !left.is_empty() => {
+                error
+            }
             result => return result,
         };
         opener.pass_over(portal, &error);
