@@ -328,6 +328,18 @@ pub enum Error {
         /// The key of the disk.
         key: ReservationKey,
     },
+    /// The disk has ended, and the unit may still know its key: a session that is lost, or whose port did not take the
+    /// command, could not end its registration, which outlives it, and so does a reservation that it holds.
+    #[error(
+        "the unit may still know the reservation key {key} of this disk, and a reservation by it: {why}; open the disk \
+         anew with that key and preempt it, or have another host do so"
+    )]
+    StillRegistered {
+        /// The key of the disk.
+        key: ReservationKey,
+        /// Why the registration could not be ended.
+        why: Box<Self>,
+    },
     /// A reservation by the key of a disk that has none.
     #[error("the disk has no reservation key; open it with one, as in ?reservation_key=0x1a2b")]
     NoReservationKey,

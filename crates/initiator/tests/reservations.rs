@@ -10,14 +10,20 @@
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 
-use iscsi_initiator::scsi::reservation::{ReservationKey, ReservationType};
-use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions};
+use std::time::Duration;
+
+use iscsi_initiator::scsi::Lun;
+use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
+use iscsi_initiator::{Disk, Error, ErrorKind, Options, Session, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::{PortGroup, PortGroups, Reservations, Sense, TargetPort};
+use iscsi_testkit::scsi::{
+    AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort,
+};
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, soon, until};
+use tokio::time::sleep;
 
 const BLOCKS: u64 = 2048;
 const KEY: u64 = 0xa;
@@ -116,6 +122,33 @@ async fn prs_13_a_lost_session_comes_back_registered() {
     until(|| disk.spread().sessions == 2).await;
     soon(disk.logout()).await.unwrap();
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
+}
+
+/// PRS-16: registrations outlive sessions, so a disk whose sessions are lost at its end brings them back to end theirs,
+/// or says that it could not.
+#[tokio::test]
+async fn prs_16_a_logout_leaves_no_registration_unsaid() {
+    for comes_back in [true, false] {
+        let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 2).await;
+        let disk = open(&rig, options(2)).await;
+        let reservations = reservations(&rig);
+        soon(disk.reserve(ReservationType::WriteExclusiveRegistrantsOnly)).await.unwrap();
+        rig.server.with(|target| {
+            target.drop_connections();
+            target.config_mut().login.refuse = Some((2, 2)).filter(|_| !comes_back);
+        });
+        until(|| disk.spread().sessions == 0).await;
+        let ended = soon(disk.logout()).await;
+        if comes_back {
+            ended.unwrap();
+            assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
+        } else {
+            let error = ended.unwrap_err();
+            assert!(matches!(error, Error::StillRegistered { .. }), "{error}");
+            assert!(error.to_string().contains("key 0x000000000000000a"), "{error}");
+            assert_eq!(reservations.keys(), [KEY; 2]);
+        }
+    }
 }
 
 /// PRS-13: a target that takes each session for a nexus of its own, as tgt does, ends no disk by that, and yet
@@ -247,6 +280,22 @@ async fn prs_15_a_unit_without_reservations() {
     }
 }
 
+/// Two ports of one array, in groups of their own.
+async fn two_groups() -> ([Server; 2], PortGroups, Reservations) {
+    let mut config = TargetConfig::new(TARGET, RamDisk::new(512, BLOCKS));
+    config.keys.default_time2wait = 0;
+    let groups = [1, 2].map(|id| PortGroup::new(id, [id]));
+    let groups = PortGroups::new(groups);
+    let reservations = config.units[&0].reservations.clone();
+    let port = |id| {
+        let mut config = config.clone().with_port(TargetPort::new(groups.clone(), id));
+        config.portal_group = Some(id);
+        Server::start(Target::new(config))
+    };
+    let ports = [port(1).await.unwrap(), port(2).await.unwrap()];
+    (ports, groups, reservations)
+}
+
 /// Two ports of one array.
 async fn two_ports() -> ([Server; 2], Reservations, RamDisk) {
     let disk = RamDisk::new(512, BLOCKS);
@@ -259,6 +308,52 @@ async fn two_ports() -> ([Server; 2], Reservations, RamDisk) {
         Server::start(Target::new(config.clone().with_port(port)))
     };
     ([port(1).await.unwrap(), port(2).await.unwrap()], reservations, disk)
+}
+
+/// PRS-17: where the unit is reserved, a session that is not needed any more ends its registration, unless the reservation
+/// would end with it. That one goes with the disk.
+#[tokio::test]
+async fn prs_17_sessions_that_move_leave_no_registration() {
+    for kind in [
+        ReservationType::WriteExclusiveRegistrantsOnly,
+        ReservationType::WriteExclusiveAllRegistrants,
+    ] {
+        let (ports, groups, reservations) = two_groups().await;
+        let [first, second] = ports.each_ref().map(Server::address);
+        let url = format!("iscsi://{first}/{TARGET}/0?portal={second}");
+        let disk = soon(initiator(options(4)).disk(url)).await.unwrap();
+        let at = |port: &Server| {
+            let port = port.address().port();
+            let sessions = disk.sessions();
+            let portals = sessions.iter().filter_map(|session| session.portal());
+            portals.filter(|portal| portal.port == port).count()
+        };
+        until(|| disk.sessions().len() == 4).await;
+        // The youngest at a port goes first.
+        let sessions = disk.sessions();
+        let is_first =
+            |session: &&Session| session.portal().is_some_and(|portal| portal.port == first.port());
+        let holder = sessions.iter().rfind(is_first).unwrap().logical_unit(Lun::ZERO);
+        let key = ReservationKey(KEY);
+        let reserve = PersistentReserveOut::Reserve { key, reservation_type: kind };
+        soon(holder.persistent_reserve_out(&reserve)).await.unwrap();
+        drop((holder, sessions));
+        for good in [1, 0] {
+            groups.set_state(good as u16 + 1, AccessState::ActiveOptimized);
+            groups.set_state(2 - good as u16, AccessState::ActiveNonOptimized);
+            soon(async {
+                while (at(&ports[good]), at(&ports[1 - good])) != (3, 1) {
+                    disk.write_at(0, vec![1; 4096]).await.unwrap();
+                    sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
+            assert!(reservations.holder().is_some());
+            until(|| reservations.keys().len() <= 5).await;
+        }
+        soon(disk.logout()).await.unwrap();
+        assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
+    }
 }
 
 /// PRS-12: a session that comes back through another port is another nexus, and is registered only while the disk
@@ -295,9 +390,9 @@ fn assert_still_reserved(result: Result<(), Error>) {
     assert!(!error.is_transient() && error.to_string().contains("preempt"), "{error}");
 }
 
-/// PRS-16: where no session is left to ask over.
+/// PRS-18: where no session is left to ask over.
 #[tokio::test]
-async fn prs_16_a_release_without_a_session_fails() {
+async fn prs_18_a_release_without_a_session_fails() {
     let rig = start().await;
     let disk = open(&rig, options(1)).await;
     let reservations = reservations(&rig);
@@ -309,9 +404,9 @@ async fn prs_16_a_release_without_a_session_fails() {
     assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
 }
 
-/// PRS-16: a unit answers GOOD to a registrant that does not hold the reservation, and keeps it.
+/// PRS-18: a unit answers GOOD to a registrant that does not hold the reservation, and keeps it.
 #[tokio::test]
-async fn prs_16_a_release_over_another_nexus_fails() {
+async fn prs_18_a_release_over_another_nexus_fails() {
     let kind = ReservationType::WriteExclusiveRegistrantsOnly;
     for sessions in [1, 2] {
         let ([first, second], reservations, _disk) = two_ports().await;
@@ -332,9 +427,9 @@ async fn prs_16_a_release_over_another_nexus_fails() {
     }
 }
 
-/// PRS-16: whoever holds it is asked also where another session fails before that.
+/// PRS-18: whoever holds it is asked also where another session fails before that.
 #[tokio::test]
-async fn prs_16_a_release_asks_every_session() {
+async fn prs_18_a_release_asks_every_session() {
     let rig = start().await;
     let disk = open(&rig, options(2)).await;
     let reservations = reservations(&rig);

@@ -70,7 +70,7 @@ impl Error {
                 // The request was never sent in the attempts to open the session anew.
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
-            Self::Member { cause, .. } => cause.kind(),
+            Self::Member { cause, .. } | Self::StillRegistered { why: cause, .. } => cause.kind(),
             Self::UnflushedWritesLost => ErrorKind::UnflushedWritesLost,
             Self::Preempted { .. } => ErrorKind::Preempted,
             Self::StillReserved { .. } => ErrorKind::ReservationConflict,
@@ -115,6 +115,7 @@ impl Error {
             Self::Session(failure) => failure.fault(),
             Self::NotReopened { why: cause, .. }
             | Self::Unsettled { why: cause }
+            | Self::StillRegistered { why: cause, .. }
             | Self::Member { cause, .. } => cause.fault(),
             Self::Task { .. }
             | Self::CheckCondition { .. }

@@ -89,6 +89,10 @@ fn of_the_way() -> Vec<(Error, ErrorKind)> {
         (login(LoginError::PortalGroup { expected: 1, found: 2 }), ErrorKind::UnitChanged),
         (Error::OverlapsUnsettled { offset: 512, len: 512 }, ErrorKind::Unsettled),
         (Error::Unsettled { why: Box::new(lost(true)) }, ErrorKind::Unsettled),
+        (
+            Error::StillRegistered { key: ReservationKey(1), why: Box::new(refused(3, 2)) },
+            ErrorKind::Transient,
+        ),
         (Error::Targets(TextError::TooLong { len: 1 << 20 }), ErrorKind::Protocol),
     ]
 }
@@ -209,7 +213,7 @@ fn every_variant_has_its_kind() {
         assert_eq!(error.kind(), *kind, "{error:?}");
     }
     let variants: HashSet<_> = all.iter().map(|(error, _)| discriminant(error)).collect();
-    assert_eq!(variants.len(), 38, "each variant has a row");
+    assert_eq!(variants.len(), 39, "each variant has a row");
     let kinds: HashSet<_> = all.iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds.len(), 22, "each kind has a row");
 }

@@ -288,19 +288,25 @@ impl Disk {
     /// dropped does the same in the background as long as its runtime runs; only this proves it.
     ///
     /// # Errors
-    /// [`Error::Unsettled`] if the target may still carry out what a lost session was writing; otherwise
-    /// why a session ended, if not by this logout.
+    /// [`Error::Unsettled`] if the target may still carry out what a lost session was writing;
+    /// [`Error::StillRegistered`] if the unit may still know the [key](crate::Options::reservation_key) of the disk;
+    /// otherwise why a session ended, if not by this logout.
     pub async fn logout(&self) -> Result<(), Error> {
         let sessions = self.sessions();
         self.paths.end(&Error::Closed);
         if let Some(result) = self.paths.closed().await {
             return result;
         }
-        let open = self.paths.open();
-        for (_, path) in &open {
-            path.unit.unregister().await;
+        let mut result = Ok(());
+        for (_, path) in self.paths.open() {
+            result = result.and(path.unit.unregister().await);
         }
-        let result = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
+        let logouts = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
+        let registration = self.unit.state().membership.registration().filter(|it| it.is_left());
+        let result = match (logouts.and(result), registration) {
+            (Err(why), Some(registration)) => Err(registration.left_because(why)),
+            (result, _) => result,
+        };
         if self.is_settled() {
             return result;
         }

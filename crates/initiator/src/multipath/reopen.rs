@@ -148,7 +148,8 @@ impl Opener {
     ) -> Result<Path, Error> {
         let path = self.open_at(portal, None, expected).await?;
         if let Err(error) = path.unit.test_unit_ready().await {
-            path.unit.unregister().await;
+            // It is known where that does not go well.
+            drop(path.unit.unregister().await);
             return Err(error);
         }
         Ok(path)

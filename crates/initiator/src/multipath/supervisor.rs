@@ -51,6 +51,8 @@ pub(crate) struct Supervisor {
     pub(super) lost: Vec<Path>,
     /// Those that are not needed any more, until their logout has ended or is not due any more.
     pub(super) leaving: Vec<Path>,
+    /// Those that are gone, and still registered because a reservation might have ended with that.
+    pub(super) still_registered: Vec<Path>,
     /// Why what a lost session has left was not settled at the last try.
     pub(super) unsettled: Option<Error>,
     /// Those that left it, and when they are tried again.
@@ -116,6 +118,7 @@ impl Supervisor {
             reopening: 0,
             lost: Vec::new(),
             leaving: Vec::new(),
+            still_registered: Vec::new(),
             unsettled: None,
             given_up: Vec::new(),
             settle_next: Instant::now(),
@@ -456,6 +459,9 @@ impl Supervisor {
     /// A session that was not needed has ended. What it has left if it was lost is to be settled.
     pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
         let was_to_leave = self.no_longer_leaves(&path);
+        if was_to_leave && path.unit.is_registered() && path.unit.session().is_settled() {
+            self.still_registered.push(path.clone());
+        }
         let Err(error) = result else { return };
         let span = span_of(&path);
         tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use iscsi_pdu::Isid;
 use iscsi_pdu::scsi::AdditionalSense;
-use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
+use iscsi_pdu::scsi::reservation::{
+    PersistentReserveOut, Reservation, ReservationKey, ReservationType,
+};
 
 use crate::error::Error;
 
@@ -39,6 +41,8 @@ struct Nexuses {
     registered: Vec<Nexus>,
     /// Those that were to be registered, and the unit has not answered: it may still do it.
     uncertain: Vec<Option<Nexus>>,
+    /// Those that have reserved the unit, or may have: one of them holds a reservation by the key.
+    holders: Vec<Option<Nexus>>,
 }
 
 impl Registration {
@@ -138,6 +142,59 @@ impl Registration {
         }
     }
 
+    /// The nexus is about to reserve the unit. Says whether it might not hold a reservation before.
+    pub(crate) fn may_hold(&self, nexus: Option<Nexus>) -> bool {
+        let holders = &mut self.lock().holders;
+        let is_news = !holders.contains(&nexus);
+        holders.extend(is_news.then_some(nexus));
+        is_news
+    }
+
+    /// It has, and so no other holds it.
+    pub(crate) fn holds(&self, nexus: Option<Nexus>) {
+        self.lock().holders.retain(|other| *other == nexus);
+    }
+
+    /// The unit has refused that.
+    pub(crate) fn does_not_hold(&self, nexus: Option<Nexus>) {
+        self.lock().holders.retain(|other| *other != nexus);
+    }
+
+    /// Whether the reservation of the unit outlives the registration of the nexus (SPC-4 §5.13.11.2): it is not the holder's,
+    /// nor the last one where all registrants hold it.
+    pub(crate) fn is_outlived_by(&self, held: &Reservation, nexus: Option<Nexus>) -> bool {
+        let Some(nexus) = nexus else { return false };
+        let nexuses = self.lock();
+        let is_held_by_all = matches!(
+            held.reservation_type,
+            ReservationType::WriteExclusiveAllRegistrants
+                | ReservationType::ExclusiveAccessAllRegistrants
+        );
+        if is_held_by_all {
+            return nexuses.registered.iter().any(|other| *other != nexus);
+        }
+        // Who holds it is not known where it is older than the disk.
+        let may_hold = |other: &Option<Nexus>| other.is_none_or(|other| other == nexus);
+        let is_anothers = !nexuses.holders.is_empty() && !nexuses.holders.iter().any(may_hold);
+        held.key != self.key || is_anothers
+    }
+
+    /// Whether the unit may know the key by a nexus of the disk.
+    pub(crate) fn is_left(&self) -> bool {
+        let nexuses = self.lock();
+        self.verdict().is_ok() && !(nexuses.registered.is_empty() && nexuses.uncertain.is_empty())
+    }
+
+    /// The error of a disk that has ended, and may have left a registration for this reason.
+    pub(crate) fn left_because(&self, why: Error) -> Error {
+        Error::StillRegistered { key: self.key, why: Box::new(why) }
+    }
+
+    /// The nexus may still be registered after all.
+    pub(crate) fn keep(&self, nexus: Option<Nexus>) {
+        self.lock().registered.extend(nexus);
+    }
+
     /// The nexus gives its registration up by itself.
     pub(crate) fn forget(&self, nexus: Option<Nexus>) {
         self.lock().registered.retain(|other| Some(*other) != nexus);
@@ -203,6 +260,8 @@ impl Membership {
 
 #[cfg(test)]
 mod tests {
+    use iscsi_pdu::scsi::reservation::HeldReservation;
+
     use super::*;
 
     const KEY: ReservationKey = ReservationKey(0xa);
@@ -226,6 +285,34 @@ mod tests {
         assert!(!registration.knows(nexus(2)) && !registration.knows(None));
         registration.begin(None);
         assert_eq!(registration.prepare(None), 1, "it may be any of them");
+    }
+
+    /// PRS-17: in doubt it does not.
+    #[test]
+    fn prs_17_a_reservation_outlives_the_registration_of_whoever_does_not_hold_it() {
+        let held = |key, code: u8| {
+            let mut data = [0; 24];
+            (data[7], data[15], data[21]) = (16, key, code);
+            HeldReservation::decode(&data).unwrap().reservation.unwrap()
+        };
+        let registration = Registration::new(KEY);
+        let outlives =
+            |held: Reservation, number| registration.is_outlived_by(&held, nexus(number));
+        let (ours, others, of_all) = (held(0xa, 5), held(0xb, 5), held(0, 7));
+        registration.keep(nexus(1));
+        assert!(!outlives(ours, 1), "it may be older than the disk");
+        assert!(outlives(others, 1) && !outlives(of_all, 1) && outlives(of_all, 2));
+        assert!(registration.may_hold(nexus(1)) && !registration.may_hold(nexus(1)));
+        assert!(!outlives(ours, 1) && outlives(ours, 2));
+        registration.may_hold(nexus(2));
+        assert!(!outlives(ours, 1) && !outlives(ours, 2) && outlives(ours, 3));
+        registration.holds(nexus(2));
+        assert!(outlives(ours, 1) && !outlives(ours, 2));
+        registration.may_hold(None);
+        assert!(!outlives(ours, 1), "it may be any of them");
+        registration.does_not_hold(None);
+        assert!(outlives(ours, 1));
+        assert!(!registration.is_outlived_by(&others, None));
     }
 
     /// PRS-11: only a nexus that was registered is told that it is not any more.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
 use iscsi_pdu::scsi::{SenseKey, Status};
+use iscsi_session::TaskError;
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -115,38 +116,91 @@ impl LogicalUnit {
         }
     }
 
-    /// Ends the registration of the session's nexus, as far as that can be done, once what it carries has ended.
-    /// Where another has ended it there is nothing to do.
-    pub(crate) async fn unregister(&self) {
-        let membership = &self.state().membership;
-        let Some(registration) = membership.registration().filter(|_| membership.is_registered())
-        else {
-            return;
-        };
-        let outstanding = &self.state().outstanding;
-        drop(timeout(PATIENCE, outstanding.ended_before(outstanding.next())).await);
-        if registration.verdict().is_err() {
-            return;
-        }
-        membership.set_registered(false);
-        registration.forget(self.nexus());
-        let ended = timeout(PATIENCE, self.change_registration(&registration.end())).await;
-        if !matches!(ended, Ok(Ok(()))) {
-            let span = self.session().span();
-            tracing::debug!(parent: span, "the registration of a session did not end in order");
+    /// Whether the unit may know the nexus of the session by the key of the disk.
+    pub(crate) fn is_registered(&self) -> bool {
+        let registration = self.state().membership.registration();
+        registration.is_some_and(|it| it.verdict().is_ok() && it.knows(self.nexus()))
+    }
+
+    /// Ends the registration of the session's nexus, once what it carries has ended. Where another has ended it there is
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// Why the unit may still have it.
+    pub(crate) async fn unregister(&self) -> Result<(), Error> {
+        match self.registration_to_end().await {
+            Some(registration) => self.end_registration(registration).await,
+            None => Ok(()),
         }
     }
 
-    /// Ends it, unless the session's nexus may hold a reservation, which would end with it.
+    /// Ends it, unless a reservation may end with it.
     pub(crate) async fn unregister_unless_holder(&self) {
-        let membership = &self.state().membership;
-        if !membership.is_registered() {
-            return;
-        }
+        let Some(registration) = self.registration_to_end().await else { return };
+        // Of two that go at the same time one may be the last registrant.
+        let _turn = registration.turn().await;
         let held = timeout(PATIENCE, self.for_registration().reservation()).await;
-        if held.is_ok_and(|held| held.is_ok_and(|held| held.reservation.is_none())) {
-            self.unregister().await;
+        let Ok(Ok(held)) = held else { return };
+        let nexus = self.nexus();
+        if held.reservation.is_none_or(|held| registration.is_outlived_by(&held, nexus)) {
+            // It is known that it may still be there.
+            drop(self.end_registration(registration).await);
         }
+    }
+
+    /// What the nexus of the session is registered by, once what the session carries has ended.
+    async fn registration_to_end(&self) -> Option<&Arc<Registration>> {
+        let membership = &self.state().membership;
+        let registration = membership.registration().filter(|_| membership.is_registered())?;
+        let outstanding = &self.state().outstanding;
+        drop(timeout(PATIENCE, outstanding.ended_before(outstanding.next())).await);
+        registration.verdict().is_ok().then_some(registration)
+    }
+
+    async fn end_registration(&self, registration: &Registration) -> Result<(), Error> {
+        let (membership, nexus) = (&self.state().membership, self.nexus());
+        membership.set_registered(false);
+        registration.forget(nexus);
+        let why = match timeout(PATIENCE, self.change_registration(&registration.end())).await {
+            Ok(Ok(())) => return Ok(()),
+            // Another has ended it.
+            Ok(Err(error)) if is_conflict(&error) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => Error::Task { request: "PERSISTENT RESERVE OUT", cause: TaskError::TimedOut },
+        };
+        registration.keep(nexus);
+        membership.set_registered(true);
+        let span = self.session().span();
+        tracing::debug!(parent: span, %why, "the registration of a session did not end in order");
+        Err(why)
+    }
+
+    /// Notes that the nexus of the session holds the unit by this change, or may.
+    pub(super) async fn reserving(
+        &self,
+        change: &PersistentReserveOut,
+        made: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let takes = matches!(
+            change,
+            PersistentReserveOut::Reserve { .. }
+                | PersistentReserveOut::Preempt { .. }
+                | PersistentReserveOut::PreemptAndAbort { .. }
+        );
+        let Some(registration) = self.state().membership.registration().filter(|_| takes) else {
+            return made.await;
+        };
+        let nexus = self.nexus();
+        let is_news = registration.may_hold(nexus);
+        let result = made.await;
+        match &result {
+            Ok(()) if matches!(change, PersistentReserveOut::Reserve { .. }) => {
+                registration.holds(nexus);
+            }
+            Err(error) if is_news && is_answer(error) => registration.does_not_hold(nexus),
+            Ok(()) | Err(_) => {}
+        }
+        result
     }
 
     /// The nexus of the session, if the target says which of its ports it is.

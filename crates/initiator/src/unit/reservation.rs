@@ -66,7 +66,9 @@ impl LogicalUnit {
     /// [`Error::Status`] with RESERVATION CONFLICT where the nexus is not registered by the key that it names, or
     /// another holds the unit; otherwise as [`execute`](Self::execute).
     pub async fn persistent_reserve_out(&self, change: &PersistentReserveOut) -> Result<(), Error> {
-        self.execute_with_retry(Transfer::reserve_out(change)).await.map(drop)
+        let reserve =
+            async { self.execute_with_retry(Transfer::reserve_out(change)).await.map(drop) };
+        self.reserving(change, reserve).await
     }
 
     async fn reserve_in<T>(
