@@ -394,6 +394,11 @@ impl Error {
         self.is_of_session() || self.is_of_connection() || self.is_of_path()
     }
 
+    /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
+    pub(crate) fn may_be_of_port(&self) -> bool {
+        self.sense().is_some_and(sense::may_be_of_port)
+    }
+
     /// Whether one connection of several was lost, not the session.
     pub(crate) const fn is_of_connection(&self) -> bool {
         matches!(self, Self::Task { cause: TaskError::ConnectionLost { .. }, .. })

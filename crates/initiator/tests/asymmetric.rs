@@ -236,6 +236,27 @@ async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
     assert!(array.flushes(1) > 0 && array.disk.unflushed_blocks() == 0);
 }
 
+/// Which unit it is cannot be asked through a port that does not serve it: another one can tell.
+#[tokio::test]
+async fn a_doubt_at_a_port_that_does_not_serve_the_unit_holds_nothing_up() {
+    const LUNS_CHANGED: Sense = Sense::new(6, 0x3f, 0x0e);
+    for refusing in [Some(AccessState::Offline), Some(AccessState::Transitioning), None] {
+        let array = Array::start([AccessState::ActiveOptimized; 2]).await;
+        array.disk.set_cache(Cache::Volatile);
+        let options = options(2).with_patience(Duration::from_secs(3600));
+        let disk = soon(initiator(options).disk(array.url())).await.unwrap();
+        write_all(&disk, 1).await;
+        array.ports[0].with(|target| target.end_next_with(Outcome::check(LUNS_CHANGED)));
+        match refusing {
+            Some(state) => array.groups.set_state(1, state),
+            None => array.refuse_senselessly(0, 10_000),
+        }
+        soon(disk.flush()).await.unwrap();
+        assert_eq!(array.flushes(0), 1, "{refusing:?}");
+        assert!(array.flushes(1) > 0 && array.disk.unflushed_blocks() == 0);
+    }
+}
+
 #[tokio::test]
 async fn a_disk_opens_through_another_port_than_one_that_refuses_senselessly() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;

@@ -19,6 +19,19 @@ pub(super) const fn is_of_path(sense: &Sense) -> bool {
     matches!(sense.key, SenseKey::NotReady) && state
 }
 
+/// The port may be what refuses a command that each disk takes, for its state: LIO 6.1 answers INVALID FIELD IN CDB to every
+/// command through a group that is offline.
+pub(super) fn may_be_of_port(sense: &Sense) -> bool {
+    let states = [
+        AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION,
+        AdditionalSense::TARGET_PORT_IN_STANDBY_STATE,
+        AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE,
+        AdditionalSense::LOGICAL_UNIT_OFFLINE,
+        AdditionalSense::INVALID_FIELD_IN_CDB,
+    ];
+    !sense.deferred && states.contains(&sense.additional)
+}
+
 pub(super) const fn kind_of_status(status: Status) -> ErrorKind {
     match status {
         Status::BUSY | Status::TASK_SET_FULL | Status::TASK_ABORTED => ErrorKind::Transient,

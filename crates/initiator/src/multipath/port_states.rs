@@ -21,6 +21,17 @@ const QUESTIONS: usize = 2;
 const QUESTION_BYTES: usize = 1 << 21;
 
 impl Supervisor {
+    /// Where there are several portals, requests may go through another port than one that does not serve the unit.
+    pub(super) fn use_all_ports(&self, paths: &Paths<Path>) {
+        if self.opener.portals.len() < 2 {
+            return;
+        }
+        paths.supervise_ports();
+        if let Some(expected) = self.expected.get() {
+            expected.like.state().across.transitions.follow_other_ports();
+        }
+    }
+
     /// A path is there: which port it leads to is to be asked, and meanwhile it counts as the others at its portal.
     pub(super) fn follow_path(&mut self, paths: &Paths<Path>, id: PathId, path: &Path) {
         let watch = &mut self.access;

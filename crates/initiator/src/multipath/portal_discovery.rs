@@ -109,9 +109,7 @@ impl Supervisor {
                     self.report
                         .note(format!("the target names another portal: {}", portal_name(portal)));
                 }
-                if self.opener.portals.len() > 1 {
-                    paths.supervise_ports();
-                }
+                self.use_all_ports(paths);
             }
             Err(error) => tracing::debug!(%error, "nobody tells the portals of the target"),
         }

@@ -97,9 +97,6 @@ impl Supervisor {
         let SupervisorConfig { opener, expected, sessions, reason, opening: events } = config;
         let report = Arc::clone(&opener.report);
         let closed = paths.supervise();
-        if opener.portals.len() > 1 {
-            paths.supervise_ports();
-        }
         let access = AccessWatch::of(paths, opener.node.options().retry.in_range());
         let mut reviews = interval(REVIEW_INTERVAL);
         reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -137,6 +134,7 @@ impl Supervisor {
             idle_reviews: 0,
             traffic: Traffic::default(),
         };
+        supervisor.use_all_ports(paths);
         for (id, path) in paths.open() {
             supervisor.watch(id, &path);
             supervisor.follow_path(paths, id, &path);

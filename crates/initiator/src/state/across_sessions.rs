@@ -55,6 +55,8 @@ pub(crate) struct Transitions {
     told: AtomicU32,
     /// Another port may serve the unit, and is tried before this one is waited for.
     are_cut_short: AtomicBool,
+    /// Requests may go through other ports.
+    have_other_ports: AtomicBool,
 }
 
 impl Transitions {
@@ -68,6 +70,15 @@ impl Transitions {
     /// Whether another port is tried soon.
     pub(crate) fn cut_short(&self, are_cut_short: bool) {
         self.are_cut_short.store(are_cut_short, Ordering::Relaxed);
+    }
+
+    /// From now on requests may go through several ports.
+    pub(crate) fn follow_other_ports(&self) {
+        self.have_other_ports.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn have_other_ports(&self) -> bool {
+        self.have_other_ports.load(Ordering::Relaxed)
     }
 
     /// How long it is waited for; `usual` where the unit does not say.

@@ -93,7 +93,10 @@ impl LogicalUnit {
         let policy = self.session().policy();
         let (begun, mut pauses) = (Instant::now(), Pauses::new(&policy.retry));
         // What waits for the answer may hold the whole budget of the others.
-        let unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
+        let mut unit = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
+        if self.state().across.transitions.have_other_ports() {
+            unit = unit.through_one_of_several_ports();
+        }
         loop {
             doubts.verdict()?;
             if !doubts.is_any() {
@@ -150,6 +153,5 @@ const fn is_final(error: &Error) -> bool {
 fn is_told_at_once(error: &Error) -> bool {
     let is_gone =
         matches!(error, Error::NoSuchUnit(_) | Error::UnitGone(_) | Error::NotABlockDevice { .. });
-    let is_unproven = matches!(error, Error::UnprovenUnit { .. });
-    is_gone || error.is_of_session() || error.is_of_path() && !is_unproven
+    is_gone || error.is_of_session() || error.may_be_of_port()
 }
