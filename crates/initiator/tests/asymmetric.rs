@@ -17,7 +17,7 @@ use iscsi_initiator::scsi::{AccessState as State, Lun, SetTargetPortGroups};
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
-use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort};
+use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort, status};
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{Outcome, Target};
 use support::{TARGET, initiator, pattern, soon, until};
@@ -143,6 +143,21 @@ async fn requests_go_to_the_optimized_port_and_no_other() {
     array.groups.set_state(1, AccessState::ActiveOptimized);
     array.groups.set_preferred(1, true);
     settle_on(&array, &disk, 0).await;
+}
+
+/// It is asked again until it tells where it leads, also where nothing else gives a reason to.
+#[tokio::test]
+async fn a_port_that_was_busy_when_it_was_asked_is_asked_again() {
+    const MAINTENANCE_IN: u8 = 0xa3;
+    let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
+    let disk = soon(initiator(options(2)).disk(array.url())).await.unwrap();
+    // The sessions stand, and nobody has asked them for the states yet.
+    array.ports[1].with(|target| {
+        (0..2).for_each(|_| target.end_next_with(Outcome::status(status::BUSY)));
+    });
+    until(|| array.count(1, &[MAINTENANCE_IN]) > 0).await;
+    settle_on(&array, &disk, 0).await;
+    assert!(array.count(1, &[MAINTENANCE_IN]) > 1);
 }
 
 /// TPG-11: The array says so to each session, in place of carrying its next command out.

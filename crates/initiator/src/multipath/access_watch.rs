@@ -37,6 +37,9 @@ pub(super) struct AccessWatch {
     pub(super) is_called_for: bool,
     /// Paths of which it is not known to which port they lead.
     pub(super) strange: BTreeSet<PathId>,
+    /// Those that have not told it when they were asked, and when they are asked again.
+    again: BTreeMap<PathId, Instant>,
+    pauses_again: Pauses,
     pub(super) asked: u64,
     /// Paths that have a question to answer.
     pub(super) under_way: BTreeSet<PathId>,
@@ -87,6 +90,8 @@ impl AccessWatch {
             news,
             is_called_for: is_on,
             strange: BTreeSet::new(),
+            again: BTreeMap::new(),
+            pauses_again: Pauses::new(&retry),
             asked: 0,
             under_way: BTreeSet::new(),
             not_before: now,
@@ -122,7 +127,8 @@ impl AccessWatch {
         let call = (self.is_called_for && self.is_on).then_some(self.not_before);
         let look = self.due.filter(|_| self.is_on && is_busy);
         let look = look.map(|due| due.max(self.not_before));
-        call.into_iter().chain(look).min()
+        let again = self.again.values().copied().filter(|_| self.is_on && is_busy);
+        call.into_iter().chain(look).chain(again).min()
     }
 
     /// How long the states have been what they are.
@@ -141,6 +147,19 @@ impl AccessWatch {
         let now = Instant::now();
         let is_time = self.is_called_for || self.due.is_some_and(|due| due <= now);
         self.is_on && is_time && self.not_before <= now
+    }
+
+    /// Whether it is to be asked now to which port a path leads.
+    pub(super) fn is_strange(&self, id: PathId) -> bool {
+        let is_due = |at: &Instant| *at <= Instant::now();
+        self.strange.contains(&id) || self.again.get(&id).is_some_and(is_due)
+    }
+
+    /// A path is being asked.
+    pub(super) fn begin(&mut self, id: PathId) {
+        self.strange.remove(&id);
+        self.again.remove(&id);
+        self.under_way.insert(id);
     }
 
     /// Questions are sent.
@@ -162,10 +181,13 @@ impl AccessWatch {
     }
 
     /// A path has not told. Where its port refuses the question for its state, that state is known better there than
-    /// from others: LIO takes a single port offline, and its group stays what it was.
+    /// from others: LIO takes a single port offline, and its group stays what it was. Otherwise a path that has never told
+    /// to which port it leads would count as the best for good.
     pub(super) fn refused(&mut self, id: PathId, error: &Error) {
         if let Some(access) = Access::refused(error) {
             self.refusing.insert(id, access);
+        } else if !self.groups.contains_key(&id) {
+            self.again.insert(id, Instant::now() + self.pauses_again.next());
         }
     }
 
@@ -173,6 +195,9 @@ impl AccessWatch {
     pub(super) fn learn(&mut self, id: PathId, portal: usize, answer: &AccessAnswer) {
         self.has_told = true;
         self.refusing.remove(&id);
+        if self.again.is_empty() {
+            self.pauses_again = Pauses::new(&self.retry);
+        }
         let of_port = |port| answer.groups.group_of_port(port).map(|group| group.id);
         let group = answer.port.group.or_else(|| answer.port.relative_id.and_then(of_port));
         if let Some(group) = group {
@@ -205,6 +230,7 @@ impl AccessWatch {
         let is_open = |id: &PathId| open.iter().any(|(there, _)| there == id);
         self.groups.retain(|id, _| is_open(id));
         self.refusing.retain(|id, _| is_open(id));
+        self.again.retain(|id, _| is_open(id));
         self.strange.retain(is_open);
     }
 
@@ -270,8 +296,33 @@ mod tests {
         assert_eq!(state(&watch, 1), Some(AccessState::ActiveOptimized));
         watch.refused(PathId(1), &Error::Closed);
         assert_eq!(state(&watch, 1), Some(AccessState::ActiveOptimized));
+        assert!(!watch.again.contains_key(&PathId(1)), "it has told where it leads");
         watch.learn(PathId(0), 0, &answer(3, 1, [1, 0]));
         assert_eq!(state(&watch, 0), Some(AccessState::ActiveNonOptimized));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_path_that_does_not_tell_its_port_is_asked_again_after_a_pause() {
+        let mut watch = watch();
+        let status = iscsi_pdu::scsi::Status::BUSY;
+        let busy = Error::Status { command: "REPORT TARGET PORT GROUPS", status };
+        let mut pauses = Vec::new();
+        watch.ask();
+        watch.strange.insert(PathId(7));
+        for _ in 0..3 {
+            assert!(watch.is_strange(PathId(7)));
+            watch.begin(PathId(7));
+            assert!(!watch.is_strange(PathId(7)));
+            watch.refused(PathId(7), &busy);
+            assert_eq!((watch.is_strange(PathId(7)), watch.wakes(false)), (false, None));
+            let at = watch.wakes(true).unwrap();
+            pauses.push((at - Instant::now()).as_millis());
+            tokio::time::advance(at - Instant::now()).await;
+        }
+        assert_eq!(pauses, [10, 20, 40]);
+        watch.begin(PathId(7));
+        watch.learn(PathId(7), 1, &answer(1, 2, [0, 1]));
+        assert_eq!((watch.is_strange(PathId(7)), watch.wakes(true)), (false, None));
     }
 
     #[tokio::test(start_paused = true)]

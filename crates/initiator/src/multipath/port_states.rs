@@ -60,7 +60,7 @@ impl Supervisor {
             .into_iter()
             .filter(|(id, path)| {
                 let is_first = is_due && portals.insert(path.portal);
-                (is_first || watch.strange.contains(id)) && !watch.under_way.contains(id)
+                (is_first || watch.is_strange(*id)) && !watch.under_way.contains(id)
             })
             .collect();
         if asked.is_empty() {
@@ -71,8 +71,7 @@ impl Supervisor {
         }
         let question = if is_due { self.access.ask() } else { self.access.asked };
         for (id, path) in asked {
-            self.access.strange.remove(&id);
-            self.access.under_way.insert(id);
+            self.access.begin(id);
             let budget = Budget::new(QUESTIONS, QUESTION_BYTES);
             let unit = path.unit.with_questions(budget);
             let answer = async move {
