@@ -17,9 +17,7 @@ use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, R
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Session, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::{
-    AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort,
-};
+use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort};
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use support::{Rig, TARGET, initiator, soon, until};
