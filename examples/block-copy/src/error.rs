@@ -173,6 +173,11 @@ pub enum Error {
          written again in parts; everything else was read back equal; copy again to send that part"
     )]
     PartlyKnown(Size),
+    /// There is not a single digest to compare with.
+    #[error(
+        "digests {0}: they know nothing of the destination, so nothing was verified; copy again"
+    )]
+    NothingKnown(Arc<str>),
     /// The copy is complete, but whether the destination holds it could not be found out.
     #[error("{0}; everything was written and flushed, but not verified")]
     Unverified(Box<Self>),
@@ -356,6 +361,7 @@ impl Error {
             | Self::Command { .. }
             | Self::Differs { .. }
             | Self::PartlyKnown(_)
+            | Self::NothingKnown(_)
             | Self::CheckpointExists(_)
             | Self::Nameless(_)
             | Self::Mismatch { .. }
@@ -398,7 +404,8 @@ impl Error {
             Self::Mismatch { .. }
             | Self::Unreadable { .. }
             | Self::Differs { .. }
-            | Self::PartlyKnown(_) => Kind::Data,
+            | Self::PartlyKnown(_)
+            | Self::NothingKnown(_) => Kind::Data,
             Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
             Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }

@@ -94,6 +94,10 @@ async fn look(
     stop: &Stop,
 ) -> Result<Verified, Error> {
     let known = delta::load(path, ends).await?;
+    if known.is_empty() {
+        // They were forgotten, or the copy ended before it could keep any: that is no destination without a fault.
+        return Err(Error::NothingKnown(path.to_string_lossy().into()));
+    }
     let (bytes, start) = (known.bytes(), Instant::now());
     let verify = Verify::by_digests(&ends.to_destination(), known).map_err(|_| NO_WAY_BACK)?;
     let looked = compare(verify, args, ends, lines, stop).await;

@@ -151,6 +151,12 @@ async fn a_destination_is_verified_alone() {
     rig.disk.write(MIB as u64, &[7; 512]);
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     fails(&output, 1, &["verification failed", "the next copy sends all"]);
+    // It is as damaged as before, whatever is known of it.
+    let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
+    let nothing = "they know nothing of the destination, so nothing was verified";
+    fails(&output, 1, &["digests ", nothing, "copy again"]);
+    let told = object(&block_copy(&arguments(&[&url], &digests, &["--verify=digests", "--json"])));
+    assert_eq!((&told["verified"], &told["kind"]), (&false.into(), &"data".into()));
     assert_eq!(rig.written(), written);
     succeeds(&block_copy(&arguments(&[&source, &url], &digests, &[])));
     assert!(rig.disk.holds(0, &image), "its digest does not keep it from being mended");
