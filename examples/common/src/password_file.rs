@@ -14,7 +14,9 @@ use crate::failure::file_advice;
 use crate::output::say;
 
 /// A password has no more bytes.
-const MAX_LEN: u64 = 4096;
+const MAX_LEN: usize = 4096;
+/// The longest line of one, with its end.
+const MAX_LINE: usize = MAX_LEN + b"\r\n".len();
 
 /// Why there is no password. Each is the fault of whoever wrote the command line.
 #[derive(Debug, ThisError)]
@@ -79,18 +81,25 @@ pub async fn apply<'a>(
 fn read(path: &Path) -> io::Result<(Secret, bool)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
-    if bytes.ends_with(b"\n") {
-        bytes.pop();
-        if bytes.ends_with(b"\r") {
-            bytes.pop();
-        }
-    }
-    if bytes.is_empty() || bytes.len() as u64 > MAX_LEN {
-        let why = "it holds no password, which is one line of at most 4096 bytes";
+    let bytes = first_line(file)?;
+    if bytes.is_empty() || bytes.len() > MAX_LEN {
+        let why = "it holds no password, which is its first line, of 1 to 4096 bytes";
         return Err(io::Error::new(ErrorKind::InvalidData, why));
     }
     let is_open = metadata.is_file() && metadata.permissions().mode() & 0o077 != 0;
     Ok((bytes.into(), is_open))
+}
+
+/// The first line, without its end; more bytes than a password has where that does not come.
+fn first_line(mut from: impl Read) -> io::Result<Vec<u8>> {
+    // It does not grow, which would leave parts of a password behind in memory. What stands below the line is not read:
+    // in a pipe it may never come.
+    let mut line = Vec::with_capacity(MAX_LINE);
+    while line.len() < MAX_LINE && from.by_ref().take(1).read_to_end(&mut line)? > 0 {
+        if line.pop_if(|last| *last == b'\n').is_some() {
+            line.pop_if(|last| *last == b'\r');
+            break;
+        }
+    }
+    Ok(line)
 }

@@ -25,7 +25,14 @@ async fn it_is_one_line_and_others_should_not_read_it() {
     let copied = |path: &str| {
         block_copy(&[&url, &folder.path("copy"), "--progress", "none", "--password-file", path])
     };
-    for content in [&b"hunter2hunter2"[..], b"hunter2hunter2\n", b"hunter2hunter2\r\n"] {
+    let long = [&b"hunter2hunter2\n"[..], &[b'x'; 5000]].concat();
+    for content in [
+        &b"hunter2hunter2"[..],
+        b"hunter2hunter2\n",
+        b"hunter2hunter2\r\n",
+        b"hunter2hunter2\nsecond line\n",
+        &long,
+    ] {
         assert_eq!(succeeds(&copied(&file(&folder, content))), "");
     }
     let path = file(&folder, b"hunter2hunter2\n");
@@ -35,7 +42,10 @@ async fn it_is_one_line_and_others_should_not_read_it() {
     assert_eq!(said, expected);
 
     fails(&copied(&file(&folder, b"hunter3hunter3")), 1, &["source: ", "password"]);
-    fails(&copied(&file(&folder, b"\n")), 1, &["password file ", "it holds no password"]);
+    for nothing in [&b"\n"[..], b"\nhunter2hunter2\n", &[b'x'; 4097]] {
+        let output = copied(&file(&folder, nothing));
+        fails(&output, 1, &["password file ", "it holds no password"]);
+    }
     fails(&copied(&folder.path("missing")), 1, &["password file ", "check the path"]);
     let nobody = rig.at(&format!("/{TARGET}/0"));
     let arguments = [&*nobody, "/dev/null", "--progress", "none", "--password-file", &path];
