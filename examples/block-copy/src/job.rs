@@ -88,17 +88,7 @@ pub(crate) async fn obeying<T>(
 
 /// One copy, with a handle on it.
 pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Report, Failure> {
-    let mut from = Location::parse(&args.source, Side::Source).await?;
-    let to = args.destination.as_deref().ok_or(Error::Usage(
-        "DESTINATION is missing; only --verify=digests needs but one location",
-    ))?;
-    let mut to = Location::parse(to, Side::Destination).await?;
-    check_arguments(args, &to)?;
-    check_files(args, [&from, &to])?;
-    commands::check(args)?;
-    resumption::check(&args.resumption)?;
-    let urls = [&mut from, &mut to].into_iter().flat_map(Location::urls_mut);
-    password_file::apply(args.link.password_file.as_deref(), urls).await.map_err(Error::from)?;
+    let [from, to] = unless(stop, locate(args)).await?;
     let is_unit = [&from, &to].map(Location::has_units);
     let [reader, writer] = handle.classes(is_unit).map_err(Error::from)?;
     if is_unit == [false; 2] {
@@ -112,9 +102,11 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
         creates: !resumption::is_continued(&args.resumption),
     };
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
-    let result = match Job::begin(args, handle, ends.clone()).await {
-        Ok(job) => job.run_and_tell(stop).await,
-        Err(error) => Err(error.into()),
+    // What is being written of a checkpoint or of digests has a moment, so that it is known below whether there is one.
+    let result = match stop.hurry(Job::begin(args, handle, ends.clone())).await {
+        Some(Ok(job)) => job.run_and_tell(stop).await,
+        Some(Err(error)) => Err(error.into()),
+        None => Err(Error::Interrupted.into()),
     };
     handle.end();
     let closed = ends.close(stop).await;
@@ -126,6 +118,22 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
         Ok(()) => Ok(report),
         Err(error) => Err(Failure { error, report: Some(Box::new(report)) }),
     }
+}
+
+/// Where a copy goes from and to, with all that files say of it, of a command line that makes sense.
+async fn locate(args: &Args) -> Result<[Location; 2], Error> {
+    let mut from = Location::parse(&args.source, Side::Source).await?;
+    let to = args.destination.as_deref().ok_or(Error::Usage(
+        "DESTINATION is missing; only --verify=digests needs but one location",
+    ))?;
+    let mut to = Location::parse(to, Side::Destination).await?;
+    check_arguments(args, &to)?;
+    check_files(args, [&from, &to])?;
+    commands::check(args)?;
+    resumption::check(&args.resumption)?;
+    let urls = [&mut from, &mut to].into_iter().flat_map(Location::urls_mut);
+    password_file::apply(args.link.password_file.as_deref(), urls).await?;
+    Ok([from, to])
 }
 
 /// What is kept of a copy is no end of it, and each has a file of its own.

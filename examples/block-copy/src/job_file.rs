@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use clap::Parser;
 use iscsi_initiator::shaping::{Class, Rate};
 use iscsi_initiator::tuning::{Size, SizeError};
 use serde::Deserialize;
+use tokio::task::spawn_blocking;
 use toml::Spanned;
 
 use crate::args::Args;
@@ -74,9 +76,12 @@ impl JobFile {
     ///
     /// # Errors
     /// [`Error::JobFile`] with what is wrong with it.
-    pub(crate) fn read(path: &Path, is_shared: bool) -> Result<Self, Error> {
+    pub(crate) async fn read(path: &Path, is_shared: bool) -> Result<Self, Error> {
         let failed = |reason: String| Error::JobFile { path: path.into(), reason };
-        let text = fs::read_to_string(path).map_err(|cause| failed(cause.to_string()))?;
+        let file = path.to_owned();
+        // It may be a pipe.
+        let text = spawn_blocking(|| fs::read_to_string(file)).await.map_err(io::Error::from);
+        let text = text.flatten().map_err(|cause| failed(cause.to_string()))?;
         let file = if is_shared { Self::parse_any(&text) } else { Self::parse(&text) };
         file.map_err(failed)
     }

@@ -11,6 +11,7 @@ use tracing::Instrument;
 use crate::args::OutputArgs;
 use crate::claims::Claims;
 use crate::classes::Classes;
+use crate::ends::unless;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::handle::Handle;
@@ -63,7 +64,8 @@ pub async fn run_jobs(
     stop: &Stop,
     tell: impl Fn(&JobResult),
 ) -> Result<Vec<JobResult>, Error> {
-    let JobFile { classes, jobs } = JobFile::read(&args.jobs, args.control.is_some())?;
+    let JobFile { classes, jobs } =
+        unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
     if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
         return keep(classes, path, args.output.progress, stop).await;
     }

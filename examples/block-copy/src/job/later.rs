@@ -54,9 +54,7 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
     if args.rate.control.is_some() {
         return Err(Error::Usage("--control is for copies; leave it out").into());
     }
-    let mut at = Location::parse(&args.source, Side::Destination).await?;
-    let password_file = args.link.password_file.as_deref();
-    password_file::apply(password_file, at.urls_mut()).await.map_err(Error::from)?;
+    let at = unless(stop, locate(args)).await?;
     let (class, _connected) = class(&args.rate, stop).await?;
     let initiator = args.link.initiator(class)?;
     let end = unless(stop, End::read_back(&at, &initiator)).await?;
@@ -70,6 +68,13 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
     // It is one end, and nothing was written to it.
     drop(ends.destination.close(stop).await);
     Ok(verified?)
+}
+
+/// Where the destination is, with all that files say of it.
+async fn locate(args: &Args) -> Result<Location, Error> {
+    let mut at = Location::parse(&args.source, Side::Destination).await?;
+    password_file::apply(args.link.password_file.as_deref(), at.urls_mut()).await?;
+    Ok(at)
 }
 
 /// The class of what is read, if it has a limit.
@@ -93,7 +98,7 @@ async fn look(
     lines: Option<Arc<JsonLines>>,
     stop: &Stop,
 ) -> Result<Verified, Error> {
-    let known = delta::load(path, ends).await?;
+    let known = unless(stop, delta::load(path, ends)).await?;
     if known.is_empty() {
         // They were forgotten, or the copy ended before it could keep any: that is no destination without a fault.
         return Err(Error::NothingKnown(path.to_string_lossy().into()));

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::target::Outcome;
+use tokio::net::unix::pipe;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
@@ -101,6 +102,69 @@ async fn so_does_a_request_to_terminate() {
 fn is_connecting_to(portal: SocketAddr) -> bool {
     let remote = format!(":{:04X} 02 ", portal.port());
     std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| line.contains(&remote))
+}
+
+/// A pipe that the program reads, and into which nobody writes. Where a copy would have made a file, there is none.
+async fn while_it_reads(name: &str, arguments: impl Fn(&Folder, &str) -> Vec<String>) {
+    let folder = Folder::new();
+    let fifo = folder.path(name);
+    assert!(Command::new("mkfifo").args(["-m", "600", &fifo]).status().unwrap().success());
+    let arguments = arguments(&folder, &fifo);
+    let mut child = start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut writer = None;
+    until(&mut child, || {
+        writer = pipe::OpenOptions::new().open_sender(&fifo).ok();
+        writer.is_some()
+    })
+    .await;
+    signal(&child, "-TERM");
+    was_interrupted(&ends(child).await, &[]);
+    assert!(!std::fs::exists(folder.path("copy")).unwrap());
+    drop(writer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_reads_what_has_changed() {
+    while_it_reads("ranges", |folder, fifo| {
+        let image = folder.file("image", &pattern(CHUNK));
+        [&*image, &folder.path("copy"), "--ranges", fifo].map(str::to_owned).into()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_reads_a_password() {
+    let url = format!("iscsi://me@127.0.0.1/{TARGET}/0");
+    for verifies in [false, true] {
+        while_it_reads("password", |folder, fifo| {
+            let digests = folder.path("digests");
+            let alone = [&*url, "--verify=digests", "--digests", &digests];
+            let both = [&*url, &folder.path("copy")];
+            let ends = if verifies { &alone[..] } else { &both[..] };
+            [ends, &["--password-file", fifo]].concat().iter().map(|&word| word.into()).collect()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_reads_what_a_volume_is() {
+    while_it_reads("volume", |folder, fifo| vec![format!("volume:{fifo}"), folder.path("copy")])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_reads_what_is_known() {
+    while_it_reads("digests", |folder, fifo| {
+        let image = folder.file("image", &pattern(CHUNK));
+        [&*image, "--verify=digests", "--digests", fifo].map(str::to_owned).into()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_reads_its_jobs() {
+    while_it_reads("jobs", |_, fifo| vec!["--jobs".to_owned(), fifo.to_owned()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
