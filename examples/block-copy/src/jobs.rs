@@ -58,12 +58,17 @@ pub struct JobResult {
 /// Runs all copies of a file, and tells of each as it ends; all of them in the order of the file.
 ///
 /// # Errors
-/// What is wrong with the file, or the control socket; then nothing was copied.
+/// What is wrong with the command line, the file, or the control socket; then nothing was copied.
 pub async fn run_jobs(
     args: &JobsArgs,
     stop: &Stop,
     tell: impl Fn(&JobResult),
 ) -> Result<Vec<JobResult>, Error> {
+    if args.output.json_lines {
+        return Err(Error::Usage(
+            "--json-lines tells how one copy stands; with --jobs take --json, and ask status of --control meanwhile",
+        ));
+    }
     let JobFile { classes, jobs } =
         unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
     if let (true, Some(path)) = (jobs.is_empty(), &args.control) {

@@ -96,7 +96,7 @@ async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
         |error| failure::object(json!({ "jobs": [] }), &error.to_string(), error.kind()),
         |results| jobs_object(results),
     );
-    if args.output.json {
+    if args.output.wants_json() {
         output::print(format!("{object}\n"), &stop)
             .await
             .map_err(|cause| Error::Output { cause })?;

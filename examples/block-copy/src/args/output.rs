@@ -15,7 +15,8 @@ pub struct OutputArgs {
     /// Prints one JSON object with the result, or the failure, on standard output.
     #[arg(long)]
     pub json: bool,
-    /// Prints one JSON object a second on standard output, and the one of --json as the last.
+    /// Prints one JSON object a second on standard output, and the one of --json as the last. Of one copy: not
+    /// together with --jobs.
     #[arg(long)]
     pub json_lines: bool,
 }

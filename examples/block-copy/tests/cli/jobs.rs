@@ -149,6 +149,20 @@ async fn a_warning_says_of_which_job_it_is() {
     }
 }
 
+/// Lines tell of one copy. Who asks for them of many learns at once that none will come.
+#[test]
+fn many_copies_have_no_lines() {
+    let folder = Folder::new();
+    let (image, copy) = (folder.file("image", b"x"), folder.path("copy"));
+    let file = folder.file("jobs.toml", job("one", &image, &copy).as_bytes());
+    let output = block_copy(&["--jobs", &file, "--json-lines", "--progress", "none"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = object(&output);
+    assert_eq!((&told["jobs"], &told["kind"]), (&Value::Array(vec![]), &"caller".into()));
+    assert!(told["error"].as_str().unwrap().contains("take --json"), "{told}");
+    assert!(!fs::exists(&copy).unwrap());
+}
+
 #[test]
 fn a_file_that_makes_no_sense_begins_nothing() {
     let folder = Folder::new();
