@@ -46,13 +46,16 @@ impl Connector {
     /// Works on the unit that a URL names, over a session of its own.
     ///
     /// # Errors
-    /// [`NoUnitNamed`](iscsi_initiator::Error::NoUnitNamed), or as [`session`](Self::session).
+    /// [`NoUnitNamed`](iscsi_initiator::Error::NoUnitNamed), [`NoSuchUnit`](iscsi_initiator::Error::NoSuchUnit), or as [`session`](Self::session).
     pub async fn unit<T>(
         &self,
         url: &str,
         work: impl AsyncFnOnce(&LogicalUnit) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let of_unit = async |session: &Session, url: &Url| work(&named(session, url)?).await;
+        let of_unit = async |session: &Session, url: &Url| {
+            let unit = self.unless(named(session, url)).await??;
+            work(&unit).await
+        };
         self.session(url, of_unit).await
     }
 

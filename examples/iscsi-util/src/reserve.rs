@@ -123,7 +123,7 @@ impl Change {
             ));
         }
         let work = async |session: &Session, url: &Url| {
-            let unit = unit::named(session, url)?;
+            let unit = connector.unless(unit::named(session, url)).await??;
             let work = unit.persistent_reserve_out(&change);
             let work = connector.stop.hurry(work).await;
             work.ok_or(Error::Abandoned("a change of reservations"))?.map_err(advised)?;

@@ -3,12 +3,17 @@
 use iscsi_initiator::scsi::{AdditionalSense, StandardInquiry};
 use iscsi_initiator::{Error, LogicalUnit, Session, Url};
 
-/// The unit that a URL names. Whether the target has it is not known yet.
+/// The unit that a URL names, of any type, in whatever form the target spells its number.
 ///
 /// # Errors
-/// [`Error::NoUnitNamed`].
-pub fn named(session: &Session, url: &Url) -> Result<LogicalUnit, Error> {
-    url.lun.map(|lun| session.logical_unit(lun)).ok_or(Error::NoUnitNamed)
+/// [`Error::NoUnitNamed`], [`Error::NoSuchUnit`], or as [`LogicalUnit::inquiry`].
+pub async fn named(session: &Session, url: &Url) -> Result<LogicalUnit, Error> {
+    let lun = url.lun.ok_or(Error::NoUnitNamed)?;
+    let unit = session.logical_unit(lun);
+    match inquiry(&unit).await {
+        Err(Error::NoSuchUnit(_)) => session.listed_unit(lun).await,
+        result => result.map(|_| unit),
+    }
 }
 
 /// The standard INQUIRY data of a unit of any type.

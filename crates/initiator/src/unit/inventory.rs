@@ -55,6 +55,29 @@ impl Session {
         }
     }
 
+    /// The unit that the target lists by the number of `lun`, in another form: in flat space addressing below 256, or
+    /// above 255 as a bus and a number. That is how to ask for a unit which the target does not know as SAM has its
+    /// number spelled.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUnit`] if it lists none, or does not list its units; otherwise as [`report_luns`](Self::report_luns).
+    pub async fn listed_unit(&self, lun: Lun) -> Result<LogicalUnit, Error> {
+        let listed = match self.report_luns().await {
+            // A target that lists nothing has been asked all that there is to ask.
+            Err(Error::CheckCondition { .. }) => Vec::new(),
+            result => result?,
+        };
+        let is_other_form = |other: &Lun| {
+            let number = lun.number();
+            let on_bus = number.filter(|number| *number > 255).and_then(Lun::on_bus);
+            *other != lun
+                && number.is_some()
+                && (other.number() == number || Some(*other) == on_bus)
+        };
+        let other = listed.into_iter().find(is_other_form).ok_or(Error::NoSuchUnit(lun))?;
+        Ok(self.logical_unit(other))
+    }
+
     async fn report_luns_at(&self, lun: Lun) -> Result<Vec<Lun>, Error> {
         let unit = self.logical_unit(lun);
         let list = unit.report_luns(LUN_LIST).await?;

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use iscsi_testkit::config::{Chap, Portal};
 use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::scsi::Unit;
+use iscsi_testkit::scsi::{LunForm, Unit};
 use serde_json::{Value, json};
 
-use crate::support::{BLOCK, MIB, Rig, TARGET, program, says, stderr, tells};
+use crate::support::{BLOCK, MIB, Rig, TARGET, program, refuses, says, stderr, tells};
 
 const OTHER: &str = "iqn.2026-01.org.example:other";
 
@@ -79,6 +79,38 @@ async fn units_are_listed_with_what_they_are() {
     assert_eq!((&units[0]["vendor"], &units[0]["type"]), (&"TESTKIT".into(), &"disk".into()));
     assert_eq!((&units[0]["block_size"], &units[0]["error"]), (&BLOCK.into(), &Value::Null));
     rig.assert_clean();
+}
+
+/// What `luns` lists is there for all that ask a unit, in whatever form its target spells the number.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_is_found_by_its_number() {
+    for (form, number) in [(LunForm::AllFlat, 1), (LunForm::Bus, 300)] {
+        let rig = Rig::start_with(MIB, |config| {
+            let unit = config.units.remove(&0).unwrap();
+            config.units.insert(number, unit);
+            config.lun_form = form;
+        })
+        .await;
+        let url = rig.at(&format!("/{TARGET}/{number}"));
+        let listed = tells(&["luns", &rig.at(&format!("/{TARGET}"))]);
+        assert_eq!(listed["units"][0]["bytes"], MIB);
+        assert_eq!(tells(&["capacity", &url])["bytes"], MIB);
+        assert_eq!(tells(&["extents", &url])["extents"][0]["length"], MIB);
+        assert_eq!(tells(&["inquiry", &url])["pages"][0]["fields"]["product"], "RAM disk");
+        assert_eq!(tells(&["inquiry", &url, "--page", "80"])["pages"][0]["page"], "80");
+        assert_eq!(tells(&["reservations", &url])["reservation"], Value::Null);
+        assert_eq!(tells(&["port-groups", &url])["support"], "none");
+        assert_eq!(
+            tells(&["register", &url, "--key", "0xa", "--yes"])["key"],
+            "0x000000000000000a"
+        );
+        let missing = rig.at(&format!("/{TARGET}/{}", number + 1));
+        let told = format!("no logical unit {}", number + 1);
+        for command in ["capacity", "inquiry", "reservations", "port-groups"] {
+            refuses(&[command, &missing], 1, "caller", &[&told]);
+        }
+        rig.assert_clean();
+    }
 }
 
 /// A unit that fails does not hide the others.

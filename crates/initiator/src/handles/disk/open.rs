@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use iscsi_pdu::scsi::Lun;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::Instrument;
@@ -51,7 +50,7 @@ impl Session {
     pub async fn disk(&self) -> Result<Disk, Error> {
         let lun = self.named_lun().ok_or(Error::NoUnitNamed)?;
         let disk = match self.logical_unit(lun).disk().await {
-            Err(Error::NoSuchUnit(_)) => self.disk_as_reported(lun).await?,
+            Err(Error::NoSuchUnit(_)) => self.listed_unit(lun).await?.disk().await?,
             result => result?,
         };
         if let Some(expected) = self.expected_serial_number() {
@@ -61,27 +60,6 @@ impl Session {
             }
         }
         Ok(disk)
-    }
-
-    /// The disk of a number that the target does not know as SAM has it spelled: in flat space above 255, and in
-    /// peripheral addressing below. Its own list of units says how it wants to be asked.
-    async fn disk_as_reported(&self, lun: Lun) -> Result<Disk, Error> {
-        let reported = match self.report_luns().await {
-            // A target that lists nothing has been asked all that there is to ask.
-            Err(Error::CheckCondition { .. }) => Vec::new(),
-            result => result?,
-        };
-        let is_other_form = |other: &Lun| {
-            let number = lun.number();
-            let on_bus = number.filter(|number| *number > 255).and_then(Lun::on_bus);
-            *other != lun
-                && number.is_some()
-                && (other.number() == number || Some(*other) == on_bus)
-        };
-        match reported.into_iter().find(is_other_form) {
-            Some(other) => self.logical_unit(other).disk().await,
-            None => Err(Error::NoSuchUnit(lun)),
-        }
     }
 }
 
