@@ -1,5 +1,6 @@
 //! From the command line to the last client.
 
+use std::io;
 use std::time::Duration;
 
 use iscsi_examples_common::place::{Opened, Place};
@@ -13,7 +14,7 @@ use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
 use crate::open_files::max_clients;
-use crate::server::Server;
+use crate::server::{Server, turn_away};
 use crate::stop::Stop;
 
 /// A server that clients can come to.
@@ -21,6 +22,8 @@ use crate::stop::Stop;
 pub struct Ready {
     server: std::sync::Arc<Server>,
     listeners: Vec<Listener>,
+    /// The first so many are of no other process.
+    own: usize,
     ends_with_last: bool,
 }
 
@@ -38,7 +41,8 @@ impl Ready {
         let layers = Layers::new(opened, window, cache);
         let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
         let server = Server::new(layers, export, memory, max_clients());
-        Ok(Self { server, listeners, ends_with_last: args.until_last })
+        let (own, ends_with_last) = (args.listen.len(), args.until_last);
+        Ok(Self { server, listeners, own, ends_with_last })
     }
 
     /// What is served, and where, for programs.
@@ -82,11 +86,15 @@ impl Ready {
     /// When something was lost.
     pub async fn run(self, stop: &Stop) -> Result<Value, Error> {
         self.server.run(&self.listeners, stop, self.ends_with_last).await;
-        // Nobody comes any more, and the next server may.
+        // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
+        // those of its clients. Who comes to a socket that was handed over waits there for the next one.
+        let (own, _) = self.listeners.split_at(self.own);
+        let (flushed, ended) = tokio::select! {
+            ended = self.let_go() => ended,
+            never = turn_away(own) => match never {},
+        };
         drop(self.listeners);
-        let flushed = self.server.flush().await.map_err(Error::Flush);
-        let ended = self.server.layers().opened().logout().await;
-        flushed?;
+        flushed.map_err(Error::Flush)?;
         match ended {
             Err(error @ iscsi_initiator::Error::Unsettled { .. }) => return Err(error.into()),
             Err(error) => tracing::debug!(%error, "the sessions did not end in order"),
@@ -112,6 +120,12 @@ impl Ready {
             "cache": cache,
         }))
     }
+
+    /// Flushes, and ends the sessions, whether or not that went well.
+    async fn let_go(&self) -> (io::Result<()>, Result<(), iscsi_initiator::Error>) {
+        let flushed = self.server.flush().await;
+        (flushed, self.server.layers().opened().logout().await)
+    }
 }
 
 async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
@@ -125,7 +139,7 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
     for address in &args.listen {
         let listener =
             Listener::bind(address).await.map_err(|cause| match (cause.kind(), address) {
-                (std::io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Tcp(_)) => {
+                (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Tcp(_)) => {
                     Error::Taken(address.clone())
                 }
                 _ => Error::Listen { address: address.clone(), cause },

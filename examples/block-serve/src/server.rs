@@ -1,5 +1,6 @@
 //! Clients that share a unit.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -143,6 +144,19 @@ impl Server {
         match served.await {
             Ok(()) => tracing::debug!(client = who, "a client has gone"),
             Err(error) => tracing::warn!(client = who, %error, "a client was let go"),
+        }
+    }
+}
+
+/// Closes the connection of whoever comes, who would else wait for a server that takes nobody any more.
+pub(crate) async fn turn_away(listeners: &[Listener]) -> Infallible {
+    loop {
+        match next_visitor(listeners).await {
+            Ok(visitor) => drop(visitor),
+            Err(error) => {
+                tracing::debug!(%error, "a client could not be turned away");
+                sleep(PAUSE).await;
+            }
         }
     }
 }
