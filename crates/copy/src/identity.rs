@@ -1,6 +1,7 @@
 //! What makes an end of a copy the same one the next day.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -54,8 +55,8 @@ impl Identity {
     }
 
     /// A file that is written to, by its number in its file system and by when it was made: the number of a
-    /// file that is removed goes to the next one. A block device by the name of the disk, or else by its
-    /// number until this host is started again.
+    /// file that is removed goes to the next one. A block device by the name of the disk, a loop device by its file and
+    /// the part of it that it shows, or else by its number until this host is started again or it is attached anew.
     ///
     /// # Errors
     /// Those of the system.
@@ -65,11 +66,9 @@ impl Identity {
             let capacity = iscsi_initiator::device::Device::capacity(file);
             return Ok(Self::new(&block_device::name(metadata.rdev()), capacity));
         }
-        let mut name = format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev());
-        // Not every file system knows.
-        let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        if let Some(made) = made {
-            name += &format!(" made {}.{:09}", made.as_secs(), made.subsec_nanos());
+        let mut name = place(&metadata);
+        if let Some(made) = made(&metadata) {
+            name += &format!(" {made}");
         }
         // Its length changes while it is copied to.
         Ok(Self::new(&name, 0))
@@ -118,6 +117,17 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} bytes", self.name, self.bytes)
     }
+}
+
+/// The number of a file in its file system.
+pub(crate) fn place(metadata: &Metadata) -> String {
+    format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev())
+}
+
+/// When a file was made; not every file system knows.
+pub(crate) fn made(metadata: &Metadata) -> Option<String> {
+    let made = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("made {}.{:09}", made.as_secs(), made.subsec_nanos()))
 }
 
 #[cfg(test)]
