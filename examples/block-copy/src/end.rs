@@ -156,6 +156,15 @@ impl End {
         matches!(self, Self::Stream(_))
     }
 
+    /// Whether what is printed there would come among its data.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        match self {
+            Self::File(file) => file.is_standard_output(),
+            Self::Stream(stream) => stream.is_standard_output(),
+            Self::Unit(_) | Self::Export(_) | Self::Volume(_) => false,
+        }
+    }
+
     /// Removes a file that was made for this copy and is still empty.
     pub(crate) async fn remove_if_empty(&self) {
         if let Self::File(file) = self {

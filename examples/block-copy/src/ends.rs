@@ -23,6 +23,11 @@ const QUESTION: Duration = Duration::from_secs(10);
 pub(crate) const NO_WAY_BACK: Error =
     Error::Usage("a stream cannot be read back; leave --verify out, or write to a file or a unit");
 
+/// The object would come among the data.
+pub(crate) const TWO_USES: Error = Error::Usage(
+    "--json and the destination both need standard output; leave one of them out, or write to another place",
+);
+
 /// Both ends of a copy. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
@@ -70,6 +75,9 @@ impl Ends {
         let Self { source, destination, span } = self;
         if let Some(kind) = source.same_as(destination) {
             return Err(Error::Same(kind));
+        }
+        if args.output.wants_json() && destination.is_standard_output() {
+            return Err(TWO_USES);
         }
         if args.content.verify.reads_back() && destination.is_stream() {
             return Err(NO_WAY_BACK);

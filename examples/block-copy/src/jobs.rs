@@ -85,6 +85,8 @@ pub async fn run_jobs(
         for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
             // Of many bars and plans side by side nobody sees his own.
             job.args.output.progress = ProgressMode::None;
+            // No copy may write to where the object goes.
+            job.args.output.json = args.output.json;
             let (stop, span) = (stop.clone(), log::job(&job.name));
             let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
             running.spawn(async move { (index, job.name, work.await) }.instrument(span));

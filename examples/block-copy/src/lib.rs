@@ -51,7 +51,7 @@ pub mod standing;
 pub use args::Args;
 pub use error::Error;
 pub use failure::Failure;
-pub use iscsi_examples_common::{command_line, log, output, stop};
+pub use iscsi_examples_common::{command_line, log, output, standard_output, stop};
 pub use job::{Verified, run, verify};
 pub use jobs::{JobResult, JobsArgs, run_jobs};
 pub use report::Report;

@@ -1,7 +1,6 @@
 //! The command line program.
 
 use std::env;
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
@@ -10,7 +9,7 @@ use block_copy::log::{self, Usually};
 use block_copy::progress::{ProgressMode, say};
 use block_copy::{
     Args, Error, Failure, JobResult, JobsArgs, Report, Stop, command_line, output, run, run_jobs,
-    verify,
+    standard_output, verify,
 };
 use iscsi_examples_common::failure;
 use iscsi_examples_common::program::Program;
@@ -70,7 +69,8 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
         Ok((text, json)) => tell(&args, &text, &json, &stop).await.map(|()| 0),
         Err(failure) => {
             // Who asks for both the object and the data there gets neither.
-            if args.output.wants_json() && args.destination.as_deref() != Some(OsStr::new("-")) {
+            let has_data = args.destination.as_deref().is_some_and(standard_output::is_named_by);
+            if args.output.wants_json() && !has_data {
                 // That it failed is told all the same.
                 drop(output::print(format!("{}\n", failure.to_json()), &stop).await);
             }

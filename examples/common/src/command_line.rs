@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::failure::{self, Kind};
 use crate::manual;
 use crate::output::say;
+use crate::standard_output;
 
 /// Reads the command line. A wrong one ends the process with status 2 and tells why on standard
 /// error; where it asks for `--json`, also as an object on standard output, with what is `known`.
-/// There is no object where standard output may be meant for data: a `-` is among the arguments.
+/// There is no object where standard output may be meant for data: a `-` or another name of it is among the arguments.
 /// URLs are not repeated, since they may hold a password.
 ///
 /// Every program also has `--man`, which prints its manual page, and `--completions SHELL`; either ends the
@@ -27,6 +28,7 @@ pub fn parse<A: Parser>(known: Value) -> A {
     }
     let parsed = command.try_get_matches().and_then(|matches| A::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| {
+        let may_have_data = arguments.iter().any(|argument| standard_output::is_named_by(argument));
         let arguments: Vec<_> =
             arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let is_given = |word| arguments.iter().any(|argument| argument == word);
@@ -35,7 +37,7 @@ pub fn parse<A: Parser>(known: Value) -> A {
         }
         let complaint = without_urls(error.to_string(), &arguments);
         let wants_object = is_given("--json") || is_given("--json-lines");
-        if wants_object && !is_given("-") {
+        if wants_object && !may_have_data {
             let object = failure::object(known, &sentence(&complaint), Kind::Caller);
             // The status tells it as well.
             drop(writeln!(io::stdout(), "{object}"));

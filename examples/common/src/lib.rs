@@ -12,6 +12,7 @@
 //! | [`place`], [`volume`] | what is opened: a unit, or several as one device by the file that describes them |
 //! | [`program`] | a program from its first word to its exit status |
 //! | [`session_count`] | how many sessions a unit shall have |
+//! | [`standard_output`] | standard output under its other names |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
 //! | [`mod@unit`] | the unit that the command line names, and who opens it |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod password_file;
 pub mod place;
 pub mod program;
 pub mod session_count;
+pub mod standard_output;
 pub mod stop;
 pub mod unit;
 pub mod volume;

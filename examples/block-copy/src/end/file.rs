@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, FileDevice, Identity as CopyIdentity, Source};
+use iscsi_examples_common::standard_output;
 use tokio::task::spawn_blocking;
 
 use super::StreamEnd;
@@ -25,6 +26,7 @@ pub struct FileEnd {
     identity: FileId,
     /// Where it was made for this copy.
     made: Option<Arc<Path>>,
+    is_standard_output: bool,
 }
 
 /// How a destination is opened.
@@ -78,12 +80,15 @@ async fn open(
         let name = Arc::clone(&name);
         spawn_blocking(move || {
             let (file, is_new) = open(&path)?;
-            let Some(identity) = identify(&file.metadata()?)? else {
+            let metadata = file.metadata()?;
+            let Some(identity) = identify(&metadata)? else {
                 return Ok(Opened::Stream(StreamEnd::new(file, name)));
             };
             let device = FileDevice::from_file(file)?;
             let made = is_new.then(|| path.into());
-            Ok(Opened::Seekable(FileEnd { device, side, name, identity, made }))
+            let is_standard_output = standard_output::is(&metadata);
+            let end = FileEnd { device, side, name, identity, made, is_standard_output };
+            Ok(Opened::Seekable(end))
         })
     };
     let opened = opening.await.map_err(io::Error::from).flatten();
@@ -113,6 +118,10 @@ impl FileEnd {
 
     pub(super) const fn id(&self) -> FileId {
         self.identity
+    }
+
+    pub(super) const fn is_standard_output(&self) -> bool {
+        self.is_standard_output
     }
 
     /// Bytes it has.

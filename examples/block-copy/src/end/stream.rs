@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Source};
+use iscsi_examples_common::standard_output;
 
 use crate::error::Error;
 use crate::side::Side;
@@ -38,6 +39,10 @@ impl StreamEnd {
 
     pub(super) const fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    pub(super) fn is_standard_output(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| standard_output::is(&file))
     }
 
     pub(super) fn to_source(&self) -> Source {

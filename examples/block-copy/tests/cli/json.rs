@@ -1,5 +1,6 @@
 //! The object on standard output.
 
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::support::{Folder, Rig, TARGET, block_copy, object, pattern, program, succeeds};
+use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, program, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_tells_everything_about_a_copy_to_a_unit() {
@@ -186,4 +187,39 @@ async fn commands_that_were_sent_again_are_counted() {
     let output = block_copy(&[&source, &rig.url(), "--json"]);
     assert!(succeeds(&output).contains("1 command sent again"));
     assert_eq!(object(&output)["retries"], 1);
+}
+
+/// The object would stand in the image, or in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn standard_output_under_another_name_is_for_the_data_alone() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let folder = Folder::new();
+    let image = folder.file("image", &pattern(4096));
+    let url = rig.url();
+    let run = |source: &str, destination: &str, options: &[&str], output: Stdio| {
+        let arguments = [&[source, destination, "--progress", "none"], options].concat();
+        let mut command = program(&arguments);
+        command.stdout(output).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+    };
+    let to_image = || OpenOptions::new().write(true).open(&image).unwrap().into();
+    let is_untouched = || std::fs::read(&image).unwrap() == pattern(4096);
+    for destination in ["/dev/stdout", "/proc/self/fd/1", &image] {
+        for options in [&["--json", "--verify"][..], &["--json-lines"]] {
+            let output = run(&url, destination, options, to_image());
+            fails(&output, 2, &["--json", "standard output"]);
+            assert!(is_untouched(), "{destination} {options:?}");
+        }
+        // What fails before does not say so there, either.
+        fails(&run("/nowhere", destination, &["--json"], to_image()), 1, &["/nowhere"]);
+        assert!(is_untouched(), "{destination}");
+    }
+    fails(&run(&url, "/dev/stdout", &["--json"], Stdio::piped()), 2, &["standard output"]);
+    // Neither the data nor the object are kept.
+    succeeds(&run(&url, "/dev/null", &["--json"], Stdio::null()));
+    let jobs = format!("[[job]]\nname = \"a\"\nsource = {url:?}\ndestination = \"/dev/stdout\"\n");
+    let jobs = folder.file("jobs.toml", jobs.as_bytes());
+    let output = program(&["--jobs", &jobs, "--json", "--progress", "none"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = object(&output);
+    assert!(told["jobs"][0]["error"].as_str().unwrap().contains("standard output"), "{told}");
 }

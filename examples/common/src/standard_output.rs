@@ -1,0 +1,32 @@
+//! Standard output, which goes by other names as well.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// Whether standard output is this file, and keeps or passes on what is written: where a program puts its data,
+/// nothing else may come. A terminal and a device that keeps nothing take both.
+#[must_use]
+pub fn is(file: &Metadata) -> bool {
+    let Some(place) = place(file) else { return false };
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let output = output.and_then(|output| File::from(output).metadata());
+    output.is_ok_and(|output| self::place(&output) == Some(place))
+}
+
+/// Whether this argument is a name of it: `-`, or a path that leads there.
+#[must_use]
+pub fn is_named_by(argument: &OsStr) -> bool {
+    argument == "-" || fs::metadata(argument).is_ok_and(|file| is(&file))
+}
+
+/// What is the same under every name; first, whether it is a block device.
+fn place(file: &Metadata) -> Option<(bool, u64, u64)> {
+    let kind = file.file_type();
+    if kind.is_block_device() {
+        return Some((true, file.rdev(), 0));
+    }
+    (!kind.is_char_device() && !kind.is_dir()).then(|| (false, file.dev(), file.ino()))
+}
