@@ -38,15 +38,14 @@ impl<'a> Meter<'a> {
     }
 
     /// Waits for `work`, shows how it goes, and returns with its result the rate of each full
-    /// second, Mbit/s. So many bytes were `done` before.
+    /// second, Mbit/s, without what was there before.
     pub(crate) async fn follow<T>(
         &self,
         progress: &Progress,
-        done: u64,
         work: impl Future<Output = T>,
     ) -> (T, Vec<f64>) {
         let mut work = pin!(work);
-        let mut samples = Samples::new(done);
+        let mut samples = Samples::new();
         let start = samples.since;
         let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -60,9 +59,9 @@ impl<'a> Meter<'a> {
                 _ = ticks.tick() => {}
             }
             let now = self.control.progress();
-            progress.refresh(now.done);
+            progress.refresh(&now);
             if tick > 0 && tick % REFRESHES == 0 {
-                let rate = samples.take(now.done);
+                let rate = samples.take(now.done.saturating_sub(now.resumed));
                 self.tell(progress, &self.standing(now, start.elapsed(), rate));
             }
         }
@@ -92,8 +91,8 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(bytes: u64) -> Self {
-        Self { since: Instant::now(), bytes, rates: Vec::new() }
+    fn new() -> Self {
+        Self { since: Instant::now(), bytes: 0, rates: Vec::new() }
     }
 
     /// Ends a second.

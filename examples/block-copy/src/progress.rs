@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use clap::ValueEnum;
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use iscsi_copy::Progress as CopyProgress;
 
 use crate::output;
 use crate::standing::{Standing, clock};
@@ -51,18 +52,13 @@ enum Display {
 }
 
 impl Progress {
-    /// Begins to show a pass over `total` bytes, if their number is known, of which so many are `done`.
-    pub fn new(mode: ProgressMode, title: &'static str, total: Option<u64>, done: u64) -> Self {
+    /// Begins to show a pass over `total` bytes at most, if their number is known.
+    pub fn new(mode: ProgressMode, title: &'static str, total: Option<u64>) -> Self {
         let display = match mode {
             ProgressMode::None => Display::Nothing,
             ProgressMode::Plain => Display::Lines,
             ProgressMode::Auto | ProgressMode::Bar if !stderr().is_terminal() => Display::Lines,
-            ProgressMode::Auto | ProgressMode::Bar => {
-                let bar = bar(title, total).with_position(done);
-                // The rate is that of what is done from now on.
-                bar.reset_eta();
-                Display::Bar(bar)
-            }
+            ProgressMode::Auto | ProgressMode::Bar => Display::Bar(bar(title, total)),
         };
         Self { title, display }
     }
@@ -73,9 +69,9 @@ impl Progress {
     }
 
     /// Moves the bar.
-    pub(crate) fn refresh(&self, bytes: u64) {
+    pub(crate) fn refresh(&self, now: &CopyProgress) {
         if let Display::Bar(bar) = &self.display {
-            output::aside(|| bar.set_position(bytes));
+            output::aside(|| refresh(bar, now));
         }
     }
 
@@ -130,6 +126,23 @@ fn bar(title: &'static str, total: Option<u64>) -> ProgressBar {
             }),
     );
     BARS.add(bar.with_prefix(title))
+}
+
+/// Moves a bar, and makes it as long as what there is to do.
+fn refresh(bar: &ProgressBar, now: &CopyProgress) {
+    if bar.length().is_some() {
+        // Before both ends were looked at nobody knows.
+        let Some(total) = now.total else { return };
+        if bar.length() != Some(total) || bar.position() < now.resumed {
+            bar.update(|state| {
+                state.set_len(total);
+                state.set_pos(now.resumed);
+            });
+            // The rate is that of what is done from now on.
+            bar.reset_eta();
+        }
+    }
+    bar.set_position(now.done);
 }
 
 fn show(out: &mut dyn Write, value: impl std::fmt::Display) {

@@ -22,7 +22,7 @@ pub(super) async fn compare(
     lines: Option<Arc<JsonLines>>,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let progress = Progress::new(args.output.progress, "verified", Some(verify.bytes()), 0);
+    let progress = Progress::new(args.output.progress, "verified", Some(verify.bytes()));
     let verify = match args.link.queue_depth {
         QueueDepth::Fixed(depth) => verify.with_queue_depth(depth.get()),
         QueueDepth::Auto => verify,
@@ -30,7 +30,7 @@ pub(super) async fn compare(
     let meter = Meter::new(verify.control(), ends, lines);
     let work = Box::pin(stop.unless(verify.run()));
     let unverified = |error| Err(Error::Unverified(Box::new(error)));
-    match meter.follow(&progress, 0, work).await.0 {
+    match meter.follow(&progress, work).await.0 {
         Some(Ok(_)) => Ok(()),
         Some(Err(VerifyError::Mismatch(difference))) => {
             Err(Error::Mismatch { difference: difference.moved(ends.place()) })

@@ -71,11 +71,9 @@ impl Job<'_> {
             let next = next.map_err(|error| self.stopped(error, &transferred.progress));
             let Some(copy) = next? else { break is_complete };
             covered.extend(passes.left().iter());
-            let done = self.resumption.as_ref().filter(|_| told == 0);
-            let done = done.map_or(0, |earlier| earlier.done.bytes());
             transferred.before = self.ends.source.file_identity().filter(|_| passes.is_last());
             let total = Some(passes.left().bytes());
-            let (copied, samples) = self.transfer(copy, total, done, stop).await;
+            let (copied, samples) = self.transfer(copy, total, stop).await;
             transferred.samples.extend(samples);
             match copied {
                 Ok(copied) => passes.take(copied),

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use iscsi_copy::{Copied, Copy, Event, Events, Failure, Progress as CopyProgress, RangeSet};
+use iscsi_copy::{Copied, Copy, Event, Events, Failure, Progress as CopyProgress};
 use iscsi_initiator::Error as IscsiError;
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
@@ -26,10 +26,10 @@ impl Job<'_> {
     pub(super) async fn copy(&self, stop: &Stop) -> (Transferred, Result<Unverified, Error>) {
         let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
         let earlier = self.resumption.as_ref().map(|earlier| earlier.done.clone());
-        let (total, done) = (source.length(), earlier.as_ref().map_or(0, RangeSet::bytes));
+        let total = source.length();
         let copy = Copy::new(source, destination).with_options(self.options());
         let start = Instant::now();
-        let (copied, samples) = self.transfer(copy, total, done, stop).await;
+        let (copied, samples) = self.transfer(copy, total, stop).await;
         let (time, before) = (start.elapsed(), self.before.clone());
         let passes = None;
         match copied {
@@ -55,20 +55,19 @@ impl Job<'_> {
         }
     }
 
-    /// Runs a copy of so many bytes in all, of which so many are done, and says how fast each second went.
+    /// Runs a copy of so many bytes at most, and says how fast each second went.
     pub(super) async fn transfer(
         &self,
         copy: Copy,
         total: Option<u64>,
-        done: u64,
         stop: &Stop,
     ) -> (Result<Copied, Failure>, Vec<f64>) {
-        let progress = Progress::new(self.args.output.progress, "copied", total, done);
+        let progress = Progress::new(self.args.output.progress, "copied", total);
         self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
         let work = async { tokio::join!(obey(copy, self.handle, stop), remarks).0 };
-        meter.follow(&progress, done, Box::pin(work)).await
+        meter.follow(&progress, Box::pin(work)).await
     }
 
     /// An error that has ended the copy, with how far that had come and how to go on.

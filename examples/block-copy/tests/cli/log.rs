@@ -7,7 +7,7 @@ use std::process::Stdio;
 use iscsi_testkit::fault::Fault;
 use nix::pty::{OpenptyResult, Winsize, openpty};
 
-use crate::support::{Folder, Rig, ends, full_pipe, pattern, program, succeeds};
+use crate::support::{Folder, Rig, block_copy, ends, full_pipe, pattern, program, succeeds};
 
 const MIB: usize = 1 << 20;
 
@@ -52,19 +52,45 @@ async fn a_warning_does_not_garble_the_bar() {
     })
     .await;
     rig.disk.fill(5);
+    let said = on_a_terminal(&[&rig.url(), "/dev/null", "--sessions", "1"]);
+    let (before, _) = said.split_once("warning: a session was lost").unwrap();
+    assert!(said.contains("MiB"), "there is no bar: {said:?}");
+    assert!(before.ends_with("\r\x1b[2K") || before.ends_with('\n'), "{said:?}");
+}
+
+/// What a copy with a bar draws on its terminal.
+fn on_a_terminal(arguments: &[&str]) -> String {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
-    let mut command = program(&[&rig.url(), "/dev/null", "--sessions", "1", "--progress", "bar"]);
+    let mut command = program(&[arguments, &["--progress", "bar"]].concat());
     let mut child = command.stderr(Stdio::from(slave)).spawn().unwrap();
     drop(command);
     let mut said = Vec::new();
     // Where the other side of a terminal is gone, its reader is told by an error.
     let _ = File::from(master).read_to_end(&mut said);
     assert!(child.wait().unwrap().success());
-    let said = String::from_utf8(said).unwrap();
-    let (before, _) = said.split_once("warning: a session was lost").unwrap();
-    assert!(said.contains("MiB"), "there is no bar: {said:?}");
-    assert!(before.ends_with("\r\x1b[2K") || before.ends_with('\n'), "{said:?}");
+    String::from_utf8(said).unwrap()
+}
+
+/// The rest of the source is not to be copied, and what an earlier run has copied of it does not count.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bar_is_as_long_as_what_is_to_be_copied() {
+    let rig = Rig::start(512, MIB as u64).await;
+    let folder = Folder::new();
+    let (source, map) = (folder.file("image", &pattern(MIB)), folder.path("map"));
+    let ranges = folder.file("ranges", b"0 262144\n");
+    let url = rig.url();
+    let slow = [&source, &*url, "--ranges", &ranges, "--rate-limit", "2mbit", "--io-size", "4K"];
+    let said = on_a_terminal(&slow);
+    assert!(said.contains("% of 256 KiB") && !said.contains("% of 1 MiB"), "{said:?}");
+    let half = folder.file("half", b"131072 131072\n524288 262144\n");
+    let earlier = [&source, &*url, "--checkpoint", &map, "--progress", "none", "--ranges", &half];
+    succeeds(&block_copy(&earlier));
+    let said = on_a_terminal(&[&slow[..], &["--checkpoint", &map, "--resume"]].concat());
+    let shown = said.split("% of 256 KiB").map(|before| before.rsplit(' ').next().unwrap());
+    let shown: Vec<_> = shown.filter_map(|percent| percent.parse::<u32>().ok()).collect();
+    assert!(!shown.is_empty() && shown.iter().all(|percent| *percent >= 50), "{shown:?}: {said:?}");
+    assert!(!said.contains("% of 1 MiB"), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
