@@ -69,7 +69,8 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
         Ok((text, json)) => tell(&args, &text, &json, &stop).await.map(|()| 0),
         Err(failure) => {
             // Who asks for both the object and the data there gets neither.
-            let has_data = args.destination.as_deref().is_some_and(standard_output::is_named_by);
+            let destination = args.destination.as_deref().unwrap_or(&args.source);
+            let has_data = standard_output::is_named_by(destination);
             if args.output.wants_json() && !has_data {
                 // That it failed is told all the same.
                 drop(output::print(format!("{}\n", failure.to_json()), &stop).await);

@@ -18,7 +18,7 @@ use super::delta;
 use crate::args::{Args, RateArgs, VerifyMode};
 use crate::classes::Classes;
 use crate::end::End;
-use crate::ends::{Ends, NO_WAY_BACK, unless};
+use crate::ends::{Ends, NO_WAY_BACK, TWO_USES, unless};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::json_lines::JsonLines;
@@ -58,6 +58,9 @@ pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
     let (class, _connected) = class(&args.rate, stop).await?;
     let initiator = args.link.initiator(class)?;
     let end = unless(stop, End::read_back(&at, &initiator)).await?;
+    if args.output.wants_json() && end.is_standard_output() {
+        return Err(TWO_USES.into());
+    }
     let ends = Ends::of_one(end, Span::new(&args.content));
     let lines = args.output.json_lines.then(JsonLines::start).transpose();
     let lines = lines.map_err(Error::Runtime)?;

@@ -214,6 +214,15 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
         assert!(is_untouched(), "{destination}");
     }
     fails(&run(&url, "/dev/stdout", &["--json"], Stdio::piped()), 2, &["standard output"]);
+    // What was copied before is not told of there.
+    let (copied, digests) = (folder.path("copied"), folder.path("digests"));
+    succeeds(&run(&url, &copied, &["--digests", &digests], Stdio::null()));
+    let copy = std::fs::read(&copied).unwrap();
+    let output = OpenOptions::new().write(true).open(&copied).unwrap();
+    let look = [&copied, "--verify=digests", "--digests", &digests, "--json"];
+    let output = program(&look).stdout(output).output().unwrap();
+    fails(&output, 2, &["standard output"]);
+    assert!(std::fs::read(&copied).unwrap() == copy);
     // Neither the data nor the object are kept.
     succeeds(&run(&url, "/dev/null", &["--json"], Stdio::null()));
     let jobs = format!("[[job]]\nname = \"a\"\nsource = {url:?}\ndestination = \"/dev/stdout\"\n");
