@@ -3,7 +3,7 @@
 use std::fs::{self, Metadata};
 use std::path::Path;
 
-use crate::identity;
+use crate::regular_file;
 
 /// Where the kernel lists block devices by their numbers.
 const SYSFS: &str = "/sys/dev/block";
@@ -38,15 +38,16 @@ fn disk_name(folder: &Path) -> Option<String> {
     NAMES.iter().find_map(|name| read(&folder.join(name))).or_else(|| loop_name(folder))
 }
 
-/// A window of a file. The path says nothing of the file that is there: it is the same one by what makes a file the
-/// same, if its file system knows when it was made, and has none that takes over its number.
+/// A window of a file. The path says nothing of the file that is there: that is known by its number and by when it was
+/// made. Where the file system does not know that time there is no name, since the number goes to the next file. In
+/// another mount namespace the path may lead to another file.
 fn loop_name(folder: &Path) -> Option<String> {
     let folder = folder.join("loop");
     let [path, offset, size_limit] =
         ["backing_file", "offset", "sizelimit"].map(|name| read(&folder.join(name)));
     let (path, offset, size_limit) = (path?, offset?, size_limit?);
     let file = fs::metadata(path).ok().filter(Metadata::is_file)?;
-    let (place, made) = (identity::place(&file), identity::made(&file)?);
+    let (place, made) = (regular_file::place(&file), regular_file::made(&file)?);
     Some(format!("loop offset {offset} sizelimit {size_limit} of {place} {made}"))
 }
 
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(after.1.as_deref(), Some(expected));
     }
 
-    /// Over a file that no other has the number of, unless the file system does not know when files were made.
+    /// The folder of temporary files is taken to know when files were made.
     #[test]
     fn a_loop_device_is_what_it_shows_of_the_file_that_is_there() {
         let root = std::env::temp_dir().join(format!("iscsi-copy-loop-{}", std::process::id()));
@@ -112,8 +113,10 @@ mod tests {
         fs::rename(&image, &moved).unwrap();
         fs::write(disk.join("loop/backing_file"), format!("{}\n", moved.display())).unwrap();
         let elsewhere = named(&disk);
-        fs::remove_file(&moved).unwrap();
-        fs::write(&moved, "").unwrap();
+        // While the one before is there, so that it has another number.
+        let other = root.join("other");
+        fs::write(&other, "").unwrap();
+        fs::rename(&other, &moved).unwrap();
         let recreated = named(&disk);
         fs::remove_file(disk.join("loop/offset")).unwrap();
         let unknown = named(&disk);

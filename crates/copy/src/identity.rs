@@ -1,16 +1,15 @@
 //! What makes an end of a copy the same one the next day.
 
 use std::fmt;
-use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::time::UNIX_EPOCH;
 
 use iscsi_initiator::Disk;
 
 use crate::block_device;
 use crate::file::FileDevice;
+use crate::regular_file::{made, place};
 
 /// What makes an end of a copy the same one later: what it is, and how much it holds. An address is no
 /// part of it, because addresses change.
@@ -117,17 +116,6 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} bytes", self.name, self.bytes)
     }
-}
-
-/// The number of a file in its file system.
-pub(crate) fn place(metadata: &Metadata) -> String {
-    format!("file {:#x} of device {:#x}", metadata.ino(), metadata.dev())
-}
-
-/// When a file was made; not every file system knows.
-pub(crate) fn made(metadata: &Metadata) -> Option<String> {
-    let made = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(format!("made {}.{:09}", made.as_secs(), made.subsec_nanos()))
 }
 
 #[cfg(test)]

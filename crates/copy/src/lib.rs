@@ -55,6 +55,7 @@ mod pipe;
 mod pool;
 mod progress;
 mod range_set;
+mod regular_file;
 mod replace;
 mod salvage;
 mod source;

@@ -124,7 +124,9 @@ async fn stream_with_a_flush_that_was_dropped(rig: &Rig, disk: &Disk) -> DiskStr
     // This waits for the write.
     soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
     rig.disk.lose_power();
-    timeout(Duration::ZERO, stream.flush()).await.expect_err("it takes a round trip");
+    rig.server.with(|target| target.hold());
+    timeout(Duration::ZERO, stream.flush()).await.expect_err("no answer comes");
+    rig.server.with(|target| target.release());
     until(|| disk.stats().requests.flushes.errors == 1).await;
     stream
 }

@@ -82,7 +82,7 @@ impl Requests {
             }
         };
         if is_durable {
-            device.flush().await?;
+            device.flush().await.map_err(as_loss)?;
         }
         Ok((Bytes::from(self.replies.done(request.cookie)), Bytes::new()))
     }
@@ -124,4 +124,11 @@ impl Requests {
         }
         Ok((answer.into(), Bytes::new()))
     }
+}
+
+/// A flush tells of earlier writes, once. A client that waits for room where there was none would flush again when there is
+/// some, and hear that all is well.
+fn as_loss(error: io::Error) -> io::Error {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    if is_full { io::Error::other(error) } else { error }
 }

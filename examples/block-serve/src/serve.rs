@@ -22,7 +22,7 @@ use crate::stop::Stop;
 pub struct Ready {
     server: std::sync::Arc<Server>,
     listeners: Vec<Listener>,
-    /// The first so many are of no other process.
+    /// The first so many were made here; those behind them were handed over.
     own: usize,
     ends_with_last: bool,
 }

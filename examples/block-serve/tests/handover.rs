@@ -70,6 +70,7 @@ impl Serving {
                 if stream.read(&mut [0]).await.unwrap_or_default() == 0 {
                     break;
                 }
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
         })
         .await;

@@ -42,7 +42,7 @@ impl DriverLock {
     ) -> Result<Option<R>, T> {
         match self.driver.try_lock() {
             Ok(mut guard) => Ok(guard.as_mut().ok().map(|driver| take(driver, item))),
-            // Of a panic that has left the driver behind the event loop learns by what is left to it.
+            // After a panic the event loop is woken by what is left to it, and ends.
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Err(item),
         }
     }

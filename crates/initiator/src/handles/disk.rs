@@ -208,7 +208,7 @@ impl Disk {
         losses.end(seen)
     }
 
-    /// The same without a word to the handle of what was lost. It counts as failed if that knew of less when it began.
+    /// Flushes without telling the handle of losses. It counts as failed if more was lost than `seen`.
     async fn flush_untold(&self, seen: SeenLosses) -> Result<(), Error> {
         let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
         let result = self.paths.flush().await;
@@ -223,8 +223,8 @@ impl Disk {
     ///
     /// # Errors
     /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, [`Error::MediumChanged`] if it may have
-    /// another medium, [`Error::UnprovenUnit`] if it does not say that for as long as [`Options::patience`](crate::Options::patience) lasts, or as
-    /// [`LogicalUnit::read`].
+    /// another medium, [`Error::UnprovenUnit`] if it does not say that for as long as
+    /// [`Options::patience`](crate::Options::patience) lasts, or as [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.paths.confirm().await
     }
@@ -284,7 +284,7 @@ impl Disk {
     /// A write that was sent over two sessions returns with the answer of one of them. The other copy is
     /// aborted in the background, and this waits for it: when it returns without an error, nothing that
     /// was sent can change the unit any more. A session that is lost meanwhile is opened anew for that,
-    /// for as long as [`Options::patience`](crate::Options::patience) says. A disk whose last handle is
+    /// or to end its registration by the key of the disk, for as long as [`Options::patience`](crate::Options::patience) says. A disk whose last handle is
     /// dropped does the same in the background as long as its runtime runs; only this proves it.
     ///
     /// # Errors
@@ -303,9 +303,10 @@ impl Disk {
         }
         let logouts = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
         let registration = self.unit.state().membership.registration().filter(|it| it.is_left());
-        let result = match (logouts.and(result), registration) {
-            (Err(why), Some(registration)) => Err(registration.left_because(why)),
-            (result, _) => result,
+        let ended = logouts.and(result);
+        let result = match registration {
+            Some(left) => Err(left.left_because(ended.err().unwrap_or(Error::Closed))),
+            None => ended,
         };
         if self.is_settled() {
             return result;

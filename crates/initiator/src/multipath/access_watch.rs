@@ -15,6 +15,7 @@ use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
 use crate::options::retry::RetryOptions;
 use crate::state::unit_changes::{ChangeLog, UnitChange, UnitChanges};
+use crate::unit::execute::is_refused;
 use crate::unit::port_groups::TargetPort;
 use crate::unit::retry::Pauses;
 
@@ -182,11 +183,11 @@ impl AccessWatch {
 
     /// A path has not told. Where its port refuses the question for its state, that state is known better there than
     /// from others: LIO takes a single port offline, and its group stays what it was. Otherwise a path that has never told
-    /// to which port it leads would count as the best for good.
+    /// to which port it leads would count as the best for good, so it is asked again, but for one that does not know the question.
     pub(super) fn refused(&mut self, id: PathId, error: &Error) {
         if let Some(access) = Access::refused(error) {
             self.refusing.insert(id, access);
-        } else if !self.groups.contains_key(&id) {
+        } else if !self.groups.contains_key(&id) && !is_refused(error) {
             self.again.insert(id, Instant::now() + self.pauses_again.next());
         }
     }

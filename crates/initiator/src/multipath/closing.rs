@@ -76,7 +76,8 @@ impl Supervisor {
             return Err(Error::Unsettled { why: Box::new(why) });
         }
         if let Some(registration) = registration.filter(|it| it.is_left()) {
-            return Err(registration.left_because(refusal.or(failure).unwrap_or(Error::Closed)));
+            let why = refusal.or(failure).or_else(|| self.refusal.clone());
+            return Err(registration.left_because(why.unwrap_or(Error::Closed)));
         }
         failure.map_or(Ok(()), Err)
     }

@@ -234,13 +234,14 @@ impl<C: Carrier> Paths<C> {
     }
 
     /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
-    /// `None` if it is needed again, or was lost.
+    /// `None` if it is needed again, or was lost, or all has ended.
     pub(crate) async fn remove(&self, id: PathId) -> Option<C> {
         loop {
             let drained = self.0.drained.notified();
             {
                 let mut state = self.lock();
-                if !state.schedule.is_closing(id) {
+                // After the end, whoever leaves his request alone holds nobody up.
+                if state.end.is_some() || !state.schedule.is_closing(id) {
                     return None;
                 }
                 if state.schedule.under_way(id) == 0 {
@@ -314,6 +315,7 @@ impl<C: Carrier> Paths<C> {
         state.queue.clear();
         state.paths.end();
         self.0.ended.notify_waiters();
+        self.0.drained.notify_waiters();
         self.0.attention.notify_one();
     }
 

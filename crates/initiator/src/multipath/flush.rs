@@ -78,7 +78,7 @@ impl Paths<Path> {
                 self.witness_has_spoken();
                 return Ok(());
             };
-            // A unit without a cache that does not take it has flushed.
+            // A unit without a cache that does not know the command never gets here, so a refusal may be the port's.
             if self.is_refused_by_port(id, &error, true) && attempts.goes_elsewhere(id) {
                 self.count_retry(id);
             } else if let Some(limit) = self.endurance(id, &error) {

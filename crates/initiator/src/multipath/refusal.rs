@@ -17,8 +17,8 @@ impl<C: Carrier> Paths<C> {
         self.lock().paths.follow_access(follows);
     }
 
-    /// Takes in how a request has ended over a path; whether it is one that the unit knows, as READ and WRITE. Says whether its port has refused
-    /// it, and the unit is asked for the states of all by that.
+    /// Takes in how a request has ended over a path; `is_plain` if any disk knows the command. Says whether its port has
+    /// refused it, and the unit is asked for the states of all by that.
     pub(super) fn is_refused_by_port(&self, path: PathId, error: &Error, is_plain: bool) -> bool {
         let suspected = || Access::suspected(error).filter(|_| is_plain && self.others_serve(path));
         let Some(access) = Access::refused(error).or_else(suspected) else { return false };

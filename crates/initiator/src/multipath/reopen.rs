@@ -148,7 +148,7 @@ impl Opener {
     ) -> Result<Path, Error> {
         let path = self.open_at(portal, None, expected).await?;
         if let Err(error) = path.unit.test_unit_ready().await {
-            // It is known where that does not go well.
+            // Where that fails, the registration stays noted.
             drop(path.unit.unregister().await);
             return Err(error);
         }

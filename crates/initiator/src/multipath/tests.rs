@@ -4,6 +4,7 @@ mod attempts;
 mod shaping;
 mod stalls;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -450,6 +451,26 @@ async fn one_that_is_being_let_go_stays_when_the_last_other_is_lost() {
     assert_eq!(send(&paths, 100, 8).await.1, 0);
     assert!(!gone.await.unwrap());
     assert_eq!(paths.working(), [young]);
+}
+
+/// A caller may keep a request that he does not ask for any more.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_no_request_of_one_that_is_being_let_go() {
+    let budget = Budget::new(1024, 64 << 20);
+    let links = [Link::new(&budget, 10.0, 10), Link::new(&budget, 10.0, 10)];
+    let paths = paths(&links);
+    let grants = [paths.grant(LEN, Requirements::default(), now()).await.unwrap(), {
+        let avoid = Some(paths.open()[0].0);
+        paths.grant(LEN, Requirements { avoid, is_alone: false }, now()).await.unwrap()
+    }];
+    let young = paths.open()[1].0;
+    assert!(grants.iter().any(|grant| grant.id() == young));
+    paths.close(young);
+    let mut gone = pin!(paths.remove(young));
+    assert!(tokio::time::timeout(Duration::from_secs(1), gone.as_mut()).await.is_err());
+    paths.end(&Error::Closed);
+    assert!(gone.await.is_none());
+    drop(grants);
 }
 
 /// One at a port of less use is kept there for the time when that is the best.

@@ -9,8 +9,8 @@ use crate::state::size::Size;
 use crate::state::unit_changes::ChangeLog;
 use crate::state::writes::Writes;
 
-/// All of it in one place, and in this order: a read looks at the size of now, the doubts, the medium, the unknown forms and the moment
-/// of the writes, and with 1,000 disks no cache has any of them.
+/// All of it in one place, and in this order: a read looks at the size of now, the doubts, the medium, the unknown forms and
+/// the moment of the writes, and with 1,000 disks no cache has any of them.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct AcrossSessions {

@@ -150,12 +150,12 @@ impl Registration {
         is_news
     }
 
-    /// It has, and so no other holds it.
+    /// The nexus has reserved the unit, so no other holds it.
     pub(crate) fn holds(&self, nexus: Option<Nexus>) {
         self.lock().holders.retain(|other| *other == nexus);
     }
 
-    /// The unit has refused that.
+    /// The unit has refused the nexus its reservation.
     pub(crate) fn does_not_hold(&self, nexus: Option<Nexus>) {
         self.lock().holders.retain(|other| *other != nexus);
     }

@@ -213,7 +213,7 @@ impl LossCursor {
         SeenLosses(self.seen.load(Ordering::SeqCst))
     }
 
-    /// Whether something was lost of which a handle did not know when its flush began. Nobody is told of it by that.
+    /// Whether more was lost than the handle knew when its flush began. It does not count as told by that.
     pub(crate) fn are_more_than(&self, seen: SeenLosses) -> bool {
         self.across.writes.losses() > seen.0
     }

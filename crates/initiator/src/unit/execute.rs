@@ -177,7 +177,7 @@ impl LogicalUnit {
         if completion.is_success() {
             if let Some(sense) = sense {
                 let (span, name) = (self.session.span(), transfer.name());
-                tracing::warn!(parent: span, command = name, "the unit succeeded with effort: {sense}");
+                tracing::debug!(parent: span, command = name, "the unit succeeded with effort: {sense}");
             }
         } else {
             let verdict = patience.judge(completion.status, sense.as_ref());
