@@ -1,4 +1,4 @@
-//! How commands end that do not end well: what is tried again, and what a lost session leaves.
+//! How commands end that do not end well, or not at once: what is tried again, and what a lost session leaves.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,15 +12,16 @@ mod support;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use iscsi_initiator::scsi::{Cdb, Lun, SenseKey, Status};
 use iscsi_initiator::{
     Disk, Error, ErrorKind, Fault, Notice, Options, RetryOptions, Session, Sessions,
 };
-use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::config::{DigestPolicy, TargetConfig};
 use iscsi_testkit::fault::{Effect, Fault as Break};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Sense, status};
-use iscsi_testkit::target::Outcome;
+use iscsi_testkit::target::{Outcome, Target};
 use support::{Rig, initiator, pattern, soon, until};
 use tokio::task::JoinSet;
 
@@ -309,4 +310,89 @@ async fn a_url_sets_the_patience_of_its_disk() {
     let error = soon(disk.read_at(0, 512)).await.unwrap_err();
     assert!(matches!(error, Error::Status { status: Status::BUSY, .. }), "{error:?}");
     soon(disk.read_at(0, 512)).await.unwrap();
+}
+
+/// RECOVERED DATA WITH RETRIES in fixed format, behind its length (RFC 7143 §11.4.7.2).
+fn sense(response_code: u8, key: u8) -> Bytes {
+    let mut bytes = [0; 20];
+    (bytes[1], bytes[2], bytes[4], bytes[9]) = (18, response_code, key, 10);
+    (bytes[14], bytes[15]) = (0x17, 0x01);
+    Bytes::copy_from_slice(&bytes)
+}
+
+/// The statuses of the unit come in responses of their own.
+async fn disk_with_responses() -> (Rig, Disk) {
+    disk_with_keeper(|config| config.data_in.separate_status = true, "").await
+}
+
+/// The next response says CHECK CONDITION, with these sense data.
+fn answer_next(rig: &Rig, sense: Bytes) {
+    rig.server.with(|target| {
+        let next = target.sent(Opcode::ScsiResponse);
+        let edit = |effect| Break::sending(Opcode::ScsiResponse, next, effect);
+        let status = Effect::SetByte { at: 3, value: Status::CHECK_CONDITION.0 };
+        target.config_mut().faults.extend([edit(status), edit(Effect::SetData(sense))]);
+    });
+}
+
+/// SPC-4 §4.5.6: the command completed successfully.
+#[tokio::test]
+async fn a_recovered_error_is_a_success() {
+    let (rig, disk) = disk_with_responses().await;
+    let data = pattern(65_536, 3);
+    answer_next(&rig, sense(0x70, 0x1));
+    soon(disk.write_at(0, data.clone())).await.unwrap();
+    assert!(rig.disk.holds(0, &data));
+    answer_next(&rig, sense(0x70, 0x1));
+    assert_eq!(soon(disk.read_at(0, 65_536)).await.unwrap(), data);
+    answer_next(&rig, sense(0x70, 0x1));
+    soon(disk.flush()).await.unwrap();
+    assert_eq!(disk.retries(), 0, "nothing had to be sent again");
+    rig.assert_clean();
+}
+
+/// A deferred error speaks of another command: this one is sent again.
+#[tokio::test]
+async fn a_deferred_recovered_error_is_no_success() {
+    let (rig, disk) = disk_with_responses().await;
+    let data = pattern(65_536, 5);
+    answer_next(&rig, sense(0x71, 0x1));
+    soon(disk.write_at(0, data.clone())).await.unwrap();
+    assert!(rig.disk.holds(0, &data));
+    let writes =
+        |target: &mut Target| target.commands().iter().filter(|it| it.cdb[0] == 0x8a).count();
+    assert_eq!(rig.server.with(writes), 2);
+}
+
+/// The status stands only for the bytes that moved.
+#[tokio::test]
+async fn a_recovered_error_without_the_data_is_none() {
+    let (rig, disk) = disk_with_responses().await;
+    rig.server.with(|target| target.end_next_with(Outcome::check(Sense::new(1, 0x17, 1))));
+    let error = soon(disk.read_at(0, 65_536)).await.unwrap_err();
+    assert!(matches!(error, Error::Length { moved: 0, .. }), "{error:?}");
+}
+
+/// RFC 7143 §7.8: what came damaged is thrown away, and the command given up; another try brings it. That a response of its
+/// own says GOOD before the target has given it up changes nothing.
+#[tokio::test]
+async fn a_read_whose_data_came_damaged_is_sent_again() {
+    for separate_status in [false, true] {
+        let change = |config: &mut TargetConfig| {
+            config.keys.header_digest = DigestPolicy::Require;
+            config.keys.data_digest = DigestPolicy::Require;
+            config.data_in.separate_status = separate_status;
+        };
+        let query = "?header_digest=crc32c&data_digest=crc32c&max_recv_data_segment=8192";
+        let (rig, disk) = disk_with_keeper(change, query).await;
+        let data = pattern(65_536, 7);
+        soon(disk.write_at(0, data.clone())).await.unwrap();
+        rig.server.with(|target| {
+            let next = target.sent(Opcode::DataIn);
+            let damage = Break::sending(Opcode::DataIn, next, Effect::CorruptDataDigest);
+            target.config_mut().faults.push(damage);
+        });
+        assert_eq!(soon(disk.read_at(0, 65_536)).await.unwrap(), data);
+        assert_eq!(disk.retries(), 1);
+    }
 }

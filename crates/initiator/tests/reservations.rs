@@ -149,6 +149,19 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
     }
 }
 
+/// PRS-16: nobody opens a session anew that a user has made.
+#[tokio::test]
+async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
+    let rig = start().await;
+    let session = soon(initiator(options(1)).connect(rig.unit_url(0, ""))).await.unwrap();
+    let disk = soon(session.disk()).await.unwrap();
+    rig.server.with(Target::drop_connections);
+    soon(disk.read_at(0, 512)).await.unwrap_err();
+    let error = soon(disk.logout()).await.unwrap_err();
+    assert!(matches!(error, Error::StillRegistered { .. }), "{error:?}");
+    assert_eq!(reservations(&rig).keys(), [KEY]);
+}
+
 /// PRS-13: a target that takes each session for a nexus of its own, as tgt does, ends no disk by that, and yet
 /// keeps out what was fenced off.
 #[tokio::test]

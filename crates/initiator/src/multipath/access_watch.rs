@@ -289,15 +289,20 @@ mod tests {
     async fn a_port_that_refuses_the_question_is_known_by_that_until_it_answers() {
         let mut watch = watch();
         watch.learn(PathId(0), 0, &answer(1, 1, [0, 0]));
-        let bytes = [0x70, 0, 2, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x04, 0x12, 0, 0, 0, 0];
-        let sense = Box::new(Sense::decode(&bytes).unwrap());
-        watch.refused(PathId(0), &Error::CheckCondition { command: "INQUIRY", sense });
+        let refusal = |key, asc, ascq| {
+            let bytes = [0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0];
+            let sense = Box::new(Sense::decode(&bytes).unwrap());
+            Error::CheckCondition { command: "INQUIRY", sense }
+        };
+        watch.refused(PathId(0), &refusal(0x2, 0x04, 0x12));
         watch.learn(PathId(1), 1, &answer(2, 2, [0, 0]));
         assert_eq!(state(&watch, 0), Some(AccessState::Offline));
         assert_eq!(state(&watch, 1), Some(AccessState::ActiveOptimized));
         watch.refused(PathId(1), &Error::Closed);
         assert_eq!(state(&watch, 1), Some(AccessState::ActiveOptimized));
         assert!(!watch.again.contains_key(&PathId(1)), "it has told where it leads");
+        watch.refused(PathId(2), &refusal(0x5, 0x20, 0x00));
+        assert!(!watch.again.contains_key(&PathId(2)), "it does not know the question");
         watch.learn(PathId(0), 0, &answer(3, 1, [1, 0]));
         assert_eq!(state(&watch, 0), Some(AccessState::ActiveNonOptimized));
     }
