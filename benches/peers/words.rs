@@ -71,7 +71,7 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value_t = 1)]
     pub(crate) disks: u32,
     /// So many sessions carry them all, and each disk is a unit of its own: those from the URL's on.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) sessions: Option<u16>,
     /// Asks for nothing in the measured time, for so many seconds.
     #[arg(long, value_name = "SECONDS")]

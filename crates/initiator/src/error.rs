@@ -1,7 +1,7 @@
 //! What can go wrong, whose fault it is, and what to do about it.
 
 mod advice;
-pub(crate) mod classify;
+mod classify;
 mod connect;
 mod fault;
 mod kind;
@@ -12,10 +12,10 @@ mod session;
 use std::io;
 use std::ops::Range;
 
-use iscsi_pdu::NameError;
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
+use iscsi_pdu::{NameError, RejectReason};
 use iscsi_session::{SubmitError, TaskError};
 use thiserror::Error as ThisError;
 
@@ -396,7 +396,21 @@ impl Error {
 
     /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
     pub(crate) fn may_be_of_port(&self) -> bool {
-        self.sense().is_some_and(sense::may_be_of_port)
+        self.sense().is_some_and(|sense| {
+            sense::state_of_port(sense).is_some() || sense::is_senseless(sense)
+        })
+    }
+
+    /// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).
+    pub(crate) const fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Task {
+                cause: TaskError::DataDigest
+                    | TaskError::Rejected { reason: RejectReason::DATA_DIGEST_ERROR, .. },
+                ..
+            }
+        )
     }
 
     /// Whether one connection of several was lost, not the session.

@@ -22,7 +22,7 @@ use crate::args::{Args, RateArgs, VerifyMode};
 use crate::classes::Classes;
 use crate::control::ControlSocket;
 use crate::end::{Access, UnitEnd};
-use crate::ends::{Ends, NO_WAY_BACK, unless};
+use crate::ends::{Ends, NO_WAY_BACK, TWO_USES, unless};
 use crate::error::{Error, Places};
 use crate::failure::Failure;
 use crate::handle::Handle;
@@ -181,9 +181,7 @@ fn check_rate(args: &RateArgs, handle: &Handle) -> Result<(), Error> {
 fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     if let Location::Standard = to {
         if args.output.wants_json() {
-            return Err(Error::Usage(
-                "--json and the destination - both need standard output; leave one of them out",
-            ));
+            return Err(TWO_USES);
         }
         if args.content.verify.reads_back() {
             return Err(NO_WAY_BACK);

@@ -110,7 +110,7 @@ impl Error {
             Self::Connect(_)
             | Self::OverlapsUnsettled { .. }
             | Self::Task { cause: TaskError::ConnectionLost { .. }, .. } => Fault::Network,
-            Self::Task { cause, .. } if is_damage(cause) => Fault::Network,
+            Self::Task { .. } if self.is_damage() => Fault::Network,
             Self::Login(failure) => failure.fault(),
             Self::Session(failure) => failure.fault(),
             Self::NotReopened { why: cause, .. }
@@ -163,14 +163,6 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
         TaskError::DataMissing { .. } => ErrorKind::Protocol,
         _ => ErrorKind::Other,
     }
-}
-
-/// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).
-pub(crate) const fn is_damage(cause: &TaskError) -> bool {
-    matches!(
-        cause,
-        TaskError::DataDigest | TaskError::Rejected { reason: RejectReason::DATA_DIGEST_ERROR, .. }
-    )
 }
 
 /// A Reject, by its reason (RFC 7143 §11.17.1).

@@ -1,8 +1,9 @@
 //! What the port of a path does for the unit, by what the unit has told last (SPC-4 §5.11.2).
 
-use iscsi_pdu::scsi::{AccessState, AdditionalSense};
+use iscsi_pdu::scsi::AccessState;
 
 use crate::error::Error;
+use crate::error::sense::{is_senseless, state_of_port};
 
 /// The state of a port towards the unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,27 +23,13 @@ impl Access {
 
     /// That of a port that has refused a command, by the reason; `None` if the error is not about the port.
     pub(crate) fn refused(error: &Error) -> Option<Self> {
-        let sense = error.sense().filter(|sense| !sense.deferred)?;
-        let state = match sense.additional {
-            AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION => AccessState::Transitioning,
-            AdditionalSense::TARGET_PORT_IN_STANDBY_STATE => AccessState::Standby,
-            AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE => AccessState::Unavailable,
-            AdditionalSense::LOGICAL_UNIT_OFFLINE => AccessState::Offline,
-            _ => return None,
-        };
+        let state = error.sense().and_then(state_of_port)?;
         Some(Self { state, preferred: false })
     }
 
-    /// The same of a command that any disk knows.
-    pub(crate) fn refused_or_suspected(error: &Error) -> Option<Self> {
-        Self::refused(error).or_else(|| Self::suspected(error))
-    }
-
-    /// That of a port whose refusal of what the unit knows makes no sense but for its state: LIO 6.1 answers INVALID FIELD IN
-    /// CDB to every command through a group that is offline.
+    /// That of a port whose refusal of what the unit knows makes no sense but for its state.
     pub(crate) fn suspected(error: &Error) -> Option<Self> {
-        let sense = error.sense().filter(|sense| !sense.deferred)?;
-        let is_senseless = sense.additional == AdditionalSense::INVALID_FIELD_IN_CDB;
+        let is_senseless = error.sense().is_some_and(is_senseless);
         is_senseless.then_some(Self { state: AccessState::Offline, preferred: false })
     }
 

@@ -7,7 +7,6 @@ use iscsi_session::TaskError;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::error::classify::is_damage;
 use crate::error::sense::is_becoming_ready;
 use crate::options::policy::RequestPolicy;
 use crate::options::retry::RetryOptions;
@@ -138,13 +137,12 @@ pub(crate) fn endurance(error: &Error, policy: &RequestPolicy) -> Option<Duratio
         Error::Status { status: Status::BUSY | Status::TASK_SET_FULL | Status::TASK_ABORTED, .. }
             | Error::Task { cause: TaskError::TimedOut, .. }
     );
-    let is_damaged = matches!(error, Error::Task { cause, .. } if is_damage(cause));
     if is_passing || sense.is_some_and(is_becoming_ready) {
         return Some(policy.patience);
     }
     // It may be the command's own fault, or the link damages all that is sent so.
     let is_given_up = sense.is_some_and(|sense| sense.key == SenseKey::AbortedCommand);
-    (is_given_up || is_damaged).then(|| policy.patience.min(policy.retry.aborted_patience))
+    (is_given_up || error.is_damage()).then(|| policy.patience.min(policy.retry.aborted_patience))
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::handles::disk::{Disk, span};
-use crate::multipath::access::Access;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::lane::Room;
@@ -104,9 +103,7 @@ pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
         opener.remember(portal, &session);
         left.retain(|other| *other != portal);
         let error = match first_disk(session.clone(), portal, &opener).await {
-            Err(error) if Access::refused_or_suspected(&error).is_some() && !left.is_empty() => {
-                error
-            }
+            Err(error) if error.may_be_of_port() && !left.is_empty() => error,
             result => return result,
         };
         opener.pass_over(portal, &error);
