@@ -64,14 +64,14 @@ impl Rig {
     }
 }
 
-/// Half of them are sent while the target has the other half.
+/// A quarter of them is sent while the target has the others.
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     let rig = Rig::start().await;
     let (before, begun) = (rig.writes(), Instant::now());
     rig.read(DEPTH).await;
     let writes = rig.writes() - before;
-    assert!(writes <= 3 * ROUNDS, "{writes} writes in {ROUNDS} rounds of {DEPTH}");
+    assert!(writes <= 5 * ROUNDS, "{writes} writes in {ROUNDS} rounds of {DEPTH}");
     assert_eq!(begun.elapsed(), ROUND_TRIP * ROUNDS, "none of them waits for an answer to another");
 }
 
