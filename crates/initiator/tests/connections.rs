@@ -240,7 +240,7 @@ async fn a_connection_that_never_logs_in_is_done_without() {
     })
     .await;
     let mut options = options(2);
-    options.timeouts.login = Duration::from_millis(500);
+    options.timeouts.login = Duration::from_secs(3);
     let session = rig.session(options).await;
     let disk = soon(session.disk()).await.unwrap();
     assert_usable(&rig, &disk).await;

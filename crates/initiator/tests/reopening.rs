@@ -411,7 +411,8 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
             config.keys.default_time2wait = 0;
             Target::new(config)
         };
-        let server = Server::start(target()).await.unwrap();
+        // No other test has this address: nobody takes the port while nothing listens there.
+        let server = Server::start_at("127.0.0.77:0", target(), Duration::ZERO).await.unwrap();
         let address = server.address();
         let mut options = Options::default();
         options.sessions = Sessions::Fixed(sessions);
