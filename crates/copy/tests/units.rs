@@ -19,11 +19,23 @@ const TARGET: &str = "iqn.2026-01.org.example:disk";
 const BLOCKS: u64 = 16 << 10;
 const LEN: u64 = BLOCKS * 512;
 
-async fn unit(disk: &RamDisk, is_thin: bool) -> (Server, Disk) {
+/// A served target that asks its checker in the end, because it tolerates much that only the checker notes.
+struct Watched(Server);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let violations = self.0.with(|target| target.violations().to_vec());
+            assert!(violations.is_empty(), "{violations:#?}");
+        }
+    }
+}
+
+async fn unit(disk: &RamDisk, is_thin: bool) -> (Watched, Disk) {
     changed_unit(disk, |unit| unit.thin = is_thin).await
 }
 
-async fn changed_unit(disk: &RamDisk, change: impl FnMut(&mut Unit)) -> (Server, Disk) {
+async fn changed_unit(disk: &RamDisk, change: impl FnMut(&mut Unit)) -> (Watched, Disk) {
     let mut config = TargetConfig::new(TARGET, disk.clone());
     config.units.values_mut().for_each(change);
     let server = Server::start(Target::new(config)).await.unwrap();
@@ -31,7 +43,7 @@ async fn changed_unit(disk: &RamDisk, change: impl FnMut(&mut Unit)) -> (Server,
     let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
     let url = format!("iscsi://{}/{TARGET}/0", server.address());
     let disk = initiator.disk(url.as_str()).await.unwrap();
-    (server, disk)
+    (Watched(server), disk)
 }
 
 /// A disk with 64 KiB of data at its beginning and before its end, and zeros between.

@@ -18,9 +18,8 @@ use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
 use iscsi_testkit::config::{Portal, TargetConfig};
 use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort, status};
-use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::{Outcome, Target};
-use support::{TARGET, initiator, pattern, soon, until};
+use iscsi_testkit::target::Outcome;
+use support::{TARGET, Watched, initiator, pattern, soon, until};
 
 const BLOCKS: u64 = 4096;
 const PART: usize = 8192;
@@ -28,7 +27,7 @@ const PART: usize = 8192;
 /// An array with two ports, each in a group of its own: 1 and 2.
 struct Array {
     groups: PortGroups,
-    ports: Vec<Server>,
+    ports: Vec<Watched>,
     disk: RamDisk,
 }
 
@@ -44,7 +43,7 @@ impl Array {
                 .with_port(TargetPort::new(groups.clone(), port));
             config.keys.default_time2wait = 0;
             config.portal_group = Some(port);
-            ports.push(Server::start(Target::new(config)).await.unwrap());
+            ports.push(Watched::start(config).await);
         }
         Self { groups, ports, disk }
     }

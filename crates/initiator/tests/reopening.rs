@@ -24,7 +24,7 @@ use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::scsi::status;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
-use support::{Rig, TARGET, initiator, soon, until};
+use support::{Rig, TARGET, Watched, initiator, soon, until};
 use tokio::task::JoinHandle;
 
 /// Longer than any test waits.
@@ -228,11 +228,11 @@ async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
 }
 
 /// Two portals of one target: each has a server of its own. The URL names the first one first.
-async fn two_portals() -> (Server, Rig, String) {
+async fn two_portals() -> (Watched, Rig, String) {
     let second = rig(0).await;
     let mut config = TargetConfig::new(TARGET, second.disk.clone());
     config.keys.default_time2wait = 0;
-    let first = Server::start(Target::new(config)).await.unwrap();
+    let first = Watched::start(config).await;
     let (a, b) = (first.address(), second.server.address());
     (first, second, format!("iscsi://{a}/{TARGET}/0?portal={b}"))
 }
@@ -338,7 +338,7 @@ async fn redirected(is_permanent: bool) -> [usize; 2] {
         permanent: is_permanent,
         after_authentication: false,
     });
-    let from = Server::start(Target::new(config)).await.unwrap();
+    let from = Watched::start(config).await;
     let disk = open_at(format!("iscsi://{}/{TARGET}/0", from.address()), HOUR).await;
     drop_first(&to);
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
@@ -354,7 +354,7 @@ async fn log_25_a_target_that_has_moved_back_is_found() {
     let address = to.server.address().to_string();
     config.login.redirect =
         Some(Redirect { address, permanent: true, after_authentication: false });
-    let from = Server::start(Target::new(config)).await.unwrap();
+    let from = Watched::start(config).await;
     let disk = open_at(format!("iscsi://{}/{TARGET}/0", from.address()), HOUR).await;
     from.with(|target| target.config_mut().login.redirect = None);
     to.server.with(|target| target.config_mut().login.refuse = Some((2, 3)));
@@ -413,6 +413,7 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         };
         // No other test has this address: nobody takes the port while nothing listens there.
         let server = Server::start_at("127.0.0.77:0", target(), Duration::ZERO).await.unwrap();
+        let server = Watched::from(server);
         let address = server.address();
         let mut options = Options::default();
         options.sessions = Sessions::Fixed(sessions);
@@ -440,7 +441,8 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
         assert!(notes().contains("requests fail until a session is back"), "{}", notes());
         soon(unit.read_at(0, 512)).await.unwrap_err();
 
-        let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+        let server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+        let _server = Watched::from(server);
         until(|| unit.sessions().len() == sessions as usize).await;
         assert!(notes().contains("a session is back"), "{}", notes());
         assert_eq!(soon(unit.read_at(0, 512)).await.unwrap(), vec![0; 512]);

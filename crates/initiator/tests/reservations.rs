@@ -18,9 +18,8 @@ use iscsi_initiator::{Disk, Error, ErrorKind, Options, Session, Sessions};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Reservations, Sense, TargetPort};
-use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
-use support::{Rig, TARGET, initiator, soon, until};
+use support::{Rig, TARGET, Watched, initiator, soon, until};
 use tokio::time::sleep;
 
 const BLOCKS: u64 = 2048;
@@ -292,7 +291,7 @@ async fn prs_15_a_unit_without_reservations() {
 }
 
 /// Two ports of one array, in groups of their own.
-async fn two_groups() -> ([Server; 2], PortGroups, Reservations) {
+async fn two_groups() -> ([Watched; 2], PortGroups, Reservations) {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(512, BLOCKS));
     config.keys.default_time2wait = 0;
     let groups = [1, 2].map(|id| PortGroup::new(id, [id]));
@@ -301,14 +300,14 @@ async fn two_groups() -> ([Server; 2], PortGroups, Reservations) {
     let port = |id| {
         let mut config = config.clone().with_port(TargetPort::new(groups.clone(), id));
         config.portal_group = Some(id);
-        Server::start(Target::new(config))
+        Watched::start(config)
     };
-    let ports = [port(1).await.unwrap(), port(2).await.unwrap()];
+    let ports = [port(1).await, port(2).await];
     (ports, groups, reservations)
 }
 
 /// Two ports of one array.
-async fn two_ports() -> ([Server; 2], Reservations, RamDisk) {
+async fn two_ports() -> ([Watched; 2], Reservations, RamDisk) {
     let disk = RamDisk::new(512, BLOCKS);
     let mut config = TargetConfig::new(TARGET, disk.clone());
     config.keys.default_time2wait = 0;
@@ -316,9 +315,9 @@ async fn two_ports() -> ([Server; 2], Reservations, RamDisk) {
     let reservations = config.units[&0].reservations.clone();
     let port = |port| {
         let port = TargetPort::new(groups.clone(), port);
-        Server::start(Target::new(config.clone().with_port(port)))
+        Watched::start(config.clone().with_port(port))
     };
-    ([port(1).await.unwrap(), port(2).await.unwrap()], reservations, disk)
+    ([port(1).await, port(2).await], reservations, disk)
 }
 
 /// PRS-17: where the unit is reserved, a session that is not needed any more ends its registration, unless the reservation
@@ -330,10 +329,10 @@ async fn prs_17_sessions_that_move_leave_no_registration() {
         ReservationType::WriteExclusiveAllRegistrants,
     ] {
         let (ports, groups, reservations) = two_groups().await;
-        let [first, second] = ports.each_ref().map(Server::address);
+        let [first, second] = ports.each_ref().map(|port| port.address());
         let url = format!("iscsi://{first}/{TARGET}/0?portal={second}");
         let disk = soon(initiator(options(4)).disk(url)).await.unwrap();
-        let at = |port: &Server| {
+        let at = |port: &Watched| {
             let port = port.address().port();
             let sessions = disk.sessions();
             let portals = sessions.iter().filter_map(|session| session.portal());

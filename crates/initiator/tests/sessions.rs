@@ -19,9 +19,8 @@ use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::{Access, Sense, Unit};
-use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::{ConnId, Outcome, Target};
-use support::{Rig, TARGET, initiator, pattern, soon, until};
+use iscsi_testkit::target::{ConnId, Outcome};
+use support::{Rig, TARGET, Watched, initiator, pattern, soon, until};
 use tokio::task::JoinSet;
 
 const BLOCKS: u64 = 16_384;
@@ -442,7 +441,7 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
     let standby = || Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));
     let first = Rig::start(512, BLOCKS, |_| {}).await;
     let config = TargetConfig::new(TARGET, first.disk.clone());
-    let second = Server::start(Target::new(config)).await.unwrap();
+    let second = Watched::start(config).await;
     let portal = format!("?portal={}", second.address());
     let disk = open(&first, fixed(2), &portal).await.unwrap();
     assert_eq!(disk.sessions().len(), 2);
@@ -463,11 +462,10 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
 
 /// Two ports of one unit with a volatile cache; the first one, over which something was written, has gone
 /// into standby since, and all goes over the second one.
-async fn failed_over() -> (Rig, Server, Disk) {
+async fn failed_over() -> (Rig, Watched, Disk) {
     let first = Rig::start(512, BLOCKS, |_| {}).await;
     first.disk.set_cache(Cache::Volatile);
-    let second =
-        Server::start(Target::new(TargetConfig::new(TARGET, first.disk.clone()))).await.unwrap();
+    let second = Watched::start(TargetConfig::new(TARGET, first.disk.clone())).await;
     let disk = open(&first, fixed(1), &format!("?portal={}", second.address())).await.unwrap();
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
     let standby = Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));

@@ -16,20 +16,18 @@ use std::time::Duration;
 
 use iscsi_initiator::{Disk, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
-use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::Target;
 use proxy::{Proxy, Way};
-use support::{Rig, TARGET, initiator, pattern, soon, until};
+use support::{Rig, TARGET, Watched, initiator, pattern, soon, until};
 
 const BLOCKS: u64 = 16384;
 const PART: usize = 64 << 10;
 const EVER: Duration = Duration::from_secs(3600);
 
 /// A disk with a session at each of two ports; the second one falls silent after so many bytes to it.
-async fn start(limit: usize) -> (Rig, Server, Proxy, Disk) {
+async fn start(limit: usize) -> (Rig, Watched, Proxy, Disk) {
     let first = Rig::start(512, BLOCKS, |_| {}).await;
     let second = TargetConfig::new(TARGET, first.disk.clone());
-    let second = Server::start(Target::new(second)).await.unwrap();
+    let second = Watched::start(second).await;
     let proxy = Proxy::start(second.address(), Way { connections: 1, stop: Some((0, limit)) });
     let mut options = Options::default();
     options.sessions = Sessions::Fixed(2);

@@ -40,7 +40,7 @@ async fn slow(delay: Duration, change: impl FnOnce(&mut TargetConfig)) -> Rig {
     let mut config = TargetConfig::new(TARGET, disk.clone());
     change(&mut config);
     let server = Server::start_at(("127.0.0.1", 0), Target::new(config), delay).await.unwrap();
-    Rig { server, disk }
+    Rig { server: server.into(), disk }
 }
 
 /// The least of everything.

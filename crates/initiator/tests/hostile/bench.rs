@@ -110,6 +110,9 @@ async fn judge(row: &Row, soon: Duration) -> Result<String, Flaw> {
     if !untold.is_empty() || (row.lies.is_empty() && !row.by_configuration) {
         return Err(Flaw::Untold(format!("a lie was not told: {untold:?}; {sentences:?}")));
     }
+    if row.lies.is_empty() && !liar.violations().is_empty() {
+        return Err(format!("against the standard: {:?}", liar.violations()).into());
+    }
     if let Some(most) = row.most_sent
         && liar.sent() > most
     {

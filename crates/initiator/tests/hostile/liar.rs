@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use iscsi_testkit::checker::Violation;
 use iscsi_testkit::frame::Framing;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{NO_TAG, Pdu};
@@ -78,6 +79,12 @@ impl Liar {
         let lies = self.shared.row.lies.iter().zip(&stage.told);
         let untold = lies.filter(|(_, told)| !**told);
         untold.map(|((place, _), _)| *place).collect()
+    }
+
+    /// What the checker notes. It hears the initiator past the lies, and what it says itself before them: only
+    /// where none is told are these the initiator's.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        self.shared.stage().target.violations().to_vec()
     }
 
     /// How many bytes the initiator, and what lies between, have taken.

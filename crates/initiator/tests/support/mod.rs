@@ -1,5 +1,6 @@
 //! A target on loopback and an initiator for it.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use iscsi_initiator::{Initiator, Options, Session};
@@ -11,9 +12,51 @@ use iscsi_testkit::target::Target;
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
 
+/// A served target that asks its checker in the end, because it tolerates much that only the checker notes.
+pub(crate) struct Watched(Option<Server>);
+
+impl Watched {
+    pub(crate) async fn start(config: TargetConfig) -> Self {
+        Server::start(Target::new(config)).await.unwrap().into()
+    }
+
+    /// Everything the initiator did was right.
+    pub(crate) fn assert_clean(&self) {
+        let violations = self.with(|target| target.violations().to_vec());
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.assert_clean();
+        self.0.take().unwrap().stop().await;
+    }
+}
+
+impl From<Server> for Watched {
+    fn from(server: Server) -> Self {
+        Self(Some(server))
+    }
+}
+
+impl Deref for Watched {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.0.as_ref().expect("not stopped")
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.0.is_some() && !std::thread::panicking() {
+            self.assert_clean();
+        }
+    }
+}
+
 /// A served target and its disk.
 pub(crate) struct Rig {
-    pub(crate) server: Server,
+    pub(crate) server: Watched,
     pub(crate) disk: RamDisk,
 }
 
@@ -27,8 +70,7 @@ impl Rig {
         let disk = RamDisk::new(block_size, blocks);
         let mut config = TargetConfig::new(TARGET, disk.clone());
         change(&mut config);
-        let server = Server::start(Target::new(config)).await.unwrap();
-        Self { server, disk }
+        Self { server: Watched::start(config).await, disk }
     }
 
     /// The URL of a path behind the portal.
@@ -48,8 +90,7 @@ impl Rig {
 
     /// Everything the initiator did was right.
     pub(crate) fn assert_clean(&self) {
-        let violations = self.server.with(|target| target.violations().to_vec());
-        assert!(violations.is_empty(), "{violations:#?}");
+        self.server.assert_clean();
     }
 }
 

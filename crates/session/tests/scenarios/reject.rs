@@ -86,6 +86,8 @@ fn rej_02_commands_behind_a_refused_one_get_through() {
         Effect::SetByte { at: 0, value: 0x1c },
     ));
     let mut pair = Pair::logged_in(config(), target);
+    // The checker sees the command as the fault has changed it.
+    pair.is_its_own = |found| found.rule != "ERR-14";
     let tags = [0, 1, 2].map(|lba| pair.submit(read(lba, 1)));
     pair.drive();
     assert!(pair.completed[&tags[0]].is_ok());

@@ -160,6 +160,8 @@ fn abort_in_the_middle_of_a_pdu_keeps_the_stream_in_order() {
 fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
     let lost = Fault::receiving(Opcode::ScsiCommand, 1, Effect::Swallow);
     let mut pair = Pair::logged_in(config(), target_with(lost));
+    // The checker does not see the command that is lost, and takes its number for a gap.
+    pair.is_its_own = |found| found.rule != "SEQ-02";
     let tags = [0, 1, 2].map(|lba| pair.submit(read(lba, 1).with_timeout(COMMAND_LIMIT / 2)));
     pair.drive();
     assert!(pair.completed[&tags[0]].is_ok() && pair.completed.len() == 1);
