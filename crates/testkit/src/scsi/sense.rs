@@ -115,7 +115,8 @@ impl Sense {
         sense[13] = self.ascq;
         if let Some(lba) = self.information {
             let [0, 0, 0, 0, a, b, c, d] = lba.to_be_bytes() else { return sense };
-            [sense[0], sense[3], sense[4], sense[5], sense[6]] = [VALID | CURRENT, a, b, c, d];
+            sense[0] |= VALID;
+            [sense[3], sense[4], sense[5], sense[6]] = [a, b, c, d];
         }
         sense
     }
@@ -126,5 +127,22 @@ impl Sense {
         let mut segment = vec![0, 18];
         segment.extend(self.fixed());
         segment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SPC-4 table 53: the response code says whether the error is deferred, and VALID is a bit of its own.
+    #[test]
+    fn the_first_byte_tells_of_the_error_and_of_its_block() {
+        let named = Sense::WRITE_ERROR.at_block(7);
+        assert_eq!(Sense::WRITE_ERROR.fixed()[0], 0x70);
+        assert_eq!(named.fixed()[0], 0xf0);
+        assert_eq!(Sense::WRITE_ERROR.deferred().fixed()[0], 0x71);
+        assert_eq!(named.deferred().fixed()[0], 0xf1);
+        assert_eq!(named.deferred().fixed()[3..7], [0, 0, 0, 7]);
+        assert_eq!(named.deferred().at_block(1 << 32).fixed()[0], 0x71, "the block does not fit");
     }
 }

@@ -10,7 +10,7 @@ use super::task::Outcome;
 use crate::conn_id::ConnId;
 use crate::fault::{Blocks, Effect, Fault, Trigger};
 use crate::pdu::Pdu;
-use crate::scsi;
+use crate::scsi::{self, Sense};
 
 /// What a fault counts: its connection, when it names one, else all of them.
 struct Scope<'a> {
@@ -41,8 +41,10 @@ impl CommandFaults {
         match effect {
             Effect::Sense(sense) | Effect::LoseCached(sense) => {
                 self.loses_cached |= matches!(effect, Effect::LoseCached(_));
-                let named = sense.information.unwrap_or(block);
-                self.failure = Some(Outcome::check(sense.at_block(named)));
+                // A deferred error is about another command, and names no block of this one.
+                let own = (!sense.is_deferred).then_some(block);
+                let information = sense.information.or(own);
+                self.failure = Some(Outcome::check(Sense { information, ..*sense }));
             }
             Effect::Status(status) => self.failure = Some(Outcome::status(*status)),
             Effect::Close => self.breaks = true,
