@@ -378,9 +378,10 @@ type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
 /// SBC-3 §4.7: zeros may be unmapped blocks where those read as zeros.
 #[tokio::test]
 async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
-    let cases: [Zeroing; 8] = [
+    let cases: [Zeroing; 9] = [
         ((0xe4, 0xc0, &[]), &[0x93], true),
-        ((0x44, 0xc0, &[0x93]), &[0x93, 0x41], true),
+        ((0x64, 0xc0, &[0x93]), &[0x93, 0x41], true),
+        ((0x44, 0xc0, &[0x93]), &[0x93, 0x41, 0x41], false),
         ((0x24, 0xc0, &[]), &[0x41], true),
         ((0x84, 0xc0, &[]), &[], true),
         ((0xe0, 0xc0, &[]), &[0x93], false),

@@ -5,7 +5,7 @@ use super::sense::Sense;
 use super::transfer::{PROTECT, Range, refuse_flags, refuse_if_protected};
 use super::unit::Unit;
 use super::work::{Sink, Work, answer};
-use crate::convert::{be, be32, clamp32};
+use crate::convert::{be, be32, clamp32, len32};
 
 /// Byte 1 of UNMAP: anchor instead of deallocating. The unit anchors nothing (ANC_SUP is clear).
 const UNMAP_ANCHOR: u8 = 0x01;
@@ -16,8 +16,26 @@ const UNMAP_BIT: u8 = 0x08;
 /// Byte 1 of WRITE SAME (16): there is no data, the block is zero.
 const NO_DATA: u8 = 0x01;
 
+/// The most descriptors of one list (MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT).
+pub(super) const MAX_DESCRIPTORS: u32 = 256;
+
+/// LBPU: UNMAP is served.
+const LBPU: u8 = 0x80;
+/// LBPWS: WRITE SAME (16) deallocates.
+const LBPWS: u8 = 0x40;
+/// LBPWS10: WRITE SAME (10) deallocates.
+const LBPWS10: u8 = 0x20;
+/// LBPRZ: deallocated blocks read as zeros.
+const LBPRZ: u8 = 0x04;
+
+/// Byte 5 of VPD page B2h: how the unit gives blocks back.
+pub(super) fn ways(unit: &Unit) -> u8 {
+    let all = LBPU | LBPWS | LBPWS10 | LBPRZ;
+    if unit.thin { unit.behavior.provisioning.unwrap_or(all) } else { 0 }
+}
+
 pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    if !unit.thin {
+    if ways(unit) & LBPU == 0 {
         return Err(Sense::INVALID_OPCODE);
     }
     refuse_flags(cdb, UNMAP_ANCHOR)?;
@@ -29,8 +47,9 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
 pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
     let ranges = descriptors(unit, parameters)?;
     let most = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
-    if ranges.iter().map(|range| range.blocks).sum::<u64>() > u64::from(most) {
-        return Err(Sense::INVALID_FIELD);
+    let blocks: u64 = ranges.iter().map(|range| range.blocks).sum();
+    if len32(ranges.len()) > MAX_DESCRIPTORS || blocks > u64::from(most) {
+        return Err(Sense::INVALID_PARAMETER);
     }
     for range in ranges {
         let (start, end) = whole_granules(unit, &range);
@@ -67,7 +86,8 @@ fn descriptor(unit: &Unit, entry: &[u8]) -> Result<Range, Sense> {
 }
 
 pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
-    let unserved = if unit.thin { 0 } else { UNMAP_BIT };
+    let way = if cdb[0] == operation::WRITE_SAME_16 { LBPWS } else { LBPWS10 };
+    let unserved = if ways(unit) & way == 0 { UNMAP_BIT } else { 0 };
     refuse_flags(cdb, PROTECT | WRITE_SAME_ANCHOR | unserved)?;
     Range::of(cdb).check(unit)?;
     refuse_if_protected(unit)?;
@@ -152,6 +172,50 @@ mod tests {
         unit.behavior.max_unmap_blocks = Some(7);
         assert_eq!(left(&unit, 0, 7).len(), 9);
         let list = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0; 11], &[8, 0, 0, 0, 0]].concat();
-        assert_eq!(unmap(&unit, &list), Err(Sense::INVALID_FIELD));
+        assert_eq!(unmap(&unit, &list), Err(Sense::INVALID_PARAMETER));
+    }
+
+    #[test]
+    fn more_descriptors_than_the_unit_takes_at_once_are_refused() {
+        let unit = Unit::new(RamDisk::new(512, 16));
+        let list = |descriptors: u16| {
+            let length = (descriptors * 16).to_be_bytes();
+            let header = [0, 0, length[0], length[1], 0, 0, 0, 0];
+            [&header[..], &vec![0; usize::from(descriptors) * 16]].concat()
+        };
+        assert_eq!(unmap(&unit, &list(256)), Ok(()));
+        assert_eq!(unmap(&unit, &list(257)), Err(Sense::INVALID_PARAMETER));
+    }
+
+    /// SBC-3 §6.6.4: the unit carries out what its VPD page B2h announces, and nothing else.
+    #[test]
+    fn only_announced_ways_to_give_blocks_back_are_served() {
+        let mut unit = Unit::new(RamDisk::new(512, 16));
+        let mut served = |ways: Option<u8>, thin: bool| {
+            (unit.behavior.provisioning, unit.thin) = (ways, thin);
+            let [mut ten, mut sixteen, unmap] =
+                [operation::WRITE_SAME_10, operation::WRITE_SAME_16, operation::UNMAP].map(
+                    |code| {
+                        let mut cdb = [0; 16];
+                        cdb[0] = code;
+                        cdb
+                    },
+                );
+            (ten[1], sixteen[1]) = (UNMAP_BIT, UNMAP_BIT);
+            let why = |result: Result<Work, Sense>| result.err();
+            [
+                begin_unmap(&unit, unmap),
+                begin_write_same(&unit, sixteen),
+                begin_write_same(&unit, ten),
+            ]
+            .map(why)
+        };
+        let (code, field) = (Some(Sense::INVALID_OPCODE), Some(Sense::INVALID_FIELD));
+        assert_eq!(served(None, true), [None; 3]);
+        assert_eq!(served(None, false), [code, field, field]);
+        assert_eq!(served(Some(0xe4), false), [code, field, field]);
+        assert_eq!(served(Some(0x84), true), [None, field, field]);
+        assert_eq!(served(Some(0x44), true), [code, None, field]);
+        assert_eq!(served(Some(0x24), true), [code, field, None]);
     }
 }

@@ -94,7 +94,8 @@ pub struct UnitBehavior {
     pub designators: Option<Vec<u8>>,
     /// Whether the allocation length of INQUIRY is taken from its last byte alone (SPC-2).
     pub one_byte_allocation: bool,
-    /// Byte 5 of VPD page B2h in place of the one of a thin unit.
+    /// Byte 5 of VPD page B2h in place of the one of a thin unit; UNMAP, and WRITE SAME with UNMAP, are refused
+    /// where LBPU, LBPWS and LBPWS10 say so.
     pub provisioning: Option<u8>,
     /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, in place of those of a thin
     /// unit.

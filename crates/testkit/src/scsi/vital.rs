@@ -1,6 +1,7 @@
 //! Vital product data: identity and limits of the unit (SPC-4 §7.8, SBC-3 §6.5).
 
 use super::port_groups::TargetPort;
+use super::provisioning;
 use super::sense::Sense;
 use super::unit::Unit;
 use crate::convert::{len32, low16};
@@ -22,7 +23,7 @@ pub(super) fn page(unit: &Unit, port: Option<&TargetPort>, page: u8) -> Result<V
         }
         0xb0 => block_limits(unit),
         0xb1 => characteristics(),
-        0xb2 => provisioning(unit),
+        0xb2 => block_provisioning(unit),
         _ => return Err(Sense::INVALID_FIELD),
     };
     let mut data = vec![0, page];
@@ -49,7 +50,7 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     if unit.thin {
         let max_unmap = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
         body[16..20].copy_from_slice(&max_unmap.to_be_bytes());
-        body[20..24].copy_from_slice(&256_u32.to_be_bytes());
+        body[20..24].copy_from_slice(&provisioning::MAX_DESCRIPTORS.to_be_bytes());
         let (granularity, alignment) = unit.behavior.unmap_granularity.unwrap_or((1, 0));
         body[24..28].copy_from_slice(&granularity.to_be_bytes());
         let is_valid = u32::from(unit.behavior.unmap_granularity.is_some()) << 31;
@@ -65,8 +66,7 @@ fn characteristics() -> Vec<u8> {
     body
 }
 
-/// Logical Block Provisioning: LBPU, LBPWS, LBPWS10, LBPRZ and the type "thin".
-fn provisioning(unit: &Unit) -> Vec<u8> {
-    let ways = unit.behavior.provisioning.unwrap_or(0xe4);
-    if unit.thin { vec![0, ways, 2, 0] } else { vec![0; 4] }
+/// Logical Block Provisioning: how blocks are given back, and the type "thin".
+fn block_provisioning(unit: &Unit) -> Vec<u8> {
+    if unit.thin { vec![0, provisioning::ways(unit), 2, 0] } else { vec![0; 4] }
 }
