@@ -306,3 +306,185 @@ fn unanswered_pings_are_known() {
     let ping = rig.next();
     assert_eq!(rig.target.unanswered_pings(rig.id), [(ping.ttt(), 7)]);
 }
+
+/// ABORT TASK of a write, or another function, and the answer to an R2T of it.
+fn answered_behind(function: u8, refuses: bool) -> Vec<&'static str> {
+    broken(|rig| {
+        rig.target.config_mut().task_management_response = refuses.then_some(5);
+        let write = rig.write(0, 4, &pattern(1024));
+        rig.put(write.clone());
+        let r2t = rig.next();
+        let mut request = rig.request(Opcode::TaskManagementRequest);
+        (request.header[0], request.header[1]) = (request.header[0] | 0x40, FINAL | function);
+        request.set_u32(20, if function == 1 { write.itt() } else { NO_TAG });
+        request.set_u32(32, if function == 1 { write.cmd_sn() } else { 0 });
+        rig.put(request);
+        if refuses {
+            rig.drain();
+        }
+        rig.answer(&r2t, &pattern(2048), 1024);
+    })
+}
+
+/// WR-20: R2Ts are served until the answer to a function for many tasks (RFC 7143 §4.2.3.3), and not
+/// behind the ABORT TASK of a single one, unless that is refused.
+#[test]
+fn data_behind_an_abort_are_watched() {
+    const ABORT_TASK_SET: u8 = 2;
+    assert_eq!(answered_behind(1, false), ["WR-20"]);
+    assert_eq!(answered_behind(1, true), [""; 0]);
+    assert_eq!(answered_behind(ABORT_TASK_SET, false), [""; 0]);
+}
+
+/// LAY-03, NOP-03: additional headers belong to commands, and a ping names neither a unit nor a ping of
+/// the target.
+#[test]
+fn pings_are_watched() {
+    let ping = |rig: &mut Rig| {
+        let mut ping = rig.request(Opcode::NopOut);
+        ping.header[1] = FINAL;
+        ping.set_u32(20, NO_TAG);
+        ping
+    };
+    assert_eq!(spoilt(ping, |_| {}), [""; 0]);
+    assert_eq!(spoilt(ping, |pdu| pdu.set_u32(20, 7)), ["NOP-03"]);
+    assert_eq!(spoilt(ping, |pdu| pdu.set(9, &[1])), ["NOP-03"]);
+    assert_eq!(spoilt(ping, |pdu| pdu.ahs = vec![0, 1, 3, 0].into()), ["LAY-03"]);
+}
+
+/// DSC-01, LGO-09: a discovery session carries text, and a logout that closes it.
+#[test]
+fn discovery_sessions_are_watched() {
+    let broken = |act: &dyn Fn(&mut Rig) -> Pdu| {
+        let mut rig = Rig::connect(config());
+        let names = [NAMES[0], ("SessionType", "Discovery")];
+        assert_eq!(rig.login_request(1, 3, FINAL, &names).login_status(), 0);
+        let pdu = act(&mut rig);
+        rig.put(pdu);
+        let found = rig.target.violations().iter();
+        found.map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    let logout = |reason: u8, rig: &mut Rig| {
+        let mut logout = rig.request(Opcode::LogoutRequest);
+        logout.header[1] = FINAL | reason;
+        logout.set(20, &if reason == 1 { rig.cid } else { 0 }.to_be_bytes());
+        logout
+    };
+    assert_eq!(broken(&|rig| logout(0, rig)), [""; 0]);
+    assert_eq!(broken(&|rig| logout(1, rig)), ["LGO-09"]);
+    assert_eq!(broken(&read), ["DSC-01"]);
+}
+
+/// A login request, not sent.
+fn login_pdu(rig: &Rig, keys: &str) -> Pdu {
+    let mut request = Pdu::new(Opcode::LoginRequest);
+    (request.header[0], request.header[1]) = (request.header[0] | 0x40, FINAL | 0x07);
+    request.set(8, &rig.isid);
+    request.set(20, &rig.cid.to_be_bytes());
+    request.set_u32(24, rig.cmd_sn);
+    request.data = keys.as_bytes().to_vec().into();
+    request
+}
+
+/// LOG-01, LOG-02, LOG-04, LOG-08, LOG-11, SEQ-01: the login phase is a conversation of login requests.
+#[test]
+fn the_login_phase_is_watched() {
+    const KEYS: &str = "InitiatorName=a\0TargetName=b\0";
+    let broken = |act: &dyn Fn(&mut Rig)| {
+        let mut config = config();
+        config.login.split = Some(16);
+        let mut rig = Rig::connect(config);
+        act(&mut rig);
+        let found = rig.target.violations().iter();
+        found.map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    let first = |spoil: &dyn Fn(&mut Pdu)| {
+        broken(&|rig| {
+            let mut request = login_pdu(rig, KEYS);
+            spoil(&mut request);
+            rig.put(request);
+        })
+    };
+    assert_eq!(first(&|_| {}), [""; 0]);
+    assert_eq!(first(&|pdu| pdu.set(3, &[1])), ["LOG-04"]);
+    assert_eq!(first(&|pdu| pdu.header[1] |= 0x40), ["LOG-08"]);
+    let command = |rig: &mut Rig| {
+        let command = read(rig);
+        rig.put(command);
+    };
+    assert_eq!(broken(&command), ["LOG-01"]);
+    let twice = |rig: &mut Rig| {
+        let (request, again) = (login_pdu(rig, KEYS), login_pdu(rig, ""));
+        rig.put(request);
+        rig.put(again);
+    };
+    assert_eq!(broken(&twice), ["LOG-02"]);
+    let two = |text: &'static [(&str, &str)], step: u32| {
+        broken(&|rig| {
+            let answer = rig.login_request(1, 3, FINAL, &NAMES);
+            assert!(answer.continues(), "{answer:?}");
+            rig.cmd_sn += step;
+            rig.login_request(1, 3, 0, text);
+        })
+    };
+    assert_eq!(two(&[], 0), [""; 0]);
+    assert_eq!(two(&[("MaxConnections", "1")], 0), ["LOG-11"]);
+    assert_eq!(two(&[], 1), ["SEQ-01"]);
+}
+
+/// TXT-09, TXT-20, TXT-21, TXT-22: one exchange at a time, each request of it after the answer to the one
+/// before, as immediate as the first, and with the tag and LUN of the answer.
+#[test]
+fn text_exchanges_are_watched() {
+    let text = |rig: &mut Rig| {
+        let mut text = rig.request(Opcode::TextRequest);
+        text.header[1] = FINAL;
+        text.set_u32(20, NO_TAG);
+        text.data = b"SendTargets=\0".to_vec().into();
+        text
+    };
+    assert_eq!(spoilt(text, |_| {}), [""; 0]);
+    assert_eq!(spoilt(text, |pdu| pdu.header[1] |= 0x40), ["TXT-09"]);
+    assert_eq!(spoilt(text, |pdu| pdu.set_u32(20, 7)), ["TXT-22"]);
+    // The second request of an exchange, behind the answer to the first one or before it.
+    let next = |answered: bool, spoil: &dyn Fn(&mut Pdu)| {
+        broken(|rig| {
+            rig.target.config_mut().discovery.split = Some(16);
+            let first = text(rig);
+            rig.put(first.clone());
+            let mut next = text(rig);
+            next.data = vec![].into();
+            next.set_u32(16, first.itt());
+            if answered {
+                let answer = rig.next();
+                assert!(!answer.is_final(), "{answer:?}");
+                next.set_u32(20, answer.ttt());
+                next.set(8, &answer.lun().to_be_bytes());
+            }
+            spoil(&mut next);
+            rig.put(next);
+        })
+    };
+    assert_eq!(next(true, &|_| {}), [""; 0]);
+    assert_eq!(next(true, &|pdu| pdu.header[0] |= 0x40), ["TXT-21"]);
+    assert_eq!(next(true, &|pdu| pdu.set_u32(20, 77)), ["TXT-22"]);
+    assert_eq!(next(true, &|pdu| pdu.set(9, &[1])), ["TXT-22"]);
+    assert_eq!(next(false, &|_| {}), ["TXT-20"]);
+    assert_eq!(next(false, &|pdu| pdu.set_u32(16, 99)), ["TXT-20"]);
+}
+
+/// WR-11: an R2T that asks for more than MaxBurstLength is answered in part at most.
+#[test]
+fn sequences_keep_to_the_limit_of_the_session() {
+    let mut config = config();
+    config.r2t.oversized_burst = Some(1024);
+    let keys = [("FirstBurstLength", "512"), ("MaxBurstLength", "512")];
+    let mut rig = Rig::login(config, &keys);
+    let write = rig.write(0, 2, &[]);
+    rig.put(write);
+    let r2t = rig.next();
+    assert_eq!(r2t.desired_length(), 1024);
+    rig.answer(&r2t, &pattern(1024), 1024);
+    let rules: Vec<_> = rig.target.violations().iter().map(|found| found.rule).collect();
+    assert_eq!(rules, ["WR-11"]);
+}

@@ -93,6 +93,22 @@ fn numbers_come_again_only_after_the_logout() {
     }
 }
 
+/// SEQ-04: numbers rise on each connection, whatever overtakes what between them.
+#[test]
+fn numbers_rise_on_each_connection() {
+    let mut two = Two::new();
+    let [first, second] = [0, 1].map(|lba| two.rig.read(lba, 1));
+    two.rig.put(second);
+    two.switch();
+    two.rig.put(first);
+    assert_eq!(two.rules(), [""; 0]);
+    let mut two = Two::new();
+    let [first, second] = [0, 1].map(|lba| two.rig.read(lba, 1));
+    two.rig.put(second);
+    two.rig.put(first);
+    assert_eq!(two.rules(), ["SEQ-04"]);
+}
+
 /// ABORT TASK belongs on the connection of its task (RFC 7143 §11.5.1).
 #[test]
 fn aborts_over_the_wrong_connection_are_seen() {

@@ -6,14 +6,14 @@ use super::violation::{Breaches, demand};
 use crate::conn_id::ConnId;
 use crate::pdu::{NO_TAG, Pdu};
 
-const ABORT_TASK: u8 = 1;
+pub(super) const ABORT_TASK: u8 = 1;
 const TARGET_WARM_RESET: u8 = 6;
 const TARGET_COLD_RESET: u8 = 7;
 const TASK_REASSIGN: u8 = 8;
 
 impl SessionWatch {
     pub(super) fn management(
-        &self,
+        &mut self,
         id: ConnId,
         watch: &mut Watch,
         breaches: &mut Breaches,
@@ -27,6 +27,7 @@ impl SessionWatch {
         demand(breaches, named != (tag == NO_TAG), "TMF-02", || format!("referenced tag: {pdu:?}"));
         if function == ABORT_TASK {
             self.abort(id, watch, breaches, pdu);
+            self.tags.abort(tag);
         } else {
             let zero = pdu.ref_cmd_sn() == 0;
             demand(breaches, zero, "TMF-03", || format!("RefCmdSN is set: {pdu:?}"));

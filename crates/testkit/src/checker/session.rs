@@ -6,6 +6,7 @@ use super::burst::R2tBurst;
 use super::connection::Watch;
 use super::login::LoginOutcome;
 use super::negotiation::Values;
+use super::requests::ABORT_TASK;
 use super::tags::{Tag, Tags};
 use super::violation::{Breaches, demand};
 use crate::conn_id::ConnId;
@@ -243,10 +244,11 @@ impl SessionWatch {
         // What waits for its turn is not carried out yet, and not ended either.
         let first_left = if before(self.exp_cmd_sn, cmd_sn) { self.exp_cmd_sn } else { cmd_sn };
         match (function, pdu.response()) {
-            (1, 1) if self.is_early(tag) => {}
-            (1, 0 | 1) => self.tags.end(tag, id, stat_sn),
+            (ABORT_TASK, 1) if self.is_early(tag) => self.tags.abort_refused(tag),
+            (ABORT_TASK, 0 | 1) => self.tags.end(tag, id, stat_sn),
             (2..=5, 0) => self.tags.end_all(Some(lun), first_left, id, stat_sn),
             (6 | 7, 0) => self.tags.end_all(None, first_left, id, stat_sn),
+            (ABORT_TASK, _) => self.tags.abort_refused(tag),
             _ => {}
         }
     }
@@ -282,6 +284,9 @@ impl SessionWatch {
         }
         watch.text = None;
         watch.bursts.retain(|burst| burst.itt != itt);
+        if let Some(Tag { refers: Some((tag, ABORT_TASK)), .. }) = self.tags.get(itt).copied() {
+            self.tags.abort_refused(tag);
+        }
         self.tags.forget(itt);
         if first.to_be_bytes()[0] & 0x40 == 0 {
             self.refused.insert(cmd_sn);

@@ -17,6 +17,8 @@ pub(super) struct Tag {
     pub(super) scsi: bool,
     /// The tag that a task management request refers to, and its function.
     pub(super) refers: Option<(u32, u8)>,
+    /// How many ABORT TASKs of it were sent that the target has not refused.
+    pub(super) aborts: u32,
     /// `StatSN` with which it ended, and the connection of that.
     ended: Option<(ConnId, u32)>,
 }
@@ -31,6 +33,7 @@ impl Tag {
             immediate: pdu.immediate(),
             scsi: pdu.is(Opcode::ScsiCommand),
             refers: management.then(|| (pdu.referenced_tag(), pdu.function())),
+            aborts: 0,
             ended: None,
         }
     }
@@ -43,6 +46,20 @@ pub(super) struct Tags(BTreeMap<u32, Tag>);
 impl Tags {
     pub(super) fn get(&self, itt: u32) -> Option<&Tag> {
         self.0.get(&itt)
+    }
+
+    /// An ABORT TASK of a task was sent.
+    pub(super) fn abort(&mut self, itt: u32) {
+        if let Some(tag) = self.0.get_mut(&itt) {
+            tag.aborts += 1;
+        }
+    }
+
+    /// An ABORT TASK of a task was refused: the task goes on.
+    pub(super) fn abort_refused(&mut self, itt: u32) {
+        if let Some(tag) = self.0.get_mut(&itt) {
+            tag.aborts = tag.aborts.saturating_sub(1);
+        }
     }
 
     /// Takes a tag into use; `false` when it already was.

@@ -46,6 +46,9 @@ impl SessionWatch {
     }
 
     pub(super) fn data_out(&self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
+        // What serves the R2Ts of many tasks until the answer (RFC 7143 §4.2.3.3) is no duty to a single one.
+        let is_aborted = self.tags.get(pdu.itt()).is_some_and(|task| task.aborts > 0);
+        demand(breaches, !is_aborted, "WR-20", || format!("behind its ABORT TASK: {pdu:?}"));
         if pdu.ttt() == NO_TAG {
             watch.unsolicited(breaches, pdu);
         } else {
