@@ -14,6 +14,7 @@ mod reserve_in;
 mod reserve_out;
 mod sense;
 pub mod status;
+mod task_set;
 mod transfer;
 mod unit;
 mod vital;
@@ -24,6 +25,7 @@ use work::answer;
 
 pub(crate) use access::accessed;
 pub(crate) use reserve_out::Refusal;
+pub(crate) use task_set::{End, Seen};
 pub(crate) use work::{Sink, Source, Work};
 
 pub use access::Access;

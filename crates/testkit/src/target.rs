@@ -21,6 +21,7 @@ mod management;
 mod node;
 mod nop;
 mod other_nexus;
+mod other_port;
 mod outbox;
 mod params;
 mod read;

@@ -60,7 +60,22 @@ pub(super) struct State {
     /// Whether a loss of power changes nothing (APTPL).
     pub(super) persists: bool,
     /// Unit attentions that wait for the next command of a nexus.
-    pub(super) attentions: Vec<(Registrant, Sense)>,
+    attentions: Vec<Attention>,
+}
+
+/// What was done to a registration.
+#[derive(Debug)]
+struct Attention {
+    registration: Registration,
+    sense: Sense,
+    /// The ports through which it was told, or need not be: a registration for all ports is one of several nexuses.
+    told: Vec<u16>,
+}
+
+impl Attention {
+    fn waits_for(&self, nexus: &Registrant) -> bool {
+        self.registration.is_of(nexus) && !self.told.contains(&nexus.target_port)
+    }
 }
 
 impl Kind {
@@ -108,7 +123,7 @@ impl Kind {
 
 impl Registration {
     /// Whether the registration is that of the nexus.
-    pub(super) fn is_of(&self, nexus: &Registrant) -> bool {
+    pub(crate) fn is_of(&self, nexus: &Registrant) -> bool {
         let same = (&self.registrant.initiator, self.registrant.isid);
         let port = self.all_ports || self.registrant.target_port == nexus.target_port;
         same == (&nexus.initiator, nexus.isid) && port
@@ -151,7 +166,7 @@ impl Reservations {
     /// A session of the nexus begins anew: what it had not been told yet is forgotten with the nexus
     /// (SAM-5 §5.14.1), its registration is not (SPC-4 §5.13.1).
     pub(crate) fn forget_attentions(&self, nexus: &Registrant) {
-        self.lock().attentions.retain(|(told, _)| told != nexus);
+        while self.take_attention(nexus).is_some() {}
     }
 
     /// A session of the nexus begins anew, and is taken for another nexus: what was registered stays, under an
@@ -173,8 +188,13 @@ impl Reservations {
     /// The next unit attention of the nexus, once.
     pub(crate) fn take_attention(&self, nexus: &Registrant) -> Option<Sense> {
         let mut state = self.lock();
-        let at = state.attentions.iter().position(|(told, _)| told == nexus)?;
-        Some(state.attentions.remove(at).1)
+        let at = state.attentions.iter().position(|it| it.waits_for(nexus))?;
+        let attention = &mut state.attentions[at];
+        if attention.registration.all_ports {
+            attention.told.push(nexus.target_port);
+            return Some(attention.sense);
+        }
+        Some(state.attentions.remove(at).sense)
     }
 
     /// Whether the reservation lets a command of the nexus pass.
@@ -204,10 +224,11 @@ impl State {
         held.kind.is_of_all() || held.registration == *registration
     }
 
-    pub(super) fn tell(&mut self, registrant: Registrant, sense: Sense) {
-        if !self.attentions.contains(&(registrant.clone(), sense)) {
-            self.attentions.push((registrant, sense));
-        }
+    pub(super) fn tell(&mut self, registration: &Registration, sense: Sense) {
+        let is_same = |it: &Attention| it.registration == *registration && it.sense == sense;
+        self.attentions.retain(|it| !is_same(it));
+        let registration = registration.clone();
+        self.attentions.push(Attention { registration, sense, told: Vec::new() });
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     /// Whose commands end with it (PREEMPT AND ABORT).
-    pub(crate) aborted: Vec<Registrant>,
+    pub(crate) aborted: Vec<Registration>,
 }
 
 /// The parameter list, taken apart.
@@ -222,8 +222,8 @@ impl State {
     }
 
     fn tell_others(&mut self, own: &Registration, sense: Sense) {
-        for other in self.registrations.clone().into_iter().filter(|it| it != own) {
-            self.tell(other.registrant, sense);
+        for other in self.registrations.clone().iter().filter(|it| *it != own) {
+            self.tell(other, sense);
         }
     }
 
@@ -240,7 +240,7 @@ impl State {
         own: &Registration,
         kind: Kind,
         victim: u64,
-    ) -> Result<Vec<Registrant>, Refusal> {
+    ) -> Result<Vec<Registration>, Refusal> {
         let held = self.held.clone();
         let takes_over = match &held {
             Some(held) if held.kind.is_of_all() => victim == 0,
@@ -270,10 +270,10 @@ impl State {
             self.held = left.map(|registration| Held { registration, kind: held.kind });
         }
         for other in removed.iter().filter(|it| *it != own) {
-            self.tell(other.registrant.clone(), Sense::REGISTRATIONS_PREEMPTED);
+            self.tell(other, Sense::REGISTRATIONS_PREEMPTED);
         }
         self.count();
-        Ok(removed.into_iter().map(|it| it.registrant).collect())
+        Ok(removed)
     }
 
     const fn count(&mut self) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::reservations::Reservations;
+use super::task_set::Ends;
 use crate::disk::RamDisk;
 
 /// A logical unit.
@@ -32,6 +33,8 @@ pub struct Unit {
     pub physical_block_exponent: u8,
     /// Who has registered with it, and who holds it; clones of the unit share them.
     pub reservations: Reservations,
+    /// What has ended commands of it; clones of the unit share that.
+    pub(crate) ends: Ends,
     /// What sets it apart from others.
     pub behavior: UnitBehavior,
 }
@@ -52,6 +55,7 @@ impl Unit {
             unit_attention: false,
             physical_block_exponent: 0,
             reservations: Reservations::default(),
+            ends: Ends::default(),
             behavior: UnitBehavior::default(),
         }
     }

@@ -12,6 +12,7 @@ impl Target {
     /// [`Target::deadline`]. Without [`Effect::Delay`](crate::fault::Effect::Delay) there is no need
     /// for it. What is executed late has [`Target::next_execution`].
     pub fn advance(&mut self, now: Instant) {
+        self.catch_up();
         self.execute_late(now);
         for waiting in &mut self.delayed {
             waiting.due.get_or_insert(now + waiting.delay);

@@ -6,6 +6,7 @@ use crate::conn_id::ConnId;
 use crate::convert::before;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
+use crate::scsi::End;
 
 const ABORT_TASK: u8 = 1;
 const ABORT_TASK_SET: u8 = 2;
@@ -80,20 +81,20 @@ impl Target {
     /// Ends the tasks of all sessions with a unit.
     fn clear_unit(&mut self, id: ConnId, lun: u64) -> u8 {
         let Some(number) = self.number_of(lun) else { return NO_SUCH_LUN };
-        self.clear_for_others(number, self.own_session(id));
+        self.end_everywhere(id, number, End::Clear);
         self.abort_unit(id, lun)
     }
 
     fn reset_unit(&mut self, id: ConnId, lun: u64) -> u8 {
         let Some(number) = self.number_of(lun) else { return NO_SUCH_LUN };
-        self.reset_for_others(number, self.own_session(id));
+        self.end_everywhere(id, number, End::Reset);
         self.reset_cache(number);
         self.abort_unit(id, lun)
     }
 
     fn reset_all(&mut self, id: ConnId) -> u8 {
         for number in self.config.units.keys().copied().collect::<Vec<_>>() {
-            self.reset_for_others(number, self.own_session(id));
+            self.end_everywhere(id, number, End::Reset);
             self.reset_cache(number);
         }
         self.abort_where(id, |_| true);
@@ -104,10 +105,6 @@ impl Target {
     fn number_of(&self, lun: u64) -> Option<u16> {
         let number = self.config.lun_form.decode(lun);
         number.filter(|number| self.config.units.contains_key(number))
-    }
-
-    fn own_session(&self, id: ConnId) -> Option<u16> {
-        self.connections.get(id.0).map(|connection| connection.session)
     }
 
     fn abort_where(&mut self, id: ConnId, affected: impl Fn(u64) -> bool) {

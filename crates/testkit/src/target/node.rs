@@ -15,6 +15,7 @@ use crate::disk::RamDisk;
 use crate::frame::FrameError;
 use crate::opcode::Opcode;
 use crate::pdu::{NO_TAG, Pdu};
+use crate::scsi::Seen;
 
 /// A command as the target saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct Target {
     pub(super) power_losses_told: BTreeMap<(Nexus, u16), u64>,
     /// How many deferred errors each nexus was told of, by unit.
     pub(super) deferred_errors_told: BTreeMap<(Nexus, u16), u64>,
+    /// How far it has come in what ends commands of each unit.
+    pub(super) ends_seen: BTreeMap<u16, Seen>,
     /// How many commands have had their turn among the configured delays of execution.
     pub(super) put_off: usize,
     pub(super) since_ping: u32,
@@ -83,6 +86,7 @@ impl Target {
             late: Vec::new(),
             power_losses_told: BTreeMap::new(),
             deferred_errors_told: BTreeMap::new(),
+            ends_seen: BTreeMap::new(),
             put_off: 0,
             since_ping: 0,
             refused: 0,
@@ -219,6 +223,7 @@ impl Target {
 
     /// Sends what was held back.
     pub fn release(&mut self) {
+        self.catch_up();
         self.holding = false;
         for (id, outgoing) in std::mem::take(&mut self.held) {
             self.enqueue(id, outgoing);
@@ -269,6 +274,7 @@ impl Target {
         if self.connections[id.0].is_closed() {
             return;
         }
+        self.catch_up();
         let Some(pdu) = self.receiving_faults(id, pdu) else { return };
         self.checker.from_initiator(id, &pdu);
         if self.config.record {

@@ -12,6 +12,7 @@ impl Target {
     /// with it end, executed before or never, with TASK ABORTED if the unit's control mode page says so
     /// (TAS) and else without a status. Each session then meets the unit attention BUS DEVICE RESET
     /// FUNCTION OCCURRED. Caches keep what they hold; see [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power).
+    /// It is about this port: where the unit has several, each of their targets has to be told.
     pub fn reset_by_another(&mut self, number: u16) {
         self.reset_for_others(number, None);
     }
@@ -27,7 +28,8 @@ impl Target {
     }
 
     /// Another initiator clears the task set of a unit (CLEAR TASK SET): commands end as by a reset. Without
-    /// TAS, each session that had any meets the unit attention COMMANDS CLEARED BY ANOTHER INITIATOR.
+    /// TAS, each session that had any meets the unit attention COMMANDS CLEARED BY ANOTHER INITIATOR. It is about
+    /// this port, as [`reset_by_another`](Self::reset_by_another).
     pub fn clear_by_another(&mut self, number: u16) {
         self.clear_for_others(number, None);
     }

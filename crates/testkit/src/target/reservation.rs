@@ -4,21 +4,22 @@ use super::node::Target;
 use super::session::Session;
 use super::task::Outcome;
 use crate::conn_id::ConnId;
-use crate::scsi::{Refusal, Registrant, Reservations, Sense, status};
+use crate::scsi::{End, Refusal, Registrant, Reservations, Sense, status};
 
 impl Target {
     /// The nexus of a session, by the port that this target is.
     pub(super) fn registrant(&self, session: &Session) -> Registrant {
+        session.nexus.registrant(self.port_number())
+    }
+
+    /// The relative target port identifier.
+    pub(super) fn port_number(&self) -> u16 {
         let port = self.config.port.as_ref().map(|port| port.port);
-        Registrant {
-            initiator: session.nexus.initiator.clone(),
-            isid: session.nexus.isid,
-            target_port: port.or(self.config.portal_group).unwrap_or(1),
-        }
+        port.or(self.config.portal_group).unwrap_or(1)
     }
 
     /// The nexus of the session that a connection belongs to.
-    fn registrant_of(&self, id: ConnId) -> Option<Registrant> {
+    pub(super) fn registrant_of(&self, id: ConnId) -> Option<Registrant> {
         let tsih = self.connections.get(id.0)?.session;
         Some(self.registrant(self.sessions.get(&tsih)?))
     }
@@ -57,28 +58,15 @@ impl Target {
         cdb: [u8; 16],
         list: &[u8],
     ) -> Result<(), Outcome> {
-        let Some((reservations, nexus)) = self.reservations(number).zip(self.registrant_of(id))
-        else {
-            return Ok(());
-        };
+        let reached = self.reservations(number).zip(self.registrant_of(id));
+        let Some((number, (reservations, nexus))) = number.zip(reached) else { return Ok(()) };
         let done = reservations.change(&nexus, cdb, list).map_err(|refusal| match refusal {
             Refusal::Conflict => CONFLICT,
             Refusal::Check(sense) => Outcome::check(sense),
         })?;
-        let form = self.config.lun_form;
-        for tsih in self.sessions.keys().copied().collect::<Vec<_>>() {
-            let session = self.sessions.get(&tsih).map(|session| self.registrant(session));
-            if session.is_some_and(|it| it != nexus && done.aborted.contains(&it)) {
-                self.abort_tasks(tsih, |lun| form.decode(lun) == number);
-            }
+        for registration in done.aborted {
+            self.end_everywhere(id, number, |by| End::Preempt(by, registration));
         }
-        let aborted = |late: &Registrant| done.aborted.contains(late) && *late != nexus;
-        let port = nexus.target_port;
-        self.late.retain(|late| {
-            let (initiator, isid) = (late.nexus.initiator.clone(), late.nexus.isid);
-            form.decode(late.lun) != number
-                || !aborted(&Registrant { initiator, isid, target_port: port })
-        });
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ impl Target {
 
     /// The same as pieces, of which large data are not copied. It stops after `batch` bytes.
     pub(crate) fn transmit_pieces(&mut self, id: ConnId, batch: usize) -> Vec<Bytes> {
+        self.catch_up();
         while let Some(connection) = self.connections.get(id.0)
             && connection.outbox.len() < batch
             && let Some(pdu) = self.next_outgoing(id)

@@ -10,7 +10,7 @@ use crate::conn_id::ConnId;
 use crate::convert::{before, len32};
 use crate::disk::Changes;
 use crate::pdu::{NO_TAG, Pdu};
-use crate::scsi::{Sense, Source, Unit};
+use crate::scsi::{Registrant, Sense, Source, Unit};
 
 /// A command that came before its turn, with the write data that followed it.
 #[derive(Debug)]
@@ -26,6 +26,13 @@ pub(crate) struct Nexus {
     pub(crate) initiator: String,
     pub(crate) isid: u64,
     pub(crate) target: String,
+}
+
+impl Nexus {
+    /// The same to the reservations of a unit, through a port.
+    pub(crate) fn registrant(&self, target_port: u16) -> Registrant {
+        Registrant { initiator: self.initiator.clone(), isid: self.isid, target_port }
+    }
 }
 
 /// What a command that waits is to do.

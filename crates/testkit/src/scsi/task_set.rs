@@ -1,0 +1,68 @@
+//! What ends commands of a unit through all ports that serve it (SAM-5 §7.5, §7.7, SPC-4 §5.13.11.5).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::reservations::{Registrant, Registration};
+
+/// Why commands of a unit end.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// The nexus resets the unit.
+    Reset(Registrant),
+    /// The nexus clears the task set.
+    Clear(Registrant),
+    /// The nexus takes a registration away, with the commands of those whose it was.
+    Preempt(Registrant, Registration),
+}
+
+/// What has ended commands of a unit so far, the oldest first. Clones are handles of one list, so the
+/// [`Target`](crate::target::Target)s that are ports of the unit share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many there are; asked before each PDU, so without the lock.
+    count: AtomicUsize,
+    list: Mutex<Vec<End>>,
+}
+
+/// How far one of the ports has come in that list.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    ends: Ends,
+    count: usize,
+}
+
+impl Ends {
+    pub(crate) fn add(&self, end: End) {
+        let mut list = self.0.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.push(end);
+        self.0.count.store(list.len(), Ordering::Release);
+    }
+
+    /// All that there is concerns nobody who comes now.
+    pub(crate) fn all_seen(&self) -> Seen {
+        Seen { ends: self.clone(), count: self.0.count.load(Ordering::Acquire) }
+    }
+}
+
+impl Seen {
+    /// Whether the list is that of this unit.
+    pub(crate) fn is_of(&self, ends: &Ends) -> bool {
+        Arc::ptr_eq(&self.ends.0, &ends.0)
+    }
+
+    /// The oldest one that was not seen yet.
+    pub(crate) fn next(&mut self) -> Option<End> {
+        let shared = &self.ends.0;
+        if shared.count.load(Ordering::Acquire) == self.count {
+            return None;
+        }
+        let list = shared.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = list.get(self.count).cloned()?;
+        self.count += 1;
+        Some(end)
+    }
+}
