@@ -39,6 +39,15 @@ struct Node {
     url: String,
 }
 
+/// The target tolerates much that only its checker notes.
+impl Drop for Node {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
 impl Node {
     async fn new(number: u64) -> Self {
         Self::with(number, RamDisk::new(512, BLOCKS), |_| {}).await
