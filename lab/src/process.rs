@@ -197,13 +197,16 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("lab-process-{}", std::process::id()));
         let mut command = shell("sleep 600 & echo $! >\"$0\"; wait");
         command.arg(&folder);
-        assert!(run(&mut command, Duration::from_secs(1)).await.unwrap().is_none());
+        assert!(run(&mut command, Duration::from_secs(5)).await.unwrap().is_none());
         let child = std::fs::read_to_string(&folder).unwrap();
         std::fs::remove_file(&folder).unwrap();
-        let gone = || !alive(child.trim());
-        while !gone() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        assert!(!child.trim().is_empty(), "the shell has not come so far");
+        let gone = async {
+            while alive(child.trim()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), gone).await.unwrap();
     }
 
     /// Whether a process runs, other than as a zombie that nobody has collected yet.

@@ -255,7 +255,8 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
         config.keys.default_time2wait = 0;
         Target::new(config)
     };
-    let server = Server::start(target()).await.unwrap();
+    // Of an address that nobody else binds to, so that its port is free when the target is back.
+    let server = Server::start_at(("127.0.0.77", 0), target(), Duration::ZERO).await.unwrap();
     let address = server.address();
     let url = format!("iscsi://{address}/{TARGET}/0");
     let socket = socket("outage");

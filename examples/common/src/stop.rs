@@ -13,8 +13,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 /// How long each of the last steps may take once the work shall stop: what is under way, the goodbye,
-/// the last word. Together they take less than a second.
-pub const HASTE: Duration = Duration::from_millis(300);
+/// the last word. Together they take about three seconds at most. A disk that is busy flushes in that time, and a
+/// target far away answers; who does not want to wait for them sends the signal again.
+pub const HASTE: Duration = Duration::from_secs(1);
 /// A file is to grow beyond the limit of the process (`ulimit -f`).
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
 /// A standard error that takes nothing for so long is not read, and the work may be stuck in it.

@@ -132,6 +132,8 @@ mod tests {
     #[tokio::test]
     async fn events_between_order_and_answer_are_kept() {
         let path = std::env::temp_dir().join(format!("lab-qmp-{}.sock", std::process::id()));
+        // One that was killed has left its own, and ids of processes come again.
+        drop(std::fs::remove_file(&path));
         let listener = UnixListener::bind(&path).unwrap();
         let server = async {
             let (stream, _) = listener.accept().await.unwrap();

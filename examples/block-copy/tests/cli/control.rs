@@ -10,7 +10,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::support::{Folder, Rig, block_copy, ends, fails, object, pattern, program, succeeds};
+use crate::support::{
+    Folder, PATIENCE, Rig, block_copy, ends, fails, object, pattern, program, soon, succeeds,
+};
 
 /// At 1 kbit/s it takes hours.
 const LEN: usize = 4 << 20;
@@ -22,18 +24,23 @@ pub(crate) fn start(arguments: &[&str]) -> Child {
 
 /// A connection to the socket of a program, once that takes orders.
 pub(crate) async fn connect(path: &str) -> Orders {
-    loop {
-        match UnixStream::connect(path) {
-            Ok(stream) => return Orders(BufReader::new(stream)),
-            Err(error) => {
-                assert!(
-                    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused),
-                    "{error}"
-                );
-                sleep(Duration::from_millis(1)).await;
+    let connected = async {
+        loop {
+            match UnixStream::connect(path) {
+                Ok(stream) => return stream,
+                Err(error) => {
+                    assert!(
+                        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused),
+                        "{error}"
+                    );
+                    sleep(Duration::from_millis(1)).await;
+                }
             }
         }
-    }
+    };
+    let stream = soon(connected).await.expect("the program takes no orders");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Orders(BufReader::new(stream))
 }
 
 pub(crate) struct Orders(BufReader<UnixStream>);
@@ -54,13 +61,16 @@ impl Orders {
 
     /// Asks until the status is so.
     pub(crate) async fn until_status(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let status = self.give("status");
-            if holds(&status) {
-                return status;
+        let held = async {
+            loop {
+                let status = self.give("status");
+                if holds(&status) {
+                    return status;
+                }
+                sleep(Duration::from_millis(1)).await;
             }
-            sleep(Duration::from_millis(1)).await;
-        }
+        };
+        soon(held).await.expect("the status does not become so")
     }
 }
 

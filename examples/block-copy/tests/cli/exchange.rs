@@ -2,13 +2,11 @@
 
 use std::io::Write;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::scsi::Unit;
-use tokio::time::sleep;
 
-use crate::support::{Rig, ends, fails, pattern, program};
+use crate::support::{Rig, ends, fails, pattern, program, until};
 
 const CHUNK: usize = 4096;
 const BLOCKS: u64 = 1 << 15;
@@ -30,12 +28,6 @@ fn exchange_for(rig: &Rig, disk: RamDisk) {
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
 }
 
-async fn until(mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        sleep(Duration::from_millis(1)).await;
-    }
-}
-
 /// The rest goes elsewhere, and that is no success.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_to_a_unit_that_was_exchanged_fails() {
@@ -44,7 +36,7 @@ async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     let mut input = child.stdin.take().unwrap();
     let data = pattern(2 * CHUNK);
     input.write_all(&data[..CHUNK]).unwrap();
-    until(|| rig.disk.holds(0, &data[..CHUNK])).await;
+    until(&mut child, || rig.disk.holds(0, &data[..CHUNK])).await;
     exchange(&rig);
     input.write_all(&data[CHUNK..]).unwrap();
     drop(input);
@@ -59,7 +51,7 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     let mut input = child.stdin.take().unwrap();
     let data = pattern(2 * CHUNK);
     input.write_all(&data[..CHUNK]).unwrap();
-    until(|| rig.disk.holds(0, &data[..CHUNK])).await;
+    until(&mut child, || rig.disk.holds(0, &data[..CHUNK])).await;
     let protected = RamDisk::new(512, BLOCKS);
     protected.set_read_only(true);
     exchange_for(&rig, protected);
@@ -73,11 +65,11 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
 async fn a_copy_from_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, MANY_BLOCKS).await;
     rig.disk.fill(3);
-    let child = start(&rig.url(), "-");
+    let mut child = start(&rig.url(), "-");
     let is_read = |cdb: [u8; 16]| matches!(cdb[0], 0x28 | 0x88);
     let has_read =
         || rig.server.with(|target| target.commands().iter().any(|command| is_read(command.cdb)));
-    until(has_read).await;
+    until(&mut child, has_read).await;
     exchange_for(&rig, RamDisk::new(512, MANY_BLOCKS));
     let output = ends(child).await;
     let said = String::from_utf8(output.stderr).unwrap();

@@ -299,7 +299,7 @@ async fn killed_while_the_command_runs_nothing_old_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_a_later_pass_only_the_rest_is_copied_again() {
     // So far that the second pass lasts long enough to be met in its middle.
-    let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(30)).await;
+    let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(100)).await;
     let in_use = InUse::new(&[write(256, 512), write(300, 4)]);
     let (freeze, map) = (in_use.freeze(), in_use.folder.path("map"));
     let slow =

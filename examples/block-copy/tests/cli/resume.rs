@@ -1,7 +1,7 @@
 //! Copies that end before their time, and are gone on with.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -254,7 +254,8 @@ async fn a_checkpoint_that_cannot_be_written_does_not_end_the_copy() {
     let ends = [&*source, &url, "--checkpoint", &map, "--progress", "plain"];
     let mut child = start(&[&ends[..], &OPTIONS[..8]].concat());
     until(&mut child, || rig.written() > 0).await;
-    fs::remove_dir_all(&kept).unwrap();
+    // In one step: a file that is made in it meanwhile goes with it.
+    fs::rename(&kept, folder.path("gone")).unwrap();
     let output = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap()).await.unwrap();
     let said = succeeds(&output);
     assert!(said.contains("what is flushed cannot be kept: No such file"), "{said}");
@@ -288,8 +289,13 @@ async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     // Without a checkpoint as well.
     let again = folder.path("again");
     let mut child = start(&[&[&*url, &again], &OPTIONS[..]].concat());
-    until(&mut child, || fs::read(&again).is_ok_and(|data| data.iter().any(|byte| *byte > 0)))
-        .await;
+    // The beginning is among what is written first, and soon looked at.
+    let begins = |file: fs::File| {
+        let mut data = Vec::new();
+        file.take(1 << 20).read_to_end(&mut data).unwrap();
+        data.iter().any(|byte| *byte > 0)
+    };
+    until(&mut child, || fs::File::open(&again).is_ok_and(begins)).await;
     signal(&child, "-TERM");
     let said = String::from_utf8(ends(child).await.stderr).unwrap();
     assert!(said.ends_with("is incomplete and has its full length already\n"), "{said}");

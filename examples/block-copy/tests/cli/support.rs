@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{PipeReader, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -84,10 +84,21 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// One for small files that wait for no disk, where the machine has memory for them.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::below(memory) } else { Self::new() }
+    }
+
+    fn below(parent: &Path) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("block-copy-test-{}-{number}", std::process::id()));
+        let path = parent.join(format!("block-copy-test-{}-{number}", std::process::id()));
+        // One that was killed has left its own, and ids of processes come again.
+        drop(fs::remove_dir_all(&path));
         fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -163,12 +174,27 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
+/// Much longer than anything should take that a test waits for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until something holds that the program brings about.
 pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
-        sleep(Duration::from_millis(1)).await;
+    let held = soon(async {
+        while !holds() {
+            assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    if held.is_none() {
+        child.kill().unwrap();
+        panic!("the program does not do what was waited for");
     }
+}
+
+/// Waits for what should come soon; `None` if it does not.
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> Option<T> {
+    timeout(PATIENCE, work).await.ok()
 }
 
 /// Waits for the end of a program that has no reason to go on.

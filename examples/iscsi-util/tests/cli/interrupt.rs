@@ -7,7 +7,7 @@ use std::time::Duration;
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::Access;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{MIB, Rig, TARGET, object, program, stderr, stdout};
 
@@ -23,9 +23,16 @@ fn start(arguments: &[&str]) -> Child {
 
 /// Waits until something holds that the program brings about.
 async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
-        sleep(Duration::from_millis(1)).await;
+    let held = timeout(Duration::from_secs(60), async {
+        while !holds() {
+            assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    if held.is_err() {
+        child.kill().unwrap();
+        panic!("the program does not do what was waited for");
     }
 }
 
