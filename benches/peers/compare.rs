@@ -21,6 +21,9 @@ use crate::rows::{Kind, Row, rows};
 use crate::target::Target;
 use crate::words::CompareArgs;
 
+/// The figures that the repository has.
+const RESULT: &str = "benches/results/short-link.json";
+
 /// Measures all that was asked for. The result file is whole after each figure.
 pub(crate) fn compare(args: &CompareArgs) -> Result<(), Trouble> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -61,6 +64,10 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
         bench.runs(row).await?;
     }
     bench.calls(&rows).await?;
+    if is_for_the_repository(args) {
+        fs::copy(&out, workspace().join(RESULT))?;
+        eprintln!("short_link: the figures are in {RESULT}");
+    }
     let figures = &bench.record.file.figures;
     let failed = figures.iter().filter(|figure| is_failure(&figure.outcome)).count();
     let of = figures.len();
@@ -78,8 +85,13 @@ fn out(args: &CompareArgs, folder: &Path) -> PathBuf {
     match &args.out {
         Some(path) => path.clone(),
         None if args.test => folder.join("test.json"),
-        None => workspace().join("benches/results/short-link.json"),
+        None => folder.join("short-link.json"),
     }
+}
+
+/// Whether the figures become those of the repository: what is a part only, or was interrupted, does not.
+const fn is_for_the_repository(args: &CompareArgs) -> bool {
+    args.out.is_none() && args.only.is_none() && !args.test
 }
 
 /// The result file before the first figure.

@@ -9,7 +9,7 @@
 //!   best static buffer gains over autotuning. With the send buffer `tuned`, the program's own tuner
 //!   decided about everything: a level to compare with.
 //! - Figures with the parameter `fault` are copies that met one: a row each, with how it ended.
-//! - Figures with the parameter `flows` are flows that were ruled: a chart over time each, and what each
+//! - Figures with a name in the parameter `flows` are flows that were ruled: a chart over time each, and what each
 //!   flow had between the orders, beside what it should.
 //! - Figures with the parameter `mirror` are disks in use that QEMU mirrored: a table and a chart over time for each
 //!   link and load.

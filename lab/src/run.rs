@@ -101,7 +101,7 @@ fn is_good(outcome: &Outcome) -> bool {
     }
 }
 
-/// Where the result goes; its folder is there afterwards, and a result of earlier is not.
+/// Where the result goes; its folder is there afterwards, and a result of earlier beside it, called `.before`.
 fn result_path(args: &RunArgs, environment: Environment) -> Result<PathBuf, Error> {
     let path = args.out.clone().unwrap_or_else(|| {
         let name = args.scenario.file_stem().unwrap_or_default();
@@ -119,7 +119,7 @@ fn result_path(args: &RunArgs, environment: Environment) -> Result<PathBuf, Erro
         )));
     }
     fs::create_dir_all(full.parent().unwrap_or_else(|| Path::new("/"))).map_err(file_error)?;
-    match fs::remove_file(&full) {
+    match fs::rename(&full, full.with_extension("json.before")) {
         Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(file_error(cause)),
         _ => Ok(full),
     }
@@ -338,6 +338,22 @@ mod tests {
     fn the_command_tells_the_direction() {
         let told = command_told(&["lab", "run", "/elsewhere/own.toml", "--direction", "read"]);
         assert!(told.ends_with("own.toml --direction read"), "{told}");
+    }
+
+    #[test]
+    fn a_result_of_earlier_is_kept_until_the_next() {
+        let folder = std::env::temp_dir().join(format!("lab-run-{}", std::process::id()));
+        let out = folder.join("one.json");
+        let line = ["lab", "run", "one.toml", "--out", out.to_str().unwrap()];
+        let Command::Run(args) = Cli::parse_from(line).command else { panic!("another command") };
+        for text in ["first", "second"] {
+            assert_eq!(result_path(&args, Environment::Host).unwrap(), out);
+            fs::write(&out, text).unwrap();
+        }
+        assert_eq!(result_path(&args, Environment::Host).unwrap(), out);
+        assert_eq!(fs::read_to_string(folder.join("one.json.before")).unwrap(), "second");
+        assert!(!out.exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

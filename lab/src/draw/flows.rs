@@ -11,9 +11,9 @@ use super::text;
 use crate::flows::FlowsFigure;
 use crate::result::{Figure, Outcome};
 
-/// Whether a figure is that of flows that were ruled.
+/// Whether a figure is that of flows that were ruled: they have a name, where iperf3's have a number.
 pub(super) fn is_ruled(figure: &Figure) -> bool {
-    parameter(figure, "flows").is_some()
+    parameter(figure, "flows").is_some_and(|flows| flows.parse::<u32>().is_err())
 }
 
 /// The part of a page about them; `None` without any.
@@ -169,5 +169,16 @@ mod tests {
         ![a limit, block-copy, write](flows-a-limit-block-copy-write.svg)
         ");
         assert_eq!(part.charts.len(), 1);
+    }
+
+    #[test]
+    fn a_number_of_flows_rules_none() {
+        let mut measured = sample::figure("iperf3", 100.0, 90.0);
+        assert!(!is_ruled(&measured));
+        measured.parameters.insert("flows".to_owned(), "16".to_owned());
+        assert!(!is_ruled(&measured));
+        // What has failed keeps its place as well.
+        measured.parameters.insert("flows".to_owned(), "16 at once".to_owned());
+        assert!(is_ruled(&measured));
     }
 }

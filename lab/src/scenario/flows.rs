@@ -95,6 +95,9 @@ impl Flows {
         if !matches!(self.who, Who::BlockCopy | Who::OpenIscsi) {
             return Err("`who` is block-copy or open-iscsi".to_owned());
         }
+        if self.name.parse::<u32>().is_ok() {
+            return Err("`name` is a number, which says how many flows there are".to_owned());
+        }
         if self.flows.is_empty() {
             return Err("`flows` is empty".to_owned());
         }

@@ -337,6 +337,7 @@ fn flows_without_sense_are_refused() {
         ("rate off", "pause two", "no flow `two`"),
         ("[[10], [-1]]", "[[10]]", "`expect` has a list for each phase"),
         ("[{ name = \"one\" }]", "[]", "`flows` is empty"),
+        ("\"a limit\"", "\"16\"", "`name` is a number"),
         ("[{ name = \"one\" }]", "[{ name = \"one\" }, { name = \"two\" }]", "`expect`"),
         ("0:10M", "1:10M", "a unit of its own"),
     ] {
