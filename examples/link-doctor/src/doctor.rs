@@ -76,9 +76,17 @@ impl<'a> Examination<'a> {
     }
 
     async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
+        let begun = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)??;
         let pings = self.pings().await;
-        let first = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)?;
-        let first = first.map_err(Error::Link)?;
+        let first = match self.stop.hurry(self.session.reading()).await {
+            Some(Ok(reading)) => reading,
+            // A session that has ended is told as it began.
+            Some(Err(error)) => {
+                self.end.get_or_insert(Error::Link(error));
+                begun
+            }
+            None => begun,
+        };
         let disk = if url.lun.is_some() { self.disk().await } else { None };
         let read = match &disk {
             Some(disk) => self.read(disk, &first).await,
@@ -130,9 +138,7 @@ impl<'a> Examination<'a> {
     }
 
     async fn read(&mut self, disk: &Disk, reading: &Reading) -> Option<ReadTest> {
-        let plan = reading.plan();
-        let planned = (plan.read_size.value, plan.read_depth.value);
-        let workload = Workload::new(planned, self.args.depth, window_of(reading), disk);
+        let workload = Workload::new(reading.plan(), self.args.depth, window_of(reading), disk);
         let Some(workload) = workload else {
             self.end = Some(Error::Empty);
             return None;

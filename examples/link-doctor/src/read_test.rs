@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use iscsi_initiator::tuning::{Bandwidth, Diagnosis};
+use iscsi_initiator::tuning::{Bandwidth, Diagnosis, Plan};
 use iscsi_initiator::{Disk, Error, Reading, Session};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -26,6 +26,10 @@ pub struct Workload {
     pub io_size: usize,
     /// Reads under way at once, not 0.
     pub depth: u32,
+    /// How many the plan would have under way if the target took any number of commands.
+    pub wanted: u32,
+    /// How many commands the target takes at once, if it says so.
+    pub window: Option<u32>,
 }
 
 /// What came of it.
@@ -50,12 +54,8 @@ impl Workload {
     /// What a plan says, brought to what the unit is: no read is longer than the unit or than it
     /// takes at once, and as many bytes are under way as planned. `None` if the unit holds nothing.
     #[must_use]
-    pub fn new(
-        planned: (u64, u32),
-        depth: Depth,
-        window: Option<u32>,
-        disk: &Disk,
-    ) -> Option<Self> {
+    pub fn new(plan: &Plan, depth: Depth, window: Option<u32>, disk: &Disk) -> Option<Self> {
+        let planned = wanted(plan);
         let longest = disk.clone().with_max_transfer(as_usize(planned.0)).max_transfer();
         Self::fit(planned, depth, window, (longest, disk.capacity()))
     }
@@ -70,22 +70,38 @@ impl Workload {
         if length == 0 {
             return None;
         }
+        let under_way = io_size.saturating_mul(planned.into());
+        let wanted = u32::try_from(under_way.div_ceil(length as u64)).unwrap_or(u32::MAX);
+        let wanted = wanted.max(planned).clamp(1, Depth::MAX);
+        let window = window.map(|commands| commands.max(1));
         let depth = match depth {
             Depth::Fixed(depth) => depth,
-            Depth::Auto => {
-                let under_way = io_size.saturating_mul(planned.into());
-                let wanted = u32::try_from(under_way.div_ceil(length as u64)).unwrap_or(u32::MAX);
-                // A short unit is no reason for more reads than the target takes at once.
-                wanted.max(planned).clamp(1, window.unwrap_or(Depth::MAX).clamp(1, Depth::MAX))
-            }
+            // A short unit is no reason for more reads than the target takes at once.
+            Depth::Auto => wanted.min(window.unwrap_or(Depth::MAX)),
         };
-        Some(Self { io_size: length, depth })
+        Some(Self { io_size: length, depth, wanted, window })
     }
 
-    /// Bytes under way at once.
+    /// Bytes under way at once: what the target does not take yet waits here.
     #[must_use]
     pub fn under_way(&self) -> u64 {
-        (self.io_size as u64).saturating_mul(self.depth.into())
+        self.bytes(self.depth.min(self.window.unwrap_or(u32::MAX)))
+    }
+
+    /// Bytes that the plan wants under way.
+    #[must_use]
+    pub fn wanted(&self) -> u64 {
+        self.bytes(self.wanted)
+    }
+
+    /// How many commands the target takes at once, where more reads at once change nothing.
+    #[must_use]
+    pub fn full_window(&self) -> Option<u32> {
+        self.window.filter(|window| self.depth >= *window)
+    }
+
+    fn bytes(&self, reads: u32) -> u64 {
+        (self.io_size as u64).saturating_mul(reads.into())
     }
 }
 
@@ -181,11 +197,12 @@ impl ReadTest {
         rate(self.bytes, self.time)
     }
 
-    /// The rate once it was steady: that of the median second, or the whole if there were few.
+    /// The rate once it was steady: that of the median second, or of the whole time if there were few
+    /// seconds, or few reads in each.
     #[must_use]
     pub fn steady(&self) -> Option<Bandwidth> {
-        const ENOUGH: usize = 3;
-        if self.samples.len() < ENOUGH { self.goodput() } else { median(&self.samples).flatten() }
+        let reads = self.bytes / self.workload.io_size.max(1) as u64;
+        steady(&self.samples, reads).or_else(|| self.goodput())
     }
 
     /// The typical round trip while reads were under way: the median.
@@ -292,9 +309,26 @@ async fn ping(session: &Session, pings: &mut Pings) {
     }
 }
 
+/// The length of a plan's reads, and how many it wants under way, however many commands the target takes.
+fn wanted(plan: &Plan) -> (u64, u32) {
+    let mut free = plan.clone();
+    free.terms.window = None;
+    let size = plan.read_size.value;
+    (size, free.read_depth_for(size))
+}
+
 /// The rate of so many bytes in so much time; `None` of nothing.
 fn rate(bytes: u64, time: Duration) -> Option<Bandwidth> {
     (bytes > 0 && !time.is_zero()).then(|| Bandwidth::of(bytes, time))
+}
+
+/// The rate of the median second, in which so many reads have ended in all. A second counts whole reads,
+/// so where a handful ends in each the median is off by as much as one of them.
+fn steady(seconds: &[Option<Bandwidth>], reads: u64) -> Option<Bandwidth> {
+    const SECONDS: usize = 3;
+    const READS_EACH: u64 = 10;
+    let tells = seconds.len() >= SECONDS && reads >= READS_EACH * seconds.len() as u64;
+    if tells { median(seconds).flatten() } else { None }
 }
 
 /// The one in the middle; of two the larger.
@@ -310,6 +344,8 @@ fn as_usize(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use iscsi_initiator::tuning::{Limits, Measurement, Rtt, TransferTerms, Tuning, plan};
+
     use super::*;
 
     const MIB: usize = 1 << 20;
@@ -320,9 +356,21 @@ mod tests {
 
     #[test]
     fn a_large_unit_is_read_as_planned() {
-        let workload = fit(Depth::Auto, Some(64), MIB, 1 << 40);
-        assert_eq!(workload, Some(Workload { io_size: MIB, depth: 8 }));
-        assert_eq!(workload.map(|workload| workload.under_way()), Some(8 << 20));
+        let workload = fit(Depth::Auto, Some(64), MIB, 1 << 40).unwrap();
+        assert_eq!((workload.io_size, workload.depth), (MIB, 8));
+        assert_eq!((workload.under_way(), workload.wanted()), (8 << 20, 8 << 20));
+        assert_eq!(workload.full_window(), None);
+    }
+
+    #[test]
+    fn what_the_target_does_not_take_is_not_under_way() {
+        for (depth, shown) in [(Depth::Auto, 4), (Depth::Fixed(6), 6)] {
+            let workload = fit(depth, Some(4), MIB, 1 << 40).unwrap();
+            assert_eq!((workload.depth, workload.full_window()), (shown, Some(4)));
+            assert_eq!((workload.under_way(), workload.wanted()), (4 << 20, 8 << 20));
+        }
+        let shallow = fit(Depth::Fixed(1), Some(4), MIB, 1 << 40).unwrap();
+        assert_eq!((shallow.under_way(), shallow.full_window()), (1 << 20, None));
     }
 
     #[test]
@@ -335,16 +383,39 @@ mod tests {
     }
 
     #[test]
+    fn a_narrow_command_window_is_no_part_of_what_is_wanted() {
+        let mut measurement = Measurement::default();
+        measurement.rtt = Rtt::of([Duration::from_millis(1); 10]);
+        measurement.terms = Some(TransferTerms::new(8192, 262_144, 1, Some(1)));
+        let plan = plan(&measurement, &Limits::default(), &Tuning::default());
+        assert_eq!(plan.read_depth.value, 1);
+        let planned = wanted(&plan);
+        let workload = Workload::fit(planned, Depth::Auto, Some(1), (64 << 20, 1 << 40)).unwrap();
+        assert_eq!(workload.depth, 1);
+        assert!(workload.under_way() < workload.wanted(), "{workload:?}");
+    }
+
+    #[test]
     fn a_depth_by_the_user_counts() {
-        let workload = fit(Depth::Fixed(3), Some(64), 4096, 1 << 40);
-        assert_eq!(workload, Some(Workload { io_size: 4096, depth: 3 }));
+        let workload = fit(Depth::Fixed(3), Some(64), 4096, 1 << 40).unwrap();
+        assert_eq!((workload.io_size, workload.depth), (4096, 3));
     }
 
     #[test]
     fn a_unit_shorter_than_a_read_is_read_whole() {
-        let workload = fit(Depth::Auto, Some(64), MIB, 4096);
-        assert_eq!(workload, Some(Workload { io_size: 4096, depth: 64 }));
+        let workload = fit(Depth::Auto, Some(64), MIB, 4096).unwrap();
+        assert_eq!((workload.io_size, workload.depth), (4096, 64));
         assert_eq!(fit(Depth::Auto, Some(64), MIB, 0), None);
+    }
+
+    #[test]
+    fn a_median_second_tells_where_many_reads_end_in_each() {
+        let seconds = ["20mbit", "90mbit", "91mbit", "92mbit"].map(|rate| rate.parse().ok());
+        assert_eq!(steady(&seconds, 40), "91mbit".parse().ok());
+        // Less than ten each: 8 Mbit/s with reads of 1 MiB is one read or none a second.
+        assert_eq!(steady(&seconds, 39), None);
+        assert_eq!(steady(&seconds[..2], 40), None);
+        assert_eq!(steady(&[None, None, seconds[0]], 40), None);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! ```text
 //! goodput ──┬─ near the declared rate ───────────────────── the link is full
 //!           ├─ near bytes under way / round trip ────────── more could be under way
-//!           ├─ pings take no longer than without reads ──── the target takes its time
+//!           ├─ pings take no longer than without reads ─┬── the target takes its time
+//!           │                                           └── less is under way than was planned: more could be
 //!           ├─ TCP's round trip is longer as well ───────── data queue on the way: the network
 //!           ├─ near receive window / round trip ─────────── this end takes no more
 //!           └─ none of it ───────────────────────────────── data wait in the target's socket
@@ -71,6 +72,10 @@ pub struct Reads {
     pub goodput: Bandwidth,
     /// Bytes that were under way at once.
     pub under_way: u64,
+    /// Bytes that the plan wanted under way.
+    pub wanted: u64,
+    /// How many commands the target takes at once, where that kept more from being under way.
+    pub full_window: Option<u32>,
     /// The round trip up to the target's answer.
     pub ping: Trips,
     /// The round trip up to the target's kernel.
@@ -116,6 +121,8 @@ impl Reads {
         Some(Self {
             goodput: test.steady()?,
             under_way: test.workload.under_way(),
+            wanted: test.workload.wanted(),
+            full_window: test.workload.full_window(),
             ping: Trips { idle: ping, loaded: test.loaded() },
             tcp: Trips { idle: tcp, loaded: facts.info.smoothed_rtt },
             window: facts.receive_window(),
@@ -134,10 +141,11 @@ impl Reads {
     pub fn limit(&self, link: &LinkModel) -> ReadLimit {
         if link.basis == Basis::Declared && self.reaches(link.bandwidth, FULL) {
             ReadLimit::Link
-        } else if self.reaches(rate(self.under_way, self.idle(), 1), REACHED) {
+        } else if self.fills_queue() {
             ReadLimit::Queue
         } else if !self.ping.has_queue() {
-            ReadLimit::Target
+            // How soon a target is that has one read at a time says little of its disks.
+            if self.under_way < self.wanted { ReadLimit::Queue } else { ReadLimit::Target }
         } else if self.tcp.has_queue() {
             ReadLimit::Network
         } else if self.reaches_window() {
@@ -149,6 +157,10 @@ impl Reads {
 
     fn idle(&self) -> Duration {
         self.ping.idle.or(self.tcp.idle).unwrap_or_default()
+    }
+
+    fn fills_queue(&self) -> bool {
+        self.reaches(rate(self.under_way, self.idle(), 1), REACHED)
     }
 
     fn reaches_window(&self) -> bool {
@@ -168,9 +180,7 @@ impl Reads {
             ReadLimit::Link => {
                 (format!("the link: {} of the declared {}", self.goodput, link.bandwidth), None)
             }
-            ReadLimit::Queue => {
-                (self.all_there_is("queue", self.under_way), Some(DEEPER.to_owned()))
-            }
+            ReadLimit::Queue => self.explain_queue(),
             ReadLimit::Target => (
                 "the target: it answers pings at once, but not the reads".to_owned(),
                 Some(SLOW.to_owned()),
@@ -189,6 +199,18 @@ impl Reads {
         }
     }
 
+    fn explain_queue(&self) -> (String, Option<String>) {
+        let mut verdict = if self.fills_queue() {
+            self.all_there_is("queue", self.under_way)
+        } else {
+            let (under_way, wanted) = (Size(self.under_way), Size(self.wanted));
+            format!("the queue: {under_way} under way, where the plan wants {wanted}")
+        };
+        let Some(window) = self.full_window else { return (verdict, Some(DEEPER.to_owned())) };
+        verdict += &format!("; the command window is full, {window} at once");
+        (verdict, Some(WIDER.to_owned()))
+    }
+
     fn all_there_is(&self, what: &str, bytes: u64) -> String {
         let round_trip = millis(self.idle());
         format!("the {what}: {} in {round_trip}, no more can arrive", Size(bytes))
@@ -203,6 +225,7 @@ impl Reads {
 }
 
 const DEEPER: &str = "read more at once: a larger --depth";
+const WIDER: &str = "on the target: a wider command window (LIO: default_cmdsn_depth)";
 const SLOW: &str = "look at its disks and its processor";
 
 /// A time in milliseconds, for people: short ones more exactly.
@@ -233,6 +256,8 @@ mod tests {
         Reads {
             goodput: goodput.parse().unwrap(),
             under_way: 10_000_000,
+            wanted: 10_000_000,
+            full_window: None,
             ping: trips(ping),
             tcp: trips(tcp),
             window: Some(6_000_000),
@@ -255,6 +280,33 @@ mod tests {
         let (verdict, remedy) = queue.explain(&link(None));
         assert_eq!(verdict, "the queue: 9.5 MiB in 100.0 ms, no more can arrive");
         assert!(remedy.unwrap().contains("--depth"));
+    }
+
+    #[test]
+    fn a_target_that_has_too_little_to_do_is_not_blamed() {
+        let shallow = Reads { under_way: 1 << 20, wanted: 8 << 20, ..reads("9mbit", 101, 101) };
+        assert_eq!(shallow.limit(&link(None)), ReadLimit::Queue);
+        let (verdict, remedy) = shallow.explain(&link(None));
+        assert_eq!(verdict, "the queue: 1 MiB under way, where the plan wants 8 MiB");
+        assert!(remedy.unwrap().contains("--depth"));
+        // Where data queue nevertheless, more of them would only queue longer.
+        let queued = Reads { ping: reads("9mbit", 890, 260).ping, ..shallow };
+        assert_eq!(queued.limit(&link(None)), ReadLimit::TargetSocket);
+    }
+
+    #[test]
+    fn a_full_command_window_is_named() {
+        let narrow = Reads { full_window: Some(4), ..reads("700mbit", 101, 101) };
+        let few = Reads {
+            wanted: 20_000_000,
+            ..Reads { goodput: reads("9mbit", 0, 0).goodput, ..narrow }
+        };
+        for reads in [narrow, few] {
+            assert_eq!(reads.limit(&link(None)), ReadLimit::Queue);
+            let (verdict, remedy) = reads.explain(&link(None));
+            assert!(verdict.ends_with("; the command window is full, 4 at once"), "{verdict}");
+            assert!(remedy.is_some_and(|remedy| remedy.contains("command window")));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Limits, Rtt};
+use iscsi_initiator::tuning::{Limits, Rtt, TcpInfo};
 
 use super::{Report, waits};
 use crate::ceiling::{Ceiling, Limit, shown};
@@ -196,7 +196,7 @@ fn path_lines(facts: &LinkFacts) -> Vec<Line> {
         Line::new("longest segment", bytes(info.send_mss), "payload of one packet"),
         Line::new("TCP options", options(facts), ""),
         Line::new("peer's window", window, "so far: it grows when data come"),
-        loss_line(facts),
+        loss_line(info, facts.measurement.loss),
         Line::new(
             "delivery rate",
             rate,
@@ -224,12 +224,17 @@ fn options(facts: &LinkFacts) -> String {
     all.map(|(name, is_on)| format!("{}{name}", state(is_on))).join(", ")
 }
 
-fn loss_line(facts: &LinkFacts) -> Line {
-    let again = facts.info.segments_retransmitted.unwrap_or_default();
-    let sent = facts.info.data_segments_sent.unwrap_or_default();
-    let counted = format!("{again} of {sent} segments with data were sent again");
-    match facts.measurement.loss {
-        Some(loss) => Line::new("loss", format!("{:.3} %", loss * 100.0), counted),
+/// The share is less than what was sent again: a queue that overflows is no fault of the link.
+fn loss_line(info: &TcpInfo, loss: Option<f64>) -> Line {
+    let again = info.segments_retransmitted.unwrap_or_default();
+    let sent = info.data_segments_sent.unwrap_or_default();
+    let counted = format!("this end sent {again} of its {sent} segments with data again");
+    match loss {
+        Some(loss) => Line::new(
+            "loss",
+            format!("{:.3} %", loss * 100.0),
+            format!("of what this end sent, as far as no full queue explains it; {counted}"),
+        ),
         None => Line::new("loss", "unknown", format!("{counted}: too few to tell")),
     }
 }
@@ -263,4 +268,24 @@ fn host_lines(limits: &Limits) -> Vec<Line> {
 
 fn unknown() -> String {
     "unknown".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_that_a_queue_explains_is_told_beside_the_links() {
+        let mut info = TcpInfo::default();
+        (info.data_segments_sent, info.segments_retransmitted) = (Some(1931), Some(38));
+        let counted = "this end sent 38 of its 1931 segments with data again";
+        let told = |loss| Table(&[loss_line(&info, loss)]).to_string();
+        assert_eq!(
+            told(Some(0.0)).trim(),
+            format!(
+                "loss  0.000 %  of what this end sent, as far as no full queue explains it; {counted}"
+            )
+        );
+        assert_eq!(told(None).trim(), format!("loss  unknown  {counted}: too few to tell"));
+    }
 }

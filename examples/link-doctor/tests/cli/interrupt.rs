@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use iscsi_testkit::fault::Fault;
+use iscsi_testkit::fault::{Effect, Fault};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
 use tokio::net::{TcpListener, unix::pipe};
 use tokio::time::{sleep, timeout};
 
@@ -69,7 +71,7 @@ async fn before_there_is_a_session_there_is_no_report() {
 /// The report is there, but nobody takes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_report() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start_with(MIB, Duration::ZERO, |config| config.record = true).await;
     let (reader, writer) = std::io::pipe().unwrap();
     let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
     writer.writable().await.unwrap();
@@ -78,12 +80,18 @@ async fn while_nobody_reads_the_report() {
     let mut command = program(&[&rig.at(&format!("/{TARGET}")), "--json"]);
     let mut child = command.stdout(Stdio::from(full)).stderr(Stdio::piped()).spawn().unwrap();
     // Without a unit there is nothing to do after the pings but to say goodbye.
-    let is_done = || rig.server.with(|target| target.accepted() > 0 && target.sessions() == 0);
-    let mut has_begun = false;
-    while !(has_begun && is_done()) {
-        has_begun |= rig.server.with(|target| target.sessions() > 0);
-        assert!(child.try_wait().unwrap().is_none(), "the program ended early");
-        sleep(Duration::from_millis(1)).await;
+    let is_goodbye = |(_, pdu): &(_, Pdu)| pdu.opcode() == Some(Opcode::LogoutRequest);
+    let is_done = || rig.server.with(|target| target.received().iter().any(is_goodbye));
+    let done = timeout(Duration::from_secs(60), async {
+        while !is_done() {
+            assert!(child.try_wait().unwrap().is_none(), "the program ended early");
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    if done.is_err() {
+        child.kill().unwrap();
+        panic!("the program says no goodbye");
     }
     signal(&child, "-TERM");
     let id = child.id().to_string();
@@ -108,4 +116,16 @@ async fn a_connection_that_breaks_leaves_what_was_measured() {
     let report = object(&output);
     assert_eq!(report["complete"], false);
     assert_eq!(report["rtt"]["ping"]["samples"], 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_during_the_pings_leaves_a_report() {
+    let fault = Fault::receiving(Opcode::NopOut, 3, Effect::Close);
+    let rig = Rig::start_with(MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
+    let output = link_doctor(&[&rig.url(), "--json"]);
+    complains(&output, 1, &["the link was examined in part: "]);
+    let report = object(&output);
+    assert_eq!((&report["complete"], &report["target"]), (&false.into(), &TARGET.into()));
+    assert_eq!(report["rtt"]["ping"]["samples"], 3);
+    assert!(report["tcp"]["mss"].as_u64().unwrap() > 500);
 }
