@@ -2,11 +2,11 @@
 
 use super::connection::{TextWatch, Watch};
 use super::session::SessionWatch;
+use super::tags::ABORT_TASK;
 use super::violation::{Breaches, demand};
 use crate::conn_id::ConnId;
 use crate::pdu::{NO_TAG, Pdu};
 
-pub(super) const ABORT_TASK: u8 = 1;
 const TARGET_WARM_RESET: u8 = 6;
 const TARGET_COLD_RESET: u8 = 7;
 const TASK_REASSIGN: u8 = 8;

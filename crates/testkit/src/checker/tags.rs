@@ -7,6 +7,9 @@ use crate::convert::before;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 
+/// The function of a task management request that ends one task (RFC 7143 §11.5.1).
+pub(super) const ABORT_TASK: u8 = 1;
+
 /// A tag in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
