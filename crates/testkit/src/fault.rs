@@ -130,7 +130,8 @@ pub enum Effect {
     Delay(Duration),
     /// The command is executed, and then answered, so much later than its data have come: also if its
     /// connection is lost meanwhile, until its nexus is reinstated or logs out, or a task management
-    /// function ends it. Commands that write only. The clock is that of
+    /// function ends it. Commands that write only, WRITE SAME and UNMAP among them: no other meets it, or counts as
+    /// one of its times. The clock is that of
     /// [`Target::advance`](crate::target::Target::advance).
     ExecuteLate(Duration),
     /// The first byte of the first block is inverted on its way from or to the disk, and the

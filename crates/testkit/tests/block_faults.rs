@@ -85,18 +85,23 @@ fn a_fault_may_be_meant_for_another_unit_or_access() {
     assert_eq!(rig.target.disk(0).unwrap().flushes(), 0);
 }
 
+/// An UNMAP of two ranges, by their first blocks and numbers of blocks.
+fn unmap(rig: &mut Rig, ranges: [(u64, u32); 2]) -> Pdu {
+    let mut list = vec![0, 38, 0, 32, 0, 0, 0, 0];
+    for (lba, blocks) in ranges {
+        list.extend(lba.to_be_bytes());
+        list.extend(blocks.to_be_bytes());
+        list.extend([0; 4]);
+    }
+    rig.command(0xa0, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40], 40, &list)
+}
+
 /// The ranges of UNMAP stand in its parameter list; none is deallocated if one is bad.
 #[test]
 fn a_range_of_an_unmap_meets_its_fault() {
     let mut rig = rig(vec![Fault::sense(20..30, Sense::WRITE_ERROR)]);
     assert_eq!(write(&mut rig, 0).status(), status::GOOD);
-    let mut list = vec![0, 38, 0, 32, 0, 0, 0, 0];
-    for (lba, blocks) in [(0_u64, 2_u32), (25, 100)] {
-        list.extend(lba.to_be_bytes());
-        list.extend(blocks.to_be_bytes());
-        list.extend([0; 4]);
-    }
-    let unmap = rig.command(0xa0, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40], 40, &list);
+    let unmap = unmap(&mut rig, [(0, 2), (25, 100)]);
     rig.put(unmap);
     assert_eq!(sense(&rig.next()), (Sense::WRITE_ERROR, Some(25)));
     assert!(rig.target.disk(0).unwrap().holds(0, &pattern(1024)));
@@ -181,6 +186,44 @@ fn a_command_that_is_put_off_is_executed_although_its_connection_is_lost() {
         assert_eq!(status, (!is_lost).then_some(status::GOOD));
         rig.assert_no_violations();
     }
+}
+
+#[test]
+fn only_what_writes_is_executed_late() {
+    for is_unmap in [false, true] {
+        let mut rig = rig(vec![Fault::execute_late(.., Duration::from_secs(30)).times(1)]);
+        let (disk, now) = (rig.target.disk(0).unwrap(), start());
+        disk.write(0, &[7; 512]);
+        assert_eq!(read(&mut rig, 0).status(), status::GOOD);
+        let flush = rig.command(0x80, &[0x35], 0, &[]);
+        rig.put(flush);
+        assert_eq!(rig.next().status(), status::GOOD);
+        let late = if is_unmap {
+            unmap(&mut rig, [(0, 1), (4, 1)])
+        } else {
+            // WRITE SAME (10) of a block of zeros.
+            rig.command(0xa0, &[0x41, 0, 0, 0, 0, 0, 0, 0, 1], 512, &[0; 512])
+        };
+        rig.put(late);
+        rig.target.advance(now);
+        assert!(rig.try_next().is_none(), "it was left for the first command that writes");
+        assert!(disk.holds(0, &[7; 512]));
+        rig.target.advance(now + Duration::from_secs(30));
+        assert_eq!(rig.next().status(), status::GOOD);
+        assert!(disk.holds(0, &[0; 512]));
+        rig.assert_no_violations();
+    }
+}
+
+/// An UNMAP that fails is not executed, at once or late.
+#[test]
+fn an_unmap_that_is_put_off_meets_the_other_faults_of_its_ranges() {
+    let late = Fault::execute_late(.., Duration::from_secs(30));
+    let mut rig = rig(vec![late, Fault::sense(4..5, Sense::WRITE_ERROR)]);
+    let unmap = unmap(&mut rig, [(0, 1), (4, 1)]);
+    rig.put(unmap);
+    assert_eq!(sense(&rig.next()), (Sense::WRITE_ERROR, Some(4)));
+    assert_eq!(rig.target.put_off_commands(), 0);
 }
 
 /// RFC 7143 §6.3.5, §11.5: a reinstated session, and a LOGICAL UNIT RESET, leave nothing to be executed.

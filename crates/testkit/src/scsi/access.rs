@@ -21,6 +21,13 @@ pub enum Access {
     SynchronizeCache,
 }
 
+impl Access {
+    /// Whether it changes what a read returns.
+    pub(crate) const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::WriteSame | Self::Unmap)
+    }
+}
+
 /// The blocks a command reaches, and what for; none of a command that is out of range. Those of UNMAP
 /// stand in its parameter list, and before that has come there are none.
 pub(crate) fn accessed(

@@ -252,15 +252,43 @@ impl Target {
         let Some(task) = session.tasks.get_mut(&itt) else { return };
         let Some(write) = task.write.take_if(|write| write.is_complete()) else { return };
         let (lun, cdb, good) = (task.lun, task.cdb, task.outcome == Outcome::GOOD);
-        if good && write.failure.is_none() && !task.late.is_zero() {
+        let (r2ts, parameters) = (write.r2t_count(), write.sink.parameters());
+        let met = match write.failure {
+            Some(sense) => Err(Outcome::check(sense)),
+            None if good => self.meet_faults_of_list(id, itt, parameters),
+            None => return self.end_write(id, itt, Ok(()), r2ts),
+        };
+        if self.connections[id.0].is_closed() {
+            return;
+        }
+        let task = self.session_of(id).and_then(|session| session.tasks.get(&itt));
+        if met.is_ok() && task.is_some_and(|task| !task.late.is_zero()) {
             return self.put_off(id, itt, LateWork::Write(write));
         }
-        let finished = match write.failure {
-            Some(sense) => Err(Outcome::check(sense)),
-            None if good => self.finish(id, itt, lun, cdb, write.sink.parameters()),
-            None => Ok(()),
-        };
-        self.end_write(id, itt, finished, write.r2t_count());
+        let finished = met.and_then(|()| self.finish(id, itt, lun, cdb, parameters));
+        self.end_write(id, itt, finished, r2ts);
+    }
+
+    /// Lets the faults of its blocks have an UNMAP whose parameter list has come: of all others the blocks were known, and
+    /// counted, at the start.
+    fn meet_faults_of_list(
+        &mut self,
+        id: ConnId,
+        itt: u32,
+        parameters: &[u8],
+    ) -> Result<(), Outcome> {
+        let task = self.session_of(id).and_then(|session| session.tasks.get(&itt));
+        let unmap = task.filter(|task| task.cdb[0] == operation::UNMAP);
+        let Some((lun, cdb)) = unmap.map(|task| (task.lun, task.cdb)) else { return Ok(()) };
+        let met = self.command_faults(id, lun, cdb, parameters);
+        if let Some(task) = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt)) {
+            task.delay = met.delay;
+            task.late += met.late;
+        }
+        if met.breaks {
+            self.close(id);
+        }
+        met.failure.map_or(Ok(()), Err)
     }
 
     /// Executes a command whose parameter list has come.
@@ -272,18 +300,6 @@ impl Target {
         cdb: [u8; 16],
         parameters: &[u8],
     ) -> Result<(), Outcome> {
-        // Of all others the blocks were known, and counted, at the start.
-        if cdb[0] == operation::UNMAP {
-            let met = self.command_faults(id, lun, cdb, parameters);
-            if let Some(task) = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt)) {
-                task.delay = met.delay;
-            }
-            if met.breaks {
-                self.close(id);
-                return Ok(());
-            }
-            met.failure.map_or(Ok(()), Err)?;
-        }
         let task = self.session_of(id).and_then(|it| it.tasks.get_mut(&itt));
         let reached = task.and_then(|task| task.unit.take());
         let number = self.config.lun_form.decode(lun);

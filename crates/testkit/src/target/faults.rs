@@ -151,7 +151,8 @@ impl Target {
             Trigger::Command(blocks)
                 if fault.connection.is_none_or(|number| number == id.0)
                     && blocks.unit.is_none_or(|unit| Some(unit) == number)
-                    && blocks.access.is_none_or(|kind| kind == access) =>
+                    && blocks.access.is_none_or(|kind| kind == access)
+                    && (access.writes() || !matches!(fault.effect, Effect::ExecuteLate(_))) =>
             {
                 ranges.iter().find_map(|range| first_of(blocks, range))
             }
