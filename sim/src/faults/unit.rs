@@ -22,10 +22,12 @@ pub(super) fn slow(world: &mut World, rng: &mut Rng) {
     add(world, fault.on_access(access), rng);
 }
 
-/// A read loses one of its Data-Ins; the target counts it as sent.
+/// One of the next Data-Ins of a target is lost; the target counts it as sent.
 pub(super) fn hole(world: &mut World, rng: &mut Rng) {
-    let number = u32::try_from(rng.within(0..64)).unwrap_or(0);
-    add(world, Fault::sending(Opcode::DataIn, number, Effect::Swallow), rng);
+    let (target, skipped) = (any_target(world, rng), u32::try_from(rng.within(0..64)).unwrap_or(0));
+    // The number is one among all that the target has ever sent.
+    let number = world.targets[target].sent(Opcode::DataIn) + skipped;
+    add_to(world, target, Fault::sending(Opcode::DataIn, number, Effect::Swallow));
 }
 
 /// The next write is executed late, even if its connection is lost meanwhile.
@@ -36,7 +38,15 @@ pub(super) fn zombie(world: &mut World, rng: &mut Rng) {
 
 /// Adds a fault to one of the targets.
 pub(super) fn add(world: &mut World, fault: Fault, rng: &mut Rng) {
-    let target = rng.index(0..world.targets.len());
+    let target = any_target(world, rng);
+    add_to(world, target, fault);
+}
+
+fn any_target(world: &World, rng: &mut Rng) -> usize {
+    rng.index(0..world.targets.len())
+}
+
+fn add_to(world: &mut World, target: usize, fault: Fault) {
     world.trace.note("fault of the target", &[target as u64]);
     world.targets[target].config_mut().faults.push(fault);
 }
