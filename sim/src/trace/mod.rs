@@ -47,6 +47,9 @@ impl Trace {
     /// Bytes that have come over a connection, with the PDUs that they complete.
     pub(crate) fn arrived(&mut self, way: &'static str, connection: u64, bytes: &[u8]) {
         self.note(way, &[connection, bytes.len() as u64]);
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.add((*byte).into()));
         let Some(lines) = &mut self.lines else { return };
         let stream = self.streams.entry((connection, way)).or_default();
         stream.extend_from_slice(bytes);
