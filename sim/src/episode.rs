@@ -225,7 +225,22 @@ impl Episode<'_> {
         if self.settings.has(Class::AfterClose) && is_over && !is_same {
             return Err("the unit has changed after all disks were closed".to_owned());
         }
-        self.check(&after)
+        self.check(&after)?;
+        self.lose_power()
+    }
+
+    /// Where nobody is left who may write, power is lost: all that a flush has vouched for is there still.
+    fn lose_power(&self) -> Result<(), String> {
+        let mut world = self.shared.lock();
+        if world.has_orphans() {
+            return Ok(());
+        }
+        world.trace.note("power loss", &[]);
+        self.disk.lose_power();
+        world.oracle.crashed();
+        drop(world);
+        self.check(&self.disk.read(0, usize::MAX))
+            .map_err(|why| format!("after a loss of power: {why}"))
     }
 
     fn check(&self, image: &[u8]) -> Result<(), String> {
