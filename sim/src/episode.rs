@@ -8,8 +8,10 @@ use iscsi_testkit::disk::{Cache, RamDisk};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::counts::Counts;
 use crate::faults::{Faults, heal};
 use crate::host::Host;
+use crate::losses::GRACE;
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
 use crate::rng::Rng;
@@ -41,6 +43,8 @@ pub struct Report {
     pub hash: u64,
     /// How many requests were made.
     pub requests: usize,
+    /// What came of them, and what has gone wrong; of copies only the latter.
+    pub counts: Counts,
     /// How long it took, in virtual time.
     pub elapsed: Duration,
     /// What happened, line by line, if that was asked for.
@@ -49,9 +53,10 @@ pub struct Report {
 
 impl Report {
     /// That of an episode which did not come to its end.
-    pub(crate) const fn empty(seed: u64) -> Self {
+    pub(crate) fn empty(seed: u64) -> Self {
         let elapsed = Duration::ZERO;
-        Self { seed, violation: None, hash: 0, requests: 0, elapsed, trace: Vec::new() }
+        let (counts, trace) = (Counts::default(), Vec::new());
+        Self { seed, violation: None, hash: 0, requests: 0, counts, elapsed, trace }
     }
 }
 
@@ -89,6 +94,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
         violation: world.violation.take(),
         hash: world.trace.hash(),
         requests: episode.requests,
+        counts: world.counts.clone(),
         elapsed: begun.elapsed(),
         trace: world.trace.take_lines(),
     }
@@ -204,6 +210,10 @@ impl Episode<'_> {
 
     /// Closes the disks; nothing may change from then on. Some processes go on to the next phase.
     async fn end(&mut self, mut hosts: Vec<Host>, limit: Duration) -> Result<(), String> {
+        // Closing a disk would be a reason, too.
+        if self.shared.lock().losses.is_any_suspected() {
+            sleep(GRACE).await;
+        }
         let mut is_over = true;
         for (number, host) in hosts.iter_mut().enumerate() {
             let dies = number > 0 && self.faults.has(Class::Death) && self.rng.percent(50);
@@ -237,6 +247,7 @@ impl Episode<'_> {
         }
         world.trace.note("power loss", &[]);
         self.disk.lose_power();
+        world.losses.reason();
         world.oracle.crashed();
         drop(world);
         self.check(&self.disk.read(0, usize::MAX))

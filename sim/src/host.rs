@@ -51,6 +51,8 @@ struct Process {
     has_connections: bool,
     /// Its disks do not end when no session has come back in time.
     outlasts: bool,
+    /// How long its disks wait for lost sessions.
+    patience: Duration,
     disks: Vec<Open>,
     /// Disks that were not closed in order.
     dropped: Vec<usize>,
@@ -130,12 +132,14 @@ impl Host {
             let patience = beside.millis(500..60_000);
             options = options.with_patience(patience).with_reopening(reopening);
         }
+        let patience = options.patience;
         let process = self.shared.lock().start_process();
         let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
         let initiator = Initiator::over(network, self.name, options);
         let initiator = initiator.map_err(|why| why.to_string())?;
         let (has_connections, disks, dropped) = (connections > 1, Vec::new(), Vec::new());
-        Ok(Process { number: process, initiator, has_connections, outlasts, disks, dropped })
+        let number = process;
+        Ok(Process { number, initiator, has_connections, outlasts, patience, disks, dropped })
     }
 
     async fn open_one(&mut self) -> Result<(), String> {
@@ -189,6 +193,7 @@ impl Host {
             resets: self.has(Class::Reset),
             has_connections: process.has_connections,
             outlasts: process.outlasts,
+            patience: process.patience,
             is_strict: self.is_strict,
         };
         let (disk, rng) = (Arc::new(open.disk.clone()), self.rng.fork());
@@ -229,6 +234,7 @@ impl Host {
             }
             let disks = self.process.as_ref().map_or(0, |process| process.disks.len());
             if is_fatal {
+                self.shared.lock().counts.fault(Class::Death);
                 self.die();
             } else {
                 self.drop_disk();

@@ -13,13 +13,16 @@
 //! the workload, and what a loss of power would leave is compared with what it says.
 
 mod copy;
+mod counts;
 mod episode;
 mod faults;
 mod host;
+mod losses;
 mod lun;
 mod network;
 mod oracle;
 mod panics;
+mod pending;
 mod rng;
 mod run;
 mod settings;
@@ -30,6 +33,7 @@ mod wire;
 mod workload;
 mod world;
 
+pub use counts::Counts;
 pub use episode::Report;
 pub use oracle::GRAIN;
 pub use run::run;

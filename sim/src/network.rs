@@ -13,6 +13,7 @@ use iscsi_initiator::simulation::{Network, Pending, Socket};
 use iscsi_initiator::tuning::{Granted, Interface, Limits, Plan, TcpInfo};
 use tokio::time::sleep;
 
+use crate::settings::Class;
 use crate::world::{Reachability, Shared};
 
 /// Who connects to a portal that takes nothing hears nothing for so long, like from the kernel.
@@ -71,7 +72,11 @@ impl Network for SimulatedNetwork {
             let (reachability, round_trip) = {
                 let mut world = self.shared.lock();
                 world.trace.note("connect", &[portal as u64]);
-                (world.reachability(portal), world.shape.latency * 2)
+                let reachability = world.reachability(portal);
+                if reachability != Reachability::Open {
+                    world.counts.fault(Class::Refuse);
+                }
+                (reachability, world.shape.latency * 2)
             };
             match reachability {
                 Reachability::Open => sleep(round_trip).await,

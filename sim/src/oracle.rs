@@ -180,10 +180,13 @@ impl Oracle {
         }
     }
 
-    /// Nobody need be told that what was not flushed may be gone.
-    pub(crate) fn nobody_was_told(&mut self) {
-        for version in self.grains.iter_mut().flatten().filter(|version| version.has_crashed) {
-            version.told = u64::MAX;
+    /// The next crash is one that nobody is told of who uses these disks. Of what an earlier one has undone they are.
+    pub(crate) fn nobody_is_told(&mut self, of: impl Fn(usize) -> bool) {
+        let is_undone = |version: &&mut Version| !version.is_durable && !version.has_crashed;
+        for version in self.grains.iter_mut().flatten().filter(is_undone) {
+            if self.is_volatile && of(version.disk) {
+                version.told = u64::MAX;
+            }
         }
     }
 

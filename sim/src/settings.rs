@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What can go wrong, class by class.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Class {
     /// Futures are dropped before they are ready.
     Dropped,

@@ -215,7 +215,7 @@ impl Worker {
                 for write in streaming.pending.drain(..) {
                     world.oracle.end_write(write, counts);
                 }
-                world.oracle.told_of_loss(opened, handle);
+                self.told_of_loss(&mut world, handle);
             }
             Err(_) => {}
         }

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::oracle::{GRAIN, Moment};
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::world::{Shared, World};
 
 /// The longest request, grains.
@@ -37,6 +38,8 @@ pub(crate) struct Work {
     pub(crate) has_connections: bool,
     /// The disk does not end when no session has come back in time.
     pub(crate) outlasts: bool,
+    /// How long the disk waits for lost sessions.
+    pub(crate) patience: Duration,
     /// Whether nothing goes wrong, so that a request that fails is a violation.
     pub(crate) is_strict: bool,
 }
@@ -116,8 +119,26 @@ impl Worker {
         if self.work.is_strict {
             world.accuse(format!("nothing is wrong, but a request failed: {error}"));
         }
-        let has_ended = matches!(error, Error::Closed | Error::Session(_));
+        if !self.may_have_ended(&world, error) {
+            world.accuse(format!("a disk that was not closed has ended: {error}"));
+        }
+        let has_ended =
+            matches!(error, Error::Closed | Error::Session(_)) && !error.may_have_executed();
         has_ended || !self.work.outlasts && matches!(error, Error::NotReopened { .. })
+    }
+
+    /// Whether an error that says that a disk has ended is one that there may be: before it is closed only where another
+    /// unit was there, or no session has come back for as long as that is waited for.
+    fn may_have_ended(&self, world: &World, error: &Error) -> bool {
+        if world.lun.was_exchanged() {
+            return true;
+        }
+        if matches!(error, Error::NotReopened { .. }) {
+            let waits = self.work.patience.saturating_sub(MAX_PAUSE);
+            return world.wrong_since.is_some_and(|since| since.elapsed() >= waits);
+        }
+        // One that a request may have been sent before is of that request alone.
+        !matches!(error, Error::Closed | Error::Session(_)) || error.may_have_executed()
     }
 
     fn kind(&mut self) -> Kind {
@@ -169,7 +190,11 @@ impl Worker {
     async fn patiently<T>(&mut self, request: impl Future<Output = T>) -> Option<T> {
         if self.work.drops && self.rng.percent(10) {
             let patience = self.rng.any_scale(4000);
-            return timeout(patience, request).await.ok();
+            let ended = timeout(patience, request).await.ok();
+            if ended.is_none() {
+                self.work.shared.lock().counts.fault(Class::Dropped);
+            }
+            return ended;
         }
         Some(request.await)
     }
@@ -232,6 +257,7 @@ impl Worker {
         );
         let is_hint = is_discard && world.lun.may_keep_blocks();
         let counts = is_acknowledged && !is_hint && !self.may_be_of_another(&world, begun);
+        world.counts.writes += u64::from(counts);
         world.oracle.end_write(write, counts);
         result
     }
@@ -249,16 +275,26 @@ impl Worker {
         match &result {
             Some(Ok(())) => {
                 self.note(&mut world.trace, "flushed", &(0..0));
+                world.counts.flushes += 1;
                 world.oracle.flushed(self.work.opened, self.handle, begun);
             }
             Some(Err(Error::UnflushedWritesLost)) => {
                 self.note(&mut world.trace, "told of lost writes", &(0..0));
-                world.oracle.told_of_loss(self.work.opened, self.handle);
+                self.told_of_loss(&mut world, self.handle);
                 return None;
             }
             Some(Err(_)) | None => {}
         }
         result
+    }
+
+    /// A flush has told of lost writes, for which there has to be a reason.
+    pub(crate) fn told_of_loss(&self, world: &mut World, handle: u32) {
+        if self.work.is_strict {
+            world.accuse("nothing is wrong, but a flush tells of lost writes".to_owned());
+        }
+        world.losses.told(self.work.opened);
+        world.oracle.told_of_loss(self.work.opened, handle);
     }
 
     /// Whether what began then may have been answered by another unit before anything could tell.
@@ -277,6 +313,7 @@ impl Worker {
         if self.may_be_of_another(world, begun) {
             return Ok(());
         }
+        world.counts.reads += 1;
         world.oracle.check(begun, first, data)
     }
 
@@ -338,6 +375,9 @@ fn is_another_unit(error: &Error) -> bool {
     }
     matches!(error, Error::DifferentUnits { .. } | Error::BlockSizeChanged { .. })
 }
+
+/// The pause before the last try to open a lost session anew, which may be left out.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a flush may take where nothing is wrong any more.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400);

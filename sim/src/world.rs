@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::target::Target;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::counts::Counts;
+use crate::losses::Losses;
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
+use crate::pending::Pending;
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::trace::Trace;
 use crate::wire::{Shape, Wire};
 
@@ -52,6 +57,14 @@ pub(crate) struct World {
     pub(crate) max_late: u64,
     /// What is behind the number of the unit.
     pub(crate) lun: Lun,
+    /// What may have had an initiator count writes as lost.
+    pub(crate) losses: Losses,
+    /// What was done, and what has gone wrong.
+    pub(crate) counts: Counts,
+    /// When things have begun to go wrong last.
+    pub(crate) wrong_since: Option<Instant>,
+    /// The processes whose flush has failed in this turn, and emptied the cache.
+    losing: BTreeSet<u64>,
     /// How often the unit has lost something in its cache, as far as the oracle knows.
     cache_losses: u64,
     accepted: u64,
@@ -126,6 +139,10 @@ impl World {
             violation: None,
             max_late: 0,
             lun,
+            losses: Losses::default(),
+            counts: Counts::default(),
+            wrong_since: None,
+            losing: BTreeSet::new(),
             cache_losses: 0,
             accepted: 0,
             started: 0,
@@ -146,6 +163,7 @@ impl World {
     pub(crate) fn open_disk(&mut self, process: u64) -> usize {
         self.opened += 1;
         self.open.insert(self.opened, process);
+        self.losses.opened(self.opened);
         self.opened
     }
 
@@ -240,6 +258,7 @@ impl World {
         if std::mem::replace(&mut wire.is_closed, true) {
             return;
         }
+        self.losses.reason();
         wire.to_target.end();
         if wire.is_abortive {
             wire.to_target.drop_unsent(Instant::now());
@@ -254,6 +273,7 @@ impl World {
     /// target is told at the end of that.
     pub(crate) fn cut(&mut self, number: u64) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
+        self.losses.reason();
         wire.is_reset = true;
         wire.inbox.clear();
         wire.to_target.end();
@@ -284,15 +304,21 @@ impl World {
         }
         if self.knows_cache_losses() {
             self.trace.note("the cache is lost", &[]);
-            self.oracle.crashed();
-            // A flush that fails on the medium tells the process that has flushed, and no other.
-            let mut processes = self.open.values();
-            let first = processes.next();
-            if processes.any(|process| Some(process) != first) {
-                self.oracle.nobody_was_told();
+            // A flush that fails on the medium tells the process that has flushed, and no other. Of a reset all are told.
+            if let Some(process) = self.losing.first() {
+                let open = &self.open;
+                self.oracle.nobody_is_told(|disk| open.get(&disk) != Some(process));
             }
+            self.oracle.crashed();
+            self.losses.reason();
         }
+        self.losing.clear();
+        let managed = |target: &Target| target.sent(Opcode::TaskManagementResponse);
+        self.losses.managed(self.targets.iter().map(managed).sum());
         self.arrive_at_initiator(now);
+        if self.losses.is_any_false(now) {
+            self.accuse("a flush tells of lost writes, but nothing has happened".to_owned());
+        }
         let is_over = |wire: &Wire| wire.is_closed && wire.to_target.is_over(Instant::now());
         self.wires.retain(|_, wire| !is_over(wire));
         self.observe_orphans();
@@ -305,7 +331,8 @@ impl World {
         });
         let executions = self.targets.iter().filter_map(Target::next_execution);
         let executions = executions.map(Instant::from_std);
-        arrivals.chain(executions).filter(|next| *next > now).min()
+        let suspected = self.losses.next();
+        arrivals.chain(executions).chain(suspected).filter(|next| *next > now).min()
     }
 
     fn arrive_at_targets(&mut self, now: Instant) {
@@ -313,7 +340,19 @@ impl World {
             let target = &mut self.targets[self.portals[wire.portal].target];
             while let Some(bytes) = wire.to_target.receive(now) {
                 self.trace.arrived("to target", *number, &bytes);
+                if wire.is_closed || wire.is_reset {
+                    self.counts.fault(Class::Late);
+                }
+                let before = Pending::of(target);
                 target.receive(wire.connection, &bytes);
+                let after = Pending::of(target);
+                before.made(after).for_each(|(class, made)| self.counts.faults(class, made));
+                if after.flushes < before.flushes {
+                    self.losses.reason();
+                }
+                if after.losing < before.losing {
+                    self.losing.insert(wire.process);
+                }
                 if let Some(writer) = wire.writer.take() {
                     writer.wake();
                 }
@@ -327,6 +366,7 @@ impl World {
     fn arrive_at_initiator(&mut self, now: Instant) {
         for (number, wire) in &mut self.wires {
             let target = &mut self.targets[self.portals[wire.portal].target];
+            let before = Pending::of(target);
             loop {
                 let bytes = target.transmit(wire.connection);
                 if bytes.is_empty() {
@@ -334,6 +374,8 @@ impl World {
                 }
                 wire.to_initiator.send(bytes, &self.shape, &mut self.chance);
             }
+            let made = before.made(Pending::of(target));
+            made.for_each(|(class, made)| self.counts.faults(class, made));
             if target.is_closed(wire.connection) {
                 wire.to_initiator.end();
             }

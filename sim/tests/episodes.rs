@@ -1,8 +1,9 @@
 //! Episodes of the simulation: the same seed gives the same episode, and where nothing goes wrong nothing is wrong.
 
+use std::collections::BTreeSet;
 use std::io;
 
-use iscsi_sim::{Settings, run};
+use iscsi_sim::{Class, Settings, run};
 
 /// The first seed of copies of a source in use; of other copies there is one among the first few.
 const COPY_IN_USE: u64 = 128;
@@ -28,4 +29,25 @@ fn where_nothing_goes_wrong_no_request_fails_and_every_read_is_right() -> io::Re
         assert_eq!(run(seed, &settings)?.violation, None, "seed {seed}");
     }
     Ok(())
+}
+
+/// An episode that does nothing finds nothing.
+#[test]
+fn in_episodes_requests_end_well_and_faults_of_each_class_take_effect() -> io::Result<()> {
+    let rules = [Class::EachHandle, Class::AfterClose];
+    let mut missing: BTreeSet<_> = Class::ALL.into_iter().collect();
+    rules.iter().for_each(|class| _ = missing.remove(class));
+    let (mut writes, mut reads, mut flushes) = (0, 0, 0);
+    for seed in 0..100 {
+        let report = run(seed, &Settings { operations: 60, ..Settings::default() })?;
+        assert_eq!(report.violation, None, "seed {seed}");
+        writes += report.counts.writes;
+        reads += report.counts.reads;
+        flushes += report.counts.flushes;
+        missing.retain(|class| !report.counts.faults.contains_key(class));
+        if missing.is_empty() && writes > 0 && reads > 0 && flushes > 0 {
+            return Ok(());
+        }
+    }
+    panic!("{writes} writes, {reads} reads, {flushes} flushes, and never: {missing:?}");
 }

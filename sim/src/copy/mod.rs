@@ -103,6 +103,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
         violation: world.violation.take(),
         hash: world.trace.hash(),
         requests: copies.requests,
+        counts: world.counts.clone(),
         elapsed: begun.elapsed(),
         trace: world.trace.take_lines(),
     }

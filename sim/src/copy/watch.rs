@@ -80,6 +80,7 @@ impl Watch {
         if self.is_crashing.load(Ordering::Relaxed) && world.chance.percent(CRASHES) {
             world.trace.note("power loss", &[]);
             world.lun.disk().lose_power();
+            world.losses.reason();
             world.oracle.crashed();
         }
     }

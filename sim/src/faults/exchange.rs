@@ -5,12 +5,15 @@ use iscsi_testkit::scsi::Sense;
 use crate::lun::Told;
 use crate::oracle::GRAIN;
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::world::World;
 
 /// Another initiator resets the unit, or clears its task set.
 pub(super) fn reset(world: &mut World, rng: &mut Rng) {
     let (clears, empties) = (rng.percent(40), rng.percent(20));
     world.trace.note("reset by another", &[u64::from(clears), u64::from(empties)]);
+    world.losses.reason();
+    world.counts.fault(Class::Reset);
     for target in &mut world.targets {
         if clears {
             target.clear_by_another(0);
@@ -32,6 +35,9 @@ pub(super) fn capacity(world: &mut World, rng: &mut Rng) {
         1 => blocks,
         _ => rng.within(blocks..blocks * 2),
     };
+    if new != world.lun.disk().blocks() {
+        world.counts.fault(Class::Capacity);
+    }
     resize(world, new);
 }
 
@@ -61,6 +67,8 @@ pub(super) fn block_size(world: &mut World, rng: &mut Rng) {
 }
 
 fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
+    world.losses.reason();
+    world.counts.fault(if is_renamed { Class::Exchange } else { Class::BlockSize });
     let attentions = [Sense::LUNS_CHANGED, Sense::INQUIRY_CHANGED];
     let told = match rng.pick(&attentions) {
         Some(sense) if rng.percent(70) => Told::Attention(*sense),
@@ -77,6 +85,9 @@ fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
 
 /// The unit is as it was.
 pub(super) fn restore(world: &mut World) {
+    if world.lun.is_exchanged() {
+        world.losses.reason();
+    }
     let told = Told::Attention(Sense::LUNS_CHANGED);
     world.lun.restore(&mut world.targets, told, world.oracle.now());
     resize(world, world.lun.blocks());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::world::{Reachability, World};
 
 /// A stall that lasts until all is mended.
@@ -14,6 +15,7 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 pub(super) fn cut(world: &mut World, rng: &mut Rng, refuses: bool) {
     if let Some(number) = any_wire(world, rng) {
         world.cut(number);
+        world.counts.fault(Class::Cut);
     }
     if refuses && rng.percent(30) {
         world.portals.iter_mut().for_each(|portal| portal.reachability = Reachability::Refuses);
@@ -42,6 +44,8 @@ pub(super) fn stall(world: &mut World, rng: &mut Rng) {
     let lasts = if rng.percent(10) { FOR_EVER } else { rng.any_scale(90_000) };
     let until = Instant::now() + lasts;
     let which = rng.within(0..3);
+    world.losses.reason();
+    world.counts.fault(Class::Stall);
     if let Some(wire) = world.wire(number) {
         if which != 0 {
             wire.to_target.stall(until);

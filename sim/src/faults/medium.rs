@@ -8,6 +8,7 @@ use iscsi_testkit::fault::Fault;
 use super::unit::add;
 use crate::oracle::GRAIN;
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::world::World;
 
 /// Blocks cannot be read, written or flushed, for some times.
@@ -34,6 +35,8 @@ pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
         [blocks.start, blocks.end].map(|lba| usize::try_from(lba).unwrap_or(0) * grains);
     world.trace.note("deferred error", &[blocks.start, blocks.end]);
     world.oracle.lost(first..end);
+    world.losses.deferred();
+    world.counts.fault(Class::Deferred);
     world.knows_cache_losses();
 }
 
@@ -44,6 +47,8 @@ pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
     if world.oracle.has_lost_since_switched_on() {
         return;
     }
+    world.losses.reason();
+    world.counts.fault(Class::WriteCache);
     world.lun.disk().switch_cache(cache);
     world.oracle.set_volatile(cache == Cache::Volatile);
     world.trace.note(&format!("cache: {cache:?}"), &[]);
@@ -55,6 +60,9 @@ pub(super) fn reorder(world: &mut World, rng: &mut Rng) {
     let max = 1 << rng.within(3..12);
     let delays: Vec<_> = (0..count).map(|_| rng.any_scale(max)).collect();
     world.trace.note("another order", &[count as u64, max]);
+    if count > 0 {
+        world.counts.fault(Class::Reorder);
+    }
     for target in &mut world.targets {
         target.config_mut().execution_delays.clone_from(&delays);
     }

@@ -54,7 +54,11 @@ impl Faults {
 
     /// Makes faults until it is dropped.
     pub(crate) async fn run(mut self) {
-        self.shared.lock().max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
+        {
+            let mut world = self.shared.lock();
+            world.max_late = if self.has(Class::Late) { MAX_LATE } else { 0 };
+            world.wrong_since = Some(Instant::now());
+        }
         let mut events = self.classes.clone();
         events.retain(|class| class.is_event());
         loop {

@@ -4,6 +4,7 @@ use iscsi_testkit::scsi::AccessState;
 use iscsi_testkit::target::Target;
 
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::world::World;
 
 /// The ports of a portal group serve the unit, or do not.
@@ -18,6 +19,7 @@ pub(super) fn standby(world: &mut World, rng: &mut Rng) {
     ];
     let state = rng.index(0..states.len());
     world.trace.note("access state", &[target as u64, state as u64]);
+    world.counts.fault(Class::Standby);
     set_state(&mut world.targets[target], states[state]);
 }
 

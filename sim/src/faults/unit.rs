@@ -5,6 +5,7 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::scsi::Access;
 
 use crate::rng::Rng;
+use crate::settings::Class;
 use crate::world::{MAX_LATE, World};
 
 /// The next commands end with BUSY or TASK SET FULL.
@@ -53,6 +54,7 @@ fn add_to(world: &mut World, target: usize, fault: Fault) {
 
 /// Power is lost, with the connections or without.
 pub(super) fn crash(world: &mut World, rng: &mut Rng) {
+    world.counts.fault(Class::Crash);
     if rng.percent(50) {
         world.trace.note("restart", &[]);
         world.targets.iter_mut().for_each(iscsi_testkit::target::Target::restart);
@@ -60,5 +62,6 @@ pub(super) fn crash(world: &mut World, rng: &mut Rng) {
         world.trace.note("power loss", &[]);
         world.lun.disk().lose_power();
     }
+    world.losses.reason();
     world.oracle.crashed();
 }

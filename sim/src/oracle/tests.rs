@@ -147,15 +147,30 @@ fn a_flush_of_a_stream_vouches_for_what_it_wrote_unless_nobody_was_told_of_the_l
     let after_a_loss = |is_told: bool| {
         let mut oracle = oracle();
         let write = oracle.begin_write(1, 0..1, false);
+        oracle.nobody_is_told(|disk| !is_told && disk == 1);
         oracle.crashed();
-        if !is_told {
-            oracle.nobody_was_told();
-        }
         oracle.end_flushed_write(write, 0);
         read(&mut oracle, 0, &[0; GRAIN])
     };
     assert!(after_a_loss(true).is_err());
     assert!(after_a_loss(false).is_ok());
+}
+
+#[test]
+fn who_is_not_told_of_a_loss_is_told_of_those_before_and_so_are_all_others() {
+    for (disk, is_earlier) in [(1, true), (2, false)] {
+        let mut oracle = oracle();
+        let write = oracle.begin_write(disk, 0..1, false);
+        oracle.end_write(write, true);
+        if is_earlier {
+            oracle.crashed();
+        }
+        oracle.nobody_is_told(|disk| disk == 1);
+        oracle.crashed();
+        let begun = oracle.now();
+        oracle.flushed(disk, 0, begun);
+        assert!(read(&mut oracle, 0, &[0; GRAIN]).is_err(), "a flush has vouched for it");
+    }
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! What an episode has done: of one that has done nothing, nothing is known.
+
+use std::collections::BTreeMap;
+
+use crate::settings::Class;
+
+/// What was done, and what has gone wrong meanwhile.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Writes that were acknowledged.
+    pub writes: u64,
+    /// Reads that the oracle has judged.
+    pub reads: u64,
+    /// Flushes that ended well.
+    pub flushes: u64,
+    /// Faults that took effect, by their classes.
+    pub faults: BTreeMap<Class, u64>,
+}
+
+impl Counts {
+    /// A fault has taken effect.
+    pub(crate) fn fault(&mut self, class: Class) {
+        self.faults(class, 1);
+    }
+
+    pub(crate) fn faults(&mut self, class: Class, count: u64) {
+        *self.faults.entry(class).or_default() += count;
+    }
+}

@@ -1,0 +1,116 @@
+//! What lets an initiator count writes as lost, and whether there was such a thing when it said so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What an initiator gives up it tells the target, which learns of that within this time, unless a link stalls.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// The reasons for a loss, of all disks.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// How many there were.
+    reasons: u64,
+    /// How many there were when each disk was opened.
+    at_opening: BTreeMap<usize, u64>,
+    /// A write-back has failed: who comes back by the name of an earlier nexus is told that late.
+    has_deferred: bool,
+    /// How often a target has answered a task management function.
+    managed: u32,
+    /// Losses that were told without a reason, each with the time until which one may still come to light.
+    suspected: Vec<(Instant, u64)>,
+}
+
+impl Losses {
+    /// Something has happened that may have been a loss, or may have kept an initiator from being told of one.
+    pub(crate) const fn reason(&mut self) {
+        self.reasons += 1;
+    }
+
+    /// The same for a write-back that has failed.
+    pub(crate) const fn deferred(&mut self) {
+        self.has_deferred = true;
+        self.reason();
+    }
+
+    /// Targets have answered so many task management functions so far: what an abort ends says nothing of
+    /// resets, and a reset is one.
+    pub(crate) const fn managed(&mut self, count: u32) {
+        if self.managed != count {
+            self.managed = count;
+            self.reason();
+        }
+    }
+
+    /// A disk is opened.
+    pub(crate) fn opened(&mut self, disk: usize) {
+        self.at_opening.insert(disk, self.reasons);
+    }
+
+    /// A handle of a disk was told of a loss.
+    pub(crate) fn told(&mut self, disk: usize) {
+        let at_opening = self.at_opening.get(&disk).copied();
+        if at_opening == Some(self.reasons) && !self.has_deferred {
+            self.suspected.push((Instant::now() + GRACE, self.reasons));
+        }
+    }
+
+    /// Whether a loss was told for which there may still be a reason.
+    pub(crate) const fn is_any_suspected(&self) -> bool {
+        !self.suspected.is_empty()
+    }
+
+    /// When the next of those is known to have had none.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.suspected.first().map(|(due, _)| *due)
+    }
+
+    /// Whether there was no reason for one of them.
+    pub(crate) fn is_any_false(&mut self, now: Instant) -> bool {
+        let reasons = self.reasons;
+        self.suspected.retain(|(_, before)| *before == reasons);
+        self.next().is_some_and(|due| due <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loss_needs_a_reason_since_its_disk_was_opened_or_soon_after_it_is_told() {
+        let is_false = |before: bool, since: bool, after: bool| {
+            let mut losses = Losses::default();
+            let give = |losses: &mut Losses, is_given: bool| {
+                if is_given {
+                    losses.reason();
+                }
+            };
+            give(&mut losses, before);
+            losses.opened(1);
+            give(&mut losses, since);
+            losses.told(1);
+            give(&mut losses, after);
+            assert!(!losses.is_any_false(Instant::now()), "a reason may come to light");
+            losses.is_any_false(Instant::now() + GRACE)
+        };
+        assert!(is_false(false, false, false));
+        assert!(is_false(true, false, false));
+        assert!(!is_false(false, true, false));
+        assert!(!is_false(false, false, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_to_a_task_management_function_is_a_reason() {
+        let mut losses = Losses::default();
+        losses.managed(1);
+        losses.opened(1);
+        losses.managed(1);
+        losses.told(1);
+        assert!(losses.is_any_suspected());
+        losses.managed(2);
+        assert!(!losses.is_any_false(Instant::now() + GRACE));
+    }
+}
