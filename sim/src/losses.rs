@@ -13,8 +13,10 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Losses {
     /// How many there were.
     reasons: u64,
-    /// How many there were when each disk was opened.
-    at_opening: BTreeMap<usize, u64>,
+    /// How many there were when each disk was opened, and when that was.
+    at_opening: BTreeMap<usize, (u64, Instant)>,
+    /// When answers were kept back: a command without one may have been told of a reset, for all that is known.
+    kept_back: Vec<Instant>,
     /// A write-back has failed: who comes back by the name of an earlier nexus is told that late.
     has_deferred: bool,
     /// How often a target has answered a task management function.
@@ -44,15 +46,22 @@ impl Losses {
         }
     }
 
-    /// A disk is opened.
-    pub(crate) fn opened(&mut self, disk: usize) {
-        self.at_opening.insert(disk, self.reasons);
+    /// A command has met a fault by which it is answered late, or never.
+    pub(crate) fn kept_back(&mut self) {
+        self.kept_back.push(Instant::now());
     }
 
-    /// A handle of a disk was told of a loss.
-    pub(crate) fn told(&mut self, disk: usize) {
-        let at_opening = self.at_opening.get(&disk).copied();
-        if at_opening == Some(self.reasons) && !self.has_deferred {
+    /// A disk is opened.
+    pub(crate) fn opened(&mut self, disk: usize) {
+        self.at_opening.insert(disk, (self.reasons, Instant::now()));
+    }
+
+    /// A handle of a disk was told of a loss, whose flushes wait so long for what earlier commands are told.
+    pub(crate) fn told(&mut self, disk: usize, patience: Duration) {
+        let Some((reasons, opened)) = self.at_opening.get(&disk).copied() else { return };
+        let is_given_up = |at: &Instant| *at >= opened && at.elapsed() >= patience;
+        let has_reason = self.reasons > reasons || self.kept_back.iter().any(is_given_up);
+        if !has_reason && !self.has_deferred {
             self.suspected.push((Instant::now() + GRACE, self.reasons));
         }
     }
@@ -91,7 +100,7 @@ mod tests {
             give(&mut losses, before);
             losses.opened(1);
             give(&mut losses, since);
-            losses.told(1);
+            losses.told(1, GRACE);
             give(&mut losses, after);
             assert!(!losses.is_any_false(Instant::now()), "a reason may come to light");
             losses.is_any_false(Instant::now() + GRACE)
@@ -108,9 +117,25 @@ mod tests {
         losses.managed(1);
         losses.opened(1);
         losses.managed(1);
-        losses.told(1);
+        losses.told(1, GRACE);
         assert!(losses.is_any_suspected());
         losses.managed(2);
         assert!(!losses.is_any_false(Instant::now() + GRACE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_without_an_answer_is_a_reason_once_nobody_waits_for_it() {
+        for (before, after, is_false) in [(2, 0, true), (0, 1, true), (0, 2, false)] {
+            let mut losses = Losses::default();
+            losses.kept_back();
+            tokio::time::advance(Duration::from_secs(before)).await;
+            losses.opened(1);
+            if before == 0 {
+                losses.kept_back();
+            }
+            tokio::time::advance(Duration::from_secs(after)).await;
+            losses.told(1, Duration::from_secs(2));
+            assert_eq!(losses.is_any_suspected(), is_false);
+        }
     }
 }

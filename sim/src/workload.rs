@@ -133,12 +133,14 @@ impl Worker {
         if world.lun.was_exchanged() {
             return true;
         }
-        if matches!(error, Error::NotReopened { .. }) {
-            let waits = self.work.patience.saturating_sub(MAX_PAUSE);
-            return world.wrong_since.is_some_and(|since| since.elapsed() >= waits);
+        let waits = self.work.patience.saturating_sub(MAX_PAUSE);
+        if world.wrong_since.is_some_and(|since| since.elapsed() >= waits) {
+            return true;
         }
+        let has_ended =
+            matches!(error, Error::NotReopened { .. } | Error::Closed | Error::Session(_));
         // One that a request may have been sent before is of that request alone.
-        !matches!(error, Error::Closed | Error::Session(_)) || error.may_have_executed()
+        !has_ended || error.may_have_executed() && !matches!(error, Error::NotReopened { .. })
     }
 
     fn kind(&mut self) -> Kind {
@@ -293,7 +295,7 @@ impl Worker {
         if self.work.is_strict {
             world.accuse("nothing is wrong, but a flush tells of lost writes".to_owned());
         }
-        world.losses.told(self.work.opened);
+        world.losses.told(self.work.opened, self.work.patience);
         world.oracle.told_of_loss(self.work.opened, handle);
     }
 

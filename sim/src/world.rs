@@ -346,7 +346,12 @@ impl World {
                 let before = Pending::of(target);
                 target.receive(wire.connection, &bytes);
                 let after = Pending::of(target);
-                before.made(after).for_each(|(class, made)| self.counts.faults(class, made));
+                for (class, made) in before.made(after) {
+                    self.counts.faults(class, made);
+                    if matches!(class, Class::Hole | Class::Slow | Class::Zombie) {
+                        self.losses.kept_back();
+                    }
+                }
                 if after.flushes < before.flushes {
                     self.losses.reason();
                 }
@@ -374,8 +379,10 @@ impl World {
                 }
                 wire.to_initiator.send(bytes, &self.shape, &mut self.chance);
             }
-            let made = before.made(Pending::of(target));
-            made.for_each(|(class, made)| self.counts.faults(class, made));
+            for (class, made) in before.made(Pending::of(target)) {
+                self.counts.faults(class, made);
+                self.losses.kept_back();
+            }
             if target.is_closed(wire.connection) {
                 wire.to_initiator.end();
             }
