@@ -10,12 +10,11 @@ use bytes::{Bytes, BytesMut};
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{DigestOffer, Disk, Error, Initiator, Options, Sessions, Url};
 use serde_json::{Value, json};
-use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use crate::Trouble;
 use crate::usage::Usage;
-use crate::words::{Digests, Direction, RunArgs, Runtime};
+use crate::words::{Digests, Direction, RunArgs};
 
 /// Requests for each place in the queue before the clock starts.
 const WARM_UP: u64 = 4;
@@ -24,11 +23,7 @@ const LOGINS: usize = 32;
 
 /// Carries it all out, and returns what the measured part of it took.
 pub(crate) fn run(args: &RunArgs) -> Result<Value, Trouble> {
-    let mut runtime = match args.runtime {
-        Runtime::Current => Builder::new_current_thread(),
-        Runtime::Multi => Builder::new_multi_thread(),
-    };
-    runtime.enable_all().build()?.block_on(measure(args))
+    args.runtime.build()?.block_on(measure(args))
 }
 
 async fn measure(args: &RunArgs) -> Result<Value, Trouble> {

@@ -13,7 +13,6 @@ use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{Command, Config, Output, ReadAhead, Session, SessionKind};
 use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use crate::usage::Usage;
@@ -36,7 +35,7 @@ thread_local! {
 
 /// Carries it all out, and returns what the measured part of it took.
 pub(crate) fn run(args: &AloneArgs) -> Result<Value, Trouble> {
-    Builder::new_current_thread().enable_all().build()?.block_on(measure(args))
+    args.runtime.build()?.block_on(measure(args))
 }
 
 async fn measure(args: &AloneArgs) -> Result<Value, Trouble> {

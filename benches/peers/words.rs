@@ -1,10 +1,12 @@
 //! The command line.
 
 use std::fmt::{self, Display};
+use std::io;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use iscsi_lab::size::Size;
+use tokio::runtime::Builder;
 
 /// Compares the initiator with libiscsi over the loopback interface, or is one of the programs compared.
 #[derive(Debug, Parser)]
@@ -111,6 +113,9 @@ pub(crate) struct AloneArgs {
     /// hears of its end through a channel.
     #[arg(long)]
     pub(crate) tasks: bool,
+    /// Which runtime carries them.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) runtime: Runtime,
 }
 
 /// Which way the bytes go.
@@ -137,6 +142,17 @@ pub(crate) enum Runtime {
     Current,
     /// A thread for each processor.
     Multi,
+}
+
+impl Runtime {
+    /// Such a runtime, with sockets and timers.
+    pub(crate) fn build(self) -> io::Result<tokio::runtime::Runtime> {
+        let mut builder = match self {
+            Self::Current => Builder::new_current_thread(),
+            Self::Multi => Builder::new_multi_thread(),
+        };
+        builder.enable_all().build()
+    }
 }
 
 impl Display for Direction {
