@@ -146,12 +146,13 @@ impl Host {
         let target = self.rng.index(0..self.topology.targets());
         let url = self.topology.url(target, UNIT, &mut self.rng);
         let Some(process) = &mut self.process else { return Ok(()) };
+        let at_opening = self.shared.lock().losses.opening();
         let opening = timeout(MAX_WAIT, process.initiator.disk(url.as_str())).await;
         let opened = opening.map_err(|_| "the disk does not open".to_owned())?;
         let disk = opened.map_err(|error| format!("the disk does not open: {error}"))?;
         let number = {
             let mut world = self.shared.lock();
-            let number = world.open_disk(process.number);
+            let number = world.open_disk(process.number, at_opening);
             world.trace.note("opened", &[process.number, number as u64, target as u64]);
             number
         };

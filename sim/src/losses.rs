@@ -13,8 +13,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Losses {
     /// How many there were.
     reasons: u64,
-    /// How many there were when each disk was opened, and when that was.
-    at_opening: BTreeMap<usize, (u64, Instant)>,
+    /// What there was when the opening of each disk began.
+    at_opening: BTreeMap<usize, AtOpening>,
     /// When answers were kept back: a command without one may have been told of a reset, for all that is known.
     kept_back: Vec<Instant>,
     /// A write-back has failed: who comes back by the name of an earlier nexus is told that late.
@@ -23,6 +23,14 @@ pub(crate) struct Losses {
     managed: u32,
     /// Losses that were told without a reason, each with the time until which one may still come to light.
     suspected: Vec<(Instant, u64)>,
+}
+
+/// What there was when a disk began to be opened. Its sessions stand before it is open: what happens to the unit in
+/// between, they may be told later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtOpening {
+    reasons: u64,
+    time: Instant,
 }
 
 impl Losses {
@@ -51,15 +59,20 @@ impl Losses {
         self.kept_back.push(Instant::now());
     }
 
-    /// A disk is opened.
-    pub(crate) fn opened(&mut self, disk: usize) {
-        self.at_opening.insert(disk, (self.reasons, Instant::now()));
+    /// A disk begins to be opened.
+    pub(crate) fn opening(&self) -> AtOpening {
+        AtOpening { reasons: self.reasons, time: Instant::now() }
+    }
+
+    /// That disk is open.
+    pub(crate) fn opened(&mut self, disk: usize, at_opening: AtOpening) {
+        self.at_opening.insert(disk, at_opening);
     }
 
     /// A handle of a disk was told of a loss, whose flushes wait so long for what earlier commands are told.
     pub(crate) fn told(&mut self, disk: usize, patience: Duration) {
-        let Some((reasons, opened)) = self.at_opening.get(&disk).copied() else { return };
-        let is_given_up = |at: &Instant| *at >= opened && at.elapsed() >= patience;
+        let Some(AtOpening { reasons, time }) = self.at_opening.get(&disk).copied() else { return };
+        let is_given_up = |at: &Instant| *at >= time && at.elapsed() >= patience;
         let has_reason = self.reasons > reasons || self.kept_back.iter().any(is_given_up);
         if !has_reason && !self.has_deferred {
             self.suspected.push((Instant::now() + GRACE, self.reasons));
@@ -89,8 +102,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_loss_needs_a_reason_since_its_disk_was_opened_or_soon_after_it_is_told() {
-        let is_false = |before: bool, since: bool, after: bool| {
+    async fn a_loss_needs_a_reason_since_its_disk_began_to_open_or_soon_after_it_is_told() {
+        let is_false = |before: bool, during: bool, since: bool, after: bool| {
             let mut losses = Losses::default();
             let give = |losses: &mut Losses, is_given: bool| {
                 if is_given {
@@ -98,24 +111,27 @@ mod tests {
                 }
             };
             give(&mut losses, before);
-            losses.opened(1);
+            let opening = losses.opening();
+            give(&mut losses, during);
+            losses.opened(1, opening);
             give(&mut losses, since);
             losses.told(1, GRACE);
             give(&mut losses, after);
             assert!(!losses.is_any_false(Instant::now()), "a reason may come to light");
             losses.is_any_false(Instant::now() + GRACE)
         };
-        assert!(is_false(false, false, false));
-        assert!(is_false(true, false, false));
-        assert!(!is_false(false, true, false));
-        assert!(!is_false(false, false, true));
+        assert!(is_false(false, false, false, false));
+        assert!(is_false(true, false, false, false));
+        assert!(!is_false(false, true, false, false));
+        assert!(!is_false(false, false, true, false));
+        assert!(!is_false(false, false, false, true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_answer_to_a_task_management_function_is_a_reason() {
         let mut losses = Losses::default();
         losses.managed(1);
-        losses.opened(1);
+        losses.opened(1, losses.opening());
         losses.managed(1);
         losses.told(1, GRACE);
         assert!(losses.is_any_suspected());
@@ -129,7 +145,7 @@ mod tests {
             let mut losses = Losses::default();
             losses.kept_back();
             tokio::time::advance(Duration::from_secs(before)).await;
-            losses.opened(1);
+            losses.opened(1, losses.opening());
             if before == 0 {
                 losses.kept_back();
             }

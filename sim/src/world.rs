@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::counts::Counts;
-use crate::losses::Losses;
+use crate::losses::{AtOpening, Losses};
 use crate::lun::Lun;
 use crate::oracle::{GRAIN, Oracle};
 use crate::pending::Pending;
@@ -159,11 +159,11 @@ impl World {
         self.started
     }
 
-    /// The number of a disk that a process opens.
-    pub(crate) fn open_disk(&mut self, process: u64) -> usize {
+    /// The number of a disk that a process has opened.
+    pub(crate) fn open_disk(&mut self, process: u64, at_opening: AtOpening) -> usize {
         self.opened += 1;
         self.open.insert(self.opened, process);
-        self.losses.opened(self.opened);
+        self.losses.opened(self.opened, at_opening);
         self.opened
     }
 
