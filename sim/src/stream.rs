@@ -57,8 +57,7 @@ impl Worker {
         match result {
             Ok(Ok(())) => Some(Ok(())),
             Err(_) => None,
-            Ok(Err(error)) => match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>())
-            {
+            Ok(Err(error)) => match cause_of(&error) {
                 Some(Error::UnflushedWritesLost) => None,
                 Some(cause) => Some(Err(cause.clone())),
                 None => {
@@ -90,7 +89,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Moves to another place, or to none; either way waits for what was written.
+    /// Moves to another place, or to none; either way waits for what was written, unless there is no such place.
     async fn stream_seeks(&mut self, streaming: &mut Streaming) -> io::Result<()> {
         let part = self.work.part.clone();
         let place = (self.grains(&part).start * GRAIN) as u64;
@@ -101,11 +100,11 @@ impl Worker {
             2 => SeekFrom::Current(place.cast_signed() - stream.position().cast_signed()),
             _ => SeekFrom::Start(place),
         };
-        let result = match stream.seek(seek).await {
-            // The unit has shrunk since the distance to its end was reckoned.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(stream.position()),
-            result => result,
-        };
+        let result = stream.seek(seek).await;
+        // The unit has shrunk since the distance to its end was reckoned.
+        if result.as_ref().is_err_and(|error| is_no_place(error)) {
+            return Ok(());
+        }
         self.has_written(streaming, result.is_ok()).await;
         streaming.cleared = self.work.shared.lock().oracle.now();
         result.map(drop)
@@ -246,6 +245,15 @@ fn grain(offset: u64) -> usize {
 }
 
 fn is_loss(error: &io::Error) -> bool {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
-    matches!(cause, Some(Error::UnflushedWritesLost))
+    matches!(cause_of(error), Some(Error::UnflushedWritesLost))
+}
+
+/// Whether the place that was to be moved to lies before the first byte; a write that the unit has refused may be of the same
+/// kind.
+fn is_no_place(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && cause_of(error).is_none()
+}
+
+fn cause_of(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
 }
