@@ -180,9 +180,14 @@ impl Oracle {
         }
     }
 
-    /// The next crash is one that nobody is told of who uses these disks. Of what an earlier one has undone they are.
+    /// The next crash is one that nobody is told of who uses these disks. Of what an earlier one has undone they are; a write
+    /// that was under way then may have come after it.
     pub(crate) fn nobody_is_told(&mut self, of: impl Fn(usize) -> bool) {
-        let is_undone = |version: &&mut Version| !version.is_durable && !version.has_crashed;
+        let last = self.crashed;
+        let was_there = |version: &Version| version.ended.is_some_and(|ended| Some(ended) < last);
+        let is_undone = |version: &&mut Version| {
+            !version.is_durable && !(version.has_crashed && was_there(version))
+        };
         for version in self.grains.iter_mut().flatten().filter(is_undone) {
             if self.is_volatile && of(version.disk) {
                 version.told = u64::MAX;

@@ -174,6 +174,28 @@ fn who_is_not_told_of_a_loss_is_told_of_those_before_and_so_are_all_others() {
 }
 
 #[test]
+fn a_write_that_was_under_way_at_a_loss_may_be_undone_by_one_that_nobody_is_told_of() {
+    let is_right = |ends_before: bool| {
+        let mut oracle = oracle();
+        let write = oracle.begin_write(1, 0..1, false);
+        if ends_before {
+            oracle.end_write(write, true);
+            oracle.crashed();
+        } else {
+            oracle.crashed();
+            oracle.end_write(write, true);
+        }
+        oracle.nobody_is_told(|disk| disk == 1);
+        oracle.crashed();
+        let begun = oracle.now();
+        oracle.flushed(1, 0, begun);
+        read(&mut oracle, 0, &[0; GRAIN]).is_ok()
+    };
+    assert!(is_right(false));
+    assert!(!is_right(true));
+}
+
+#[test]
 fn a_flush_vouches_for_what_was_lost_unless_the_handle_was_told() {
     let mut oracle = oracle();
     written(&mut oracle, 0..1);
