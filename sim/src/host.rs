@@ -328,15 +328,18 @@ impl Host {
     }
 }
 
-/// Reads all; a disk that outlasts its patience refuses that until a session is back.
+/// Reads all; a disk that outlasts its patience refuses that until a session is back, and one whose unit has shrunk unheard
+/// hears of it.
 async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
     loop {
+        let capacity = worker.disk.capacity();
         match worker.read_all().await {
             Some(Err(error @ Error::NotReopened { .. }))
                 if worker.work.outlasts && !is_of_no_use(&error) =>
             {
                 sleep(Duration::from_secs(1)).await;
             }
+            Some(Err(_)) if worker.disk.capacity() < capacity => {}
             ended => return ended,
         }
     }
