@@ -186,7 +186,7 @@ impl Oracle {
         let last = self.crashed;
         let was_there = |version: &Version| version.ended.is_some_and(|ended| Some(ended) < last);
         let is_undone = |version: &&mut Version| {
-            !version.is_durable && !(version.has_crashed && was_there(version))
+            !version.is_durable && (!version.has_crashed || !was_there(version))
         };
         for version in self.grains.iter_mut().flatten().filter(is_undone) {
             if self.is_volatile && of(version.disk) {

@@ -102,7 +102,7 @@ impl Worker {
         };
         let result = stream.seek(seek).await;
         // The unit has shrunk since the distance to its end was reckoned.
-        if result.as_ref().is_err_and(|error| is_no_place(error)) {
+        if result.as_ref().is_err_and(is_no_place) {
             return Ok(());
         }
         self.has_written(streaming, result.is_ok()).await;
