@@ -29,8 +29,8 @@ pub(crate) const QUIET: Duration = Duration::from_secs(300);
 /// Disks may be closed while things are still wrong, if their requests have ended after so long.
 const IMPATIENCE: Duration = Duration::from_secs(30);
 /// While things are wrong, a disk closes within its patience for lost sessions, which is 300 s, and the
-/// time that a last try of each may take.
-pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400);
+/// time that a last try of each may take: with a port that changes its state, as long as the unit says, at most 255 s.
+pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400 + 255);
 
 /// What came of an episode.
 #[derive(Clone, Debug)]
