@@ -60,7 +60,8 @@ impl<T> ShortQueue<T> {
 
     /// Where the first is gone, the next takes its place.
     fn advance(&mut self) {
-        if self.first.is_none() {
+        // A long element is not moved for nothing.
+        if self.first.is_none() && !self.rest.is_empty() {
             self.first = self.rest.pop_front();
         }
     }

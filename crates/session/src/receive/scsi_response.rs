@@ -52,8 +52,9 @@ impl Session {
     ) -> Result<Option<(ScsiTask, bool)>, ProtocolError> {
         let is_scsi = |kind: &TaskKind| matches!(kind, TaskKind::Scsi(_));
         let Some(task) = self.take_task(cid, itt, response, is_scsi)? else { return Ok(None) };
-        let has_data_due = task.write().is_some_and(WriteTransfer::has_data_due);
-        let withdrawn = self.connections.forget(itt) || has_data_due;
+        // A command that only reads has nothing more to send once it is on its way.
+        let has_data_due = task.write().map(WriteTransfer::has_data_due);
+        let withdrawn = has_data_due.is_some_and(|is_due| self.connections.forget(itt) || is_due);
         self.forget_aborts_of(itt);
         match task.kind {
             TaskKind::Scsi(scsi) => Ok(Some((scsi, withdrawn))),

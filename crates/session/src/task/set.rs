@@ -100,14 +100,16 @@ impl TaskSet {
     pub(crate) fn remove(&mut self, itt: Itt) -> Option<Task> {
         let at = slot_of(itt);
         let slot = self.slots.get_mut(at as usize).filter(|slot| slot.names(itt))?;
-        let task = slot.task.take()?;
+        let task = slot.task.as_ref()?;
+        let (allegiance, load, outstanding) = (task.allegiance, task.load(), task.outstanding);
         slot.generation = (slot.generation + 1) % GENERATIONS;
         self.free.push(at);
         if self.len() == 0 {
             self.earliest = None;
         }
-        self.lighten(task.allegiance, task.load(), task.outstanding);
-        Some(task)
+        self.lighten(allegiance, load, outstanding);
+        // Moved once, as it is long.
+        self.slots.get_mut(at as usize)?.task.take()
     }
 
     /// Takes a task out that ended without a response of its own: one may still be on its way.
