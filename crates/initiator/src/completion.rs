@@ -16,15 +16,12 @@ pub(crate) fn attention_of(completion: &Completion) -> Option<Sense> {
     sense_of(completion).filter(|sense| sense.key == SenseKey::UnitAttention)
 }
 
-/// The completion of a command that has succeeded, or the error that it stands for.
-pub(crate) fn outcome(command: &'static str, completion: Completion) -> Result<Completion, Error> {
-    if completion.is_success() {
-        return Ok(completion);
-    }
-    Err(match sense_of(&completion) {
+/// The error that the completion of a command stands for which has not succeeded.
+pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Error {
+    match sense_of(completion) {
         Some(sense) => Error::CheckCondition { command, sense: Box::new(sense) },
         None => Error::Status { command, status: completion.status },
-    })
+    }
 }
 
 /// Turns a refusal of the unit into `None`; without a session there is no answer at all.

@@ -423,16 +423,17 @@ impl Session {
 
     /// Sends a command once: its place among those of its unit, and its end to come, whatever its status. When that is
     /// given up meanwhile, it is the end of its abort. One that heeds doubts ends in [`TaskError::Withdrawn`] if the unit
-    /// may be another one before it is on its way.
+    /// may be another one before it is on its way. It is made where it is handed over, as it is long and each move copies it.
     pub(crate) fn perform(
         &self,
-        command: Command,
+        command: impl FnOnce() -> Command,
         permit: Arc<Permit>,
         extent: Option<Arc<RangeGuard>>,
         unit: &Arc<UnitState>,
         heeds_doubts: bool,
     ) -> (CommandNumber, Waiter<'_, Completion>) {
         let (number, waiter) = unit.outstanding.send(|number| {
+            let command = command();
             let listener = Some(Listener::new(unit, number, &command.cdb));
             let holds = Holds { _permit: permit, extent, listener, heeds_doubts };
             let request = |answer| Request::Command(command, answer);

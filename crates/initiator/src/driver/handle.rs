@@ -44,14 +44,13 @@ impl DriverHandle {
     /// Hands a request to the session, at once where nobody else has the driver. What was handed over before comes before
     /// it. Its answer's sender is dropped with a driver that is gone. Says whether the caller is to [send](Self::send) it.
     pub(crate) fn submit(&self, submission: Submission) -> bool {
-        let take = |driver: &mut Driver, submission| driver.take(submission, &self.0.queue);
-        match self.0.try_pass(submission, take) {
-            Ok(is_to_send) => is_to_send.unwrap_or_default(),
-            Err(submission) => {
-                self.tell(Message::Submit(Box::new(submission)));
-                false
-            }
-        }
+        let Some(mut driver) = self.0.try_lock() else {
+            self.tell(Message::Submit(Box::new(submission)));
+            return false;
+        };
+        // One for a driver that is gone is dropped without the lock.
+        let Ok(driver) = driver.as_mut() else { return false };
+        driver.take(submission, &self.0.queue)
     }
 
     /// Sends what was handed over and is not sent.

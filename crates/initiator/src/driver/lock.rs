@@ -1,7 +1,7 @@
 //! The lock that a driver is behind: whoever has it runs the session for so long.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iscsi_session::Stats;
 
@@ -34,17 +34,10 @@ impl DriverLock {
         self.driver.lock().ok()?.as_mut().ok().map(act)
     }
 
-    /// Has the driver take something, unless somebody else has the driver: then that comes back. `None` when it is gone.
-    pub(super) fn try_pass<T, R>(
-        &self,
-        item: T,
-        take: impl FnOnce(&mut Driver, T) -> R,
-    ) -> Result<Option<R>, T> {
-        match self.driver.try_lock() {
-            Ok(mut guard) => Ok(guard.as_mut().ok().map(|driver| take(driver, item))),
-            // After a panic the event loop is woken by what is left to it, and ends.
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Err(item),
-        }
+    /// The driver, unless it is gone, where nobody else has it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Result<Driver, Stats>>> {
+        // After a panic the event loop is woken by what is left to it, and ends.
+        self.driver.try_lock().ok()
     }
 
     /// What the session has counted.

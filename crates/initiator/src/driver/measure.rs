@@ -85,11 +85,11 @@ impl Driver {
     /// The time in which the kernel was not asked, because there was no work, counts as waiting for work.
     pub(super) fn count_rest(&mut self) {
         let now = self.now;
-        let rest = now.saturating_duration_since(self.awake_until);
         // Less than an interval is left for the next time.
-        if rest < tuner::POLL_INTERVAL {
+        if now < self.awake_until + tuner::POLL_INTERVAL {
             return;
         }
+        let rest = now - self.awake_until;
         for transport in &mut self.transports {
             transport.tune(|_, tuner| tuner.rested(rest));
         }

@@ -361,7 +361,17 @@ impl<C: Carrier> Paths<C> {
         self.0.budget.try_reserve(bytes)
     }
 
-    /// Waits for a path with room; where nobody else does and one has some, it is had at once, as of `now`.
+    /// A path with room, as of `now`, if there is one and nobody waits.
+    pub(super) fn try_grant(&self, len: usize, now: Instant) -> Result<Option<Grant<C>>, Error> {
+        let mut state = self.lock_open()?;
+        if !state.queue.is_empty() {
+            return Ok(None);
+        }
+        state.schedule.spare(false, now);
+        Ok(self.grant_now(&mut state, len as u64, Requirements::default(), now))
+    }
+
+    /// Waits for a path with room.
     pub(super) async fn grant(
         &self,
         len: usize,
@@ -369,14 +379,8 @@ impl<C: Carrier> Paths<C> {
         now: Instant,
     ) -> Result<Grant<C>, Error> {
         let granted = {
-            let (mut state, len) = (self.lock_open()?, len as u64);
-            if state.queue.is_empty() {
-                state.schedule.spare(false, now);
-                if let Some(grant) = self.grant_now(&mut state, len, requirements, now) {
-                    return Ok(grant);
-                }
-            }
-            let granted = state.queue.push_back(len, requirements);
+            let mut state = self.lock_open()?;
+            let granted = state.queue.push_back(len as u64, requirements);
             self.dispatch(&mut state, now);
             granted
         };

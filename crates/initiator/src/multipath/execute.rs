@@ -41,7 +41,11 @@ impl<C: Carrier> Paths<C> {
             };
             transfer.set_permit(Arc::new(permit));
             let mut attempts = Attempts::new(self);
-            let mut grant = self.pass_and_grant(len, attempts.requirements(), ready).await?;
+            let mut grant = match self.grant_at_once(len, ready)? {
+                Some(grant) => grant,
+                // Boxed, since a request that need not wait does not need the room.
+                None => Box::pin(self.pass_and_grant(len)).await?,
+            };
             loop {
                 attempts.begin(grant.access_changes);
                 let error = if attempts.requirements().is_alone || grant.is_only {

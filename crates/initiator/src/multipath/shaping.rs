@@ -25,17 +25,20 @@ impl<C: Carrier> Paths<C> {
         charge.await.map(Some)
     }
 
-    /// Waits for the class, then for a path with room. `ready` is when the request had its share of the budget.
-    pub(super) async fn pass_and_grant(
+    /// The path for a request that has its share of the budget by `now`, if it need wait neither for a class nor for a
+    /// path.
+    pub(super) fn grant_at_once(
         &self,
         len: usize,
-        requirements: Requirements,
-        ready: Instant,
-    ) -> Result<Grant<C>, Error> {
+        now: Instant,
+    ) -> Result<Option<Grant<C>>, Error> {
+        if self.policy().class.is_some() { Ok(None) } else { self.try_grant(len, now) }
+    }
+
+    /// Waits for the class, then for a path with room.
+    pub(super) async fn pass_and_grant(&self, len: usize) -> Result<Grant<C>, Error> {
         let charge = self.pass(len).await?;
-        // Without a class it has waited for none.
-        let ready = if charge.is_some() { now() } else { ready };
-        Ok(self.grant(len, requirements, ready).await?.paid_by(charge))
+        Ok(self.grant(len, Requirements::default(), now()).await?.paid_by(charge))
     }
 
     /// The longest that a request of the disk should be by its class, bytes, if that has a limit.

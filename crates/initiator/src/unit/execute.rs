@@ -10,7 +10,7 @@ use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
-use crate::completion::{attention_of, outcome, sense_of};
+use crate::completion::{attention_of, failure_of, sense_of};
 use crate::error::Error;
 use crate::runtime;
 use crate::state::budget::Permit;
@@ -83,7 +83,10 @@ impl LogicalUnit {
         if written > 0 && !is_refused {
             self.state.unflushed.wrote(begun);
         }
-        if is_of_this_unit { outcome(name, completion) } else { Err(self.unproven()) }
+        if !is_of_this_unit {
+            return Err(self.unproven());
+        }
+        if completion.is_success() { Ok(completion) } else { Err(failure_of(name, &completion)) }
     }
 
     /// Sends a command until it ends in a way that counts.
@@ -179,37 +182,29 @@ impl LogicalUnit {
                 let (span, name) = (self.session.span(), transfer.name());
                 tracing::debug!(parent: span, command = name, "the unit succeeded with effort: {sense}");
             }
-        } else {
-            let verdict = patience.judge(completion.status, sense.as_ref());
-            if let Verdict::Again(pause) = verdict {
-                transfer.restore(completion.data);
-                return Next::Again(Some(pause));
+            if transfer.writes() {
+                self.state.unflushed.wrote(begun);
+            } else if transfer.is_told_of_resets() {
+                self.state.unflushed.took(begun);
             }
-            if sense.as_ref().is_some_and(is_unknown) {
-                self.state.across.unknown_forms.add(transfer.operation_code());
-                if !transfer.shorten() {
-                    return match outcome(transfer.name(), completion) {
-                        Ok(completion) => Next::End(number, completion),
-                        Err(error) => Next::Fail(error),
-                    };
-                }
-                let (span, name) = (self.session.span(), transfer.name());
-                tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
-                transfer.restore(completion.data);
-                return Next::Again(None);
-            }
+            return Next::End(number, completion);
         }
-        match self.outcome(transfer.name(), completion) {
-            Ok(completion) => {
-                if transfer.writes() {
-                    self.state.unflushed.wrote(begun);
-                } else if transfer.is_told_of_resets() {
-                    self.state.unflushed.took(begun);
-                }
-                Next::End(number, completion)
-            }
-            Err(error) => Next::Explain(error),
+        let verdict = patience.judge(completion.status, sense.as_ref());
+        if let Verdict::Again(pause) = verdict {
+            transfer.restore(completion.data);
+            return Next::Again(Some(pause));
         }
+        if !sense.as_ref().is_some_and(is_unknown) {
+            return Next::Explain(self.failure_of(transfer.name(), &completion));
+        }
+        self.state.across.unknown_forms.add(transfer.operation_code());
+        if !transfer.shorten() {
+            return Next::Fail(failure_of(transfer.name(), &completion));
+        }
+        let (span, name) = (self.session.span(), transfer.name());
+        tracing::debug!(parent: span, try = name, "the unit does not know the longer form");
+        transfer.restore(completion.data);
+        Next::Again(None)
     }
 
     /// What has to be certain of the unit for a command.
@@ -230,8 +225,10 @@ impl LogicalUnit {
         certainty: Certainty,
     ) -> impl Future<Output = Result<Sent, Error>> + Send + 'a {
         async move {
-            if certainty.identity {
-                self.recognized().await?;
+            if certainty.identity
+                && let Some(recognition) = self.recognition()
+            {
+                recognition.await?;
             }
             if certainty.membership {
                 self.state.membership.verdict()?;
@@ -239,7 +236,7 @@ impl LogicalUnit {
             let before = self.state.doubts.begin();
             let begun = self.state.unflushed.begin();
             let (number, mut answer) =
-                self.session.perform(command(), permit, extent, &self.state, certainty.identity);
+                self.session.perform(command, permit, extent, &self.state, certainty.identity);
             let completion = match cancellation {
                 None => answer.await?,
                 // Boxed, since hardly a command can be given up by somebody else.
@@ -257,7 +254,9 @@ impl LogicalUnit {
             };
             let mut is_of_this_unit = true;
             if certainty.identity && completion.is_success() {
-                self.recognized().await?;
+                if let Some(recognition) = self.recognition() {
+                    recognition.await?;
+                }
                 if certainty.proof {
                     Box::pin(self.recognized_by_all()).await?;
                 }
@@ -289,11 +288,11 @@ impl LogicalUnit {
         }
     }
 
-    /// How a command has ended; where the unit was there once, and is not any more, that says so.
-    fn outcome(&self, command: &'static str, completion: Completion) -> Result<Completion, Error> {
-        let result = outcome(command, completion);
-        let is_gone = result.as_ref().is_err_and(is_no_unit) && self.state.profile.initialized();
-        if is_gone { Err(Error::UnitGone(self.lun)) } else { result }
+    /// The error of a command that has failed; where the unit was there once, and is not any more, that says so.
+    fn failure_of(&self, command: &'static str, completion: &Completion) -> Error {
+        let error = failure_of(command, completion);
+        let is_gone = is_no_unit(&error) && self.state.profile.initialized();
+        if is_gone { Error::UnitGone(self.lun) } else { error }
     }
 }
 

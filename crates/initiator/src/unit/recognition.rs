@@ -19,7 +19,7 @@ use crate::url::portal_name;
 const QUESTIONS: usize = 8;
 const QUESTION_BYTES: usize = 1 << 20;
 
-type Recognized = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(super) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl LogicalUnit {
     /// Waits until it is certain that this is the unit of before.
@@ -27,7 +27,15 @@ impl LogicalUnit {
     /// # Errors
     /// As [`confirm`](Self::confirm).
     pub(crate) async fn recognized(&self) -> Result<(), Error> {
-        if self.state().is_in_doubt() { self.recognize().await } else { Ok(()) }
+        match self.recognition() {
+            Some(recognition) => recognition.await,
+            None => Ok(()),
+        }
+    }
+
+    /// What is to be waited for until that is certain, unless it is.
+    pub(super) fn recognition(&self) -> Option<Recognition> {
+        self.state().is_in_doubt().then(|| self.recognize())
     }
 
     /// The same, and waits for whatever the unit may have told by now. Nothing orders the connections of a
@@ -73,7 +81,7 @@ impl LogicalUnit {
 
     /// Boxed, since hardly a request has to wait for it, and since the questions are requests
     /// themselves. They run in a task: a caller who leaves its request alone for a while holds nobody up.
-    fn recognize(&self) -> Recognized {
+    fn recognize(&self) -> Recognition {
         let unit = self.clone();
         Box::pin(async move {
             // The set ends its task when it is dropped.
