@@ -284,8 +284,9 @@ impl Disk {
     /// A write that was sent over two sessions returns with the answer of one of them. The other copy is
     /// aborted in the background, and this waits for it: when it returns without an error, nothing that
     /// was sent can change the unit any more. A session that is lost meanwhile is opened anew for that,
-    /// or to end its registration by the key of the disk, for as long as [`Options::patience`](crate::Options::patience) says. A disk whose last handle is
-    /// dropped does the same in the background as long as its runtime runs; only this proves it.
+    /// or to end its registration by the key of the disk, for as long as
+    /// [`Options::patience`](crate::Options::patience) says; a try that has begun by then is waited for. A disk whose
+    /// last handle is dropped does the same in the background as long as its runtime runs; only this proves it.
     ///
     /// # Errors
     /// [`Error::Unsettled`] if the target may still carry out what a lost session was writing;
