@@ -31,6 +31,16 @@ fn where_nothing_goes_wrong_no_request_fails_and_every_read_is_right() -> io::Re
     Ok(())
 }
 
+/// Nothing is wrong where a stream seeks behind a write that the unit has refused, where a unit shrinks unheard, and where a
+/// port still changes its state when a disk is closed.
+#[test]
+fn what_looks_wrong_and_is_not_is_no_violation() -> io::Result<()> {
+    for seed in [8_023_720, 8_049_030, 8_050_850] {
+        assert_eq!(run(seed, &Settings::default())?.violation, None, "seed {seed}");
+    }
+    Ok(())
+}
+
 /// An episode that does nothing finds nothing.
 #[test]
 fn in_episodes_requests_end_well_and_faults_of_each_class_take_effect() -> io::Result<()> {

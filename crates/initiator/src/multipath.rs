@@ -44,6 +44,7 @@ mod refusal;
 mod reinstatement;
 pub(crate) mod reopen;
 pub(crate) mod report;
+mod review_pace;
 pub(crate) mod samples;
 mod schedule;
 mod shaping;

@@ -34,9 +34,9 @@ impl DriverLock {
         self.driver.lock().ok()?.as_mut().ok().map(act)
     }
 
-    /// The driver, unless it is gone, where nobody else has it.
+    /// The driver, or what is left of it; `None` while somebody else has it. After a panic nobody gets it: the event loop is
+    /// woken by what is left to it, and ends.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Result<Driver, Stats>>> {
-        // After a panic the event loop is woken by what is left to it, and ends.
         self.driver.try_lock().ok()
     }
 

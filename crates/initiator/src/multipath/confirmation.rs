@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use crate::error::Error;
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::Requirements;
 use crate::multipath::path::Path;
 
@@ -33,7 +33,7 @@ impl Paths<Path> {
             if is_confirmed {
                 return Ok(());
             }
-            drop(self.grant(0, Requirements::default(), now()).await?);
+            drop(self.grant(0, Requirements::default()).await?);
         }
     }
 }

@@ -376,12 +376,11 @@ impl<C: Carrier> Paths<C> {
         &self,
         len: usize,
         requirements: Requirements,
-        now: Instant,
     ) -> Result<Grant<C>, Error> {
         let granted = {
             let mut state = self.lock_open()?;
             let granted = state.queue.push_back(len as u64, requirements);
-            self.dispatch(&mut state, now);
+            self.dispatch(&mut state, now());
             granted
         };
         granted.await.map_err(|_| self.reason_of_end())

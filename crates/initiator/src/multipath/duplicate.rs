@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::multipath::attempts::Attempts;
 use crate::multipath::carrier::Carrier;
 use crate::multipath::carry::Timed;
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::dispatch::{Grant, Paths};
 use crate::multipath::lane::{PathId, Requirements};
 use crate::state::cancellation::Cancellation;
 use crate::unit::transfer::Transfer;
@@ -135,7 +135,7 @@ impl<C: Carrier> Paths<C> {
                 return Ok((grant.paid_by(charge), duplicate));
             }
             if is_stuck {
-                let grant = self.grant(spare.len(), requirements, now()).await?;
+                let grant = self.grant(spare.len(), requirements).await?;
                 return Ok((grant.paid_by(charge), duplicate));
             }
         }

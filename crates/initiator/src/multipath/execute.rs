@@ -41,7 +41,7 @@ impl<C: Carrier> Paths<C> {
             };
             transfer.set_permit(Arc::new(permit));
             let mut attempts = Attempts::new(self);
-            let mut grant = match self.grant_at_once(len, ready)? {
+            let mut grant = match self.try_pass_and_grant(len, ready)? {
                 Some(grant) => grant,
                 // Boxed, since a request that need not wait does not need the room.
                 None => Box::pin(self.pass_and_grant(len)).await?,
@@ -126,7 +126,7 @@ impl<C: Carrier> Paths<C> {
             return Err(error);
         }
         let charge = self.pass_again(attempts, len).await?;
-        let again = self.grant(len, attempts.requirements(), now()).await;
+        let again = self.grant(len, attempts.requirements()).await;
         again.map(|grant| grant.paid_by(charge)).map_err(|end| attempts.end(end))
     }
 

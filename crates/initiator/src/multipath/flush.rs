@@ -53,7 +53,7 @@ impl Paths<Path> {
             let requirements = attempts.requirements();
             // What may itself be what ends sessions gets one of its own, whichever that is.
             let mut alone = if requirements.is_alone {
-                Some(self.grant(0, requirements, now()).await.map_err(|end| attempts.end(end))?)
+                Some(self.grant(0, requirements).await.map_err(|end| attempts.end(end))?)
             } else {
                 None
             };
@@ -63,7 +63,7 @@ impl Paths<Path> {
                 .map(|grant| (grant.id(), grant.carrier.clone()))
                 .or_else(|| self.witness());
             let Some((id, path)) = there else {
-                let next = self.grant(0, Requirements::default(), now()).await;
+                let next = self.grant(0, Requirements::default()).await;
                 drop(next.map_err(|end| attempts.end(end))?);
                 continue;
             };

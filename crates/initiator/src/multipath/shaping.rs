@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Grant, Paths, now};
+use crate::multipath::dispatch::{Grant, Paths};
 use crate::multipath::lane::Requirements;
 use crate::scheduler::Charge;
 
@@ -27,7 +27,7 @@ impl<C: Carrier> Paths<C> {
 
     /// The path for a request that has its share of the budget by `now`, if it need wait neither for a class nor for a
     /// path.
-    pub(super) fn grant_at_once(
+    pub(super) fn try_pass_and_grant(
         &self,
         len: usize,
         now: Instant,
@@ -38,7 +38,7 @@ impl<C: Carrier> Paths<C> {
     /// Waits for the class, then for a path with room.
     pub(super) async fn pass_and_grant(&self, len: usize) -> Result<Grant<C>, Error> {
         let charge = self.pass(len).await?;
-        Ok(self.grant(len, Requirements::default(), now()).await?.paid_by(charge))
+        Ok(self.grant(len, Requirements::default()).await?.paid_by(charge))
     }
 
     /// The longest that a request of the disk should be by its class, bytes, if that has a limit.

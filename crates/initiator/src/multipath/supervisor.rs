@@ -21,20 +21,12 @@ use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::report::Report;
+use crate::multipath::review_pace::{self, ReviewPace};
 use crate::multipath::shared_link::{SharedLink, Traffic};
 use crate::multipath::spare_portals::SparePortals;
 use crate::multipath::standby::Standby;
 use crate::multipath::unused_portals::UnusedPortals;
 use crate::options::sessions::Sessions;
-
-/// Time between two reviews of the paths.
-const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
-/// The same where little goes over a single short path, of which nothing new is measured sooner. With 1,000 disks in a process
-/// a review finds nothing of its disk in a cache of the processor.
-const RARE_REVIEW_INTERVAL: Duration =
-    tuner::POLL_INTERVAL.saturating_mul(tuner::INTERVALS_PER_READING);
-/// After so many reviews at which nothing had moved, the next request is waited for.
-const MAX_IDLE_REVIEWS: u32 = 4;
 
 /// Supervises the paths as long as there is a handle of the disk.
 pub(crate) struct Supervisor {
@@ -73,16 +65,11 @@ pub(crate) struct Supervisor {
     pub(super) access: AccessWatch,
     pub(super) discovery: DiscoveryPace,
     pub(super) spares: SparePortals,
-    /// When the latest review was due; the first one is at once.
-    looked: Option<Instant>,
-    /// Whether little went over a single short path at the latest review.
-    moves_little: bool,
+    reviews: ReviewPace,
     begun: Instant,
     /// Bytes that had been moved at the last review, and when that was.
     moved: u64,
     reviewed: Instant,
-    /// Reviews since then at which nothing more had been.
-    idle_reviews: u32,
     traffic: Traffic,
 }
 
@@ -132,12 +119,10 @@ impl Supervisor {
             access,
             discovery: DiscoveryPace::default(),
             spares: SparePortals::default(),
-            looked: None,
-            moves_little: false,
+            reviews: ReviewPace::default(),
             begun: Instant::now(),
             moved: 0,
             reviewed: Instant::now(),
-            idle_reviews: 0,
             traffic: Traffic::default(),
         };
         supervisor.use_all_ports(paths);
@@ -176,16 +161,14 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         loop {
             let mut late = None;
-            let wakes = self.access.wakes(self.idle_reviews < MAX_IDLE_REVIEWS);
+            let wakes = self.access.wakes(self.reviews.is_awake());
             let looks = self.looks_at_waiting();
-            let review = self.next_review();
+            let review = self.reviews.next(self.are_steady());
             // Each is rare, so that none keeps the others waiting for long.
             tokio::select! {
                 biased;
-                () = sleep_until(review), if self.idle_reviews < MAX_IDLE_REVIEWS => {
-                    self.looked = Some(Instant::now());
-                }
-                () = self.attention.notified() => self.idle_reviews = 0,
+                () = sleep_until_some(review) => self.reviews.begin(),
+                () = self.attention.notified() => self.reviews.wake(),
                 () = self.access.news() => {}
                 () = sleep_until_some(wakes) => {}
                 () = sleep_until_some(looks) => {
@@ -302,21 +285,15 @@ impl Supervisor {
         self.refusal = Some(error);
     }
 
-    /// When the paths are reviewed next. What is to be done about sessions that come, or are lost, waits for no rare review.
-    fn next_review(&self) -> Instant {
-        let are_steady =
-            self.opening + self.reopening == 0 && self.lost.is_empty() && self.given_up.is_empty();
-        let is_rare = self.moves_little && are_steady;
-        let interval = if is_rare { RARE_REVIEW_INTERVAL } else { REVIEW_INTERVAL };
-        self.looked.map_or(self.begun, |looked| looked + interval)
+    /// Whether no session is lost, or on its way.
+    const fn are_steady(&self) -> bool {
+        self.opening + self.reopening == 0 && self.lost.is_empty() && self.given_up.is_empty()
     }
 
     async fn review(&mut self, paths: &Paths<Path>) {
         let progress = paths.progress();
         if progress.moved == self.moved {
-            self.moves_little = false;
-            self.idle_reviews += u32::from(!paths.look_again());
-            if self.idle_reviews == MAX_IDLE_REVIEWS {
+            if self.reviews.rested(paths.look_again()) {
                 paths.leave_unattended();
             }
             return;
@@ -325,13 +302,13 @@ impl Supervisor {
         let time = now - self.reviewed;
         let moved = progress.moved - self.moved;
         let is_rare = tuner::is_little(moved, time) && are_short(paths);
-        self.moves_little = is_rare && count(&paths.open()) == 1;
-        if is_rare && time < RARE_REVIEW_INTERVAL {
+        self.reviews.moved(is_rare && count(&paths.open()) == 1);
+        if is_rare && time < review_pace::RARE_INTERVAL {
             return;
         }
         // After hardly any time, hardly anything is known.
-        let time = time.max(REVIEW_INTERVAL);
-        (self.moved, self.reviewed, self.idle_reviews) = (progress.moved, now, 0);
+        let time = time.max(review_pace::INTERVAL);
+        (self.moved, self.reviewed) = (progress.moved, now);
         let (mut readings, mut queues) = (Vec::new(), 0);
         let open = paths.in_use();
         self.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));

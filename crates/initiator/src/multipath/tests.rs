@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::error::{Error, SessionFailure};
 use crate::multipath::access::Access;
 use crate::multipath::carrier::Carrier;
-use crate::multipath::dispatch::{Paths, now};
+use crate::multipath::dispatch::Paths;
 use crate::multipath::lane::{Requirements, Room};
 use crate::options::Options;
 use crate::options::lateness::LatenessOptions;
@@ -421,8 +421,7 @@ async fn one_that_waits_for_another_path_holds_up_nobody() {
     let links = [Link::new(&budget, 10.0, 10)];
     let paths = paths(&links);
     let only = paths.open()[0].0;
-    let mut picky =
-        Box::pin(paths.grant(LEN, Requirements { avoid: Some(only), is_alone: false }, now()));
+    let mut picky = Box::pin(paths.grant(LEN, Requirements { avoid: Some(only), is_alone: false }));
     let waits = std::future::poll_fn(|context| {
         std::task::Poll::Ready(picky.as_mut().poll(context).is_pending())
     });
@@ -459,9 +458,9 @@ async fn the_end_waits_for_no_request_of_one_that_is_being_let_go() {
     let budget = Budget::new(1024, 64 << 20);
     let links = [Link::new(&budget, 10.0, 10), Link::new(&budget, 10.0, 10)];
     let paths = paths(&links);
-    let grants = [paths.grant(LEN, Requirements::default(), now()).await.unwrap(), {
+    let grants = [paths.grant(LEN, Requirements::default()).await.unwrap(), {
         let avoid = Some(paths.open()[0].0);
-        paths.grant(LEN, Requirements { avoid, is_alone: false }, now()).await.unwrap()
+        paths.grant(LEN, Requirements { avoid, is_alone: false }).await.unwrap()
     }];
     let young = paths.open()[1].0;
     assert!(grants.iter().any(|grant| grant.id() == young));
