@@ -18,7 +18,7 @@ const ANY: usize = 1;
 const LONG_REST: usize = 16 << 10;
 
 /// No more of a data segment is waited for: that much is read while the rest comes.
-const LONGEST_REST: usize = 128 << 10;
+const LONGEST_REST: usize = 160 << 10;
 
 /// A connection of the session, from the attempt to open it to its end.
 pub(super) struct Transport {
