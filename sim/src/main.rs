@@ -1,5 +1,6 @@
 //! Runs episodes of the simulation, and prints the seed of each that has found something wrong.
 
+use std::env;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use iscsi_sim::{Class, Report, Settings, run};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Runs disks of the initiator over a simulated network to the test target, in virtual time.
 #[derive(Debug, Parser)]
@@ -44,9 +47,10 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.trace {
-        let filter = EnvFilter::from_default_env();
-        let log = tracing_subscriber::fmt().with_env_filter(filter).without_time();
-        log.with_writer(io::stderr).init();
+        let asked = env::var("RUST_LOG").ok().and_then(|filter| filter.parse().ok());
+        let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::ERROR));
+        let lines = tracing_subscriber::fmt::layer().without_time().with_writer(io::stderr);
+        tracing_subscriber::registry().with(lines).with(filter).init();
     }
     match episodes(&arguments) {
         Ok(true) => ExitCode::SUCCESS,

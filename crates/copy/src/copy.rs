@@ -58,6 +58,6 @@ impl Copy {
     pub async fn run(self) -> Result<Copied, Failure> {
         let Self { source, destination, options, control, teller } = self;
         let engine = Engine::new(source, destination, options, control, teller);
-        Box::pin(engine.run()).await
+        engine.run().await
     }
 }

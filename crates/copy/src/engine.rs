@@ -26,6 +26,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::blank::{self, Blank};
 use crate::blocks::Block;
+use crate::boxed::{BoxFuture, boxed};
 use crate::checksums::Checksums;
 use crate::control::{Control, Order};
 use crate::copied::Copied;
@@ -183,44 +184,46 @@ impl Engine {
     }
 
     /// Copies until the source ends, and flushes.
-    pub(crate) async fn run(mut self) -> Result<Copied, Failure> {
-        let control = self.control.clone();
-        let prepared = tokio::select! {
-            biased;
-            () = control.at_least(Order::Cancel) => Err(Error::Cancelled),
-            prepared = self.prepare() => prepared,
-        };
-        let is_prepared = prepared.is_ok();
-        let result = match prepared {
-            Ok(()) => self.copy().await,
-            Err(error) => Err(error),
-        };
-        let result = match result {
-            Err(error) if is_prepared => self.wind_up(error).await,
-            result => result,
-        };
-        if is_prepared && !matches!(result, Err(Error::Abandoned { .. })) {
-            self.close_digests(result.is_ok()).await;
-        }
-        self.teller.show();
-        self.teller.tell_progress();
-        let progress = self.teller.progress;
-        match result {
-            Ok(()) => {
-                let Self { unreadable, checksums, digesting, .. } = self;
-                let digests = digesting.map(Digesting::into_file);
-                Ok(Copied { progress, unreadable, checksums, digests })
+    pub(crate) fn run(mut self) -> BoxFuture<'static, Result<Copied, Failure>> {
+        boxed(async move {
+            let control = self.control.clone();
+            let prepared = tokio::select! {
+                biased;
+                () = control.at_least(Order::Cancel) => Err(Error::Cancelled),
+                prepared = self.prepare() => prepared,
+            };
+            let is_prepared = prepared.is_ok();
+            let result = match prepared {
+                Ok(()) => self.copy().await,
+                Err(error) => Err(error),
+            };
+            let result = match result {
+                Err(error) if is_prepared => self.wind_up(error).await,
+                result => result,
+            };
+            if is_prepared && !matches!(result, Err(Error::Abandoned { .. })) {
+                self.close_digests(result.is_ok()).await;
             }
-            Err(error) => {
-                let is_written = is_prepared && self.is_copied();
-                let progress = Box::new(progress);
-                // An earlier run has seen to that as well.
-                let is_sized = self.is_sized || progress.resumed > 0;
-                let has_full_length = is_sized && self.awaits_length();
-                let unreadable = self.unreadable;
-                Err(Failure { error, progress, unreadable, is_written, has_full_length })
+            self.teller.show();
+            self.teller.tell_progress();
+            let progress = self.teller.progress;
+            match result {
+                Ok(()) => {
+                    let Self { unreadable, checksums, digesting, .. } = self;
+                    let digests = digesting.map(Digesting::into_file);
+                    Ok(Copied { progress, unreadable, checksums, digests })
+                }
+                Err(error) => {
+                    let is_written = is_prepared && self.is_copied();
+                    let progress = Box::new(progress);
+                    // An earlier run has seen to that as well.
+                    let is_sized = self.is_sized || progress.resumed > 0;
+                    let has_full_length = is_sized && self.awaits_length();
+                    let unreadable = self.unreadable;
+                    Err(Failure { error, progress, unreadable, is_written, has_full_length })
+                }
             }
-        }
+        })
     }
 
     /// Makes sure that all fits, and begins to find out what the destination has of zeros.

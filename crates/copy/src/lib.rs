@@ -26,6 +26,7 @@ mod blank;
 mod block_device;
 mod blocking;
 mod blocks;
+mod boxed;
 mod changes;
 mod checkpoint;
 mod checkpoint_file;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use tokio::time::Instant;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::changes::Changes;
 use crate::checksums::Checksums;
 use crate::copied::Copied;
@@ -281,23 +282,25 @@ impl Passes {
     }
 
     /// Finds out what is left; whether the next pass is the last.
-    async fn decide(&mut self) -> Result<bool, PassesError> {
-        self.ask().await?;
-        let dirtied = self.left.bytes();
-        let Some(ended) = self.ended.last_mut() else { return Err(PassesError::Unknown) };
-        // What was left alone was no work.
-        let copied = ended.progress.written + ended.progress.zeros_written;
-        let verdict = self.forecast.take(Pass { copied, time: ended.time, dirtied });
-        (ended.dirtied, ended.verdict) = (Some(dirtied), Some(verdict));
-        let freezes = match verdict {
-            Verdict::Again { .. } => return Ok(false),
-            Verdict::Last { .. } => true,
-            Verdict::Diverges { .. } => !self.stops_at_divergence,
-        };
-        if freezes && self.freeze().await? {
+    fn decide(&mut self) -> BoxFuture<'_, Result<bool, PassesError>> {
+        boxed(async move {
             self.ask().await?;
-        }
-        Ok(true)
+            let dirtied = self.left.bytes();
+            let Some(ended) = self.ended.last_mut() else { return Err(PassesError::Unknown) };
+            // What was left alone was no work.
+            let copied = ended.progress.written + ended.progress.zeros_written;
+            let verdict = self.forecast.take(Pass { copied, time: ended.time, dirtied });
+            (ended.dirtied, ended.verdict) = (Some(dirtied), Some(verdict));
+            let freezes = match verdict {
+                Verdict::Again { .. } => return Ok(false),
+                Verdict::Last { .. } => true,
+                Verdict::Diverges { .. } => !self.stops_at_divergence,
+            };
+            if freezes && self.freeze().await? {
+                self.ask().await?;
+            }
+            Ok(true)
+        })
     }
 
     /// Keeps everybody from writing, if that can be done.

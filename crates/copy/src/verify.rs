@@ -11,6 +11,7 @@ use iscsi_initiator::device::Device;
 use thiserror::Error as ThisError;
 use tokio::task::JoinSet;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::checksums::{Checksums, sum};
 use crate::control::{Control, Order};
 use crate::destination::Destination;
@@ -187,49 +188,56 @@ impl Verify {
     ///
     /// # Errors
     /// The first difference that there is, or the first error before it.
-    pub async fn run(mut self) -> Result<Progress, VerifyError> {
-        self.teller.progress.total = Some(self.bytes());
-        let pieces = self.pieces().await;
-        let longest = pieces.iter().map(|(range, _)| range.end - range.start).max();
-        let longest = longest.map_or(1, |len| usize::try_from(len).unwrap_or(usize::MAX));
-        let mut pieces = pieces.into_iter();
-        let mut reads = JoinSet::new();
-        // In the order of the device: what was begun, and of that what was read.
-        let mut begun = VecDeque::new();
-        let mut read = BTreeMap::new();
-        loop {
-            let order = self.control.order();
-            while order == Order::Run && begun.len() < self.depth(longest) {
-                let Some(piece) = pieces.next() else { break };
-                let (destination, source) = (Arc::clone(&self.destination), self.source.clone());
-                reads.spawn(look(destination, source, self.pool.clone(), piece.clone()));
-                begun.push_back(piece);
-            }
-            if begun.is_empty() && order == Order::Run {
+    pub async fn run(self) -> Result<Progress, VerifyError> {
+        self.read_back().await
+    }
+
+    fn read_back(mut self) -> BoxFuture<'static, Result<Progress, VerifyError>> {
+        boxed(async move {
+            self.teller.progress.total = Some(self.bytes());
+            let pieces = self.pieces().await;
+            let longest = pieces.iter().map(|(range, _)| range.end - range.start).max();
+            let longest = longest.map_or(1, |len| usize::try_from(len).unwrap_or(usize::MAX));
+            let mut pieces = pieces.into_iter();
+            let mut reads = JoinSet::new();
+            // In the order of the device: what was begun, and of that what was read.
+            let mut begun = VecDeque::new();
+            let mut read = BTreeMap::new();
+            loop {
+                let order = self.control.order();
+                while order == Order::Run && begun.len() < self.depth(longest) {
+                    let Some(piece) = pieces.next() else { break };
+                    let (destination, source) =
+                        (Arc::clone(&self.destination), self.source.clone());
+                    reads.spawn(look(destination, source, self.pool.clone(), piece.clone()));
+                    begun.push_back(piece);
+                }
+                if begun.is_empty() && order == Order::Run {
+                    self.teller.show();
+                    return Ok(self.teller.progress);
+                }
+                tokio::select! {
+                    biased;
+                    () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),
+                    Some(ended) = reads.join_next() => {
+                        let broken = |error| VerifyError::Destination(io::Error::from(error));
+                        let (at, found) = ended.map_err(broken).flatten()?;
+                        read.insert(at, found);
+                    }
+                    () = self.control.other_than(order) => {}
+                }
+                while let Some((range, expected)) = begun.front() {
+                    let Some(found) = read.remove(&range.start) else { break };
+                    if let Some(found) = found {
+                        let difference = self.locate(range.clone(), *expected, &found).await;
+                        return Err(VerifyError::Mismatch(difference));
+                    }
+                    self.teller.progress.done += range.end - range.start;
+                    begun.pop_front();
+                }
                 self.teller.show();
-                return Ok(self.teller.progress);
             }
-            tokio::select! {
-                biased;
-                () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),
-                Some(ended) = reads.join_next() => {
-                    let broken = |error| VerifyError::Destination(io::Error::from(error));
-                    let (at, found) = ended.map_err(broken).flatten()?;
-                    read.insert(at, found);
-                }
-                () = self.control.other_than(order) => {}
-            }
-            while let Some((range, expected)) = begun.front() {
-                let Some(found) = read.remove(&range.start) else { break };
-                if let Some(found) = found {
-                    let difference = self.locate(range.clone(), *expected, &found).await;
-                    return Err(VerifyError::Mismatch(difference));
-                }
-                self.teller.progress.done += range.end - range.start;
-                begun.pop_front();
-            }
-            self.teller.show();
-        }
+        })
     }
 
     /// How many pieces are read at once, of which the longest has so many bytes.

@@ -162,6 +162,7 @@ compile_error!(
 );
 
 pub mod blocking;
+mod boxed;
 mod completion;
 pub mod device;
 mod driver;

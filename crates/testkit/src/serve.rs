@@ -64,10 +64,15 @@ impl Server {
     /// The address is in use, or not one of this machine.
     pub async fn start_at(
         address: impl ToSocketAddrs,
-        mut target: Target,
+        target: Target,
         delay: Duration,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        Self::over(TcpListener::bind(address).await?, target, delay)
+    }
+
+    /// Serves the connections of a listener. The task is spawned here, so that its code lies in this crate, and not in every
+    /// one that starts a target.
+    fn over(listener: TcpListener, mut target: Target, delay: Duration) -> io::Result<Self> {
         let address = listener.local_addr()?;
         target.listen_at(&address.to_string());
         let (stop, stopped) = watch::channel(false);

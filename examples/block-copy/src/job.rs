@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::password_file;
 use iscsi_initiator::shaping::Rate;
 use iscsi_initiator::tuning::{Row, Size};
@@ -52,23 +53,26 @@ const MAX_QUEUE: u64 = 1 << 30;
 ///
 /// # Errors
 /// The first thing that went wrong, with what was written by then.
-pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Failure> {
-    let RateArgs { rate_limit, share, class, control } = &args.rate;
-    if let Some(path) = share {
-        let (shared, _connected) = unless(stop, SharedClass::join(path, class.as_deref())).await?;
-        let handle = Handle::sharing(NAME, shared.clone());
-        let orders = Orders::sharing(shared, handle.clone());
+pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Failure>> {
+    boxed(async move {
+        let RateArgs { rate_limit, share, class, control } = &args.rate;
+        if let Some(path) = share {
+            let (shared, _connected) =
+                unless(stop, SharedClass::join(path, class.as_deref())).await?;
+            let handle = Handle::sharing(NAME, shared.clone());
+            let orders = Orders::sharing(shared, handle.clone());
+            let copy = Box::pin(copy(args, &handle, stop));
+            return obeying(control.as_deref(), &orders, copy).await?;
+        }
+        if rate_limit.is_none() && control.is_none() {
+            return copy(args, &Handle::new(NAME, None, None), stop).await;
+        }
+        let classes = Classes::new(rate_limit.unwrap_or(Rate::Unlimited)).map_err(Error::from)?;
+        let handle = Handle::new(NAME, Some(classes.clone()), None);
+        let orders = Orders::new(classes, vec![handle.clone()]);
         let copy = Box::pin(copy(args, &handle, stop));
-        return obeying(control.as_deref(), &orders, copy).await?;
-    }
-    if rate_limit.is_none() && control.is_none() {
-        return copy(args, &Handle::new(NAME, None, None), stop).await;
-    }
-    let classes = Classes::new(rate_limit.unwrap_or(Rate::Unlimited)).map_err(Error::from)?;
-    let handle = Handle::new(NAME, Some(classes.clone()), None);
-    let orders = Orders::new(classes, vec![handle.clone()]);
-    let copy = Box::pin(copy(args, &handle, stop));
-    obeying(control.as_deref(), &orders, copy).await?
+        obeying(control.as_deref(), &orders, copy).await?
+    })
 }
 
 /// Waits for some work, and meanwhile takes orders at a path, if there is one.

@@ -22,6 +22,7 @@ use crate::orders::Orders;
 use crate::progress::{ProgressMode, say};
 use crate::report::Report;
 use crate::stop::Stop;
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 
 /// Runs the copies of a job file side by side. One that fails does not stop the others.
 ///
@@ -59,48 +60,50 @@ pub struct JobResult {
 ///
 /// # Errors
 /// What is wrong with the command line, the file, or the control socket; then nothing was copied.
-pub async fn run_jobs(
-    args: &JobsArgs,
-    stop: &Stop,
-    tell: impl Fn(&JobResult),
-) -> Result<Vec<JobResult>, Error> {
-    if args.output.json_lines {
-        return Err(Error::Usage(
-            "--json-lines tells how one copy stands; with --jobs take --json, and ask status of --control meanwhile",
-        ));
-    }
-    let JobFile { classes, jobs } =
-        unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
-    if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
-        return keep(classes, path, args.output.progress, stop).await;
-    }
-    let claims = Claims::default();
-    let handle = |job: &Entry| {
-        Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()).beside(&claims)
-    };
-    let handles: Vec<_> = jobs.iter().map(handle).collect();
-    let orders = Orders::new(classes, handles.clone());
-    let all = async {
-        let (mut running, mut results) = (JoinSet::new(), Vec::new());
-        for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
-            // Of many bars and plans side by side nobody sees his own.
-            job.args.output.progress = ProgressMode::None;
-            // No copy may write to where the object goes.
-            job.args.output.json = args.output.json;
-            let (stop, span) = (stop.clone(), log::job(&job.name));
-            let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
-            running.spawn(async move { (index, job.name, work.await) }.instrument(span));
+pub fn run_jobs<'a>(
+    args: &'a JobsArgs,
+    stop: &'a Stop,
+    tell: &'a (dyn Fn(&JobResult) + Send + Sync),
+) -> BoxFuture<'a, Result<Vec<JobResult>, Error>> {
+    boxed(async move {
+        if args.output.json_lines {
+            return Err(Error::Usage(
+                "--json-lines tells how one copy stands; with --jobs take --json, and ask status of --control meanwhile",
+            ));
         }
-        while let Some(ended) = running.join_next().await {
-            let (index, name, result) = ended.unwrap_or_else(fallen);
-            let result = JobResult { name, result };
-            tell(&result);
-            results.push((index, result));
+        let JobFile { classes, jobs } =
+            unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
+        if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
+            return keep(classes, path, args.output.progress, stop).await;
         }
-        results.sort_by_key(|(index, _)| *index);
-        results.into_iter().map(|(_, result)| result).collect()
-    };
-    obeying(args.control.as_deref(), &orders, all).await
+        let claims = Claims::default();
+        let handle = |job: &Entry| {
+            Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()).beside(&claims)
+        };
+        let handles: Vec<_> = jobs.iter().map(handle).collect();
+        let orders = Orders::new(classes, handles.clone());
+        let all = async {
+            let (mut running, mut results) = (JoinSet::new(), Vec::new());
+            for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
+                // Of many bars and plans side by side nobody sees his own.
+                job.args.output.progress = ProgressMode::None;
+                // No copy may write to where the object goes.
+                job.args.output.json = args.output.json;
+                let (stop, span) = (stop.clone(), log::job(&job.name));
+                let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
+                running.spawn(async move { (index, job.name, work.await) }.instrument(span));
+            }
+            while let Some(ended) = running.join_next().await {
+                let (index, name, result) = ended.unwrap_or_else(fallen);
+                let result = JobResult { name, result };
+                tell(&result);
+                results.push((index, result));
+            }
+            results.sort_by_key(|(index, _)| *index);
+            results.into_iter().map(|(_, result)| result).collect()
+        };
+        obeying(args.control.as_deref(), &orders, all).await
+    })
 }
 
 /// Keeps the classes for other processes, until a signal.

@@ -11,6 +11,7 @@ use block_copy::{
     Args, Error, Failure, JobResult, JobsArgs, Report, Stop, command_line, output, run, run_jobs,
     standard_output, verify,
 };
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::failure;
 use iscsi_examples_common::program::Program;
 use serde_json::{Value, json};
@@ -19,10 +20,10 @@ use tokio::task::JoinError;
 fn main() -> ExitCode {
     if has_jobs() {
         let args: JobsArgs = command_line::parse(json!({ "jobs": [] }));
-        program(args.output.progress).run(|stop| in_a_task(jobs(args, stop)))
+        program(args.output.progress).run(|stop| in_a_task(boxed(jobs(args, stop))))
     } else {
         let args: Args = command_line::parse(json!({ "bytes": 0, "verified": false }));
-        program(args.output.progress).run(|stop| in_a_task(copy(args, stop)))
+        program(args.output.progress).run(|stop| in_a_task(boxed(copy(args, stop))))
     }
 }
 
@@ -45,9 +46,7 @@ fn has_jobs() -> bool {
 }
 
 /// The copy runs where the sessions do: each chunk would otherwise wake the first thread and back.
-async fn in_a_task(
-    work: impl Future<Output = Result<u8, Error>> + Send + 'static,
-) -> Result<u8, Error> {
+async fn in_a_task(work: BoxFuture<'static, Result<u8, Error>>) -> Result<u8, Error> {
     match tokio::spawn(work).await.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),
@@ -92,7 +91,7 @@ async fn tell(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), 
 }
 
 async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
-    let results = run_jobs(&args, &stop, |job| tell_job(&args, job)).await;
+    let results = run_jobs(&args, &stop, &|job| tell_job(&args, job)).await;
     let object = results.as_ref().map_or_else(
         |error| failure::object(json!({ "jobs": [] }), &error.to_string(), error.kind()),
         |results| jobs_object(results),

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::place::{Opened, Place};
 use iscsi_examples_common::{password_file, unit};
 use iscsi_initiator::{Options, ReopeningOptions};
@@ -32,17 +33,19 @@ impl Ready {
     ///
     /// # Errors
     /// When one of both cannot be had.
-    pub async fn prepare(args: &Args, stop: &Stop) -> Result<Self, Error> {
-        // The socket first: who comes early waits, and a second server learns of the first one at once.
-        let listeners = listen(args).await?;
-        let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
-        let (window, cache) = args.buffers();
-        let export = describe(&*opened.handle(), &args.export, args.read_only);
-        let layers = Layers::new(opened, window, cache);
-        let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
-        let server = Server::new(layers, export, memory, max_clients());
-        let (own, ends_with_last) = (args.listen.len(), args.until_last);
-        Ok(Self { server, listeners, own, ends_with_last })
+    pub fn prepare<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Self, Error>> {
+        boxed(async move {
+            // The socket first: who comes early waits, and a second server learns of the first one at once.
+            let listeners = listen(args).await?;
+            let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
+            let (window, cache) = args.buffers();
+            let export = describe(&*opened.handle(), &args.export, args.read_only);
+            let layers = Layers::new(opened, window, cache);
+            let memory = u32::try_from(args.memory.0).unwrap_or(u32::MAX);
+            let server = Server::new(layers, export, memory, max_clients());
+            let (own, ends_with_last) = (args.listen.len(), args.until_last);
+            Ok(Self { server, listeners, own, ends_with_last })
+        })
     }
 
     /// What is served, and where, for programs.
@@ -84,41 +87,43 @@ impl Ready {
     ///
     /// # Errors
     /// When something was lost.
-    pub async fn run(self, stop: &Stop) -> Result<Value, Error> {
-        self.server.run(&self.listeners, stop, self.ends_with_last).await;
-        // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
-        // those of its clients. Who comes to a socket that was handed over waits there for the next one.
-        let (own, _) = self.listeners.split_at(self.own);
-        let (flushed, ended) = tokio::select! {
-            ended = self.let_go() => ended,
-            never = turn_away(own) => match never {},
-        };
-        drop(self.listeners);
-        flushed.map_err(Error::Flush)?;
-        match ended {
-            Err(error @ iscsi_initiator::Error::Unsettled { .. }) => return Err(error.into()),
-            Err(error) => tracing::debug!(%error, "the sessions did not end in order"),
-            Ok(()) => {}
-        }
-        let (stats, cache) = (self.server.stats(), self.server.layers().cache_stats());
-        let cache = cache.map(|cache| {
-            json!({
-                "bytes_asked": cache.asked,
-                "bytes_found": cache.found,
-                "bytes_read_ahead": cache.read_ahead,
-                "bytes_passed_by": cache.passed_by,
-                "hit_rate": cache.hit_rate(),
-            })
-        });
-        Ok(json!({
-            "complete": true,
-            "clients": stats.clients,
-            "requests": stats.requests,
-            "requests_failed": stats.failed,
-            "bytes_read": stats.bytes_read,
-            "bytes_written": stats.bytes_written,
-            "cache": cache,
-        }))
+    pub fn run<'a>(self, stop: &'a Stop) -> BoxFuture<'a, Result<Value, Error>> {
+        boxed(async move {
+            self.server.run(&self.listeners, stop, self.ends_with_last).await;
+            // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
+            // those of its clients. Who comes to a socket that was handed over waits there for the next one.
+            let (own, _) = self.listeners.split_at(self.own);
+            let (flushed, ended) = tokio::select! {
+                ended = self.let_go() => ended,
+                never = turn_away(own) => match never {},
+            };
+            drop(self.listeners);
+            flushed.map_err(Error::Flush)?;
+            match ended {
+                Err(error @ iscsi_initiator::Error::Unsettled { .. }) => return Err(error.into()),
+                Err(error) => tracing::debug!(%error, "the sessions did not end in order"),
+                Ok(()) => {}
+            }
+            let (stats, cache) = (self.server.stats(), self.server.layers().cache_stats());
+            let cache = cache.map(|cache| {
+                json!({
+                    "bytes_asked": cache.asked,
+                    "bytes_found": cache.found,
+                    "bytes_read_ahead": cache.read_ahead,
+                    "bytes_passed_by": cache.passed_by,
+                    "hit_rate": cache.hit_rate(),
+                })
+            });
+            Ok(json!({
+                "complete": true,
+                "clients": stats.clients,
+                "requests": stats.requests,
+                "requests_failed": stats.failed,
+                "bytes_read": stats.bytes_read,
+                "bytes_written": stats.bytes_written,
+                "cache": cache,
+            }))
+        })
     }
 
     /// Flushes, and ends the sessions, whether or not that went well.

@@ -9,6 +9,7 @@
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
 //! | [`output`] | standard output and standard error |
 //! | [`password_file`] | the file that a password is read from |
+//! | [`boxed`] | futures that are compiled where they are made |
 //! | [`place`], [`volume`] | what is opened: a unit, or several as one device by the file that describes them |
 //! | [`program`] | a program from its first word to its exit status |
 //! | [`session_count`] | how many sessions a unit shall have |
@@ -17,6 +18,7 @@
 //! | [`mod@unit`] | the unit that the command line names, and who opens it |
 #![forbid(unsafe_code)]
 
+pub mod boxed;
 pub mod command_line;
 pub mod failure;
 pub mod log;

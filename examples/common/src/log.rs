@@ -1,12 +1,12 @@
 //! What the crates below have to tell, on standard error.
 //!
-//! `RUST_LOG` says what of it, by level and by module, as in `RUST_LOG=iscsi_initiator=debug`
-//! (the `Directives` of `tracing_subscriber::EnvFilter`). Without it there are warnings, each as a
-//! line for people.
+//! `RUST_LOG` says what of it, by level and by module, as in `RUST_LOG=warn,iscsi_initiator=debug` (see [`Filter`]).
+//! Without it there are warnings, each as a line for people.
 //!
 //! Whoever has something to tell may be the driver of a session, which must not wait until it is
 //! read: a thread of its own writes it. What comes while too much waits is left out, and counted.
 
+mod filter;
 mod job;
 
 use std::env;
@@ -19,14 +19,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::Event;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Writer, format};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, Subscriber};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use filter::Filter;
 use job::{Jobs, OfJob};
 
 pub use job::job;
@@ -75,31 +75,24 @@ pub fn start(usually: Usually, show: Show) -> Log {
     let Ok(queue) = Queue::start(show) else { return Log(None) };
     let log = Log(Some(queue.clone()));
     let asked = env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let result = match asked.map(|filter| EnvFilter::builder().parse(filter)) {
-        Some(Ok(filter)) => Subscriber::builder()
-            .with_env_filter(filter)
-            .with_ansi(false)
-            .event_format(OfJob(format()))
-            .with_writer(move || queue.clone())
-            .finish()
-            .with(Jobs)
-            .try_init(),
+    let result = match asked.map(|filter| filter.parse::<Filter>()) {
+        Some(Ok(Filter(targets))) => {
+            let lines = layer().with_ansi(false).event_format(OfJob(format()));
+            let lines = lines.with_writer(move || queue.clone());
+            tracing_subscriber::registry().with(lines).with(targets).with(Jobs).try_init()
+        }
         wrong => {
             if let Some(Err(error)) = wrong {
                 queue.put(format!("warning: RUST_LOG is ignored: {error}\n"));
             }
+            let level = match usually {
+                Usually::Warnings => LevelFilter::WARN,
+                Usually::Silence => LevelFilter::OFF,
+            };
             let warnings = Warnings { queue, latest: Arc::default() };
-            Subscriber::builder()
-                .with_max_level(match usually {
-                    Usually::Warnings => LevelFilter::WARN,
-                    Usually::Silence => LevelFilter::OFF,
-                })
-                .with_ansi(false)
-                .event_format(OfJob(Plain))
-                .with_writer(move || warnings.clone())
-                .finish()
-                .with(Jobs)
-                .try_init()
+            let lines = layer().with_ansi(false).event_format(OfJob(Plain));
+            let lines = lines.with_writer(move || warnings.clone());
+            tracing_subscriber::registry().with(lines).with(level).with(Jobs).try_init()
         }
     };
     // Whoever calls the program from within another one has a subscriber of its own.

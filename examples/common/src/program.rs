@@ -2,11 +2,12 @@
 
 use std::fmt::Display;
 use std::io;
+use std::pin::Pin;
 use std::process::ExitCode;
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
-use crate::log::{self, Show, Usually};
+use crate::log::{self, Log, Show, Usually};
 use crate::stop::Stop;
 
 /// The exit status of a program that was interrupted.
@@ -42,30 +43,62 @@ impl Program {
         self,
         work: impl FnOnce(Stop) -> W,
     ) -> ExitCode {
-        match self.start(work) {
+        let ended = match self.start() {
+            Ok(started) => {
+                let work = work(started.stop.clone());
+                started.finish(Box::pin(async { work.await.map_err(Failed::new) }))
+            }
+            Err(cause) => Err(Failed::new(E::no_start(cause))),
+        };
+        match ended {
             Ok(status) => ExitCode::from(status),
-            Err(error) => {
-                (self.say)(&format!("{}: {error}\n", self.name));
-                ExitCode::from(error.exit_status())
+            Err(Failed { text, status }) => {
+                (self.say)(&format!("{}: {text}\n", self.name));
+                ExitCode::from(status)
             }
         }
     }
 
-    fn start<E: ProgramError, W: Future<Output = Result<u8, E>>>(
-        self,
-        work: impl FnOnce(Stop) -> W,
-    ) -> Result<u8, E> {
+    fn start(self) -> io::Result<Started> {
         let Self { name, stopping, usually, say } = self;
         // Before anything is said: whoever does not read it must not keep the program.
-        let tell = move || say(&format!("{name}: {stopping}\n"));
-        let stop = Stop::at_signal(tell, INTERRUPTED).map_err(E::no_start)?;
+        let stop = Stop::at_signal(move || say(&format!("{name}: {stopping}\n")), INTERRUPTED)?;
         let log = log::start(usually, say);
-        let runtime = Builder::new_multi_thread().enable_all().build().map_err(E::no_start)?;
-        let result = runtime.block_on(work(stop));
+        Ok(Started { stop, log, runtime: Builder::new_multi_thread().enable_all().build()? })
+    }
+}
+
+/// A program that may begin its work.
+struct Started {
+    stop: Stop,
+    log: Log,
+    runtime: Runtime,
+}
+
+impl Started {
+    /// Waits for the end of the work. It is boxed, and not generic, so that a runtime is compiled here and not in every
+    /// program.
+    fn finish(
+        self,
+        work: Pin<Box<dyn Future<Output = Result<u8, Failed>> + '_>>,
+    ) -> Result<u8, Failed> {
+        let result = self.runtime.block_on(work);
         // A name may take long to be found, a reader to read, or standard input to come; the process need not
         // wait for them.
-        runtime.shutdown_background();
-        log.flush();
+        self.runtime.shutdown_background();
+        self.log.flush();
         result
+    }
+}
+
+/// What a program has failed with.
+struct Failed {
+    text: String,
+    status: u8,
+}
+
+impl Failed {
+    fn new(error: impl ProgramError) -> Self {
+        Self { text: error.to_string(), status: error.exit_status() }
     }
 }

@@ -5,31 +5,35 @@ use crate::connector::Connector;
 use crate::error::Error;
 use crate::report::Report;
 use crate::stop::Stop;
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 
 /// Does what the command line says.
 ///
 /// # Errors
 /// When there is nothing to tell. What goes wrong later is told by the report ([`Report::end`]), with
 /// what is known by then.
-pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
-    let connector = Connector { initiator_name: args.initiator_name.clone(), stop: stop.clone() };
-    match &args.command {
-        Command::Discover(discover) => discover.run(&connector).await,
-        Command::Luns(luns) => luns.run(&connector).await,
-        Command::Inquiry(inquiry) => inquiry.run(&connector).await,
-        Command::Capacity(capacity) => capacity.run(&connector).await,
-        Command::Extents(extents) => extents.run(&connector).await,
-        Command::Discard(discard) => discard.run(&connector).await,
-        Command::Ping(ping) => ping.run(&connector).await,
-        Command::Perf(perf) => perf.run(&connector).await,
-        Command::Reservations(reservations) => reservations.run(&connector).await,
-        Command::Register(register) => register.run(&connector).await,
-        Command::Reserve(reserve) => reserve.reserve(&connector).await,
-        Command::Release(reserve) => reserve.release(&connector).await,
-        Command::Preempt(preempt) => preempt.run(&connector).await,
-        Command::Clear(clear) => clear.run(&connector).await,
-        Command::PortGroups(groups) => groups.run(&connector).await,
-        Command::SetPortGroup(group) => group.run(&connector).await,
-        Command::Volume(volume) => Box::pin(volume.run(&connector)).await,
-    }
+pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
+    boxed(async move {
+        let connector =
+            Connector { initiator_name: args.initiator_name.clone(), stop: stop.clone() };
+        match &args.command {
+            Command::Discover(discover) => discover.run(&connector).await,
+            Command::Luns(luns) => luns.run(&connector).await,
+            Command::Inquiry(inquiry) => inquiry.run(&connector).await,
+            Command::Capacity(capacity) => capacity.run(&connector).await,
+            Command::Extents(extents) => extents.run(&connector).await,
+            Command::Discard(discard) => discard.run(&connector).await,
+            Command::Ping(ping) => ping.run(&connector).await,
+            Command::Perf(perf) => perf.run(&connector).await,
+            Command::Reservations(reservations) => reservations.run(&connector).await,
+            Command::Register(register) => register.run(&connector).await,
+            Command::Reserve(reserve) => reserve.reserve(&connector).await,
+            Command::Release(reserve) => reserve.release(&connector).await,
+            Command::Preempt(preempt) => preempt.run(&connector).await,
+            Command::Clear(clear) => clear.run(&connector).await,
+            Command::PortGroups(groups) => groups.run(&connector).await,
+            Command::SetPortGroup(group) => group.run(&connector).await,
+            Command::Volume(volume) => Box::pin(volume.run(&connector)).await,
+        }
+    })
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::{unit, volume};
 use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Url};
 use tokio::time::timeout;
@@ -34,19 +35,21 @@ const MAX_READ: usize = 4 << 20;
 /// # Errors
 /// When there is no session to examine. Whatever goes wrong later is told by the report
 /// ([`Report::end`]), with what was measured before.
-pub async fn run(args: &Args, stop: &Stop) -> Result<Report, Error> {
-    if volume::path(OsStr::new(&args.url)).is_some() {
-        return Err(Error::Volume);
-    }
-    let url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
-    let initiator = initiator(args)?;
-    progress::connecting(&url);
-    let connect = stop.unless(initiator.connect(&url)).await;
-    let session = connect.ok_or(Error::Interrupted)??;
-    let report = Examination::new(args, &session, stop).report(&initiator, &url).await;
-    // Nothing was written; how the goodbye goes changes nothing.
-    drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
-    report
+pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
+    boxed(async move {
+        if volume::path(OsStr::new(&args.url)).is_some() {
+            return Err(Error::Volume);
+        }
+        let url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
+        let initiator = initiator(args)?;
+        progress::connecting(&url);
+        let connect = stop.unless(initiator.connect(&url)).await;
+        let session = connect.ok_or(Error::Interrupted)??;
+        let report = Examination::new(args, &session, stop).report(&initiator, &url).await;
+        // Nothing was written; how the goodbye goes changes nothing.
+        drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
+        report
+    })
 }
 
 fn initiator(args: &Args) -> Result<Initiator, Error> {

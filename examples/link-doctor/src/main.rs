@@ -17,7 +17,7 @@ const PROGRAM: Program = Program {
 
 fn main() -> ExitCode {
     let args: Args = command_line::parse(json!({ "complete": false }));
-    PROGRAM.run(async |stop| Box::pin(examine(&args, &stop)).await.map(|()| 0))
+    PROGRAM.run(async |stop| examine(&args, &stop).await.map(|()| 0))
 }
 
 async fn examine(args: &Args, stop: &Stop) -> Result<(), Error> {

@@ -16,6 +16,7 @@ use super::NbdError;
 use super::connection::{Connection, MAX_RANGE, unexpected};
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
+use crate::boxed::{BoxFuture, boxed};
 
 /// Connections to a server that takes several.
 const CONNECTIONS: usize = 4;
@@ -47,30 +48,36 @@ impl NbdDevice {
     /// # Errors
     /// When it cannot be had.
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
-        let (first, negotiated) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await?;
-        let Negotiated { export, contexts, .. } = negotiated;
-        let mut connections = vec![first];
-        if export.flags.contains(TransmissionFlags::MULTI_CONN) {
-            for _ in 1..CONNECTIONS {
-                // Fewer do as well.
-                let Ok((further, _)) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await
-                else {
-                    break;
-                };
-                connections.push(further);
+        Self::connect(uri).await
+    }
+
+    fn connect(uri: &NbdUri) -> BoxFuture<'_, Result<Self, NbdError>> {
+        boxed(async move {
+            let (first, negotiated) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await?;
+            let Negotiated { export, contexts, .. } = negotiated;
+            let mut connections = vec![first];
+            if export.flags.contains(TransmissionFlags::MULTI_CONN) {
+                for _ in 1..CONNECTIONS {
+                    // Fewer do as well.
+                    let Ok((further, _)) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await
+                    else {
+                        break;
+                    };
+                    connections.push(further);
+                }
             }
-        }
-        let block_size = u64::from(export.block_sizes.minimum.max(1));
-        let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
-        let allocation = contexts.iter().find(|context| context.name == BASE_ALLOCATION);
-        Ok(Self {
-            connections: connections.into(),
-            next: Arc::default(),
-            allocation: allocation.map(|context| context.id),
-            block_size,
-            max_payload: (max_payload / block_size * block_size).max(block_size),
-            export: export.into(),
-            writes: Writes::default(),
+            let block_size = u64::from(export.block_sizes.minimum.max(1));
+            let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
+            let allocation = contexts.iter().find(|context| context.name == BASE_ALLOCATION);
+            Ok(Self {
+                connections: connections.into(),
+                next: Arc::default(),
+                allocation: allocation.map(|context| context.id),
+                block_size,
+                max_payload: (max_payload / block_size * block_size).max(block_size),
+                export: export.into(),
+                writes: Writes::default(),
+            })
         })
     }
 

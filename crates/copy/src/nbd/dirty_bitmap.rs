@@ -10,6 +10,7 @@ use iscsi_nbd::client::{Answer, Negotiated};
 use super::NbdError;
 use super::connection::{Connection, MAX_RANGE, unexpected};
 use super::uri::NbdUri;
+use crate::boxed::{BoxFuture, boxed};
 use crate::range_set::RangeSet;
 
 /// What the name of such a metadata context begins with.
@@ -42,18 +43,25 @@ impl DirtyBitmap {
     /// # Errors
     /// When the export cannot be had, has no such bitmap, or does not tell.
     pub async fn ranges(&self) -> Result<RangeSet, NbdError> {
-        let (connection, negotiated) = Box::pin(Connection::open(&self.uri, &self.context)).await?;
-        let Negotiated { export, contexts, .. } = negotiated;
-        let context = contexts.iter().find(|context| context.name == self.context);
-        let Some(id) = context.map(|context| context.id) else {
-            return Err(NbdError::NoBitmap(self.to_string()));
-        };
-        let failed = |cause| NbdError::Bitmap { bitmap: self.to_string(), cause };
-        let (mut dirty, mut at) = (RangeSet::new(), 0);
-        while at < export.size {
-            at = mark(&connection, id, at, export.size, &mut dirty).await.map_err(failed)?;
-        }
-        Ok(dirty)
+        self.marked().await
+    }
+
+    fn marked(&self) -> BoxFuture<'_, Result<RangeSet, NbdError>> {
+        boxed(async move {
+            let (connection, negotiated) =
+                Box::pin(Connection::open(&self.uri, &self.context)).await?;
+            let Negotiated { export, contexts, .. } = negotiated;
+            let context = contexts.iter().find(|context| context.name == self.context);
+            let Some(id) = context.map(|context| context.id) else {
+                return Err(NbdError::NoBitmap(self.to_string()));
+            };
+            let failed = |cause| NbdError::Bitmap { bitmap: self.to_string(), cause };
+            let (mut dirty, mut at) = (RangeSet::new(), 0);
+            while at < export.size {
+                at = mark(&connection, id, at, export.size, &mut dirty).await.map_err(failed)?;
+            }
+            Ok(dirty)
+        })
     }
 }
 

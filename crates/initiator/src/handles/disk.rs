@@ -25,6 +25,7 @@ use iscsi_tuner::Plan;
 use tokio::time::timeout;
 use tracing::{Span, error_span, field};
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
@@ -209,12 +210,14 @@ impl Disk {
     }
 
     /// Flushes without telling the handle of losses. It counts as failed if more was lost than `seen`.
-    async fn flush_untold(&self, seen: SeenLosses) -> Result<(), Error> {
-        let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
-        let result = self.paths.flush().await;
-        let is_good = result.is_ok() && !self.unit.losses().are_more_than(seen);
-        running.end(is_good.then(|| now().saturating_duration_since(begun)));
-        result
+    fn flush_untold(&self, seen: SeenLosses) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(async move {
+            let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
+            let result = self.paths.flush().await;
+            let is_good = result.is_ok() && !self.unit.losses().are_more_than(seen);
+            running.end(is_good.then(|| now().saturating_duration_since(begun)));
+            result
+        })
     }
 
     /// Asks over each of its sessions whether the unit is still the one that was opened, by its name, and
@@ -226,7 +229,11 @@ impl Disk {
     /// another medium, [`Error::UnprovenUnit`] if it does not say that for as long as
     /// [`Options::patience`](crate::Options::patience) lasts, or as [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
-        self.paths.confirm().await
+        self.confirm().await
+    }
+
+    pub(super) fn confirm(&self) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(self.paths.confirm())
     }
 
     /// The sessions that carry data now, the first one first.
@@ -293,30 +300,37 @@ impl Disk {
     /// [`Error::StillRegistered`] if the unit may still know the [key](crate::Options::reservation_key) of the disk;
     /// otherwise why a session ended, if not by this logout.
     pub async fn logout(&self) -> Result<(), Error> {
-        let sessions = self.sessions();
-        self.paths.end(&Error::Closed);
-        if let Some(result) = self.paths.closed().await {
-            return result;
-        }
-        let mut result = Ok(());
-        for (_, path) in self.paths.open() {
-            result = result.and(path.unit.unregister().await);
-        }
-        let logouts = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
-        let registration = self.unit.state().membership.registration().filter(|it| it.is_left());
-        let ended = logouts.and(result);
-        let result = match registration {
-            Some(left) => Err(left.left_because(ended.err().unwrap_or(Error::Closed))),
-            None => ended,
-        };
-        if self.is_settled() {
-            return result;
-        }
-        let why = match result {
-            Ok(()) => self.paths.ended().await,
-            Err(why) => why,
-        };
-        Err(Error::Unsettled { why: Box::new(why) })
+        self.end_sessions().await
+    }
+
+    fn end_sessions(&self) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(async move {
+            let sessions = self.sessions();
+            self.paths.end(&Error::Closed);
+            if let Some(result) = self.paths.closed().await {
+                return result;
+            }
+            let mut result = Ok(());
+            for (_, path) in self.paths.open() {
+                result = result.and(path.unit.unregister().await);
+            }
+            let logouts = try_join_all(sessions.iter().map(Session::logout)).await.map(drop);
+            let registration =
+                self.unit.state().membership.registration().filter(|it| it.is_left());
+            let ended = logouts.and(result);
+            let result = match registration {
+                Some(left) => Err(left.left_because(ended.err().unwrap_or(Error::Closed))),
+                None => ended,
+            };
+            if self.is_settled() {
+                return result;
+            }
+            let why = match result {
+                Ok(()) => self.paths.ended().await,
+                Err(why) => why,
+            };
+            Err(Error::Unsettled { why: Box::new(why) })
+        })
     }
 
     /// Whether the target has finished with every write that was sent to it, as far as is known. It has
@@ -338,7 +352,7 @@ impl Disk {
         let data = if *blocks == (offset..end) {
             data
         } else {
-            let (head, tail) = Box::pin(self.edges(blocks, offset..end)).await?;
+            let (head, tail) = self.edges(blocks, offset..end).await?;
             pages::enclose(head, &data, tail)
         };
         self.write_blocks(blocks.start, &data, extent).await
@@ -354,29 +368,31 @@ impl Disk {
         let (lba, max) = (self.lba(offset), self.longest_write());
         if data.len() > max {
             // Boxed, since most writes are short.
-            return Box::pin(self.write_in_parts(lba, data, max, extent)).await;
+            return self.write_in_parts(lba, data, max, extent).await;
         }
         let transfer = Transfer::write(&self.capacity, lba, data.clone())?;
         self.modify(transfer.within(extent)).await
     }
 
     /// The same in parts of so many bytes.
-    async fn write_in_parts(
-        &self,
+    fn write_in_parts<'a>(
+        &'a self,
         mut lba: u64,
-        data: &Payload,
+        data: &'a Payload,
         max: usize,
-        extent: &Arc<RangeGuard>,
-    ) -> Result<(), Error> {
-        let parts = pages::split(data, max).into_iter().map(|part| {
-            let at = lba;
-            lba += self.lba(part.len() as u64);
-            async move {
-                let transfer = Transfer::write(&self.capacity, at, part)?;
-                self.modify(transfer.within(extent)).await
-            }
-        });
-        try_join_all(parts).await.map(drop)
+        extent: &'a Arc<RangeGuard>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            let parts = pages::split(data, max).into_iter().map(|part| {
+                let at = lba;
+                lba += self.lba(part.len() as u64);
+                async move {
+                    let transfer = Transfer::write(&self.capacity, at, part)?;
+                    self.modify(transfer.within(extent)).await
+                }
+            });
+            try_join_all(parts).await.map(drop)
+        })
     }
 
     /// Over many slow sessions a write is shared out, so that none keeps it for long.
@@ -386,11 +402,17 @@ impl Disk {
     }
 
     /// What the blocks hold before a range and after it.
-    async fn edges(&self, blocks: &Range<u64>, range: Range<u64>) -> Result<(Bytes, Bytes), Error> {
-        let head = self.edge(blocks.start..range.start, blocks.start);
-        let last = blocks.end - u64::from(self.block_size());
-        let tail = self.edge(range.end..blocks.end, last);
-        tokio::try_join!(head, tail)
+    fn edges<'a>(
+        &'a self,
+        blocks: &'a Range<u64>,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<(Bytes, Bytes), Error>> {
+        boxed(async move {
+            let head = self.edge(blocks.start..range.start, blocks.start);
+            let last = blocks.end - u64::from(self.block_size());
+            let tail = self.edge(range.end..blocks.end, last);
+            tokio::try_join!(head, tail)
+        })
     }
 
     /// The bytes of a range within one block, which begins at `block`.
@@ -439,7 +461,7 @@ impl Disk {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            Err(Box::pin(self.explain(error, blocks)).await)
+            Err(self.explain(error, blocks).await)
         }
     }
 
@@ -449,32 +471,34 @@ impl Disk {
         match self.range_locks.try_take(&range) {
             Some(guard) => Ok(guard),
             // Boxed, since few ranges are taken already.
-            None => Box::pin(self.wait_for_range(range)).await,
+            None => self.wait_for_range(range).await,
         }
     }
 
-    async fn wait_for_range(&self, range: Range<u64>) -> Result<RangeGuard, Error> {
-        let locks = &self.range_locks;
-        let patience = self.unit.session().policy().patience;
-        let mut taken = pin!(locks.take(range.clone()));
-        if locks.is_unsettled(&range) {
-            self.paths.attention().notify_one();
-        }
-        loop {
-            let in_time = tokio::select! {
-                biased;
-                in_time = timeout(patience, &mut taken) => in_time,
-                end = self.paths.ended() => return Err(end),
-            };
-            match in_time {
-                Ok(guard) => return Ok(guard),
-                Err(_) if locks.is_unsettled(&range) => {
-                    let (offset, len) = (range.start, range.end - range.start);
-                    return Err(Error::OverlapsUnsettled { offset, len });
-                }
-                Err(_) => {}
+    fn wait_for_range(&self, range: Range<u64>) -> BoxFuture<'_, Result<RangeGuard, Error>> {
+        boxed(async move {
+            let locks = &self.range_locks;
+            let patience = self.unit.session().policy().patience;
+            let mut taken = pin!(locks.take(range.clone()));
+            if locks.is_unsettled(&range) {
+                self.paths.attention().notify_one();
             }
-        }
+            loop {
+                let in_time = tokio::select! {
+                    biased;
+                    in_time = timeout(patience, &mut taken) => in_time,
+                    end = self.paths.ended() => return Err(end),
+                };
+                match in_time {
+                    Ok(guard) => return Ok(guard),
+                    Err(_) if locks.is_unsettled(&range) => {
+                        let (offset, len) = (range.start, range.end - range.start);
+                        return Err(Error::OverlapsUnsettled { offset, len });
+                    }
+                    Err(_) => {}
+                }
+            }
+        })
     }
 
     fn check_writable(&self) -> Result<(), Error> {

@@ -103,7 +103,7 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        Box::pin(open::open(&self.0, self.0.complete(url.try_into()?)?)).await
+        open::open(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
     /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a

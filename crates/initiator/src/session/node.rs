@@ -8,6 +8,7 @@ use iscsi_session::{
     Chap, Config, DiscoveredTarget, Entropy, IssuedChallenges, SessionKind, decode_send_targets,
 };
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::driver::connector::{Connected, Opening};
 use crate::driver::io::Network;
 use crate::driver::io::tcp::Tcp;
@@ -76,13 +77,15 @@ impl Node {
     }
 
     /// A session over which disks may be opened.
-    pub(crate) async fn connect(&self, url: &Url) -> Result<Session, Error> {
-        let session = self.start_at(url, None, &Budget::of(self.options()), None)?;
-        if let Some(user) = &self.user {
-            session.shared.user.get_or_init(|| Arc::clone(user));
-        }
-        session.log_in().await?;
-        Ok(session)
+    pub(crate) fn connect<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<Session, Error>> {
+        boxed(async move {
+            let session = self.start_at(url, None, &Budget::of(self.options()), None)?;
+            if let Some(user) = &self.user {
+                session.shared.user.get_or_init(|| Arc::clone(user));
+            }
+            session.log_in().await?;
+            Ok(session)
+        })
     }
 
     /// Whether somebody may open further disks, with the node or over a session of his.
@@ -157,17 +160,19 @@ impl Node {
     }
 
     /// The targets behind the portal of a URL, by a session of its own.
-    pub(crate) async fn discover(&self, url: Url) -> Result<Vec<DiscoveredTarget>, Error> {
-        let url = Url { target: None, lun: None, ..url };
-        let budget = Budget::of(self.options());
-        let session = self.start(&url, SessionKind::Discovery, self.next_key()?, budget)?;
-        session.log_in().await?;
-        let text = session.send_targets_text().await?;
-        // The answer counts, also when the target closes the connection without a goodbye.
-        if let Err(error) = session.logout().await {
-            tracing::debug!(%error, "the logout after discovery failed");
-        }
-        Ok(decode_send_targets(&text)?)
+    pub(crate) fn discover(&self, url: Url) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
+        boxed(async move {
+            let url = Url { target: None, lun: None, ..url };
+            let budget = Budget::of(self.options());
+            let session = self.start(&url, SessionKind::Discovery, self.next_key()?, budget)?;
+            session.log_in().await?;
+            let text = session.send_targets_text().await?;
+            // The answer counts, also when the target closes the connection without a goodbye.
+            if let Err(error) = session.logout().await {
+                tracing::debug!(%error, "the logout after discovery failed");
+            }
+            Ok(decode_send_targets(&text)?)
+        })
     }
 
     /// Starts a session of any kind, on the runtime of the caller.

@@ -10,6 +10,7 @@ use iscsi_pdu::scsi::{AdditionalSense, Cdb, Sense, SenseKey};
 use iscsi_session::{Command, Completion, Payload, ReadBuffer, TaskError};
 use tokio::time::sleep;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::completion::{attention_of, failure_of, sense_of};
 use crate::error::Error;
 use crate::runtime;
@@ -61,32 +62,42 @@ impl LogicalUnit {
     /// # Errors
     /// [`Error::CheckCondition`] or [`Error::Status`] when the unit says so, [`Error::Task`] when
     /// no status came, [`Error::Session`] and [`Error::Closed`] when the session ended.
-    pub async fn execute(&self, mut command: Command) -> Result<Completion, Error> {
-        command.lun = self.lun;
-        let name = command.cdb.operation_name();
-        let written = command.write.as_ref().map_or(0, Payload::len);
-        let read = command.read.as_ref().map_or(0, ReadBuffer::len);
-        let permit = Arc::new(self.reserve(written + read).await?);
-        let mut buffer = command.read.take();
-        let has_buffer = buffer.is_some();
-        let Sent { begun, completion, is_of_this_unit, .. } = loop {
-            let fresh = || has_buffer.then(|| ReadBuffer::later(read, None));
-            let mut next = command.clone();
-            next.read = buffer.take().or_else(fresh);
-            let certainty = self.certainty(&next.cdb, false);
-            match self.send(|| next, Arc::clone(&permit), None, None, certainty).await {
-                Err(error) if is_withdrawn(&error) => {}
-                result => break result?,
+    pub async fn execute(&self, command: Command) -> Result<Completion, Error> {
+        self.execute_once(command).await
+    }
+
+    fn execute_once(&self, mut command: Command) -> BoxFuture<'_, Result<Completion, Error>> {
+        boxed(async move {
+            command.lun = self.lun;
+            let name = command.cdb.operation_name();
+            let written = command.write.as_ref().map_or(0, Payload::len);
+            let read = command.read.as_ref().map_or(0, ReadBuffer::len);
+            let permit = Arc::new(self.reserve(written + read).await?);
+            let mut buffer = command.read.take();
+            let has_buffer = buffer.is_some();
+            let Sent { begun, completion, is_of_this_unit, .. } = loop {
+                let fresh = || has_buffer.then(|| ReadBuffer::later(read, None));
+                let mut next = command.clone();
+                next.read = buffer.take().or_else(fresh);
+                let certainty = self.certainty(&next.cdb, false);
+                match self.send(|| next, Arc::clone(&permit), None, None, certainty).await {
+                    Err(error) if is_withdrawn(&error) => {}
+                    result => break result?,
+                }
+            };
+            let is_refused = attention_of(&completion).is_some();
+            if written > 0 && !is_refused {
+                self.state.unflushed.wrote(begun);
             }
-        };
-        let is_refused = attention_of(&completion).is_some();
-        if written > 0 && !is_refused {
-            self.state.unflushed.wrote(begun);
-        }
-        if !is_of_this_unit {
-            return Err(self.unproven());
-        }
-        if completion.is_success() { Ok(completion) } else { Err(failure_of(name, &completion)) }
+            if !is_of_this_unit {
+                return Err(self.unproven());
+            }
+            if completion.is_success() {
+                Ok(completion)
+            } else {
+                Err(failure_of(name, &completion))
+            }
+        })
     }
 
     /// Sends a command until it ends in a way that counts.
@@ -106,13 +117,15 @@ impl LogicalUnit {
         Patience::of_a_path(&self.session.policy().retry)
     }
 
-    pub(crate) async fn execute_with(
-        &self,
+    pub(crate) fn execute_with<'a>(
+        &'a self,
         mut transfer: Transfer,
-        patience: Patience<'_>,
-    ) -> Result<Completion, Error> {
-        runtime::require()?;
-        Ok(self.execute_in_order(&mut transfer, patience).await?.1)
+        patience: Patience<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Error>> {
+        boxed(async move {
+            runtime::require()?;
+            Ok(self.execute_in_order(&mut transfer, patience).await?.1)
+        })
     }
 
     /// The same within a runtime, and says which of the unit's commands the last try was. When it fails, the transfer

@@ -7,6 +7,7 @@ use iscsi_session::TaskError;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::runtime::Task;
 use crate::state::budget::Budget;
@@ -34,9 +35,15 @@ impl LogicalUnit {
     ///
     /// Dropping the future does not stop the flush once its turn has come: the next one waits for its end.
     pub async fn flush(&self) -> Result<(), Error> {
-        let seen = self.losses.begin();
-        self.flush_with(Self::patience, || None).await?;
-        self.losses.end(seen)
+        self.flush_alone().await
+    }
+
+    fn flush_alone(&self) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(async move {
+            let seen = self.losses.begin();
+            self.flush_with(Self::patience, || None).await?;
+            self.losses.end(seen)
+        })
     }
 
     /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session

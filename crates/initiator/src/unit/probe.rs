@@ -13,6 +13,7 @@ use iscsi_pdu::scsi::{
 
 use iscsi_session::Command;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::completion::tolerate;
 use crate::error::Error;
 use crate::state::capacity::Capacity;
@@ -31,48 +32,50 @@ impl LogicalUnit {
     /// [`Error::NoSuchUnit`], [`Error::NotABlockDevice`], or as [`execute`](Self::execute).
     pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
         // Boxed, since every read and write asks for the profile and hardly one has to wait for it.
-        let ask = async || Box::pin(probe(self)).await.map(Arc::new);
+        let ask = async || probe(self).await.map(Arc::new);
         self.state().profile.get_or_try_init(ask).await.cloned()
     }
 }
 
 /// Asks a unit for its profile.
-async fn probe(unit: &LogicalUnit) -> Result<Profile, Error> {
-    // TEST UNIT READY goes first: it takes the attention conditions upon itself.
-    let doubts = &unit.state().doubts;
-    let before = doubts.count();
-    let ready = async {
-        let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
-        // The others are answered behind this one, so what it is told is not about their answers. What comes
-        // later may be.
-        doubts.resolve(before + u64::from(first.as_ref().is_err_and(raises_doubt)));
-        if first.is_ok() {
-            return Ok(());
-        }
-        unit.session().count_retry();
-        unit.test_unit_ready().await
-    };
-    let (ready, inquiry, pages, capacity, mode) =
-        tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
-    let inquiry = inquiry?;
-    tolerate(ready)?;
-    let pages = pages?;
-    let mode = mode?;
-    Ok(Profile {
-        vendor: inquiry.vendor,
-        product: inquiry.product,
-        revision: inquiry.revision,
-        removable: inquiry.removable,
-        target_port_group_support: inquiry.target_port_group_support,
-        serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
-        designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),
-        capacity: capacity?,
-        limits: pages.limits.unwrap_or_default(),
-        characteristics: pages.characteristics,
-        provisioning: pages.provisioning,
-        write_protected: mode.as_ref().is_some_and(|mode| mode.write_protected),
-        force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
-        write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
+fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
+    boxed(async move {
+        // TEST UNIT READY goes first: it takes the attention conditions upon itself.
+        let doubts = &unit.state().doubts;
+        let before = doubts.count();
+        let ready = async {
+            let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
+            // The others are answered behind this one, so what it is told is not about their answers. What comes
+            // later may be.
+            doubts.resolve(before + u64::from(first.as_ref().is_err_and(raises_doubt)));
+            if first.is_ok() {
+                return Ok(());
+            }
+            unit.session().count_retry();
+            unit.test_unit_ready().await
+        };
+        let (ready, inquiry, pages, capacity, mode) =
+            tokio::join!(ready, inquiry(unit), Pages::ask(unit), capacity(unit), mode(unit));
+        let inquiry = inquiry?;
+        tolerate(ready)?;
+        let pages = pages?;
+        let mode = mode?;
+        Ok(Profile {
+            vendor: inquiry.vendor,
+            product: inquiry.product,
+            revision: inquiry.revision,
+            removable: inquiry.removable,
+            target_port_group_support: inquiry.target_port_group_support,
+            serial_number: pages.serial.map(|page| page.serial).filter(|serial| !serial.is_empty()),
+            designator: pages.identification.and_then(|page| page.logical_unit_name().cloned()),
+            capacity: capacity?,
+            limits: pages.limits.unwrap_or_default(),
+            characteristics: pages.characteristics,
+            provisioning: pages.provisioning,
+            write_protected: mode.as_ref().is_some_and(|mode| mode.write_protected),
+            force_unit_access: mode.as_ref().is_some_and(|mode| mode.force_unit_access),
+            write_cache: mode.and_then(|mode| mode.write_cache_enabled()),
+        })
     })
 }
 

@@ -18,6 +18,7 @@ use iscsi_pdu::scsi::{SenseKey, Status};
 use iscsi_session::TaskError;
 use tokio::time::timeout;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::state::budget::Budget;
 use crate::state::registration::{Nexus, Registration};
@@ -41,29 +42,31 @@ impl LogicalUnit {
     /// # Errors
     /// [`Error::Unsupported`] if the unit has no persistent reservations; [`Error::Preempted`] if the session was
     /// registered before, and another has ended that; or as [`execute`](Self::execute).
-    pub(crate) async fn register(&self) -> Result<(), Error> {
-        let Some(key) = self.session().policy().reservation_key else { return Ok(()) };
-        let membership = &self.state().membership;
-        let registration = membership.registration_by(key);
-        let _turn = registration.turn().await;
-        registration.verdict()?;
-        if membership.is_registered() {
-            return Ok(());
-        }
-        let nexus = self.nexus();
-        registration.begin(nexus);
-        match self.begin_registration(registration).await {
-            Err(error) if is_refused(&error) => {
-                registration.answered(nexus, false);
-                Err(Error::Unsupported(LACK))
+    pub(crate) fn register(&self) -> BoxFuture<'_, Result<(), Error>> {
+        boxed(async move {
+            let Some(key) = self.session().policy().reservation_key else { return Ok(()) };
+            let membership = &self.state().membership;
+            let registration = membership.registration_by(key);
+            let _turn = registration.turn().await;
+            registration.verdict()?;
+            if membership.is_registered() {
+                return Ok(());
             }
-            Err(error) => Err(error),
-            Ok(()) => {
-                registration.answered(nexus, true);
-                membership.set_registered(true);
-                Ok(())
+            let nexus = self.nexus();
+            registration.begin(nexus);
+            match self.begin_registration(registration).await {
+                Err(error) if is_refused(&error) => {
+                    registration.answered(nexus, false);
+                    Err(Error::Unsupported(LACK))
+                }
+                Err(error) => Err(error),
+                Ok(()) => {
+                    registration.answered(nexus, true);
+                    membership.set_registered(true);
+                    Ok(())
+                }
             }
-        }
+        })
     }
 
     /// Registers a further session of a disk, or one that is back, if the disk has a key and is still

@@ -6,6 +6,7 @@ use iscsi_pdu::scsi::reservation::{
     ReservationCapabilities,
 };
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
@@ -66,9 +67,18 @@ impl LogicalUnit {
     /// [`Error::Status`] with RESERVATION CONFLICT where the nexus is not registered by the key that it names, or
     /// another holds the unit; otherwise as [`execute`](Self::execute).
     pub async fn persistent_reserve_out(&self, change: &PersistentReserveOut) -> Result<(), Error> {
-        let reserve =
-            async { self.execute_with_retry(Transfer::reserve_out(change)).await.map(drop) };
-        self.reserving(change, reserve).await
+        self.reserve_out(change).await
+    }
+
+    fn reserve_out<'a>(
+        &'a self,
+        change: &'a PersistentReserveOut,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            let reserve =
+                async { self.execute_with_retry(Transfer::reserve_out(change)).await.map(drop) };
+            self.reserving(change, reserve).await
+        })
     }
 
     async fn reserve_in<T>(

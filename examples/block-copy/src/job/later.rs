@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::Verify;
+use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::password_file;
 use iscsi_initiator::TrafficClass;
 use iscsi_initiator::shaping::Rate;
@@ -43,34 +44,36 @@ pub struct Verified {
 ///
 /// # Errors
 /// The first thing that went wrong, or differs.
-pub async fn verify(args: &Args, stop: &Stop) -> Result<Verified, Failure> {
-    let (VerifyMode::Digests, Some(path)) = (args.content.verify, &args.delta.digests) else {
-        return Err(Error::Usage(
+pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verified, Failure>> {
+    boxed(async move {
+        let (VerifyMode::Digests, Some(path)) = (args.content.verify, &args.delta.digests) else {
+            return Err(Error::Usage(
             "name <SOURCE> and <DESTINATION>; only --verify=digests with --digests FILE needs nothing but a \
              <DESTINATION>",
         )
         .into());
-    };
-    if args.rate.control.is_some() {
-        return Err(Error::Usage("--control is for copies; leave it out").into());
-    }
-    let at = unless(stop, locate(args)).await?;
-    let (class, _connected) = class(&args.rate, stop).await?;
-    let initiator = args.link.initiator(class)?;
-    let end = unless(stop, End::read_back(&at, &initiator)).await?;
-    if args.output.wants_json() && end.is_standard_output() {
-        return Err(TWO_USES.into());
-    }
-    let ends = Ends::of_one(end, Span::new(&args.content));
-    let lines = args.output.json_lines.then(JsonLines::start).transpose();
-    let lines = lines.map_err(Error::Runtime)?;
-    let verified = look(args, path, &ends, lines.clone(), stop).await;
-    if let Some(lines) = lines {
-        JsonLines::finish(lines, stop).await;
-    }
-    // It is one end, and nothing was written to it.
-    drop(ends.destination.close(stop).await);
-    Ok(verified?)
+        };
+        if args.rate.control.is_some() {
+            return Err(Error::Usage("--control is for copies; leave it out").into());
+        }
+        let at = unless(stop, locate(args)).await?;
+        let (class, _connected) = class(&args.rate, stop).await?;
+        let initiator = args.link.initiator(class)?;
+        let end = unless(stop, End::read_back(&at, &initiator)).await?;
+        if args.output.wants_json() && end.is_standard_output() {
+            return Err(TWO_USES.into());
+        }
+        let ends = Ends::of_one(end, Span::new(&args.content));
+        let lines = args.output.json_lines.then(JsonLines::start).transpose();
+        let lines = lines.map_err(Error::Runtime)?;
+        let verified = look(args, path, &ends, lines.clone(), stop).await;
+        if let Some(lines) = lines {
+            JsonLines::finish(lines, stop).await;
+        }
+        // It is one end, and nothing was written to it.
+        drop(ends.destination.close(stop).await);
+        Ok(verified?)
+    })
 }
 
 /// Where the destination is, with all that files say of it.

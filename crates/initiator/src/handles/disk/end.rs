@@ -5,6 +5,7 @@ use std::ops::Range;
 use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
 
 use super::Disk;
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 
 impl Disk {
@@ -15,14 +16,16 @@ impl Disk {
 
     /// The error of a request for these blocks. Where the unit does not have them, it is asked how many it has: it
     /// may have shrunk, and its unit attention may come later, or over another session.
-    pub(super) async fn explain(&self, error: Error, blocks: Option<Range<u64>>) -> Error {
-        let Some(blocks) = blocks.filter(|_| is_beyond_end(&error)) else { return error };
-        let block_size = u64::from(self.block_size());
-        let (start, end) = (blocks.start * block_size, blocks.end * block_size);
-        if Box::pin(self.confirm_unit()).await.is_err() {
-            return error;
-        }
-        self.check_range(start, end - start).err().unwrap_or(error)
+    pub(super) fn explain(&self, error: Error, blocks: Option<Range<u64>>) -> BoxFuture<'_, Error> {
+        boxed(async move {
+            let Some(blocks) = blocks.filter(|_| is_beyond_end(&error)) else { return error };
+            let block_size = u64::from(self.block_size());
+            let (start, end) = (blocks.start * block_size, blocks.end * block_size);
+            if self.confirm().await.is_err() {
+                return error;
+            }
+            self.check_range(start, end - start).err().unwrap_or(error)
+        })
     }
 }
 

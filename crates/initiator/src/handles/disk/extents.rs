@@ -8,6 +8,7 @@ use std::ops::Range;
 use iscsi_pdu::scsi::{Cdb, LbaStatus, ProvisioningStatus};
 
 use super::Disk;
+use crate::boxed::{BoxFuture, boxed};
 use crate::device::{Extent, ExtentState};
 use crate::error::Error;
 use crate::unit::execute::is_refused;
@@ -52,24 +53,26 @@ impl Disk {
 
     /// The states of blocks, in order and without a gap; `None` if the unit does not tell. They count
     /// only once it is certain which unit told, if `wants_proof`.
-    pub(super) async fn states(
+    pub(super) fn states(
         &self,
         lbas: Range<u64>,
         wants_proof: bool,
-    ) -> Result<Option<Vec<(Range<u64>, ExtentState)>>, Error> {
-        let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
-        while !runs.is_complete() {
-            let told = match self.lba_status(runs.next, wants_proof).await {
-                Ok(told) => told,
-                Err(error) if is_refused(&error) => None,
-                Err(error) => return Err(error),
-            };
-            if told.and_then(|status| runs.take(&status)).is_none() {
-                tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
-                return Ok(None);
+    ) -> BoxFuture<'_, Result<Option<Vec<(Range<u64>, ExtentState)>>, Error>> {
+        boxed(async move {
+            let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
+            while !runs.is_complete() {
+                let told = match self.lba_status(runs.next, wants_proof).await {
+                    Ok(told) => told,
+                    Err(error) if is_refused(&error) => None,
+                    Err(error) => return Err(error),
+                };
+                if told.and_then(|status| runs.take(&status)).is_none() {
+                    tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
+                    return Ok(None);
+                }
             }
-        }
-        Ok(Some(runs.found))
+            Ok(Some(runs.found))
+        })
     }
 
     /// As much as the unit tells at once; `None` if it is not in the format of the standard.

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::Instrument;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::{Disk, span};
 use crate::multipath::dispatch::Paths;
@@ -76,39 +77,41 @@ impl LogicalUnit {
 }
 
 /// Opens the disk of a URL that names a unit.
-pub(crate) async fn open(node: &Node, url: Url) -> Result<Disk, Error> {
-    runtime::require()?;
-    if url.lun.is_none() {
-        return Err(Error::NoUnitNamed);
-    }
-    let mut portals = vec![url.portal.clone()];
-    portals.extend(url.portals.iter().cloned());
-    let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
-    let opener = Arc::new(Opener {
-        node: node.for_disks_that_are_there(),
-        portals: Portals::new(portals, url.all_portals),
-        url,
-        moved: Mutex::default(),
-        groups: Mutex::default(),
-        next_portal: AtomicUsize::default(),
-        ranks: Mutex::default(),
-        report,
-    });
-    // Those whose ports have not refused the unit.
-    let mut left: Vec<usize> = (0..opener.portals.len()).collect();
-    loop {
-        let budget = Budget::of(node.options());
-        let (session, portal) = first_session(&opener, &left, &budget).await?;
-        opener.next_portal.store(portal, Ordering::Relaxed);
-        opener.remember(portal, &session);
-        left.retain(|other| *other != portal);
-        let error = match first_disk(session.clone(), portal, &opener).await {
-            Err(error) if error.may_be_of_port() && !left.is_empty() => error,
-            result => return result,
-        };
-        opener.pass_over(portal, &error);
-        tokio::spawn(async move { session.logout().await });
-    }
+pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> {
+    boxed(async move {
+        runtime::require()?;
+        if url.lun.is_none() {
+            return Err(Error::NoUnitNamed);
+        }
+        let mut portals = vec![url.portal.clone()];
+        portals.extend(url.portals.iter().cloned());
+        let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
+        let opener = Arc::new(Opener {
+            node: node.for_disks_that_are_there(),
+            portals: Portals::new(portals, url.all_portals),
+            url,
+            moved: Mutex::default(),
+            groups: Mutex::default(),
+            next_portal: AtomicUsize::default(),
+            ranks: Mutex::default(),
+            report,
+        });
+        // Those whose ports have not refused the unit.
+        let mut left: Vec<usize> = (0..opener.portals.len()).collect();
+        loop {
+            let budget = Budget::of(node.options());
+            let (session, portal) = first_session(&opener, &left, &budget).await?;
+            opener.next_portal.store(portal, Ordering::Relaxed);
+            opener.remember(portal, &session);
+            left.retain(|other| *other != portal);
+            let error = match first_disk(session.clone(), portal, &opener).await {
+                Err(error) if error.may_be_of_port() && !left.is_empty() => error,
+                result => return result,
+            };
+            opener.pass_over(portal, &error);
+            tokio::spawn(async move { session.logout().await });
+        }
+    })
 }
 
 /// The disk over a session that is logged in.

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_session::BufferPool;
 
 use super::{Disk, distance};
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::unit::transfer::{Expected, Transfer};
@@ -96,33 +97,35 @@ impl Disk {
         let max = self.longest_read();
         if buffer.len() > max {
             // Boxed, since most reads are short.
-            return Box::pin(self.fill_in_parts(offset, buffer, max)).await;
+            return self.fill_in_parts(offset, buffer, max).await;
         }
         let transfer = Transfer::read_into(&self.capacity, self.lba(offset), buffer)?;
         self.read(transfer).await
     }
 
     /// The same in parts of so many bytes, which are put together again without a copy.
-    async fn fill_in_parts(
+    fn fill_in_parts(
         &self,
         offset: u64,
         mut buffer: BytesMut,
         max: usize,
-    ) -> Result<BytesMut, Error> {
-        let mut lba = self.lba(offset);
-        let parts = iter::from_fn(|| {
-            let part = buffer.split_to(max.min(buffer.len()));
-            let at = lba;
-            lba += self.lba(part.len() as u64);
-            (!part.is_empty()).then_some(async move {
-                self.read(Transfer::read_into(&self.capacity, at, part)?).await
-            })
-        });
-        let mut whole = BytesMut::new();
-        for part in try_join_all(parts).await? {
-            whole.unsplit(part);
-        }
-        Ok(whole)
+    ) -> BoxFuture<'_, Result<BytesMut, Error>> {
+        boxed(async move {
+            let mut lba = self.lba(offset);
+            let parts = iter::from_fn(|| {
+                let part = buffer.split_to(max.min(buffer.len()));
+                let at = lba;
+                lba += self.lba(part.len() as u64);
+                (!part.is_empty()).then_some(async move {
+                    self.read(Transfer::read_into(&self.capacity, at, part)?).await
+                })
+            });
+            let mut whole = BytesMut::new();
+            for part in try_join_all(parts).await? {
+                whole.unsplit(part);
+            }
+            Ok(whole)
+        })
     }
 
     /// A class lets no request pass that keeps the others waiting for long.

@@ -7,6 +7,7 @@ use iscsi_pdu::scsi::UnmapList;
 use iscsi_pdu::scsi::vpd::BlockLimits;
 
 use super::Disk;
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::range_locks::RangeGuard;
@@ -44,19 +45,21 @@ impl Disk {
     }
 
     /// Sends UNMAP for whole blocks of a range that was taken.
-    pub(super) async fn unmap_blocks(
-        &self,
-        blocks: &Range<u64>,
-        extent: &Arc<RangeGuard>,
-    ) -> Result<(), Error> {
-        let runs = self.granules().runs(self.lbas(blocks)).map(|(lba, blocks)| async move {
-            let mut list = UnmapList::new();
-            let why = |why| Error::Format { command: "UNMAP", why };
-            list.push(lba, blocks).map_err(why)?;
-            let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
-            self.modify(transfer.within(extent)).await
-        });
-        try_join_all(runs).await.map(drop)
+    pub(super) fn unmap_blocks<'a>(
+        &'a self,
+        blocks: &'a Range<u64>,
+        extent: &'a Arc<RangeGuard>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            let runs = self.granules().runs(self.lbas(blocks)).map(|(lba, blocks)| async move {
+                let mut list = UnmapList::new();
+                let why = |why| Error::Format { command: "UNMAP", why };
+                list.push(lba, blocks).map_err(why)?;
+                let transfer = Transfer::unmap(&list).of_blocks(lba, blocks);
+                self.modify(transfer.within(extent)).await
+            });
+            try_join_all(runs).await.map(drop)
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use iscsi_pdu::scsi::{Cdb, WriteSameFlags};
 use iscsi_session::Payload;
 
 use super::{Disk, distance, runs};
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::try_join_all;
 use crate::state::capacity::Capacity;
@@ -55,22 +56,24 @@ impl Disk {
     }
 
     /// Writes zeros over the parts of a range that are not whole blocks; the whole ones are left, and taken.
-    async fn write_zero_edges(
+    fn write_zero_edges(
         &self,
         offset: u64,
         len: u64,
-    ) -> Result<Option<(Range<u64>, Arc<RangeGuard>)>, Error> {
-        self.check_writable()?;
-        let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };
-        let extent = Arc::new(self.take(around).await?);
-        let end = offset + len;
-        let Some(blocks) = self.blocks_within(offset, len) else {
-            self.write_zero_edge(offset..end, &extent).await?;
-            return Ok(None);
-        };
-        self.write_zero_edge(offset..blocks.start, &extent).await?;
-        self.write_zero_edge(blocks.end..end, &extent).await?;
-        Ok(Some((blocks, extent)))
+    ) -> BoxFuture<'_, Result<Option<(Range<u64>, Arc<RangeGuard>)>, Error>> {
+        boxed(async move {
+            self.check_writable()?;
+            let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };
+            let extent = Arc::new(self.take(around).await?);
+            let end = offset + len;
+            let Some(blocks) = self.blocks_within(offset, len) else {
+                self.write_zero_edge(offset..end, &extent).await?;
+                return Ok(None);
+            };
+            self.write_zero_edge(offset..blocks.start, &extent).await?;
+            self.write_zero_edge(blocks.end..end, &extent).await?;
+            Ok(Some((blocks, extent)))
+        })
     }
 
     /// Whether the unit says that it makes zeros by itself.
@@ -80,15 +83,21 @@ impl Disk {
     }
 
     /// Makes whole blocks zero, so that a thin unit gives them back, if it can.
-    async fn zero_blocks(&self, blocks: Range<u64>, extent: &Arc<RangeGuard>) -> Result<(), Error> {
-        if let Some(way) = self.deallocating()
-            && self.write_same_zeroes(&blocks, way, extent).await?
-        {
-            return Ok(());
-        }
-        let left = self.unmap_zeroes(blocks, extent).await?;
-        let left = left.into_iter().map(|blocks| self.write_zero_blocks(blocks, extent));
-        try_join_all(left).await.map(drop)
+    fn zero_blocks<'a>(
+        &'a self,
+        blocks: Range<u64>,
+        extent: &'a Arc<RangeGuard>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            if let Some(way) = self.deallocating()
+                && self.write_same_zeroes(&blocks, way, extent).await?
+            {
+                return Ok(());
+            }
+            let left = self.unmap_zeroes(blocks, extent).await?;
+            let left = left.into_iter().map(|blocks| self.write_zero_blocks(blocks, extent));
+            try_join_all(left).await.map(drop)
+        })
     }
 
     /// How WRITE SAME gives blocks back that read as zeros then.
@@ -137,23 +146,25 @@ impl Disk {
     }
 
     /// Makes whole blocks zero that are not given back.
-    async fn write_zero_blocks(
-        &self,
+    fn write_zero_blocks<'a>(
+        &'a self,
         blocks: Range<u64>,
-        extent: &Arc<RangeGuard>,
-    ) -> Result<(), Error> {
-        if self.write_same_zeroes(&blocks, Zeroing::Write, extent).await? {
-            return Ok(());
-        }
-        let len = distance(blocks.start, blocks.end);
-        let zeros = Bytes::from(vec![0; len.min(self.max_transfer)]);
-        let step = zeros.len() as u64;
-        let writes = (blocks.start..blocks.end).step_by(self.max_transfer).map(|offset| {
-            let len = distance(offset, blocks.end.min(offset + step));
-            let data = Payload::from(zeros.slice(..len));
-            async move { self.write_blocks(offset, &data, extent).await }
-        });
-        try_join_all(writes).await.map(drop)
+        extent: &'a Arc<RangeGuard>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        boxed(async move {
+            if self.write_same_zeroes(&blocks, Zeroing::Write, extent).await? {
+                return Ok(());
+            }
+            let len = distance(blocks.start, blocks.end);
+            let zeros = Bytes::from(vec![0; len.min(self.max_transfer)]);
+            let step = zeros.len() as u64;
+            let writes = (blocks.start..blocks.end).step_by(self.max_transfer).map(|offset| {
+                let len = distance(offset, blocks.end.min(offset + step));
+                let data = Payload::from(zeros.slice(..len));
+                async move { self.write_blocks(offset, &data, extent).await }
+            });
+            try_join_all(writes).await.map(drop)
+        })
     }
 
     /// Writes zeros over parts of one block, or of two.

@@ -1,0 +1,15 @@
+//! Futures behind a pointer, where the crate ends.
+//!
+//! The code of an async function is generated in the crate that polls it, so every program that awaited those of this crate
+//! would compile all of them again. What public functions await returns a [`BoxFuture`], whose code lies here.
+
+use std::pin::Pin;
+
+/// A future whose code lies in this crate.
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Boxes a future. The function that calls it must not be generic, nor an async function: the vtable would be made by
+/// whoever uses that.
+pub(crate) fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    Box::pin(future)
+}
