@@ -29,6 +29,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     (
         "foundation",
         &[
+            "boxed.rs",
             "completion.rs",
             "device.rs",
             "error.rs",

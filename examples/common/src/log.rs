@@ -1,6 +1,6 @@
 //! What the crates below have to tell, on standard error.
 //!
-//! `RUST_LOG` says what of it, by level and by module, as in `RUST_LOG=warn,iscsi_initiator=debug` (see [`Filter`]).
+//! `RUST_LOG` says what of it, by level and by module, as in `RUST_LOG=warn,iscsi_initiator=debug`.
 //! Without it there are warnings, each as a line for people.
 //!
 //! Whoever has something to tell may be the driver of a session, which must not wait until it is

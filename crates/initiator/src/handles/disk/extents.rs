@@ -17,6 +17,9 @@ use crate::unit::transfer::Transfer;
 /// Room for 2047 runs of blocks in one answer, bytes.
 const ANSWER_LEN: u32 = 32 * 1024 - 8;
 
+/// Runs of blocks with their states, in order and without a gap.
+pub(super) type States = Vec<(Range<u64>, ExtentState)>;
+
 impl Disk {
     /// What is known of the bytes of a range without reading them (GET LBA STATUS): extents in order,
     /// without a gap, from `offset` on; no two neighbours are in the same state. There is at least one
@@ -57,7 +60,7 @@ impl Disk {
         &self,
         lbas: Range<u64>,
         wants_proof: bool,
-    ) -> BoxFuture<'_, Result<Option<Vec<(Range<u64>, ExtentState)>>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<States>, Error>> {
         boxed(async move {
             let mut runs = Runs::new(lbas, self.profile.unmapped_reads_zeros());
             while !runs.is_complete() {
@@ -93,8 +96,8 @@ struct Runs {
     end: u64,
     /// Deallocated blocks read as zeros.
     reads_zeros: bool,
-    /// What was told, in order and without a gap; neighbours differ.
-    found: Vec<(Range<u64>, ExtentState)>,
+    /// What was told; neighbours differ.
+    found: States,
 }
 
 impl Runs {

@@ -19,6 +19,9 @@ use crate::unit::transfer::Transfer;
 /// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
 
+/// Whole blocks that were taken for a write.
+type Taken = (Range<u64>, Arc<RangeGuard>);
+
 /// How WRITE SAME makes zeros.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Zeroing {
@@ -60,7 +63,7 @@ impl Disk {
         &self,
         offset: u64,
         len: u64,
-    ) -> BoxFuture<'_, Result<Option<(Range<u64>, Arc<RangeGuard>)>, Error>> {
+    ) -> BoxFuture<'_, Result<Option<Taken>, Error>> {
         boxed(async move {
             self.check_writable()?;
             let Some(around) = self.blocks_around(offset, len)? else { return Ok(None) };

@@ -1,0 +1,28 @@
+//! Copies between devices in memory, files, exports and units.
+//!
+//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod copy;
+mod digests;
+mod dirty_bitmap;
+mod files;
+mod forecast;
+mod nbd;
+mod passes;
+mod pipes;
+mod queues;
+mod random;
+mod ranges;
+mod resume;
+mod support;
+mod units;
+mod unreadable;
+mod verify;

@@ -1,0 +1,108 @@
+//! Pipes, and files that are read or written from where they stand on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use crate::support::{Folder, Memory, pattern};
+use iscsi_copy::{Copy, Destination, Device, Error, FileDevice, Options, Source};
+
+const LEN: usize = 1_234_567;
+
+/// Data, a hole of some length, and data.
+fn content() -> Vec<u8> {
+    let mut bytes = pattern(LEN);
+    bytes[300_000..900_000].fill(0);
+    bytes
+}
+
+fn options() -> Options {
+    Options::default().with_io_size(4096).with_zero_granularity(Some(512))
+}
+
+fn source(reader: PipeReader) -> Source {
+    Source::pipe(File::from(OwnedFd::from(reader)))
+}
+
+fn destination(writer: PipeWriter) -> Destination {
+    Destination::pipe(File::from(OwnedFd::from(writer)))
+}
+
+#[tokio::test]
+async fn a_pipe_gives_all_bytes_in_order_and_gets_them() {
+    let ((from, mut writer), (mut reader, to)) =
+        (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    let wanted = content();
+    thread::spawn(move || writer.write_all(&wanted).unwrap());
+    let found = thread::spawn(move || {
+        let mut found = Vec::new();
+        reader.read_to_end(&mut found).unwrap();
+        found
+    });
+    let (source, destination) = (source(from), destination(to));
+    assert_eq!((source.length(), destination.capacity()), (None, None));
+    // Nobody can know what a stream reads as.
+    let zero = options().with_destination_is_zero(true);
+    let copied = Copy::new(source, destination).with_options(zero).run().await.unwrap();
+    let progress = copied.progress;
+    assert_eq!((progress.done, progress.flushed), (LEN as u64, LEN as u64));
+    assert_eq!(progress.written + progress.zeros_written, LEN as u64);
+    assert!(found.join().unwrap() == content());
+}
+
+#[tokio::test]
+async fn a_pipe_that_is_lost_on_the_way_is_written_again_from_memory() {
+    let (from, mut writer) = std::io::pipe().unwrap();
+    let wanted = pattern(100_000);
+    thread::spawn(move || writer.write_all(&wanted).unwrap());
+    let to = Memory::blank(100_000);
+    to.lock().losses = 2;
+    let copy = Copy::new(source(from), Destination::device(to.clone())).with_options(options());
+    let progress = copy.run().await.unwrap().progress;
+    assert_eq!(to.lock().bytes, pattern(100_000));
+    assert!(progress.lost > 0, "{progress:?}");
+}
+
+#[tokio::test]
+async fn a_file_is_read_and_written_from_where_it_stands_on() {
+    let folder = Folder::new();
+    fs::write(folder.path("from"), content()).unwrap();
+    fs::write(folder.path("to"), b"before").unwrap();
+    let mut from = File::open(folder.path("from")).unwrap();
+    from.seek(SeekFrom::Start(1000)).unwrap();
+    let to = OpenOptions::new().append(true).open(folder.path("to")).unwrap();
+    let (source, destination) = (Source::pipe(from), Destination::pipe(to));
+    assert_eq!(source.length(), Some(LEN as u64 - 1000));
+    let copied = Copy::new(source, destination).with_options(options()).run().await.unwrap();
+    assert_eq!(copied.progress.total, Some(LEN as u64 - 1000));
+    let found = fs::read(folder.path("to")).unwrap();
+    assert!(found[..6] == *b"before" && found[6..] == content()[1000..]);
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_is_told() {
+    let (reader, to) = std::io::pipe().unwrap();
+    drop(reader);
+    let from = Source::device(Memory::new(pattern(100_000)));
+    let failure = Copy::new(from, destination(to)).run().await.unwrap_err();
+    let Error::Destination(cause) = failure.error else { panic!("{failure:?}") };
+    assert_eq!(cause.kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn a_file_that_may_only_be_written_is_written() {
+    let folder = Folder::new();
+    let old = [vec![9; LEN], b"longer".to_vec()].concat();
+    fs::write(folder.path("to"), old).unwrap();
+    let to = OpenOptions::new().write(true).open(folder.path("to")).unwrap();
+    let to = FileDevice::from_file(to).unwrap();
+    assert!(!to.limits().is_read_only && to.read_at(0, 1).await.is_err());
+    let from = Source::device(Memory::new(content()));
+    let copy = Copy::new(from, Destination::file(to)).with_options(options());
+    copy.run().await.unwrap();
+    assert!(fs::read(folder.path("to")).unwrap() == content());
+
+    let file = FileDevice::from_file(File::open(folder.path("to")).unwrap()).unwrap();
+    assert!(file.limits().is_read_only && file.read_at(0, 1).await.is_ok());
+}

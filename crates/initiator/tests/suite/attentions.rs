@@ -1,0 +1,154 @@
+//! What a unit tells of itself, as who keeps what was read learns of it.
+
+use std::time::Duration;
+
+use crate::support::{Rig, initiator, pattern, soon, until};
+use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::{Sense, Unit};
+use iscsi_testkit::target::{ConnId, Target};
+
+const BLOCKS: u64 = 4096;
+
+async fn start() -> Rig {
+    Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await
+}
+
+async fn open(rig: &Rig, sessions: u32) -> Disk {
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(sessions);
+    options.patience = Duration::from_secs(5);
+    soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
+}
+
+/// Waits until all sessions of a disk are there.
+async fn gather(disk: &Disk, sessions: usize) {
+    until(|| disk.sessions().len() == sessions).await;
+}
+
+/// The unit tells this to each session, and stays as it is.
+fn tell(target: &mut Target, sense: Sense) {
+    let unit = target.config_mut().units[&0].clone();
+    target.replace_unit_and_tell(0, unit, sense);
+}
+
+/// SAM-5 §5.14: each unit attention is told instead of executing a command.
+#[tokio::test]
+async fn every_unit_attention_counts_before_the_command_ends_that_was_told() {
+    let rig = start().await;
+    let disk = open(&rig, 1).await;
+    let tells: [fn(&mut Target); 6] = [
+        |target| target.reset_by_another(0),
+        |target| tell(target, Sense::CAPACITY_CHANGED),
+        |target| tell(target, Sense::INQUIRY_CHANGED),
+        |target| tell(target, Sense::LUNS_CHANGED),
+        |target| tell(target, Sense::MODE_CHANGED),
+        // NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
+        |target| tell(target, Sense::new(6, 0x28, 0)),
+    ];
+    for tells in tells {
+        let before = disk.attentions();
+        rig.server.with(tells);
+        assert_eq!(disk.attentions(), before, "nothing was asked of the unit");
+        soon(disk.read_at(0, 512)).await.unwrap();
+        assert!(disk.attentions() > before);
+    }
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn what_ends_well_or_fails_by_itself_does_not_count() {
+    let rig = start().await;
+    let disk = open(&rig, 2).await;
+    gather(&disk, 2).await;
+    let before = disk.attentions();
+    rig.server.with(|target| target.config_mut().faults.push(Fault::medium_error(8..9).times(1)));
+    for at in 0..20 {
+        soon(disk.write_at(at * 8192, pattern(8192, at as u8))).await.unwrap();
+        soon(disk.flush()).await.unwrap();
+    }
+    soon(disk.read_at(4096, 512)).await.unwrap_err();
+    soon(disk.read_at(0, 1 << 20)).await.unwrap();
+    assert_eq!(disk.attentions(), before);
+}
+
+#[tokio::test]
+async fn a_reset_counts_over_whichever_session_it_is_told() {
+    let rig = start().await;
+    let disk = open(&rig, 3).await;
+    gather(&disk, 3).await;
+    for session in 0..3 {
+        let before = disk.attentions();
+        rig.server.with(|target| target.reset_by_another(0));
+        // Asked over this one alone.
+        let unit = disk.sessions()[session].logical_unit(disk.unit().lun());
+        soon(unit.test_unit_ready()).await.unwrap();
+        assert_eq!(disk.attentions(), before + 1);
+    }
+}
+
+/// RFC 7143 §6.3.5: what was to be told to a session that is lost is told to nobody.
+#[tokio::test]
+async fn a_session_that_is_opened_anew_counts_though_the_target_tells_nothing() {
+    let rig = start().await;
+    let disk = open(&rig, 1).await;
+    let before = disk.attentions();
+    rig.server.with(|target| target.drop_connection(ConnId(0)));
+    soon(disk.read_at(0, 512)).await.unwrap();
+    assert!(disk.stats().sessions_reopened == 1 && disk.attentions() > before);
+    let before = disk.attentions();
+    soon(disk.read_at(0, 512)).await.unwrap();
+    assert_eq!(disk.attentions(), before);
+}
+
+#[tokio::test]
+async fn another_unit_counts_also_where_the_target_does_not_tell() {
+    let rig = start().await;
+    let disk = open(&rig, 1).await;
+    let before = disk.attentions();
+    let other = Unit::new(RamDisk::new(512, BLOCKS)).with_identity("0002", 0x3000_0000_0000_0002);
+    rig.server.with(|target| target.config_mut().units.insert(0, other));
+    soon(disk.confirm_unit()).await.unwrap_err();
+    assert!(disk.attentions() > before);
+}
+
+/// SPC-4 §4.5.5: a deferred error is about what had ended well.
+#[tokio::test]
+async fn what_a_volatile_cache_has_lost_counts() {
+    let rig = start().await;
+    rig.disk.set_cache(Cache::Volatile);
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+    let before = disk.attentions();
+    assert_eq!(rig.disk.fail_write_back(0..8), 8);
+    soon(disk.read_at(1 << 20, 512)).await.unwrap();
+    assert!(disk.attentions() > before, "a deferred error");
+    soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+    let before = disk.attentions();
+    rig.server
+        .with(|target| target.config_mut().faults.push(Fault::flush_error(.., true).times(1)));
+    soon(disk.flush()).await.unwrap_err();
+    assert!(disk.attentions() > before, "a flush that failed on the medium");
+}
+
+/// SAM-5 §5.6: TASK ABORTED stands where the unit could have told of a reset.
+#[tokio::test]
+async fn a_command_that_ends_without_its_status_counts() {
+    let rig = Rig::start(512, BLOCKS, |config| {
+        config.units.values_mut().for_each(|unit| unit.behavior.task_aborted_status = true);
+    })
+    .await;
+    let disk = open(&rig, 1).await;
+    let before = disk.attentions();
+    rig.server.with(Target::hold);
+    let reader = disk.clone();
+    let read = tokio::spawn(async move { reader.read_at(0, 512).await });
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| {
+        target.clear_by_another(0);
+        target.release();
+    });
+    soon(read).await.unwrap().unwrap();
+    assert!(disk.attentions() > before);
+}

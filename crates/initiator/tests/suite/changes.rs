@@ -1,0 +1,217 @@
+//! A unit that changes while its disk is open: what the disk tells of it, and what becomes of requests.
+
+use std::time::Duration;
+
+use crate::support::{Rig, initiator, pattern, soon, until};
+use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions, UnitChange};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::scsi::{Sense, Unit};
+use iscsi_testkit::target::{ConnId, Outcome, Target};
+
+const BLOCKS: u64 = 1024;
+const BYTES: u64 = BLOCKS * 512;
+
+async fn start() -> Rig {
+    Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await
+}
+
+async fn open(rig: &Rig, sessions: u32) -> Disk {
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(sessions);
+    options.patience = Duration::from_secs(5);
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    until(|| disk.sessions().len() == sessions as usize).await;
+    disk
+}
+
+fn unit(target: &mut Target) -> Unit {
+    target.config_mut().units[&0].clone()
+}
+
+/// UCH-01: SBC-3 §4.7: the unit says so at the next command of each session.
+#[tokio::test]
+async fn a_unit_that_has_grown_is_used_to_its_new_end() {
+    for sessions in [1, 3] {
+        let rig = start().await;
+        let disk = open(&rig, sessions).await;
+        let mut changes = disk.changes();
+        let beyond = soon(disk.write_at(BYTES, vec![7; 512])).await.unwrap_err();
+        assert!(matches!(beyond, Error::OutOfRange { capacity: BYTES, .. }), "{beyond}");
+        rig.server.with(|target| unit(target).disk.resize(2 * BLOCKS));
+        soon(disk.read_at(0, 512)).await.unwrap();
+        let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
+        assert_eq!(soon(changes.next()).await, Some(told));
+        assert_eq!((disk.capacity(), disk.profile().capacity.blocks), (2 * BYTES, BLOCKS));
+        let data = pattern(4096, 3);
+        soon(disk.write_at(2 * BYTES - 4096, data.clone())).await.unwrap();
+        // Over each of the sessions, some of which have still to hear of it.
+        for _ in 0..8 {
+            assert_eq!(soon(disk.read_at(2 * BYTES - 4096, 4096)).await.unwrap(), data);
+        }
+        soon(disk.flush()).await.unwrap();
+        drop(disk);
+        assert_eq!(soon(changes.next()).await, None);
+        rig.assert_clean();
+    }
+}
+
+/// UCH-01: nothing is written across the new end.
+#[tokio::test]
+async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
+    let rig = start().await;
+    let disk = open(&rig, 2).await;
+    let mut changes = disk.changes();
+    let data = pattern(8192, 5);
+    soon(disk.write_at(0, data.clone())).await.unwrap();
+    rig.server.with(|target| unit(target).disk.resize(BLOCKS / 2));
+    // Nobody knows yet: the unit itself refuses it.
+    let error = soon(disk.write_at(BYTES - 4096, vec![1; 4096])).await.unwrap_err();
+    let is_told = matches!(error, Error::CapacityChanged { before, now } if (before, now) == (BYTES, BYTES / 2));
+    assert!(is_told && error.kind() == ErrorKind::UnitChanged, "{error}");
+    let told = UnitChange::Capacity { before: BYTES, now: BYTES / 2 };
+    assert_eq!(soon(changes.next()).await, Some(told));
+    // One that begins before the end is as bad, and is not sent at all.
+    let left = |rig: &Rig| rig.server.with(|target| unit(target).disk.read(0, BYTES as usize / 2));
+    let before = left(&rig);
+    let across = soon(disk.write_at(BYTES / 2 - 512, vec![2; 1024])).await.unwrap_err();
+    assert_eq!(across.kind(), ErrorKind::UnitChanged, "{across}");
+    assert_eq!(left(&rig), before);
+    let never = soon(disk.read_at(BYTES, 512)).await.unwrap_err();
+    assert_eq!(never.kind(), ErrorKind::InvalidInput, "{never}");
+    assert_eq!(soon(disk.read_at(0, 8192)).await.unwrap(), data);
+    soon(disk.write_at(BYTES / 2 - 512, vec![3; 512])).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_comes_back_finds_the_size_that_the_unit_has_by_then() {
+    let rig = start().await;
+    let disk = open(&rig, 1).await;
+    let mut changes = disk.changes();
+    rig.server.with(|target| {
+        unit(target).disk.resize(2 * BLOCKS);
+        target.drop_connections();
+    });
+    soon(disk.read_at(0, 512)).await.unwrap();
+    let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
+    assert_eq!(soon(changes.next()).await, Some(told));
+    soon(disk.write_at(2 * BYTES - 512, vec![9; 512])).await.unwrap();
+}
+
+/// UCH-02: another name is found out.
+#[tokio::test]
+async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
+    let rig = start().await;
+    let disk = open(&rig, 1).await;
+    let mut changes = disk.changes();
+    for (sense, change) in [
+        (Sense::INQUIRY_CHANGED, UnitChange::InquiryData),
+        (Sense::LUNS_CHANGED, UnitChange::ReportedLuns),
+        (Sense::new(6, 0x2a, 0x06), UnitChange::AccessStates),
+        (Sense::new(6, 0x2a, 0x07), UnitChange::AccessStates),
+    ] {
+        rig.server.with(|target| {
+            let unit = unit(target);
+            target.replace_unit_and_tell(0, unit, sense);
+        });
+        soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+        assert_eq!(soon(changes.next()).await, Some(change));
+    }
+    rig.server.with(|target| {
+        let unit = unit(target).with_identity("another", 0x3000_0000_0000_0009);
+        target.replace_unit_and_tell(0, unit, Sense::INQUIRY_CHANGED);
+    });
+    let error = soon(disk.write_at(0, vec![2; 512])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
+    assert_eq!(soon(changes.next()).await, Some(UnitChange::InquiryData));
+}
+
+/// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
+const MEDIUM_MAY_HAVE_CHANGED: Sense = Sense::new(6, 0x28, 0);
+
+async fn start_removable() -> Rig {
+    Rig::start(512, BLOCKS, |config| {
+        config.keys.default_time2wait = 0;
+        config.units.values_mut().for_each(|unit| unit.behavior.removable = true);
+    })
+    .await
+}
+
+/// Another medium of so many blocks, in the same drive.
+fn exchange(target: &mut Target, blocks: u64) -> RamDisk {
+    let (mut unit, medium) = (unit(target), RamDisk::new(512, blocks));
+    unit.disk = medium.clone();
+    target.replace_unit_and_tell(0, unit, MEDIUM_MAY_HAVE_CHANGED);
+    medium
+}
+
+async fn assert_is_of_no_use(disk: &Disk) {
+    for at in 0..8 {
+        let error = soon(disk.write_at(at * 4096, pattern(4096, 1))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
+        assert!(!error.may_have_executed() && !error.is_transient(), "{error}");
+    }
+    let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
+}
+
+/// UCH-03: no name tells one medium from another.
+#[tokio::test]
+async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another() {
+    for sessions in [1, 3] {
+        let rig = start_removable().await;
+        let disk = open(&rig, sessions).await;
+        soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+        let medium = rig.server.with(|target| exchange(target, BLOCKS));
+        assert_is_of_no_use(&disk).await;
+        assert!(medium.holds(0, &vec![0; BYTES as usize]), "something was written");
+        let anew = open(&rig, sessions).await;
+        soon(anew.write_at(0, pattern(4096, 2))).await.unwrap();
+        assert!(medium.holds(0, &pattern(4096, 2)));
+        assert_is_of_no_use(&disk).await;
+        assert!(medium.holds(4096, &vec![0; BYTES as usize - 4096]));
+        rig.assert_clean();
+    }
+}
+
+/// UCH-03: the session that comes back is told.
+#[tokio::test]
+async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_well() {
+    let rig = start_removable().await;
+    let disk = open(&rig, 1).await;
+    rig.server.with(|target| {
+        target.drop_connection(ConnId(0));
+        target.end_next_with(Outcome::check(MEDIUM_MAY_HAVE_CHANGED));
+    });
+    soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert_is_of_no_use(&disk).await;
+    assert_eq!(disk.stats().sessions_reopened, 1);
+    assert!(rig.disk.holds(0, &vec![0; BYTES as usize]));
+}
+
+/// UCH-03: what is told before anything is known of the unit is about nothing that is known.
+#[tokio::test]
+async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use() {
+    let rig = start_removable().await;
+    rig.server.with(|target| target.end_next_with(Outcome::check(MEDIUM_MAY_HAVE_CHANGED)));
+    let disk = open(&rig, 1).await;
+    assert!(disk.attentions() > 0, "it was told");
+    soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+    assert_eq!(soon(disk.read_at(0, 4096)).await.unwrap(), pattern(4096, 1));
+}
+
+/// UCH-04: a unit whose medium stays where it is has become ready again.
+#[tokio::test]
+async fn a_unit_that_has_become_ready_is_asked_which_one_it_is_and_how_large() {
+    for sessions in [1, 3] {
+        let rig = start().await;
+        let disk = open(&rig, sessions).await;
+        let mut changes = disk.changes();
+        let medium = rig.server.with(|target| exchange(target, 2 * BLOCKS));
+        soon(disk.write_at(0, pattern(4096, 1))).await.unwrap();
+        let told = UnitChange::Capacity { before: BYTES, now: 2 * BYTES };
+        assert_eq!(soon(changes.next()).await, Some(told));
+        assert!(medium.holds(0, &pattern(4096, 1)));
+        rig.assert_clean();
+    }
+}

@@ -1,0 +1,497 @@
+//! What a flush vouches for: every write that had ended when it was called, or it says otherwise, to
+//! every handle.
+
+use std::io::SeekFrom;
+use std::time::Duration;
+
+use crate::support::{Rig, initiator, pattern, soon, until};
+use bytes::Bytes;
+use iscsi_initiator::device::Device as _;
+use iscsi_initiator::{Disk, DiskStream, Error, Options, Sessions};
+use iscsi_testkit::disk::Cache;
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::Sense;
+use iscsi_testkit::target::{ConnId, Outcome};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const BLOCKS: u64 = 4096;
+const LEN: usize = 16 << 10;
+const FAR: u64 = 1 << 20;
+
+/// A target whose disk has a volatile cache.
+async fn cached_rig() -> Rig {
+    let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
+    rig.disk.set_cache(Cache::Volatile);
+    rig
+}
+
+async fn open(rig: &Rig, sessions: u32) -> Disk {
+    let options = Options::default().with_sessions(Sessions::Fixed(sessions));
+    soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
+}
+
+fn end_next_with(rig: &Rig, sense: Sense) {
+    rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
+}
+
+/// A read of one block, sent and not waited for.
+fn unanswered_read(disk: &Disk, offset: u64) -> JoinHandle<Result<Bytes, Error>> {
+    let disk = disk.clone();
+    tokio::spawn(async move { disk.read_at(offset, 512).await })
+}
+
+async fn assert_lost(disk: &Disk) {
+    let result = soon(disk.flush()).await;
+    assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_loss_is_told_to_every_handle_once() {
+    let rig = cached_rig().await;
+    let one = open(&rig, 2).await;
+    let other = one.clone();
+    soon(one.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(other.write_at(FAR, pattern(LEN, 2))).await.unwrap();
+    rig.disk.lose_power();
+    assert_lost(&one).await;
+    soon(one.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(one.flush()).await.unwrap();
+    assert!(!rig.disk.holds(FAR, &pattern(LEN, 2)), "the other handle has written nothing again");
+    assert_lost(&other).await;
+    soon(other.flush()).await.unwrap();
+    soon(one.clone().flush()).await.unwrap();
+}
+
+/// Each session is told of the reset, at its next command: that is no news to those who were told.
+#[tokio::test]
+async fn one_reset_is_one_loss_however_many_sessions_there_are() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 8).await;
+    // Each session carries something.
+    let carried = || disk.stats().sessions.iter().all(|session| session.commands.requests() > 0);
+    while !carried() {
+        let parts = (0..64).map(|part| {
+            let disk = disk.clone();
+            tokio::spawn(async move { disk.write_at(part * LEN as u64, pattern(LEN, 1)).await })
+        });
+        for part in parts.collect::<Vec<_>>() {
+            soon(part).await.unwrap().unwrap();
+        }
+    }
+    rig.disk.lose_power();
+    assert_lost(&disk).await;
+    for seed in 2..20 {
+        soon(disk.write_at(0, pattern(LEN, seed))).await.unwrap();
+        soon(disk.flush()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_loss_is_told_to_every_stream() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    let mut streams = [disk.stream(0), disk.stream(FAR)];
+    for stream in &mut streams {
+        soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
+        // This waits for the write.
+        soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
+    }
+    rig.disk.lose_power();
+    for stream in &mut streams {
+        soon(stream.flush()).await.unwrap_err();
+    }
+    for stream in &mut streams {
+        soon(stream.flush()).await.unwrap();
+    }
+}
+
+/// A stream whose writes are lost, and whose flush nobody has waited for: it has ended by now.
+async fn stream_with_a_flush_that_was_dropped(rig: &Rig, disk: &Disk) -> DiskStream {
+    let mut stream = disk.stream(0);
+    soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
+    // This waits for the write.
+    soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    timeout(Duration::ZERO, stream.flush()).await.expect_err("no answer comes");
+    rig.server.with(|target| target.release());
+    until(|| disk.stats().requests.flushes.errors == 1).await;
+    stream
+}
+
+async fn assert_loss_is_told(stream: &mut DiskStream) {
+    let error = soon(stream.flush()).await.unwrap_err();
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    assert!(matches!(cause, Some(Error::UnflushedWritesLost)), "{error}");
+}
+
+#[tokio::test]
+async fn a_loss_that_a_dropped_flush_of_a_stream_has_found_is_told_by_the_next() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    let mut stream = stream_with_a_flush_that_was_dropped(&rig, &disk).await;
+    soon(stream.write_all(&pattern(LEN, 2))).await.unwrap();
+    assert_loss_is_told(&mut stream).await;
+    soon(stream.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_loss_that_a_dropped_stream_has_found_is_told_by_another() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    drop(stream_with_a_flush_that_was_dropped(&rig, &disk).await);
+    let mut stream = disk.stream(0);
+    assert_loss_is_told(&mut stream).await;
+    soon(stream.flush()).await.unwrap();
+    soon(disk.stream(0).flush()).await.expect("somebody was told");
+    assert_lost(&disk).await;
+}
+
+/// The unit says that a write which had ended well has failed: to whichever command comes next.
+#[tokio::test]
+async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 2).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    end_next_with(&rig, Sense::WRITE_ERROR.deferred());
+    assert_eq!(soon(disk.read_at(0, LEN)).await.unwrap(), pattern(LEN, 1));
+    assert_lost(&disk).await;
+    end_next_with(&rig, Sense::WRITE_ERROR.deferred());
+    assert_lost(&disk).await;
+    end_next_with(&rig, Sense::new(1, 0x0c, 1).deferred());
+    soon(disk.flush()).await.expect("it was recovered");
+}
+
+/// SPC-4 §4.5.7: a unit tells of a deferred error once, also while it is asked at a reopening.
+#[tokio::test]
+async fn a_deferred_error_is_heard_at_a_reopening() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+    end_next_with(&rig, Sense::WRITE_ERROR.deferred());
+    rig.server.with(|target| target.drop_connection(ConnId(0)));
+    soon(disk.read_at(0, LEN)).await.unwrap();
+    assert_lost(&disk).await;
+    soon(disk.flush()).await.unwrap();
+}
+
+/// The unit need not have kept what it could not write.
+#[tokio::test]
+async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    end_next_with(&rig, Sense::WRITE_ERROR);
+    assert!(matches!(soon(disk.flush()).await, Err(Error::CheckCondition { .. })));
+    assert_lost(&disk).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(disk.flush()).await.unwrap();
+}
+
+/// Two disks of one initiator with one unit: the cache that a flush of one of them has lost had the writes of
+/// both.
+#[tokio::test]
+async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
+    let rig = cached_rig().await;
+    let initiator = initiator(Options::default().with_sessions(Sessions::Fixed(1)));
+    let open = || soon(initiator.disk(rig.unit_url(0, "")));
+    let (one, two) = (open().await.unwrap(), open().await.unwrap());
+    soon(one.write_at(0, pattern(LEN, 1))).await.unwrap();
+    soon(two.write_at(FAR, pattern(LEN, 2))).await.unwrap();
+    let fails = Fault::flush_error(.., true).times(1);
+    rig.server.with(|target| target.config_mut().faults.push(fails));
+    let result = soon(one.flush()).await;
+    assert!(matches!(result, Err(Error::CheckCondition { .. })), "{result:?}");
+    assert!(rig.disk.holds(FAR, &[0; LEN]), "the cache of both is lost");
+    assert_lost(&two).await;
+    assert_lost(&one).await;
+    // Each is told once, and a disk that is opened later has lost nothing.
+    soon(two.flush()).await.unwrap();
+    soon(one.flush()).await.unwrap();
+    soon(open().await.unwrap().flush()).await.unwrap();
+}
+
+/// Whether a flush of another disk fails is not known before it has ended, so the next one waits for it.
+#[tokio::test]
+async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
+    let rig = cached_rig().await;
+    let initiator = initiator(Options::default().with_sessions(Sessions::Fixed(1)));
+    let open = || soon(initiator.disk(rig.unit_url(0, "")));
+    let (one, two) = (open().await.unwrap(), open().await.unwrap());
+    soon(two.write_at(FAR, pattern(LEN, 2))).await.unwrap();
+    let fails = Fault::flush_error(.., true).times(1);
+    rig.server.with(|target| {
+        target.config_mut().faults.push(fails);
+        target.hold();
+    });
+    let first = tokio::spawn({
+        let one = one.clone();
+        async move { one.flush().await }
+    });
+    until(|| rig.disk.holds(FAR, &[0; LEN])).await;
+    // The answer to the second would come, and that to the first not yet.
+    rig.server.with(|target| target.resume());
+    let second = tokio::spawn({
+        let two = two.clone();
+        async move { two.flush().await }
+    });
+    tokio::task::yield_now().await;
+    // What comes behind it is answered behind it.
+    soon(two.read_at(0, 512)).await.unwrap();
+    let flushes = rig.server.with(|target| {
+        target.commands().iter().filter(|command| [0x35, 0x91].contains(&command.cdb[0])).count()
+    });
+    assert_eq!(flushes, 1);
+    rig.server.with(|target| target.release());
+    soon(first).await.unwrap().unwrap_err();
+    let result = soon(second).await.unwrap();
+    assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
+}
+
+/// Who gives up one flush after the other does not have them all wait in line.
+#[tokio::test]
+async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    let flushes = rig.disk.flushes();
+    rig.server.with(|target| target.hold());
+    let first = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.flush().await }
+    });
+    until(|| rig.disk.flushes() > flushes).await;
+    first.abort();
+    for _ in 0..5 {
+        let flush = timeout(Duration::ZERO, disk.flush());
+        assert!(flush.await.is_err());
+    }
+    rig.server.with(|target| target.release());
+    soon(disk.flush()).await.unwrap();
+    assert_eq!(rig.disk.flushes(), flushes + 2, "the first one, which was sent, and the last");
+}
+
+/// What the session of another disk has still to hear is of no concern.
+#[tokio::test]
+async fn a_flush_waits_for_that_of_another_disk_until_it_is_answered() {
+    let rig = cached_rig().await;
+    let initiator = initiator(Options::default().with_sessions(Sessions::Fixed(1)));
+    let open = || soon(initiator.disk(rig.unit_url(0, "")));
+    let (one, two) = (open().await.unwrap(), open().await.unwrap());
+    rig.server.with(|target| target.hold());
+    let read = unanswered_read(&one, 0);
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| target.resume());
+    let flushes = rig.disk.flushes();
+    let first = tokio::spawn(async move { one.flush().await });
+    until(|| rig.disk.flushes() > flushes).await;
+    soon(two.flush()).await.unwrap();
+    assert!(!first.is_finished());
+    rig.server.with(|target| target.release());
+    soon(first).await.unwrap().unwrap();
+    soon(read).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let active = || rig.server.with(|target| target.active_tasks());
+    let read = unanswered_read(&disk, 0);
+    until(|| active() == 1).await;
+    read.abort();
+    until(|| active() == 0).await;
+    rig.server.with(|target| target.release());
+    assert_lost(&disk).await;
+}
+
+/// TASK ABORTED comes in the place of what the unit had to tell.
+#[tokio::test]
+async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotten() {
+    let rig = cached_rig().await;
+    rig.server.with(|target| {
+        target.config_mut().units.get_mut(&0).unwrap().behavior.task_aborted_status = true;
+    });
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let read = unanswered_read(&disk, 0);
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| {
+        target.clear_by_another(0);
+        target.release();
+    });
+    soon(read).await.unwrap().unwrap();
+    assert_lost(&disk).await;
+}
+
+/// SAM-5 §5.13: a CHECK CONDITION comes with sense data. Without them it may have been a unit attention.
+#[tokio::test]
+async fn a_status_without_sense_data_may_have_told_of_a_reset() {
+    const CHECK_CONDITION: u8 = 2;
+    let rig = cached_rig().await;
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.server.with(|target| target.end_next_with(Outcome::status(CHECK_CONDITION)));
+    soon(disk.read_at(0, 512)).await.unwrap_err();
+    assert_lost(&disk).await;
+}
+
+/// A command that never went out was told nothing.
+#[tokio::test]
+async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
+    const WINDOW: u32 = 8;
+    let rig = cached_rig().await;
+    rig.server.with(|target| target.set_window(WINDOW));
+    let disk = open(&rig, 1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.server.with(|target| target.hold());
+    // Held commands fill the window, and those that came last wait for it.
+    let mut reads: Vec<_> =
+        (0..4 * u64::from(WINDOW)).map(|at| unanswered_read(&disk, at * 512)).collect();
+    let active = || rig.server.with(|target| target.active_tasks());
+    until(|| active() == WINDOW as usize).await;
+    let dropped = reads.pop().unwrap();
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    assert_eq!(active(), WINDOW as usize, "the window is full");
+    rig.server.with(|target| target.release());
+    for read in reads {
+        soon(read).await.unwrap().unwrap();
+    }
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
+    let rig = cached_rig().await;
+    let options = Options::default().with_sessions(Sessions::Fixed(1)).with_connections(2);
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    let session = disk.sessions().remove(0);
+    until(|| session.connections().open == 2).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    rig.disk.lose_power();
+    rig.server.with(|target| target.hold());
+    let read = unanswered_read(&disk, 0);
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| {
+        let carrier = target.commands().last().unwrap().connection;
+        target.drop_connection(carrier);
+        target.release();
+    });
+    soon(read).await.unwrap().unwrap();
+    assert_eq!(disk.spread().reopened, 0, "the session goes on");
+    assert_lost(&disk).await;
+}
+
+/// What tells of the reset comes later than the answer to the flush, or goes with the session.
+#[tokio::test]
+async fn a_flush_does_not_overtake_what_the_unit_told_before() {
+    for comes in [true, false] {
+        let rig = cached_rig().await;
+        let disk = open(&rig, 1).await;
+        soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+        rig.disk.lose_power();
+        rig.server.with(|target| target.hold());
+        let read = unanswered_read(&disk, 0);
+        until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+        rig.server.with(|target| target.resume());
+        let flushes = rig.disk.flushes();
+        let flush = tokio::spawn(async move { disk.flush().await });
+        until(|| rig.disk.flushes() > flushes).await;
+        // Once this is answered, the initiator has the answer to the flush as well.
+        let connection = rig.server.with(|target| target.live_connections()[0]);
+        rig.server.with(|target| target.ping(connection, 0));
+        until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
+        rig.server.with(|target| if comes { target.release() } else { target.drop_connections() });
+        let result = soon(flush).await.unwrap();
+        assert!(matches!(result, Err(Error::UnflushedWritesLost)), "{result:?}");
+        soon(read).await.unwrap().unwrap();
+    }
+}
+
+/// The unit had none when the disk was opened, and has one since a restart.
+#[tokio::test]
+async fn a_cache_that_is_switched_on_at_a_restart_counts() {
+    let rig = cached_rig().await;
+    rig.disk.set_cache(Cache::WriteThrough);
+    let disk = open(&rig, 1).await;
+    let restart = async |count| {
+        rig.server.with(|target| target.restart());
+        until(|| disk.spread().reopened == count).await;
+    };
+    rig.disk.set_cache(Cache::Volatile);
+    restart(1).await;
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    restart(2).await;
+    assert!(!rig.disk.holds(0, &pattern(LEN, 1)));
+    assert_lost(&disk).await;
+}
+
+/// A unit that loses power tells of nothing that it was to tell before: that its cache is on by now has to be
+/// asked, since it may be off again when the disk flushes.
+#[tokio::test]
+async fn a_cache_that_is_switched_on_before_a_reset_counts() {
+    let rig = cached_rig().await;
+    rig.disk.set_cache(Cache::WriteThrough);
+    let disk = open(&rig, 1).await;
+    assert!(!disk.limits().has_volatile_cache);
+    rig.disk.switch_cache(Cache::Volatile);
+    rig.disk.lose_power();
+    soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+    assert!(disk.limits().has_volatile_cache);
+    rig.disk.lose_power();
+    rig.disk.set_cache(Cache::WriteThrough);
+    rig.server.with(|target| target.restart());
+    until(|| disk.spread().reopened == 1).await;
+    assert!(!rig.disk.holds(0, &pattern(LEN, 1)));
+    assert_lost(&disk).await;
+}
+
+/// A unit without a cache need not know the command. What counts is what it says now.
+#[tokio::test]
+async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
+    let rig = cached_rig().await;
+    rig.disk.set_cache(Cache::WriteThrough);
+    let disk = open(&rig, 1).await;
+    for (cache, is_well) in [(Cache::WriteThrough, true), (Cache::Volatile, false)] {
+        rig.disk.switch_cache(cache);
+        soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
+        for sense in [Sense::INVALID_FIELD, Sense::INVALID_OPCODE] {
+            end_next_with(&rig, sense);
+            assert_eq!(soon(disk.flush()).await.is_ok(), is_well, "{cache:?}");
+        }
+        soon(disk.flush()).await.unwrap();
+    }
+    // It says nothing of one any more.
+    end_next_with(&rig, Sense::INVALID_FIELD);
+    end_next_with(&rig, Sense::INVALID_FIELD);
+    soon(disk.flush()).await.unwrap_err();
+}
+
+/// The unit answers one command never, and all others.
+#[tokio::test]
+async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patience_lasts() {
+    let rig = cached_rig().await;
+    let options = Options::default()
+        .with_sessions(Sessions::Fixed(1))
+        .with_patience(Duration::from_millis(100));
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    rig.server.with(|target| target.hold());
+    let read = unanswered_read(&disk, 0);
+    until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
+    rig.server.with(|target| target.resume());
+    soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+    assert_lost(&disk).await;
+    soon(disk.write_at(FAR, pattern(LEN, 1))).await.unwrap();
+    soon(disk.flush()).await.expect("that was told already");
+    rig.server.with(|target| target.release());
+    soon(read).await.unwrap().unwrap();
+}

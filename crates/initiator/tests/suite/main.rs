@@ -1,0 +1,39 @@
+//! The initiator over TCP against the test target.
+//!
+//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod asymmetric;
+mod attentions;
+mod bad_input;
+mod blocking;
+mod callers;
+mod cancel;
+mod changes;
+mod connections;
+mod disk_model;
+mod ends;
+mod extents;
+mod flush;
+mod identity;
+mod loopback;
+mod reopening;
+mod reservations;
+mod runtime;
+mod sessions;
+mod silence;
+mod spans;
+mod stats;
+mod stream_errors;
+mod support;
+mod tuning;
+mod units;
+mod unread;
+mod zeros;

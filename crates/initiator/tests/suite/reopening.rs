@@ -1,0 +1,469 @@
+//! How lost sessions of a disk come back, and how they do not: against the test target over TCP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::{Rig, TARGET, Watched, initiator, soon, until};
+use bytes::BytesMut;
+use iscsi_initiator::device::BufferPool;
+use iscsi_initiator::{Disk, Error, Options, ReopeningOptions, Sessions};
+use iscsi_testkit::config::{Redirect, TargetConfig};
+use iscsi_testkit::disk::{Cache, RamDisk};
+use iscsi_testkit::opcode::Opcode;
+use iscsi_testkit::pdu::Pdu;
+use iscsi_testkit::scsi::status;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::{ConnId, Outcome, Target};
+use tokio::task::JoinHandle;
+
+/// Longer than any test waits.
+const HOUR: Duration = Duration::from_secs(3600);
+/// Asynchronous messages (RFC 7143 §11.9.1).
+const LOGOUT: u8 = 1;
+const CONNECTION_DROPPED: u8 = 2;
+const SESSION_DROPPED: u8 = 3;
+
+async fn rig(default_time2wait: u32) -> Rig {
+    Rig::start(512, 4096, |config| config.keys.default_time2wait = default_time2wait).await
+}
+
+async fn open_at(url: String, patience: Duration) -> Disk {
+    let mut options = Options::default();
+    (options.sessions, options.patience) = (Sessions::Fixed(1), patience);
+    options.offer.default_time2wait = 0;
+    soon(initiator(options).disk(url)).await.unwrap()
+}
+
+async fn open(rig: &Rig, patience: Duration) -> Disk {
+    open_at(rig.unit_url(0, ""), patience).await
+}
+
+fn accepted(rig: &Rig) -> usize {
+    rig.server.with(|target| target.accepted())
+}
+
+fn drop_first(rig: &Rig) {
+    rig.server.with(|target| target.drop_connection(ConnId(0)));
+}
+
+/// ERR-09, ASY-04, ERR-08: what the target names when it drops the session holds, not what the
+/// login agreed on. The agreed time would be longer than the test.
+#[tokio::test]
+async fn asy_04_the_times_of_an_asynchronous_message_count() {
+    for event in [CONNECTION_DROPPED, SESSION_DROPPED] {
+        let rig = rig(3600).await;
+        let disk = open(&rig, 2 * HOUR).await;
+        rig.server.with(|target| target.async_message(ConnId(0), event, [0, 0, 0]));
+        soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+        assert_eq!(disk.spread().reopened, 1);
+    }
+    for event in [CONNECTION_DROPPED, SESSION_DROPPED] {
+        let rig = rig(0).await;
+        let disk = open(&rig, Duration::from_millis(10)).await;
+        rig.server.with(|target| target.async_message(ConnId(0), event, [0, 3600, 0]));
+        let error = soon(disk.write_at(0, vec![1; 512])).await.unwrap_err();
+        assert!(error.to_string().contains("asks to wait 3600 s"), "{error}");
+        assert_eq!(accepted(&rig), 1, "no login before its time");
+    }
+}
+
+/// ERR-07, LOG-14: a session that comes back has the ISID of the lost one, which the target drops
+/// for it, and no TSIH.
+#[tokio::test]
+async fn err_07_a_session_comes_back_under_its_isid() {
+    let rig = Rig::start(512, 4096, |config| {
+        config.keys.default_time2wait = 0;
+        config.record = true;
+    })
+    .await;
+    let disk = open(&rig, HOUR).await;
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    rig.server.with(|target| {
+        let login = |id| {
+            let first = |(at, pdu): &&(ConnId, Pdu)| *at == id && pdu.is(Opcode::LoginRequest);
+            let (_, pdu) = target.received().iter().find(first).unwrap();
+            (pdu.isid(), pdu.tsih())
+        };
+        assert_eq!(login(ConnId(1)), (login(ConnId(0)).0, 0));
+    });
+}
+
+/// LGO-07, ASY-03, QRK-02: after a logout that the target asked for, its response says how long to
+/// wait: not at all if it went well, and as long as it names if not.
+#[tokio::test]
+async fn lgo_07_the_times_of_a_logout_response_count() {
+    for code in [0, 2, 3] {
+        let rig = rig(3600).await;
+        rig.server.with(|target| target.config_mut().logout_response = code);
+        let disk = open(&rig, 2 * HOUR).await;
+        rig.server.with(|target| target.async_message(ConnId(0), LOGOUT, [0, 0, 10]));
+        until(|| disk.spread().reopened == 1).await;
+        soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    }
+}
+
+/// LOG-18: a login that is refused as the initiator's error is not tried again; the error names what
+/// ended the session, and why it did not come back.
+#[tokio::test]
+async fn log_18_a_login_that_is_the_initiators_error_is_not_tried_again() {
+    for (detail, word) in [(1, "password"), (2, "does not admit"), (3, "has no target")] {
+        let rig = rig(0).await;
+        let disk = open(&rig, HOUR).await;
+        rig.server.with(|target| target.config_mut().login.refuse = Some((2, detail)));
+        drop_first(&rig);
+        let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+        let message = error.to_string();
+        assert!(matches!(error, Error::NotReopened { .. }), "{error:?}");
+        // A command that comes to the closed socket is answered with a reset, which overtakes the close.
+        let ends = ["the target closed the connection", "Connection reset by peer"];
+        assert!(ends.iter().any(|end| message.contains(end)), "{message}");
+        assert!(message.contains(word), "{message}");
+        assert_eq!(accepted(&rig), 2);
+    }
+}
+
+/// LOG-19: one that the target cannot take now is, as often as the options say.
+#[tokio::test]
+async fn log_19_the_options_limit_the_tries() {
+    for tries in [1, 3] {
+        let rig = rig(0).await;
+        let reopening = ReopeningOptions::default()
+            .with_first_pause(Duration::from_millis(1))
+            .with_max_pause(Duration::from_millis(1))
+            .with_max_tries(Some(tries));
+        let mut options = Options::default()
+            .with_sessions(Sessions::Fixed(1))
+            .with_patience(HOUR)
+            .with_reopening(reopening);
+        options.offer.default_time2wait = 0;
+        let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+        rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+        drop_first(&rig);
+        let error = soon(disk.read_at(0, 512)).await.unwrap_err();
+        assert!(matches!(error, Error::NotReopened { .. }), "{error:?}");
+        assert!(error.is_transient(), "{error}");
+        assert_eq!(accepted(&rig), 1 + tries as usize);
+    }
+}
+
+/// LOG-19: one that the target cannot take now is.
+#[tokio::test]
+async fn log_19_a_login_that_the_target_cannot_take_now_is_tried_again() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| {
+        let login = &mut target.config_mut().login;
+        (login.refuse, login.refuse_times) = (Some((3, 1)), 2);
+    });
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(accepted(&rig), 4);
+}
+
+/// Patience without a limit.
+#[tokio::test]
+async fn a_lost_session_comes_back_to_a_disk_of_endless_patience() {
+    let rig = rig(0).await;
+    let disk = open(&rig, Duration::MAX).await;
+    rig.server.with(|target| {
+        let login = &mut target.config_mut().login;
+        (login.refuse, login.refuse_times) = (Some((3, 1)), 1);
+        target.end_next_with(Outcome::status(status::BUSY));
+    });
+    drop_first(&rig);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(accepted(&rig), 3);
+}
+
+#[tokio::test]
+async fn what_is_waited_for_shows_while_a_session_does_not_come_back() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+    drop_first(&rig);
+    until(|| disk.spread().waits.iter().any(|wait| wait.contains("the last try"))).await;
+    let wait = disk.spread().waits.remove(0);
+    for part in ["the target closed the connection", "cannot take the login now", "up to 3600 s"] {
+        assert!(wait.contains(part), "{wait}");
+    }
+    rig.server.with(|target| target.config_mut().login.refuse = None);
+    until(|| disk.spread().reopened == 1).await;
+    assert!(disk.spread().waits.is_empty());
+}
+
+/// Neither a logout, nor the drop of a request, nor that of the disk waits for a session that does
+/// not come back, if that was writing nothing.
+#[tokio::test]
+async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| target.config_mut().login.refuse = Some((3, 1)));
+    drop_first(&rig);
+    until(|| !disk.spread().waits.is_empty()).await;
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, vec![1; 512]).await }
+    });
+    tokio::task::yield_now().await;
+    write.abort();
+    assert!(soon(write).await.is_err());
+    let waiting = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.read_at(0, 512).await }
+    });
+    tokio::task::yield_now().await;
+    soon(disk.logout()).await.unwrap();
+    assert!(matches!(soon(waiting).await.unwrap(), Err(Error::Closed | Error::Session(_))));
+    until(|| disk.spread().waits.is_empty()).await;
+}
+
+/// Two portals of one target: each has a server of its own. The URL names the first one first.
+async fn two_portals() -> (Watched, Rig, String) {
+    let second = rig(0).await;
+    let mut config = TargetConfig::new(TARGET, second.disk.clone());
+    config.keys.default_time2wait = 0;
+    let first = Watched::start(config).await;
+    let (a, b) = (first.address(), second.server.address());
+    (first, second, format!("iscsi://{a}/{TARGET}/0?portal={b}"))
+}
+
+/// The portal of a lost session need not come back where the unit has another one.
+#[tokio::test]
+async fn a_lost_session_comes_back_over_another_portal() {
+    let (first, second, url) = two_portals().await;
+    let disk = open_at(url, HOUR).await;
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(accepted(&second), 0);
+    soon(first.stop()).await;
+    soon(disk.write_at(0, vec![2; 512])).await.unwrap();
+    assert!(second.disk.holds(0, &[2; 512]));
+    let spread = disk.spread();
+    assert_eq!((spread.reopened, accepted(&second)), (1, 1));
+    assert!(spread.notes.iter().any(|note| note.contains("was passed over")), "{spread}");
+    // From there it comes back to where it was.
+    drop_first(&second);
+    soon(disk.write_at(0, vec![3; 512])).await.unwrap();
+    assert_eq!(accepted(&second), 2);
+    second.assert_clean();
+}
+
+/// ISI-02 (RFC 7143 §4.4.3): the portal group is part of a nexus. A login in another one drops nothing that
+/// the lost session was writing, so other data for those blocks waits.
+#[tokio::test]
+async fn isi_02_a_login_in_another_portal_group_settles_nothing() {
+    for (group, is_settled) in [(1, true), (2, false)] {
+        let (first, second, url) = two_portals().await;
+        second.server.with(|target| target.config_mut().portal_group = Some(group));
+        let disk = open_at(url, HOUR).await;
+        first.with(|target| target.hold());
+        let lost = write(&disk, 0, 1);
+        until(|| first.with(|target| target.active_tasks()) == 1).await;
+        first.with(|target| {
+            target.config_mut().login.refuse = Some((2, 3));
+            target.drop_connection(ConnId(0));
+        });
+        soon(lost).await.unwrap().unwrap();
+        let same = write(&disk, 0, 2);
+        for block in 1..50 {
+            soon(write(&disk, block, 3)).await.unwrap().unwrap();
+        }
+        if is_settled {
+            soon(same).await.unwrap().unwrap();
+        } else {
+            assert!(!same.is_finished());
+            assert!(second.disk.holds(0, &[1; 512]));
+        }
+    }
+}
+
+fn write(disk: &Disk, block: u64, byte: u8) -> JoinHandle<Result<(), Error>> {
+    let disk = disk.clone();
+    tokio::spawn(async move { disk.write_at(block * 512, vec![byte; 512]).await })
+}
+
+/// LOG-18: where one portal calls the login the initiator's error, others may take it; the session is
+/// given up when all do.
+#[tokio::test]
+async fn log_18_each_portal_says_for_itself_that_a_login_is_of_no_use() {
+    let (first, second, url) = two_portals().await;
+    let disk = open_at(url, HOUR).await;
+    first.with(|target| {
+        target.config_mut().login.refuse = Some((2, 3));
+        target.drop_connection(ConnId(0));
+    });
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    second.server.with(|target| target.config_mut().login.refuse = Some((2, 2)));
+    drop_first(&second);
+    let error = soon(disk.write_at(0, vec![2; 512])).await.unwrap_err();
+    assert!(error.to_string().contains("does not admit"), "{error}");
+    assert_eq!([first.with(|target| target.accepted()), accepted(&second)], [3, 2]);
+}
+
+/// SPC-4 §7.8: a unit that does not say its name just then may say it the next time.
+#[tokio::test]
+async fn a_refused_question_at_a_reopening_does_not_end_the_disk() {
+    const IDENTIFICATION: u8 = 0x83;
+    let rig = rig(0).await;
+    rig.server.with(|target| unit(target).serial = String::new());
+    let disk = open(&rig, HOUR).await;
+    rig.server.with(|target| unit(target).behavior.refused_pages = vec![IDENTIFICATION]);
+    drop_first(&rig);
+    until(|| disk.spread().waits.iter().any(|wait| wait.contains("does not say that name"))).await;
+    rig.server.with(|target| unit(target).behavior.refused_pages.clear());
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(disk.spread().reopened, 1);
+}
+
+fn unit(target: &mut Target) -> &mut iscsi_testkit::scsi::Unit {
+    target.config_mut().units.get_mut(&0).unwrap()
+}
+
+/// A portal that redirects to another one. Says how many connections each of them has accepted
+/// after a session was lost and came back.
+async fn redirected(is_permanent: bool) -> [usize; 2] {
+    let to = rig(0).await;
+    let mut config = TargetConfig::new(TARGET, to.disk.clone());
+    config.login.redirect = Some(Redirect {
+        address: to.server.address().to_string(),
+        permanent: is_permanent,
+        after_authentication: false,
+    });
+    let from = Watched::start(config).await;
+    let disk = open_at(format!("iscsi://{}/{TARGET}/0", from.address()), HOUR).await;
+    drop_first(&to);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    [from.with(|target| target.accepted()), accepted(&to)]
+}
+
+/// LOG-25: a target that has moved for good is looked for at home where it is not found any more.
+#[tokio::test]
+async fn log_25_a_target_that_has_moved_back_is_found() {
+    let to = rig(0).await;
+    let mut config = TargetConfig::new(TARGET, to.disk.clone());
+    config.keys.default_time2wait = 0;
+    let address = to.server.address().to_string();
+    config.login.redirect =
+        Some(Redirect { address, permanent: true, after_authentication: false });
+    let from = Watched::start(config).await;
+    let disk = open_at(format!("iscsi://{}/{TARGET}/0", from.address()), HOUR).await;
+    from.with(|target| target.config_mut().login.redirect = None);
+    to.server.with(|target| target.config_mut().login.refuse = Some((2, 3)));
+    drop_first(&to);
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [2, 2]);
+    // From now on it is asked at home first.
+    from.with(|target| target.drop_connection(ConnId(1)));
+    soon(disk.write_at(0, vec![2; 512])).await.unwrap();
+    assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [3, 2]);
+}
+
+/// LOG-25, QRK-01: later logins begin where the target has moved for good, and at the portal of the
+/// URL if it has moved for the time being.
+#[tokio::test]
+async fn log_25_only_a_permanent_redirection_is_kept() {
+    assert_eq!(redirected(true).await, [1, 2]);
+    assert_eq!(redirected(false).await, [2, 2]);
+}
+
+/// The disk's own requests may hold all of its memory while they wait for the session to come back: its
+/// questions to the unit must not wait for them.
+#[tokio::test]
+async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
+    let rig = rig(0).await;
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(1);
+    options.offer.default_time2wait = 0;
+    (options.max_transfer, options.max_bytes_in_flight) = (64 << 10, 256 << 10);
+    let disk = soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap();
+    rig.server.with(|target| target.hold());
+    let data = crate::support::pattern(1 << 20, 5);
+    let writing = tokio::spawn({
+        let (disk, data) = (disk.clone(), data.clone());
+        async move { disk.write_at(0, data).await }
+    });
+    until(|| rig.server.with(|target| target.active_tasks()) == 4).await;
+    drop_first(&rig);
+    rig.server.with(|target| target.release());
+    soon(writing).await.unwrap().unwrap();
+    assert_eq!(disk.spread().reopened, 1);
+    assert!(rig.disk.holds(0, &data));
+}
+
+/// A server's disk: requests fail when patience is over, and go on when the target is back; what was not flushed
+/// may be lost by then, and each handle is told.
+#[tokio::test]
+async fn a_disk_outlasts_its_patience_where_it_shall() {
+    for sessions in [1, 2] {
+        let disk = RamDisk::new(512, 4096);
+        disk.set_cache(Cache::Volatile);
+        let target = || {
+            let mut config = TargetConfig::new(TARGET, disk.clone());
+            config.keys.default_time2wait = 0;
+            Target::new(config)
+        };
+        // No other test has this address: nobody takes the port while nothing listens there.
+        let server = Server::start_at("127.0.0.77:0", target(), Duration::ZERO).await.unwrap();
+        let server = Watched::from(server);
+        let address = server.address();
+        let mut options = Options::default();
+        options.sessions = Sessions::Fixed(sessions);
+        options.patience = Duration::from_secs(1);
+        let pause = Duration::from_millis(50);
+        options.reopening = ReopeningOptions::default()
+            .with_first_pause(pause)
+            .with_max_pause(pause)
+            .with_outlasts_patience(true);
+        let url = format!("iscsi://{address}/{TARGET}/0");
+        let unit = soon(initiator(options).disk(url)).await.unwrap();
+        until(|| unit.sessions().len() == sessions as usize).await;
+        soon(unit.flush()).await.unwrap();
+        soon(unit.write_at(0, vec![7; 512])).await.unwrap();
+        server.stop().await;
+        disk.lose_power();
+        let all = async {
+            tokio::join!(unit.read_at(0, 512), unit.write_at(512, vec![8; 512]), unit.flush())
+        };
+        let (read, written, flushed) = soon(all).await;
+        for error in [read.unwrap_err(), written.unwrap_err(), flushed.unwrap_err()] {
+            assert!(matches!(error, Error::NotReopened { .. }), "{error}");
+        }
+        let notes = || unit.spread().notes.join("; ");
+        assert!(notes().contains("requests fail until a session is back"), "{}", notes());
+        soon(unit.read_at(0, 512)).await.unwrap_err();
+
+        let server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+        let _server = Watched::from(server);
+        until(|| unit.sessions().len() == sessions as usize).await;
+        assert!(notes().contains("a session is back"), "{}", notes());
+        assert_eq!(soon(unit.read_at(0, 512)).await.unwrap(), vec![0; 512]);
+        let error = soon(unit.flush()).await.unwrap_err();
+        assert!(matches!(error, Error::UnflushedWritesLost), "{error}");
+        soon(unit.write_at(0, vec![9; 512])).await.unwrap();
+        soon(unit.flush()).await.unwrap();
+        assert_eq!(disk.read_durable(0, 512), vec![9; 512]);
+    }
+}
+
+/// Panics the first time.
+#[derive(Debug, Default)]
+struct Brittle(AtomicBool);
+
+impl BufferPool for Brittle {
+    fn take(&self, len: usize) -> BytesMut {
+        assert!(self.0.swap(true, Ordering::Relaxed), "no buffer is left");
+        BytesMut::zeroed(len)
+    }
+}
+
+/// What a user's code does to the session that runs it is no more to the disk than the loss of a connection.
+#[tokio::test]
+async fn a_session_that_a_panic_ends_is_opened_anew() {
+    let rig = rig(0).await;
+    let disk = open(&rig, HOUR).await;
+    let read = soon(disk.read_with(0, 512, Arc::new(Brittle::default()))).await.unwrap();
+    assert!(rig.disk.holds(0, &read));
+    assert_eq!((disk.spread().reopened, accepted(&rig)), (1, 2));
+    soon(disk.logout()).await.unwrap();
+}

@@ -1,0 +1,102 @@
+//! Calls outside of a runtime: an error that says so, and no panic.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use crate::support::{Rig, initiator, soon, until};
+use iscsi_initiator::{Error, Options, Sessions};
+use tokio::runtime::Runtime;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future without a runtime.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn is_told<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::NoRuntime))
+}
+
+#[test]
+fn what_opens_sessions_says_that_it_wants_a_runtime() {
+    let initiator = initiator(Options::default());
+    let portal = "iscsi://127.0.0.1:1";
+    let unit = format!("{portal}/{}/0", crate::support::TARGET);
+    assert!(is_told(wait(initiator.disk(unit.as_str()))));
+    assert!(is_told(wait(initiator.connect(unit.as_str()))));
+    assert!(is_told(wait(initiator.discover(portal))));
+}
+
+#[test]
+fn so_does_what_may_have_to_wait() {
+    let runtime = Runtime::new().unwrap();
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(2);
+    let (rig, disk) = runtime.block_on(async {
+        let rig = Rig::start(512, 64, |_| {}).await;
+        let disk = initiator(options).disk(rig.unit_url(0, "")).await.unwrap();
+        (rig, disk)
+    });
+    assert!(is_told(wait(disk.read_at(0, 512))));
+    assert!(is_told(wait(disk.write_at(0, vec![1; 512]))));
+    assert!(is_told(wait(disk.flush())));
+    assert!(is_told(wait(disk.write_zeroes(0, 512))));
+    assert!(is_told(wait(disk.extents(0, 512))));
+    assert!(is_told(wait(disk.unit().test_unit_ready())));
+    // Nothing was sent, and nothing is broken.
+    runtime.block_on(disk.write_at(0, vec![1; 512])).unwrap();
+    assert!(rig.disk.holds(0, &[1; 512]));
+    wait(disk.sessions()[0].ping()).unwrap();
+    // The runtime of the sessions goes on with their logout.
+    wait(disk.logout()).unwrap();
+    rig.assert_clean();
+}
+
+/// Handles outlive the runtime that their sessions ran in: whoever uses them from another one is told.
+#[test]
+fn what_is_asked_of_sessions_whose_runtime_is_gone_ends() {
+    let (runtime, gone) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let rig = runtime.block_on(Rig::start(512, 64, |_| {}));
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(2);
+    let (session, disk) = gone.block_on(async {
+        let initiator = initiator(options);
+        let session = initiator.connect(rig.unit_url(0, "")).await.unwrap();
+        (session, initiator.disk(rig.unit_url(0, "")).await.unwrap())
+    });
+    let mut notices = session.notices();
+    rig.server.with(|target| target.hold());
+    let (unit, writer) = (disk.unit().clone(), disk.clone());
+    let sent = runtime.spawn(async move { unit.test_unit_ready().await });
+    let write = runtime.spawn(async move { writer.write_at(0, vec![1; 512]).await });
+    runtime.block_on(until(|| rig.server.with(|target| target.active_tasks()) == 2));
+    drop(gone);
+    runtime.block_on(async {
+        assert!(matches!(soon(session.closed()).await, Err(Error::Closed)));
+        assert!(matches!(soon(session.logout()).await, Err(Error::Closed)));
+        assert!(matches!(soon(session.ping()).await, Err(Error::Closed)));
+        assert!(soon(notices.recv()).await.is_none() && !session.is_open());
+        assert!(matches!(soon(disk.read_at(0, 512)).await, Err(Error::Closed)));
+        assert!(soon(sent).await.unwrap().unwrap_err().may_have_executed());
+        assert!(soon(write).await.unwrap().unwrap_err().may_have_executed());
+        assert!(!disk.is_settled());
+        assert!(matches!(soon(disk.logout()).await, Err(Error::Unsettled { .. })));
+    });
+    rig.assert_clean();
+}

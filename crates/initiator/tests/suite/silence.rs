@@ -1,0 +1,66 @@
+//! A path that falls silent while another one answers.
+
+use std::time::Duration;
+
+use crate::support::proxy::{Proxy, Way};
+use crate::support::{Rig, TARGET, Watched, initiator, pattern, soon, until};
+use iscsi_initiator::{Disk, Options, Sessions};
+use iscsi_testkit::config::TargetConfig;
+
+const BLOCKS: u64 = 16384;
+const PART: usize = 64 << 10;
+const EVER: Duration = Duration::from_secs(3600);
+
+/// A disk with a session at each of two ports; the second one falls silent after so many bytes to it.
+async fn start(limit: usize) -> (Rig, Watched, Proxy, Disk) {
+    let first = Rig::start(512, BLOCKS, |_| {}).await;
+    let second = TargetConfig::new(TARGET, first.disk.clone());
+    let second = Watched::start(second).await;
+    let proxy = Proxy::start(second.address(), Way { connections: 1, stop: Some((0, limit)) });
+    let mut options = Options::default();
+    options.sessions = Sessions::Fixed(2);
+    // Nothing but the other path can help.
+    options.timeouts.command = Some(EVER);
+    options.timeouts.nop_interval = None;
+    options.timeouts.task_management = EVER;
+    let url = first.unit_url(0, &format!("?portal={}", proxy.address));
+    let disk = soon(initiator(options).disk(url)).await.unwrap();
+    until(|| disk.sessions().len() == 2).await;
+    (first, second, proxy, disk)
+}
+
+async fn write_all(disk: &Disk, seed: u8) {
+    let mut writes = tokio::task::JoinSet::new();
+    for at in 0..64_u64 {
+        let (disk, data) = (disk.clone(), pattern(PART, seed ^ at as u8));
+        writes.spawn(async move { disk.write_at(at * PART as u64, data).await });
+    }
+    while let Some(write) = soon(writes.join_next()).await {
+        write.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn writes_and_flushes_go_on_over_the_path_that_answers() {
+    let (first, _second, proxy, disk) = start(1 << 20).await;
+    write_all(&disk, 1).await;
+    assert!(proxy.has_stopped());
+    soon(disk.flush()).await.unwrap();
+    for at in 0..64_u64 {
+        assert!(first.disk.holds(at * PART as u64, &pattern(PART, 1 ^ at as u8)), "part {at}");
+    }
+    // What is on its way over the silent path may land later, so its places stay taken; others are free.
+    let free = 64 * PART as u64;
+    for round in 0..20 {
+        soon(disk.write_at(free, pattern(PART, round))).await.unwrap();
+        soon(disk.flush()).await.unwrap();
+    }
+    // What was sent over the silent path may land once it speaks again, and is waited for.
+    proxy.open();
+    soon(disk.write_at(0, pattern(PART, 9))).await.unwrap();
+    soon(disk.logout()).await.unwrap();
+    assert!(
+        first.disk.holds(0, &pattern(PART, 9))
+            && first.disk.holds(PART as u64, &pattern(PART, 1 ^ 1))
+    );
+}

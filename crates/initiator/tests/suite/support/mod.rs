@@ -1,0 +1,130 @@
+//! A target on loopback and an initiator for it.
+
+pub(crate) mod proxy;
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use iscsi_initiator::{Initiator, Options, Session};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+
+pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
+const INITIATOR: &str = "iqn.2026-01.org.example:host";
+
+/// A served target that asks its checker in the end, because it tolerates much that only the checker notes.
+pub(crate) struct Watched(Option<Server>);
+
+impl Watched {
+    pub(crate) async fn start(config: TargetConfig) -> Self {
+        Server::start(Target::new(config)).await.unwrap().into()
+    }
+
+    /// Everything the initiator did was right.
+    pub(crate) fn assert_clean(&self) {
+        let violations = self.with(|target| target.violations().to_vec());
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.assert_clean();
+        self.0.take().unwrap().stop().await;
+    }
+}
+
+impl From<Server> for Watched {
+    fn from(server: Server) -> Self {
+        Self(Some(server))
+    }
+}
+
+impl Deref for Watched {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.0.as_ref().expect("not stopped")
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.0.is_some() && !std::thread::panicking() {
+            self.assert_clean();
+        }
+    }
+}
+
+/// A served target and its disk.
+pub(crate) struct Rig {
+    pub(crate) server: Watched,
+    pub(crate) disk: RamDisk,
+}
+
+impl Rig {
+    /// A target with one unit, changed by `change`.
+    pub(crate) async fn start(
+        block_size: u32,
+        blocks: u64,
+        change: impl FnOnce(&mut TargetConfig),
+    ) -> Self {
+        let disk = RamDisk::new(block_size, blocks);
+        let mut config = TargetConfig::new(TARGET, disk.clone());
+        change(&mut config);
+        Self { server: Watched::start(config).await, disk }
+    }
+
+    /// The URL of a path behind the portal.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("iscsi://{}{path}", self.server.address())
+    }
+
+    /// The URL of a unit, with options.
+    pub(crate) fn unit_url(&self, lun: u16, options: &str) -> String {
+        self.url(&format!("/{TARGET}/{lun}{options}"))
+    }
+
+    /// A session with unit 0.
+    pub(crate) async fn session(&self, options: Options) -> Session {
+        initiator(options).connect(self.unit_url(0, "")).await.unwrap()
+    }
+
+    /// Everything the initiator did was right.
+    pub(crate) fn assert_clean(&self) {
+        self.server.assert_clean();
+    }
+}
+
+pub(crate) fn initiator(mut options: Options) -> Initiator {
+    options.use_environment = false;
+    Initiator::with_options(INITIATOR, options).unwrap()
+}
+
+/// Bytes that tell their place.
+pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 ^ (at / 251) as u8 ^ seed).collect()
+}
+
+/// Fails instead of hanging.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("the test hangs")
+}
+
+/// Waits until something holds that the other side brings about.
+pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
+    soon(async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// Lets this much time pass for all tasks of this thread's runtime, without waiting for it: the clock jumps from timer to
+/// timer whenever no task has anything to do and no socket of loopback has anything for it.
+pub(crate) async fn let_pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::sleep(time).await;
+    tokio::time::resume();
+}

@@ -1,0 +1,408 @@
+//! The program from outside: what it serves, what it says, how it exits.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::support::{FUA, Raw, connect, errno, soon};
+use bytes::Bytes;
+use iscsi_copy::{Device, NbdDevice};
+use iscsi_testkit::config::{Chap, TargetConfig};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+const TARGET: &str = "iqn.2026-01.org.example:disk";
+
+async fn target() -> (Server, RamDisk, String) {
+    target_with(|_| {}).await
+}
+
+async fn target_with(change: impl FnOnce(&mut TargetConfig)) -> (Server, RamDisk, String) {
+    let disk = RamDisk::new(512, 8192);
+    let mut config = TargetConfig::new(TARGET, disk.clone());
+    change(&mut config);
+    let server = Server::start(Target::new(config)).await.unwrap();
+    let url = format!("iscsi://{}/{TARGET}/0", server.address());
+    (server, disk, url)
+}
+
+/// A path that no other test has.
+fn socket(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("block-serve-{name}-{}", std::process::id()))
+}
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_block-serve"));
+    command.env_remove("RUST_LOG").env_remove("LISTEN_FDS").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The server, once clients can come, and the rest of what it prints.
+fn started(url: &str, socket: &Path, further: &[&str]) -> (Child, BufReader<ChildStdout>, Value) {
+    let listen = format!("unix:{}", socket.display());
+    let arguments = [&[url, "--listen", &listen, "--json"], further].concat();
+    ready(&mut program(&arguments))
+}
+
+fn ready(command: &mut Command) -> (Child, BufReader<ChildStdout>, Value) {
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    let ready = serde_json::from_str(&line).unwrap_or_else(|_| {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        panic!("{line}{said}")
+    });
+    (child, lines, ready)
+}
+
+async fn client(socket: &Path) -> NbdDevice {
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    NbdDevice::open(&uri.parse().unwrap()).await.unwrap()
+}
+
+/// The object at the end, and the status.
+fn ended(mut child: Child, mut lines: BufReader<ChildStdout>) -> (Value, Option<i32>) {
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    let status = child.wait().unwrap().code();
+    (serde_json::from_str(&rest).unwrap(), status)
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_when_everything_is_on_the_unit() {
+    let (server, disk, url) = target().await;
+    let socket = socket("signal");
+    let (child, lines, ready) = started(&url, &socket, &[]);
+    assert_eq!((&ready["ready"], &ready["bytes"]), (&true.into(), &4_194_304.into()));
+    let client = client(&socket).await;
+    let data = Bytes::from(vec![7; 1 << 20]);
+    client.write_at(1 << 20, vec![data.clone()]).await.unwrap();
+    assert_eq!(client.read_at(1 << 20, 4096).await.unwrap(), data[..4096]);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    assert_eq!(
+        (status, &end["complete"], &end["requests_failed"]),
+        (Some(0), &true.into(), &0.into())
+    );
+    assert_eq!(end["bytes_written"], 1 << 20);
+    assert!(disk.holds(1 << 20, &data) && !socket.exists());
+    let violations = server.with(|target| target.violations().to_vec());
+    assert!(violations.is_empty(), "{violations:?}");
+    assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_is_said_at_the_end_if_no_client_was_told() {
+    for is_told in [false, true] {
+        let (server, _disk, url) = target().await;
+        let socket = socket(if is_told { "told" } else { "untold" });
+        let (child, lines, _) = started(&url, &socket, &[]);
+        let fault = Fault::write_error(0..u64::MAX).times(1);
+        server.with(|target| target.config_mut().faults.push(fault));
+        let client = client(&socket).await;
+        client.write_at(0, vec![Bytes::from(vec![7; 4096])]).await.unwrap();
+        if is_told {
+            client.flush().await.unwrap_err();
+        }
+        drop(client);
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        let (end, status) = ended(child, lines);
+        assert_eq!(
+            (status, &end["complete"]),
+            (Some(i32::from(!is_told)), &is_told.into()),
+            "{end}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_with_its_last_client_if_it_is_told_to() {
+    let (_server, disk, url) = target().await;
+    let socket = socket("last");
+    let (child, lines, _) = started(&url, &socket, &["--until-last", "--read-only"]);
+    let client = client(&socket).await;
+    assert!(client.limits().is_read_only);
+    client.write_at(0, vec![Bytes::from_static(b"x")]).await.unwrap_err();
+    drop(client);
+    let (end, status) = ended(child, lines);
+    assert_eq!((status, &end["bytes_written"]), (Some(0), &0.into()));
+    assert_eq!(disk.mapped_blocks(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_served_is_said_in_one_line() {
+    let (_server, _disk, url) = target().await;
+    let at = format!("unix:{}", socket("refused").display());
+    let half = url.rsplit_once('/').unwrap().0.to_owned();
+    let absent = format!("{half}/9");
+    for (arguments, status, part) in [
+        (&[url.as_str()][..], 2, "--listen"),
+        (&[&half, "--listen", &at], 1, "unit"),
+        (&[&absent, "--listen", &at], 1, "no logical unit 9"),
+        (&["iscsi://127.0.0.1:1/iqn.2026-01.org.example:x/0", "--listen", &at], 1, "127.0.0.1:1"),
+        (&[&url, "--listen", "unix:/nowhere/at/all"], 1, "/nowhere/at/all"),
+        (&["http://host/", "--listen", &at], 1, "iscsi"),
+    ] {
+        let output = program(arguments).output().unwrap();
+        let said = complaint(&output);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains(part) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
+    let (_server, _disk, url) = target().await;
+    let socket = socket("second");
+    let (mut child, _lines, _) = started(&url, &socket, &[]);
+    let output =
+        program(&[&url, "--listen", &format!("unix:{}", socket.display())]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("another process listens there"), "{}", complaint(&output));
+    client(&socket).await.read_at(0, 512).await.unwrap();
+    // What a killed one leaves in the file system is replaced.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (mut child, _lines, _) = started(&url, &socket, &[]);
+    client(&socket).await.read_at(0, 512).await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_comes_from_a_file_that_others_should_not_read() {
+    let chap = Chap::new("me", "hunter2hunter2");
+    let (server, _disk, url) = target_with(|config| config.chap = Some(chap)).await;
+    let (socket, path) = (socket("password"), socket("password-file"));
+    let mine = url.replace("iscsi://", "iscsi://me@");
+    let file = |content: &str, mode| {
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap()
+    };
+    let good = file("hunter2hunter2\n", 0o640);
+    let (mut child, lines, _) = started(&mine, &socket, &["--password-file", good]);
+    client(&socket).await.read_at(0, 512).await.unwrap();
+    let mut said = child.stderr.take().unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    let mut warning = String::new();
+    said.read_to_string(&mut warning).unwrap();
+    assert!(warning.contains("others may read it; chmod 600"), "{warning}");
+
+    let listen = format!("unix:{}", socket.display());
+    let refused = |url: &str, path: &str, status, part| {
+        let arguments = [url, "--listen", &listen, "--password-file", path];
+        let output = program(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", complaint(&output));
+        assert!(complaint(&output).contains(part), "{}", complaint(&output));
+    };
+    refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
+    refused(&mine, file("\n", 0o600), 1, "holds no password");
+    refused(&url, file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
+    std::fs::remove_file(&path).unwrap();
+    refused(&mine, path.to_str().unwrap(), 1, "check the path");
+    assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_has_as_many_sessions_as_it_is_told_to() {
+    let (server, _disk, url) = target().await;
+    let socket = socket("sessions");
+    let (child, lines, _) = started(&url, &socket, &["--sessions", "3"]);
+    let client = client(&socket).await;
+    let all_there = async {
+        while server.with(|target| target.sessions()) < 3 {
+            client.read_at(0, 4096).await.unwrap();
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), all_there).await.unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    assert_eq!(server.with(|target| target.sessions()), 0);
+}
+
+async fn raw(socket: &Path) -> Raw {
+    soon(Raw::shake_hands(connect(socket).await)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
+    let disk = RamDisk::new(512, 8192);
+    let target = || {
+        let mut config = TargetConfig::new(TARGET, disk.clone());
+        config.keys.default_time2wait = 0;
+        Target::new(config)
+    };
+    // Of an address that nobody else binds to, so that its port is free when the target is back.
+    let server = Server::start_at(("127.0.0.77", 0), target(), Duration::ZERO).await.unwrap();
+    let address = server.address();
+    let url = format!("iscsi://{address}/{TARGET}/0");
+    let socket = socket("outage");
+    let (mut child, lines, _) = started(&url, &socket, &["--patience", "2", "--write-behind", "0"]);
+    let mut client = raw(&socket).await;
+    assert_eq!(client.write(0, 0, &[1; 4096]).await, 0);
+    assert_eq!(client.flush().await, 0);
+    assert_eq!(client.write(0, 4096, &[2; 4096]).await, 0);
+    server.stop().await;
+    // It waits, and fails.
+    assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
+    assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
+    let mut other = raw(&socket).await;
+    assert_eq!(other.flush().await, errno::IO, "clients can come meanwhile");
+
+    let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+    soon(async {
+        while client.read(1 << 20, 4096).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    for client in [&mut client, &mut other] {
+        assert_eq!(client.flush().await, errno::IO, "what was not flushed may be lost");
+        assert_eq!(client.flush().await, 0);
+    }
+    assert_eq!(client.read(0, 4096).await, Ok(vec![1; 4096]));
+    assert_eq!(client.write(FUA, 0, &[3; 4096]).await, 0);
+    assert!(disk.holds(0, &[3; 4096]));
+    let mut said = child.stderr.take().unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    let mut told = String::new();
+    said.read_to_string(&mut told).unwrap();
+    for part in ["requests fail until a session is back", "a session is back"] {
+        assert!(told.lines().any(|line| line.contains(part)), "{part}: {told}");
+    }
+}
+
+/// More than a process may have files open by the usual limit, where this one may have twice as many.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_ask_for_nothing_hold_no_memory() {
+    const ALL: u32 = 32 << 20;
+    let (_server, _disk, url) = target_with(|config| {
+        let big = RamDisk::new(512, 2 * u64::from(ALL) / 512);
+        config.units.values_mut().for_each(|unit| unit.disk = big.clone());
+    })
+    .await;
+    let socket = socket("idle");
+    let (child, lines, _) = started(&url, &socket, &["--memory", "32M", "--sessions", "1"]);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let count = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(200).min(3000);
+    let mut idle = Vec::new();
+    for _ in 0..count {
+        idle.push(raw(&socket).await);
+    }
+    // It needs all that there is.
+    let mut client = raw(&socket).await;
+    for client in [&mut client, &mut idle[450]] {
+        assert_eq!(client.write(0, 0, &vec![5; ALL as usize]).await, 0);
+        assert_eq!(client.read(0, ALL).await, Ok(vec![5; ALL as usize]));
+    }
+    drop((client, idle));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    assert_eq!(
+        (status, &end["clients"], &end["requests_failed"]),
+        (Some(0), &(count + 1).into(), &0.into())
+    );
+}
+
+/// Clients that do nothing take all the files that a process may have open: the next one waits for one of them to
+/// go, and a session that is lost meanwhile comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_leave_the_sessions_their_files() {
+    let (server, _disk, url) = target_with(|_| ()).await;
+    let socket = socket("files");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 160 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_block-serve")]);
+    let listen = format!("unix:{}", socket.display());
+    command.args([&*url, "--listen", &listen, "--json", "--sessions", "1"]);
+    let (child, lines, _) = ready(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut clients = Vec::new();
+    for _ in 0..64 {
+        clients.push(raw(&socket).await);
+    }
+    // The system has taken its connection, and nobody else has.
+    let mut next = tokio::spawn({
+        let socket = socket.clone();
+        async move { raw(&socket).await }
+    });
+    assert!(timeout(Duration::from_millis(300), &mut next).await.is_err());
+    server.with(Target::drop_connections);
+    assert_eq!(clients[63].write(0, 0, &[7; 512]).await, 0);
+    drop(clients);
+    let mut next = timeout(Duration::from_secs(30), next).await.unwrap().unwrap();
+    assert_eq!(next.read(0, 512).await, Ok(vec![7; 512]));
+    drop(next);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+}
+
+/// Two units as one device: what a client writes lies on both, chunk by chunk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_is_served_as_one_device() {
+    const CHUNK: usize = 64 << 10;
+    let (_one, first, one_url) =
+        target_with(|config| identify(config, "0001", 0x3000_0000_0000_0001)).await;
+    let (two, second, two_url) =
+        target_with(|config| identify(config, "0002", 0x3000_0000_0000_0002)).await;
+    let member = |url: &str, number: u32| {
+        format!(
+            "[[member]]\nurl = {url:?}\nname = \"naa.300000000000000{number}\"\ncapacity = 4194304\n"
+        )
+    };
+    let text =
+        format!("version = 1\nchunk = {CHUNK}\n{}{}", member(&one_url, 1), member(&two_url, 2));
+    let file = socket("volume.toml");
+    std::fs::write(&file, text).unwrap();
+    let place = format!("volume:{}", file.display());
+    let socket = socket("volume");
+    let (child, lines, ready) = started(&place, &socket, &[]);
+    assert_eq!((&ready["bytes"], &ready["block_size"]), (&8_388_608.into(), &512.into()));
+    let client = client(&socket).await;
+    let data: Vec<_> = (0..CHUNK * 4).map(|at| (at / 97 % 251).to_le_bytes()[0]).collect();
+    client.write_at(0, vec![data.clone().into()]).await.unwrap();
+    assert_eq!(client.read_at(0, data.len()).await.unwrap(), data);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let (end, status) = ended(child, lines);
+    assert_eq!((status, &end["complete"]), (Some(0), &true.into()));
+    for (number, chunk) in data.chunks(CHUNK).enumerate() {
+        let disk = if number % 2 == 0 { &first } else { &second };
+        assert!(disk.holds((number / 2 * CHUNK) as u64, chunk), "chunk {number}");
+    }
+    // Another unit in the place of the second.
+    two.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
+    let listen = format!("unix:{}", socket.display());
+    let output = program(&[&place, "--listen", &listen]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(
+        said.contains("member 1 (naa.3000000000000002) is the unit naa.3000000000000003"),
+        "{said}"
+    );
+    std::fs::remove_file(&file).unwrap();
+}
+
+fn identify(config: &mut TargetConfig, serial: &str, naa: u64) {
+    for unit in config.units.values_mut() {
+        (unit.serial, unit.naa) = (serial.to_owned(), naa);
+    }
+}

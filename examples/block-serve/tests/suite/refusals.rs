@@ -1,0 +1,156 @@
+//! What a server refuses and what fails, as clients are told of it byte by byte.
+
+use std::time::Duration;
+
+use crate::support::{FUA, HELD, LEN, MEMORY, Raw, Rig, WINDOW, bytes, errno, kind, soon};
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::scsi::{Access, Sense};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::yield_now;
+use tokio::time::{pause, resume, sleep};
+
+/// SPACE ALLOCATION FAILED WRITE PROTECT (SBC-3 §4.7.3.6): a thin unit has no room for what is written.
+const FULL: Sense = Sense::new(7, 0x27, 7);
+
+async fn raw(rig: &Rig) -> Raw {
+    soon(Raw::shake_hands(rig.raw().await)).await
+}
+
+fn fail_writes(rig: &Rig, sense: Sense) {
+    let fault = Fault::sense(.., sense).on_access(Access::Write).times(1);
+    rig.target.with(|target| target.config_mut().faults.push(fault));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_beyond_the_end_is_refused_and_the_connection_goes_on() {
+    let rig = Rig::start(WINDOW, MEMORY, false).await;
+    let mut client = raw(&rig).await;
+    let end = LEN as u64;
+    for (offset, length) in [(end - 512, 1024), (end, 512), (end * 9, 512), (u64::MAX - 511, 512)] {
+        assert_eq!(client.read(offset, length).await, Err(errno::INVAL), "{offset}");
+        assert_eq!(client.ask(0, kind::TRIM, offset, length).await, errno::INVAL, "{offset}");
+        assert_eq!(client.ask(0, kind::WRITE_ZEROES, offset, length).await, errno::NOSPC);
+        assert_eq!(client.write(0, offset, &bytes(1, length as usize)).await, errno::NOSPC);
+    }
+    assert_eq!(client.read(0, 0).await, Err(errno::INVAL));
+    assert_eq!(client.ask(0, 99, 0, 512).await, errno::INVAL, "an unknown request");
+    assert_eq!(client.read(end - 512, 512).await, Ok(vec![0; 512]));
+    assert_eq!(client.flush().await, 0);
+    assert_eq!(rig.disk.mapped_blocks(), 0, "nothing was written");
+}
+
+/// A request with data has 32 MiB at most; without, it may be longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_longer_than_announced_is_refused() {
+    let rig = Rig::with_unit(1 << 30, WINDOW, MEMORY, false).await;
+    let mut client = raw(&rig).await;
+    let long = (32 << 20) + 512;
+    assert_eq!(client.read(0, long).await, Err(errno::INVAL));
+    assert_eq!(client.read(0, u32::MAX).await, Err(errno::INVAL));
+    assert_eq!(client.write(0, 0, &vec![1; long as usize]).await, errno::INVAL);
+    assert_eq!(client.ask(0, kind::WRITE_ZEROES, 0, 512 << 20).await, 0);
+    assert_eq!(client.read(0, 512).await, Ok(vec![0; 512]), "the connection goes on");
+    // What is that long would take too long to be skipped: the connection ends.
+    client.send(0, kind::WRITE, 0, 200 << 20).await;
+    let mut rest = Vec::new();
+    drop(soon(client.stream.read_to_end(&mut rest)).await);
+    assert!(rest.is_empty());
+    assert_eq!(raw(&rig).await.read(0, 512).await, Ok(vec![0; 512]), "others are served");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_only_is_not_permitted_to_be_written() {
+    let rig = Rig::start(WINDOW, MEMORY, true).await;
+    let mut client = raw(&rig).await;
+    assert_eq!(client.write(0, 0, &bytes(1, 512)).await, errno::PERM);
+    assert_eq!(client.ask(0, kind::WRITE_ZEROES, 0, 512).await, errno::PERM);
+    assert_eq!(client.ask(0, kind::TRIM, 0, 512).await, errno::PERM);
+    assert_eq!(client.read(0, 512).await, Ok(vec![0; 512]));
+    assert_eq!(client.flush().await, 0);
+
+    // The unit is protected while it is served.
+    for window in [0, WINDOW] {
+        let rig = Rig::start(window, MEMORY, false).await;
+        let mut client = raw(&rig).await;
+        rig.disk.set_read_only(true);
+        assert_eq!(client.write(FUA, 0, &bytes(1, 512)).await, errno::PERM, "{window}");
+        rig.disk.set_read_only(false);
+        assert_eq!(client.write(FUA, 0, &bytes(1, 512)).await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_is_full_is_told_as_such() {
+    let rig = Rig::start(0, MEMORY, false).await;
+    let mut client = raw(&rig).await;
+    for flags in [0, FUA] {
+        fail_writes(&rig, FULL);
+        assert_eq!(client.write(flags, 0, &bytes(1, 512)).await, errno::NOSPC);
+        assert_eq!(client.write(flags, 0, &bytes(2, 512)).await, 0);
+    }
+    assert_eq!(client.flush().await, 0);
+    assert_eq!(client.read(0, 512).await, Ok(bytes(2, 512).to_vec()));
+}
+
+/// What fails after its answer fails the next flush of each connection, once, and as lost: QEMU waits for room after NOSPC,
+/// flushes again, and would hear that all is well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
+    let rig = Rig::start(WINDOW, MEMORY, false).await;
+    let (mut client, mut other) = (raw(&rig).await, raw(&rig).await);
+    fail_writes(&rig, FULL);
+    assert_eq!(client.write(0, 0, &bytes(1, 512)).await, 0);
+    assert_eq!(client.flush().await, errno::IO);
+    assert_eq!(client.flush().await, 0, "it was told");
+    assert_eq!(other.write(FUA, 4096, &bytes(2, 512)).await, errno::IO, "this one was not");
+    assert_eq!(other.write(FUA, 4096, &bytes(3, 512)).await, 0);
+    assert_eq!(client.write(FUA, 0, &bytes(4, 512)).await, 0);
+    assert!(rig.disk.holds(0, &bytes(4, 512)) && rig.disk.holds(4096, &bytes(3, 512)));
+}
+
+/// Replies that nobody takes wait in memory that is counted: no more is read of the unit for them.
+#[tokio::test]
+async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
+    const CLIENTS: usize = 8;
+    const REQUEST: u32 = 4 << 20;
+    /// What the buffers of a connection and its socket may have taken of the replies, bytes.
+    const SENT: u64 = 1 << 20;
+    let rig = Rig::start(0, 0, false).await;
+    let mut greedy = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = raw(&rig).await;
+        // 128 MiB of each, 1 GiB in all. The socket takes the requests whether or not they are read.
+        for _ in 0..32 {
+            client.send(0, kind::READ, 0, REQUEST).await;
+        }
+        greedy.push(client);
+    }
+    let read = || rig.server.stats().bytes_read;
+    soon(async {
+        while read() + u64::from(REQUEST) * 2 < u64::from(HELD) {
+            yield_now().await;
+        }
+    })
+    .await;
+    // Whatever was to be read beyond that is: a clock that is paused stands still as long as any task has something to do.
+    pause();
+    sleep(Duration::from_millis(500)).await;
+    resume();
+    assert!(read() <= u64::from(HELD) + CLIENTS as u64 * SENT, "{} bytes", read());
+    drop(greedy);
+    assert_eq!(raw(&rig).await.read(0, 512).await, Ok(vec![0; 512]), "it was given back");
+}
+
+/// Data that were announced and do not come are held for their client alone, and a client that goes leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
+    let rig = Rig::start(WINDOW, 0, false).await;
+    for _ in 0..16 {
+        let mut client = raw(&rig).await;
+        client.send(0, kind::WRITE, 0, LEN as u32).await;
+        soon(client.stream.write_all(&[1; 4096])).await.unwrap();
+    }
+    let mut client = raw(&rig).await;
+    assert_eq!(client.write(FUA, 0, &bytes(2, LEN)).await, 0);
+    assert!(rig.disk.holds(0, &bytes(2, LEN)), "nothing of a write that did not come");
+}
