@@ -14,6 +14,7 @@ mod asymmetric;
 mod attentions;
 mod bad_input;
 mod blocking;
+mod boundaries;
 mod callers;
 mod cancel;
 mod changes;

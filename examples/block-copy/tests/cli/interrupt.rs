@@ -203,7 +203,7 @@ async fn while_it_logs_in() {
 /// is opened again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_lost_session_is_opened_again() {
-    let rig = Rig::start(512, 1 << 20).await;
+    let rig = Rig::start_apart(512, 1 << 20).await;
     let (child, mut input) = waiting(&rig).await;
     let portal = rig.server.address();
     rig.server.stop().await;

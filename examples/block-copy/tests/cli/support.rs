@@ -44,9 +44,18 @@ impl Rig {
 
     /// The same target a long way off: each of its answers is so much later.
     pub(crate) async fn start_far(block_size: u32, bytes: u64, delay: Duration) -> Self {
+        Self::start_at("127.0.0.1", block_size, bytes, delay).await
+    }
+
+    /// The same target at an address that no other test has: nobody takes its port when nothing listens there any more.
+    pub(crate) async fn start_apart(block_size: u32, bytes: u64) -> Self {
+        Self::start_at("127.0.0.78", block_size, bytes, Duration::ZERO).await
+    }
+
+    async fn start_at(address: &str, block_size: u32, bytes: u64, delay: Duration) -> Self {
         let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
         let target = Target::new(TargetConfig::new(TARGET, disk.clone()));
-        Self { server: Server::start_at(("127.0.0.1", 0), target, delay).await.unwrap(), disk }
+        Self { server: Server::start_at((address, 0), target, delay).await.unwrap(), disk }
     }
 
     /// The bytes of all WRITE (10) and (16) that the target has seen.
