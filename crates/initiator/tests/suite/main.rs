@@ -1,6 +1,7 @@
 //! The initiator over TCP against the test target.
 //!
-//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more. What needs a
+//! process of its own lies beside it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +31,6 @@ mod reservations;
 mod runtime;
 mod sessions;
 mod silence;
-mod spans;
 mod stats;
 mod stream_errors;
 mod support;

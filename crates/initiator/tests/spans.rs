@@ -1,12 +1,24 @@
-//! What is logged says of which disk it is.
+//! What is logged says of which disk it is. A process of its own: what `tracing` knows of each place that logs holds for all
+//! threads, whichever of them has a subscriber.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "suite/support/mod.rs"]
+mod support;
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Rig, TARGET, initiator, soon, until};
 use iscsi_initiator::{Disk, Options, Sessions};
 use iscsi_testkit::config::Chap;
 use iscsi_testkit::target::ConnId;
+use support::{Rig, TARGET, initiator, soon, until};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
