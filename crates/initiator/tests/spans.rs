@@ -1,5 +1,5 @@
-//! What is logged says of which disk it is. A process of its own: what `tracing` knows of each place that logs holds for all
-//! threads, whichever of them has a subscriber.
+//! Log lines name their disk. This test has its own process, because `tracing` caches for all threads which log statements
+//! have a subscriber.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -8,8 +8,8 @@ use std::pin::Pin;
 /// A future whose code lies in the crate that has boxed it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Boxes a future. The function that calls it must not be generic, nor an async function: the vtable would be made by
-/// whoever uses that.
+/// Boxes a future. Call it from a function that is neither generic nor async: the code of those is generated, with the vtable,
+/// in the crate that uses them.
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }

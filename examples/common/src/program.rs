@@ -91,7 +91,7 @@ impl Started {
     }
 }
 
-/// What a program has failed with.
+/// The error of a program, as text and exit status.
 struct Failed {
     text: String,
     status: u8,

@@ -47,7 +47,7 @@ impl Rig {
         Self::start_at("127.0.0.1", block_size, bytes, delay).await
     }
 
-    /// The same target at an address that no other test has: nobody takes its port when nothing listens there any more.
+    /// A target at an address that no other test uses, so that its port stays free after the target has stopped.
     pub(crate) async fn start_apart(block_size: u32, bytes: u64) -> Self {
         Self::start_at("127.0.0.78", block_size, bytes, Duration::ZERO).await
     }

@@ -96,7 +96,7 @@ struct Runs {
     end: u64,
     /// Deallocated blocks read as zeros.
     reads_zeros: bool,
-    /// What was told; neighbours differ.
+    /// The runs that the answers have named so far; no two neighbours are in the same state.
     found: States,
 }
 
