@@ -6,6 +6,7 @@ mod connect;
 mod fault;
 mod kind;
 mod login;
+pub(crate) mod outlook;
 pub(crate) mod sense;
 mod session;
 
@@ -437,12 +438,6 @@ impl Error {
         } else {
             lost
         }
-    }
-
-    /// Whether the target says that the login is the initiator's error: it would refuse it again
-    /// (RFC 7143 §11.13.5, Status-Class 2).
-    pub(crate) fn is_initiators_at_login(&self) -> bool {
-        matches!(self, Self::Login(failure) if matches!(failure.status(), Some((2, _))))
     }
 
     /// The portal group that the portal of a login is of, if not of that which was insisted on

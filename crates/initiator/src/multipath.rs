@@ -14,11 +14,13 @@
 pub(crate) mod access;
 mod access_watch;
 mod attempts;
-mod back_off;
+pub(crate) mod back_off;
+mod candidates;
 pub(crate) mod carrier;
 mod carry;
 mod closing;
 mod confirmation;
+pub(crate) mod credential_tries;
 mod discovery_pace;
 pub(crate) mod dispatch;
 mod duplicate;

@@ -72,11 +72,18 @@ pub struct Options {
     /// ([`Initiator::disk`](crate::Initiator::disk)) shall have.
     pub sessions: Sessions,
     /// How long a [`Disk`](crate::Disk) puts up with what may pass by itself: with a unit that does
-    /// not take a request now, and with a lost session that cannot be opened anew yet. Opening the disk
-    /// is not covered: that fails as soon as its questions do. The URL may say otherwise.
+    /// not take a request now, and with a lost session that cannot be opened anew yet, also because the target
+    /// refuses the login: a target that restarts listens before its access list and its units are back. Opening the
+    /// disk is for [`open_patience`](Self::open_patience). The URL may say otherwise (`patience`).
     /// [`Disk::spread`](crate::Disk::spread) tells meanwhile what it waits for. With less than the
     /// target's Time2Wait lost sessions are not opened anew; zero waits for nothing.
     pub patience: Duration,
+    /// How long [`Initiator::disk`](crate::Initiator::disk), [`Initiator::connect`](crate::Initiator::connect) and
+    /// [`Initiator::discover`](crate::Initiator::discover) try again where the target may come yet: nothing listens,
+    /// its name is not known, it refuses the login for now, or the unit is not there or not ready. What waiting does not
+    /// change fails immediately; a password that is refused is tried seven times at most. The URL may say otherwise
+    /// (`open_patience`). Zero tries once.
+    pub open_patience: Duration,
     /// How a command is sent again that its unit does not take now.
     pub retry: RetryOptions,
     /// How a lost session of a [`Disk`](crate::Disk) is opened anew.
@@ -116,7 +123,7 @@ pub struct Options {
 
 impl Default for Options {
     /// For long links: see [`Offer::default`]; one connection, 1024 requests with 64 MiB, in pieces of 1 MiB,
-    /// and five minutes of patience.
+    /// five minutes of patience, and none for a target that is not there at the beginning.
     fn default() -> Self {
         Self {
             offer: Offer::default(),
@@ -130,6 +137,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             sessions: Sessions::default(),
             patience: Duration::from_secs(300),
+            open_patience: Duration::ZERO,
             retry: RetryOptions::default(),
             reopening: ReopeningOptions::default(),
             lateness: LatenessOptions::default(),
@@ -156,6 +164,7 @@ impl Options {
         with_connect_timeout(connect_timeout: Duration),
         with_sessions(sessions: Sessions),
         with_patience(patience: Duration),
+        with_open_patience(open_patience: Duration),
         with_retry(retry: RetryOptions),
         with_reopening(reopening: ReopeningOptions),
         with_lateness(lateness: LatenessOptions),

@@ -1,9 +1,11 @@
 //! What the command line says.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use iscsi_examples_common::session_count::SessionCount;
+use iscsi_examples_common::time;
 use iscsi_initiator::tuning::{Size, SizeError};
 
 use crate::listen::Address;
@@ -64,6 +66,10 @@ pub struct Args {
     /// at once, until the target is back. By default 300.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub patience: Option<u32>,
+    /// How long to wait for a target that is not there yet, as 30s or 5min: nothing listens, the login is refused for
+    /// now, or a unit is missing. Without it the program ends at the first try. For a service that starts with the host.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub wait: Option<Duration>,
     /// Sessions with the unit, 1 to 64; auto begins with what the link needs by the plan, and adds more as long as
     /// the total rises.
     #[arg(long, value_name = "N|auto", default_value = "auto")]

@@ -165,6 +165,7 @@ async fn open(args: &Args) -> Result<Opened, Error> {
     if let Some(patience) = args.patience {
         options.patience = Duration::from_secs(patience.into());
     }
+    options.open_patience = args.wait.unwrap_or_default();
     let initiator = unit::initiator(args.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
 }

@@ -15,6 +15,7 @@
 //! | [`session_count`] | how many sessions a unit shall have |
 //! | [`standard_output`] | standard output under its other names |
 //! | [`stop`] | the wish to stop early, and the signals that express it |
+//! | [`time`] | times on the command line |
 //! | [`mod@unit`] | the unit that the command line names, and who opens it |
 #![forbid(unsafe_code)]
 
@@ -31,5 +32,6 @@ pub mod program;
 pub mod session_count;
 pub mod standard_output;
 pub mod stop;
+pub mod time;
 pub mod unit;
 pub mod volume;

@@ -20,7 +20,8 @@ pub enum ConnectError {
     },
     /// The name service says that it cannot tell now, or does not answer.
     #[error(
-        "the name service does not say now where the host {host:?} is ({reason}); try again later"
+        "the name service does not say now where the host {host:?} is ({reason}); try again \
+         later, or wait for it (open_patience)"
     )]
     NameService {
         /// The name.
@@ -29,13 +30,19 @@ pub enum ConnectError {
         reason: String,
     },
     /// The host is there, but nothing listens.
-    #[error("nothing listens at {address}; check the port, and that the target is running")]
+    #[error(
+        "nothing listens at {address}; check the port, and that the target is running, or wait for it \
+         (open_patience)"
+    )]
     Refused {
         /// The address and port.
         address: SocketAddr,
     },
     /// No answer.
-    #[error("no connection to {portal} in time; check the address, the route and the firewall")]
+    #[error(
+        "no connection to {portal} in time; check the address, the route and the firewall, or wait for the target \
+         (open_patience)"
+    )]
     TimedOut {
         /// The portal, `host:port`.
         portal: String,

@@ -79,7 +79,11 @@ impl fmt::Display for LoginFailure {
                  iscsi://{portal}"
             ),
             (Some((3, _)), _) => {
-                write!(f, "{portal} cannot take the login now ({cause}); try again later")
+                write!(
+                    f,
+                    "{portal} cannot take the login now ({cause}); try again later, or wait \
+                     for it (open_patience)"
+                )
             }
             _ => write!(f, "the login to {target} at {portal} failed: {cause}"),
         }

@@ -5,7 +5,7 @@ use iscsi_session::DiscoveredTarget;
 
 use crate::error::Error;
 use crate::handles::disk::Disk;
-use crate::handles::disk::open;
+use crate::handles::opening;
 use crate::name::default_name;
 use crate::options::Options;
 use crate::session::Session;
@@ -75,6 +75,8 @@ impl Initiator {
     /// Logs in to the target of a URL, given as text or as a [`Url`]. If it names a logical unit,
     /// the questions that [`Session::disk`] needs answered are sent right behind the login.
     ///
+    /// With an [opening patience](Options::open_patience) it waits for a target that is not there yet.
+    ///
     /// Dropping the future gives the login up.
     ///
     /// # Errors
@@ -85,7 +87,7 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        self.0.connect(&self.0.complete(url.try_into()?)?).await
+        opening::connect(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
     /// Opens the disk that a URL names, over as many sessions as [`Options::sessions`] says. It is
@@ -93,7 +95,8 @@ impl Initiator {
     /// sessions log in meanwhile, and join when they have been found to lead to the same unit.
     ///
     /// With [`Sessions::Fixed`](crate::Sessions) or several portals in the URL it waits a little for
-    /// the others, too. One that is refused is no error: [`Disk::spread`] tells.
+    /// the others, too. One that is refused is no error: [`Disk::spread`] tells. With an
+    /// [opening patience](Options::open_patience) it waits for a target that is not there yet.
     ///
     /// # Errors
     /// As [`connect`](Self::connect) and [`Session::disk`]; [`Error::DifferentUnits`] when the
@@ -103,7 +106,7 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        open::open(&self.0, self.0.complete(url.try_into()?)?).await
+        opening::disk(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
     /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a
@@ -117,6 +120,6 @@ impl Initiator {
         U: TryInto<Url>,
         Error: From<U::Error>,
     {
-        self.0.discover(self.0.complete(url.try_into()?)?).await
+        opening::discover(&self.0, self.0.complete(url.try_into()?)?).await
     }
 }

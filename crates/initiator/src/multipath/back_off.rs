@@ -9,7 +9,7 @@ use crate::options::reopening::ReopeningOptions;
 /// Pauses that double up to a limit. A part of each is left to chance: the sessions that a target or a
 /// line has lost together do not come back in step.
 #[derive(Debug)]
-pub(super) struct BackOff<E> {
+pub(crate) struct BackOff<E> {
     entropy: E,
     options: ReopeningOptions,
     /// The longest that the next pause may be.
@@ -17,7 +17,7 @@ pub(super) struct BackOff<E> {
 }
 
 impl<E: Entropy> BackOff<E> {
-    pub(super) const fn new(entropy: E, options: ReopeningOptions) -> Self {
+    pub(crate) const fn new(entropy: E, options: ReopeningOptions) -> Self {
         Self { entropy, longest: options.first_pause, options }
     }
 
@@ -29,7 +29,7 @@ impl<E: Entropy> BackOff<E> {
     }
 
     /// The pause before the next try.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let by_chance = f64::from(self.options.jitter) / 100.0;
         let pause = self.longest.mul_f64(1.0 - by_chance * (1.0 - self.chance()));
         self.longest = self.longest.saturating_mul(2).min(self.options.max_pause);

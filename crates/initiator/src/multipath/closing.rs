@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::path_set::Remains;
-use crate::multipath::reinstatement::Lost;
+use crate::multipath::reinstatement::{Lost, NotBack};
 use crate::multipath::supervisor::Supervisor;
 use crate::state::registration::Registration;
 
@@ -116,7 +116,7 @@ impl Supervisor {
                 self.settled_by_reopening(lost, Ok(path.clone()));
                 self.log_out_registered(path, closing);
             }
-            Event::Again(lost, Err(why)) => {
+            Event::Again(lost, Err(NotBack { why, .. })) => {
                 closing.refusal = Some(why.clone());
                 self.settled_by_reopening(lost, Err(why));
             }

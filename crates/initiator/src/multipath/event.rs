@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::multipath::access_watch::AccessAnswer;
 use crate::multipath::lane::PathId;
 use crate::multipath::path::Path;
-use crate::multipath::reinstatement::Lost;
+use crate::multipath::reinstatement::{Lost, NotBack};
 
 /// What became of a session that was to be opened.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// A further session.
     New(Result<Path, Error>),
     /// A lost session was to be opened anew.
-    Again(Lost, Result<Path, Error>),
+    Again(Lost, Result<Path, NotBack>),
     /// It was tried in other ways to settle what a lost session has left.
     Settled(Lost, Result<(), Error>),
     /// One was logged out because the disk is closed.

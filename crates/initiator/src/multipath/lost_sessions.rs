@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::event::Event;
 use crate::multipath::path::Path;
-use crate::multipath::reinstatement::Lost;
+use crate::multipath::reinstatement::{Lost, NotBack};
 use crate::multipath::supervisor::{Supervisor, outcome, span_of};
 
 impl Supervisor {
@@ -29,8 +29,10 @@ impl Supervisor {
 
     /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
     /// where the lost one was.
-    pub(super) fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, why: Error) {
-        if self.outlasts(&why) && paths.open().is_empty() {
+    pub(super) fn not_reopened(&mut self, paths: &Paths<Path>, lost: Lost, not_back: NotBack) {
+        let outlasts = self.outlasts(&not_back);
+        let why = not_back.why;
+        if outlasts && paths.open().is_empty() {
             return self.outlast(paths, lost, why);
         }
         let note = format!("a lost session did not come back: {why}");
@@ -135,7 +137,7 @@ impl Supervisor {
             let since = lost.at();
             let reopened = async move { opener.reopen(&path, &why, since, expected).await };
             let reopened = Box::pin(reopened);
-            let path = outcome(reopened).await.unwrap_or(Err(Error::Closed));
+            let path = outcome(reopened).await.unwrap_or(Err(NotBack::yet(Error::Closed)));
             Event::Again(lost, path)
         };
         self.events.spawn(reopening.instrument(span));

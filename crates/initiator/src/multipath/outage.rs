@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::multipath::dispatch::Paths;
 use crate::multipath::path::Path;
-use crate::multipath::reinstatement::Lost;
-use crate::multipath::reopen::is_final;
+use crate::multipath::reinstatement::{Lost, NotBack};
 use crate::multipath::supervisor::Supervisor;
 
 impl Paths<Path> {
@@ -29,9 +28,9 @@ impl Paths<Path> {
 
 impl Supervisor {
     /// Whether the disk goes on though its last session has not come back, for this reason.
-    pub(super) fn outlasts(&self, why: &Error) -> bool {
+    pub(super) fn outlasts(&self, not_back: &NotBack) -> bool {
         let options = self.opener.node.options().reopening.in_range();
-        options.outlasts_patience && !is_final(why)
+        options.outlasts_patience && !not_back.is_final
     }
 
     /// No session has come back for as long as requests wait: they fail, and it is tried on.

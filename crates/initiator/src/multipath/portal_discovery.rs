@@ -1,6 +1,7 @@
 //! Portals that the target names when it is asked (SendTargets, RFC 7143 appendix C).
 //!
-//! It is asked when the disk is opened, and again while sessions are lost: an array may have other portals by then.
+//! It is asked when the disk is opened, beside the first session, and again while sessions are lost: an array may have
+//! other portals by then. Whatever becomes of the question, the disk goes on with the portals that are known.
 
 use std::net::IpAddr;
 
@@ -16,37 +17,24 @@ use crate::multipath::event::Event;
 use crate::multipath::path::Path;
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
-use crate::session::Session;
-use crate::url::{Url, portal_name};
+use crate::url::portal_name;
 
 impl Opener {
-    /// Asks the target for its portals: over a session of the disk, or else in discovery sessions at the portals that
-    /// are known, of which the first answer counts. Gives back those that are new.
+    /// Asks the target for its portals, in discovery sessions at all portals that are known, of which the first answer
+    /// counts. Gives back those that are new.
+    ///
+    /// A session of the disk is not asked: tgt drops a normal session that sends SendTargets.
     ///
     /// # Errors
     /// Why nobody tells.
-    pub(crate) async fn discover(
-        &self,
-        session: Option<Session>,
-    ) -> Result<Vec<TargetAddress>, Error> {
+    pub(crate) async fn discover(&self) -> Result<Vec<TargetAddress>, Error> {
         let Some(target) = &self.url.target else { return Ok(Vec::new()) };
         let mut failure = Error::Closed;
-        if let Some(session) = session {
-            let here = session.portal().cloned();
-            match session.send_targets().await {
-                Ok(answer) if !answer.is_empty() => {
-                    let aliases = self.aliases(here).await;
-                    return Ok(self.portals.learn(target, &answer, &aliases));
-                }
-                Ok(_) => {}
-                Err(error) => failure = error,
-            }
-        }
         let mut questions = JoinSet::new();
-        for portal in self.portals.all() {
-            let (node, url) =
-                (self.node.clone(), Url { portal: portal.clone(), ..self.url.clone() });
-            let answer = async move { (portal, node.discover(url).await) };
+        for portal in 0..self.portals.len() {
+            // Where the target has moved for good, it is asked there.
+            let (node, url) = (self.node.clone(), self.url_at(portal));
+            let answer = async move { (url.portal.clone(), node.discover(url).await) };
             questions.spawn(answer.in_current_span());
         }
         while let Some(answer) = questions.join_next().await {
@@ -85,15 +73,16 @@ fn with_address(mut answer: Vec<DiscoveredTarget>) -> Vec<DiscoveredTarget> {
 }
 
 impl Supervisor {
-    /// Asks for other portals while a session is lost, where the target is asked for them at all.
-    pub(super) fn look_for_portals(&mut self, paths: &Paths<Path>) {
-        let is_wanted = self.opener.portals.are_asked_for() && self.reopening > 0;
+    /// Asks for other portals while a session is lost, or the target has not named any yet, where it is asked at all.
+    pub(super) fn look_for_portals(&mut self) {
+        let is_unanswered = !self.opener.portals.are_named();
+        let is_wanted =
+            self.opener.portals.are_asked_for() && (self.reopening > 0 || is_unanswered);
         if !is_wanted || !self.discovery.begin() {
             return;
         }
         let opener = self.opener.clone();
-        let session = paths.open().first().map(|(_, path)| path.unit.session().clone());
-        self.start(async move { opener.discover(session).await }, Event::Portals);
+        self.start(async move { opener.discover().await }, Event::Portals);
     }
 
     /// The target has named its portals.

@@ -1,5 +1,6 @@
 //! The portals that lead to the unit: those that were named, and those that the target names when it is asked.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iscsi_pdu::{IscsiName, TargetAddress};
@@ -11,17 +12,24 @@ pub(crate) struct Portals {
     all: Mutex<Vec<TargetAddress>>,
     /// Whether the target is asked for all that it has.
     are_asked_for: bool,
+    /// Whether it has answered.
+    are_named: AtomicBool,
 }
 
 impl Portals {
     /// These, which were named.
     pub(crate) const fn new(named: Vec<TargetAddress>, are_asked_for: bool) -> Self {
-        Self { all: Mutex::new(named), are_asked_for }
+        Self { all: Mutex::new(named), are_asked_for, are_named: AtomicBool::new(false) }
     }
 
     /// Whether the target is asked for all that it has (`portals=auto`).
     pub(crate) const fn are_asked_for(&self) -> bool {
         self.are_asked_for
+    }
+
+    /// Whether the target has named its portals.
+    pub(crate) fn are_named(&self) -> bool {
+        self.are_named.load(Ordering::Relaxed)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -44,6 +52,7 @@ impl Portals {
         answer: &[DiscoveredTarget],
         aliases: &[TargetAddress],
     ) -> Vec<TargetAddress> {
+        self.are_named.store(true, Ordering::Relaxed);
         let mut all = self.lock();
         let named = answer.iter().filter(|found| found.name == *target);
         let mut new = Vec::new();

@@ -47,6 +47,22 @@ impl Lost {
     }
 }
 
+/// Why a lost session is not back.
+#[derive(Debug)]
+pub(crate) struct NotBack {
+    /// What came of the last try.
+    pub(super) why: Error,
+    /// Whether another try is of no use anywhere.
+    pub(super) is_final: bool,
+}
+
+impl NotBack {
+    /// Another try may be of use later.
+    pub(super) const fn yet(why: Error) -> Self {
+        Self { why, is_final: false }
+    }
+}
+
 /// Settles what a lost path has left, if the login that has opened `path` proves it: it was to the same I_T nexus,
 /// of which the portal group is a part (RFC 7143 §4.4.3), and the target gives its sessions a TSIH.
 /// Says whether all is settled now.

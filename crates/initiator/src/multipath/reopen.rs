@@ -10,12 +10,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::driver::connector::Connected;
 use crate::error::Error;
+use crate::error::outlook::Outlook;
 use crate::multipath::access::{Access, Rank};
 use crate::multipath::back_off::BackOff;
+use crate::multipath::candidates::Candidates;
 use crate::multipath::path::Path;
 use crate::multipath::portal_race::{PortalRace, Reached};
 use crate::multipath::portals::Portals;
-use crate::multipath::reinstatement::{Lost, settle_by};
+use crate::multipath::reinstatement::{Lost, NotBack, settle_by};
 use crate::multipath::report::Report;
 use crate::published::Published;
 use crate::session::Session;
@@ -198,7 +200,8 @@ impl Opener {
 
     /// Opens a lost session anew, under its old name: at the login the target ends what was left of
     /// it (RFC 7143 §6.3.5). Each try goes to the portal that it had, and then to all others, since that
-    /// one may be gone for good. The unit is asked everything again, before anything is written. It was lost at
+    /// one may be gone for good. What may pass is waited for
+    /// ([`Outlook`]), also refusals by a target that listens before its access list and its units are back. The unit is asked everything again, before anything is written. It was lost at
     /// `since`, and may have been tried before.
     pub(crate) async fn reopen(
         &self,
@@ -206,7 +209,7 @@ impl Opener {
         why: &Error,
         since: Instant,
         expected: ExpectedUnitReceiver,
-    ) -> Result<Path, Error> {
+    ) -> Result<Path, NotBack> {
         let expected = known(expected).await;
         let patience = lost.unit.session().policy().patience;
         let wait = self.report.wait(format!("a session was lost: {why}"), Some(patience));
@@ -217,30 +220,31 @@ impl Opener {
         let time2wait = lost.unit.session().time2wait().saturating_sub(since.elapsed());
         if time2wait > patience {
             sleep(patience).await;
-            return Err(why.clone());
+            return Err(NotBack::yet(why.clone()));
         }
         let options = self.node.options().reopening.in_range();
         let mut back_off = BackOff::new(self.node.entropy(), options.clone());
         sleep(back_off.first(time2wait.max(pause))).await;
-        let (mut tries, mut portals) = (0u32, self.portals_from(lost.portal));
-        let mut known_portals = self.portals.len();
+        let mut tries = 0u32;
+        let mut candidates = Candidates::new(&self.portals_from(lost.portal), patience);
         let mut race = PortalRace::new(self.node.options().head_start());
         loop {
-            self.run(&mut race, &portals);
-            portals.extend(known_portals..self.portals.len());
-            known_portals = self.portals.len();
+            self.run(&mut race, &candidates.due());
+            candidates.extend(self.portals.len());
             tries = tries.saturating_add(1);
             let is_last = options.max_tries.is_some_and(|max| tries >= max);
-            let tried = self.reopen_at_any(lost, &mut race, is_last, &mut portals, &expected);
-            let error = match tried.await {
+            let tried = self.reopen_at_any(lost, &mut race, is_last, &mut candidates, &expected);
+            let why_not = match tried.await {
                 Ok(path) => return Ok(path.living(next_life())),
-                Err(error) if portals.is_empty() => return Err(error),
+                Err(error) if candidates.is_empty() => {
+                    return Err(NotBack { why: error, is_final: true });
+                }
                 Err(error) => error,
             };
-            wait.say(format!("a session was lost: {why}; trying again, the last try: {error}"));
-            let pause = back_off.next();
+            wait.say(format!("a session was lost: {why}; trying again, the last try: {why_not}"));
+            let pause = back_off.next().max(candidates.until_due());
             if is_last || begun.elapsed().saturating_add(pause) > patience {
-                return Err(error);
+                return Err(NotBack::yet(why_not));
             }
             sleep(pause).await;
         }
@@ -297,7 +301,7 @@ impl Opener {
         lost: &Path,
         race: &mut PortalRace,
         is_last: bool,
-        portals: &mut Vec<usize>,
+        candidates: &mut Candidates,
         expected: &ExpectedUnit,
     ) -> Result<Path, Error> {
         let mut first = None;
@@ -320,11 +324,8 @@ impl Opener {
                 }
                 Err(error) => error,
             };
-            if is_final(&error) {
-                portals.retain(|other| *other != portal);
-            }
-            if is_of_unit(&error) {
-                portals.clear();
+            candidates.failed(portal, &error);
+            if error.outlook_of_reopening() == Outlook::Never {
                 return Err(error);
             }
             first.get_or_insert((portal, error));
@@ -495,25 +496,11 @@ async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
     expected.find(Option::clone).await
 }
 
-/// Whether another try at the same portal is of no use; whatever else is wrong may pass, also a unit
-/// that does not say its name.
-pub(super) fn is_final(error: &Error) -> bool {
-    let is_another_unit = matches!(error, Error::DifferentUnits { .. });
-    is_another_unit || is_of_unit(error) || error.is_initiators_at_login()
-}
-
 /// Whether a further session may be had at another portal.
 fn leads_on(error: &Error) -> bool {
     matches!(error, Error::Connect(_) | Error::UnprovenUnit { .. })
+        || error.is_refused_login() && !error.is_of_credentials()
         || Access::refused(error).is_some()
-}
-
-/// Whether the unit itself has changed, so that no other portal leads to what it was.
-const fn is_of_unit(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::CapacityChanged { .. } | Error::BlockSizeChanged { .. } | Error::Preempted { .. }
-    )
 }
 
 /// Whether what keeps a further session from being opened may pass by itself; a target that refuses
@@ -556,10 +543,10 @@ mod tests {
             why: "the unit there does not say that name".to_owned(),
         };
         for error in [refused(3, 1), refused(3, 2), unproven] {
-            assert!(may_pass(&error) && !is_final(&error), "{error}");
+            assert!(may_pass(&error), "{error}");
         }
         for detail in 0..12 {
-            assert!(!may_pass(&refused(2, detail)) && is_final(&refused(2, detail)));
+            assert!(!may_pass(&refused(2, detail)));
         }
     }
 }

@@ -206,7 +206,7 @@ impl Supervisor {
             self.look_at_unused(&paths);
             self.watch_access(&paths);
             self.follow_ranks(&paths);
-            self.look_for_portals(&paths);
+            self.look_for_portals();
             self.review(&paths).await;
             self.tell(&paths);
         }

@@ -160,32 +160,42 @@ impl Node {
     }
 
     /// The targets behind the portal of a URL, by a session of its own.
+    ///
+    /// Many targets have other accounts for discovery than for their units, or none: where the credentials are refused,
+    /// it is asked once more without. Whoever insists on a target that proves itself is not told by one that does not.
     pub(crate) fn discover(&self, url: Url) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
         boxed(async move {
             let url = Url { target: None, lun: None, ..url };
-            let budget = Budget::of(self.options());
-            let session = self.start(&url, SessionKind::Discovery, self.next_key()?, budget)?;
-            session.log_in().await?;
-            let text = session.send_targets_text().await?;
-            // The answer counts, also when the target closes the connection without a goodbye.
-            if let Err(error) = session.logout().await {
-                tracing::debug!(%error, "the logout after discovery failed");
+            let chap = self.chap(&url)?;
+            let may_do_without = chap.as_ref().is_some_and(|chap| chap.target.is_none());
+            match self.discover_with(&url, chap).await {
+                Err(error) if may_do_without && error.is_of_credentials() => {
+                    tracing::debug!(%error, "discovery is tried without credentials");
+                    // Where that is refused, too, the credentials are what is wrong.
+                    self.discover_with(&url, None).await.map_err(|_| error)
+                }
+                result => result,
             }
-            Ok(decode_send_targets(&text)?)
         })
     }
 
-    /// Starts a session of any kind, on the runtime of the caller.
-    pub(crate) fn start(
+    async fn discover_with(
         &self,
         url: &Url,
-        kind: SessionKind,
-        key: HeldKey,
-        budget: Budget,
-    ) -> Result<Session, Error> {
+        chap: Option<Chap>,
+    ) -> Result<Vec<DiscoveredTarget>, Error> {
         runtime::require()?;
-        let config = self.config(url, kind, key.key.isid)?;
-        Ok(self.start_with(config, url, key, budget, None))
+        let (key, budget) = (self.next_key()?, Budget::of(self.options()));
+        let mut config = self.config(url, SessionKind::Discovery, key.key.isid)?;
+        config.chap = chap;
+        let session = self.start_with(config, url, key, budget, None);
+        session.log_in().await?;
+        let text = session.send_targets_text().await?;
+        // The answer counts, also when the target closes the connection without a goodbye.
+        if let Err(error) = session.logout().await {
+            tracing::debug!(%error, "the logout after discovery failed");
+        }
+        Ok(decode_send_targets(&text)?)
     }
 
     fn start_with(

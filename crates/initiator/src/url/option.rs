@@ -81,6 +81,10 @@ impl UrlOptions {
             "patience" => {
                 put(&mut parameters.patience, "patience", number(value, (0, u32::MAX)), "seconds")
             }
+            "open_patience" => {
+                let count = number(value, (0, u32::MAX));
+                put(&mut parameters.open_patience, "open_patience", count, "seconds")
+            }
             "reservation_key" => {
                 let key = value.parse().ok().filter(|key: &ReservationKey| !key.is_none());
                 let expected = "a key other than 0, as 1 to 16 hexadecimal digits behind 0x";

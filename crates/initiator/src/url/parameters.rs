@@ -33,6 +33,8 @@ pub struct Parameters {
     pub login_timeout: Option<u32>,
     /// Seconds that a disk puts up with what may pass by itself.
     pub patience: Option<u32>,
+    /// Seconds that a target is waited for that is not there yet.
+    pub open_patience: Option<u32>,
     /// By what the sessions of a disk are registered with its unit (SPC-4 §5.13).
     pub reservation_key: Option<ReservationKey>,
 }

@@ -26,6 +26,7 @@ mod extents;
 mod flush;
 mod identity;
 mod loopback;
+mod opening;
 mod reopening;
 mod reservations;
 mod runtime;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Rig, TARGET, Watched, initiator, soon, until};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon, until};
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::scsi::reservation::{PersistentReserveOut, ReservationKey, ReservationType};
 use iscsi_initiator::{Disk, Error, ErrorKind, Options, Session, Sessions};
@@ -125,7 +125,12 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
             target.config_mut().login.refuse = Some((2, 2)).filter(|_| !comes_back);
         });
         until(|| disk.spread().sessions == 0).await;
-        let ended = soon(disk.logout()).await;
+        let logout = tokio::spawn(async move { disk.logout().await });
+        // A target that refuses the login may be starting: it is waited for as long as the patience lasts.
+        while !logout.is_finished() {
+            let_pass(Duration::from_secs(10)).await;
+        }
+        let ended = logout.await.unwrap();
         if comes_back {
             ended.unwrap();
             assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));

@@ -122,6 +122,8 @@ pub struct Discovery {
     pub with_continue: bool,
     /// Pairs that do not belong into the list and precede it.
     pub foreign: Vec<(String, String)>,
+    /// Whether a normal session that sends SendTargets is dropped, as tgt does.
+    pub drops_normal_sessions: bool,
 }
 
 /// A target with its addresses in a discovery list.

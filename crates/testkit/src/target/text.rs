@@ -21,6 +21,10 @@ impl Target {
     }
 
     pub(super) fn text_request(&mut self, id: ConnId, pdu: &Pdu) {
+        let is_normal = self.session_of(id).is_some_and(|session| !session.discovery);
+        if self.config.discovery.drops_normal_sessions && is_normal {
+            return self.drop_connection(id);
+        }
         let mut exchange = self.connections[id.0].text.take().unwrap_or_default();
         exchange.request.extend_from_slice(&pdu.data);
         if exchange.answer.is_none() && !pdu.continues() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::session_count::SessionCount;
-use iscsi_examples_common::unit;
+use iscsi_examples_common::{time, unit};
 use iscsi_initiator::tuning::{Bandwidth, Policy, Size, SizeError, UnknownPolicy};
 use iscsi_initiator::{Initiator, Options, Sessions, TrafficClass};
 
@@ -55,6 +55,10 @@ pub struct LinkArgs {
     /// The congestion control, by the kernel's name for it: cubic, bbr, ...
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
+    /// How long to wait for a target that is not there yet, as 30s or 5min: nothing listens, the login is refused for
+    /// now, or a unit is missing. Without it the program ends at the first try. A URL may say otherwise (open_patience).
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub wait: Option<Duration>,
     /// The initiator's iSCSI name; by default one that is made from this host's name and identity.
     #[arg(long, value_name = "IQN")]
     pub initiator_name: Option<String>,
@@ -75,6 +79,7 @@ impl Default for LinkArgs {
             bandwidth: None,
             nodelay: NoDelay::Auto,
             congestion: None,
+            wait: None,
             initiator_name: None,
             password_file: None,
         }
@@ -121,6 +126,7 @@ impl LinkArgs {
         options.sessions = self.sessions();
         options.connections = self.connections;
         options.class = class;
+        options.open_patience = self.wait.unwrap_or_default();
         options.tuning.policy = self.tune;
         options.tuning.bandwidth = self.bandwidth;
         options.tuning.no_delay = self.nodelay.wish();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use iscsi_examples_common::time;
 
 /// How a source in use is copied.
 #[derive(Clone, Debug, Args)]
@@ -15,7 +16,7 @@ pub struct PassArgs {
     pub ranges_from: Option<String>,
     /// How long the last pass may take, during which nobody may write: 2s, 500ms. There are passes until the next
     /// one will be as short as this, or more of them do not help.
-    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_time,
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = time::parse,
           requires = "ranges_from")]
     pub downtime: Duration,
     /// No more than N passes before the last one, 1 to 1000.
@@ -37,8 +38,6 @@ pub struct PassArgs {
 /// sooner; where each leaves just enough less, thirty of them leave a twentieth.
 const MAX_PASSES: u32 = 30;
 const DOWNTIME: Duration = Duration::from_millis(300);
-/// A day.
-const MAX_TIME: f64 = 86_400.0;
 
 impl Default for PassArgs {
     fn default() -> Self {
@@ -59,33 +58,4 @@ pub enum WhenNotConverging {
     Finish,
     /// Nobody is kept from writing.
     Stop,
-}
-
-/// A time: a number of seconds, or one with `s` or `ms` behind it.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds = number.parse().ok().map(|number: f64| number * unit);
-    let seconds = seconds.filter(|seconds| (0.0..=MAX_TIME).contains(seconds));
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| "write a time up to a day, as 2s or 500ms".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_seconds_or_milliseconds() {
-        for (text, millis) in
-            [("2s", 2000), ("500ms", 500), ("1.5", 1500), ("0", 0), ("86400s", 86_400_000)]
-        {
-            assert_eq!(parse_time(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "s", "-1s", "1m", "NaN", "inf", "86401s", "2 s"] {
-            assert!(parse_time(text).is_err(), "{text}");
-        }
-    }
 }

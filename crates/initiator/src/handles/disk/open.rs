@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
 use crate::boxed::{BoxFuture, boxed};
@@ -38,7 +38,8 @@ use crate::unit::identity::Identity;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::url::Url;
 
-/// Who wants several sessions waits so long for them beside the first, and so many round trips.
+/// What a disk is only better with, further sessions and the names of other portals, is waited for this long, and this
+/// many round trips.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PATIENCE_TRIPS: u32 = 20;
 
@@ -98,14 +99,23 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
         });
         // Those whose ports have not refused the unit.
         let mut left: Vec<usize> = (0..opener.portals.len()).collect();
+        let mut names = PortalNames::ask(&opener);
+        let mut is_second_try = false;
         loop {
             let budget = Budget::of(node.options());
             let (session, portal) = first_session(&opener, &left, &budget).await?;
             opener.next_portal.store(portal, Ordering::Relaxed);
             opener.remember(portal, &session);
-            left.retain(|other| *other != portal);
-            let error = match first_disk(session.clone(), portal, &opener).await {
-                Err(error) if error.may_be_of_port() && !left.is_empty() => error,
+            let error = match first_disk(session.clone(), portal, &opener, &mut names).await {
+                Err(error) if error.may_be_of_port() && left.len() > 1 => {
+                    left.retain(|other| *other != portal);
+                    error
+                }
+                // A session that ends between its login and its first answers says little about the next one.
+                Err(error) if error.is_of_session() && !is_second_try => {
+                    is_second_try = true;
+                    error
+                }
                 result => return result,
             };
             opener.pass_over(portal, &error);
@@ -114,21 +124,55 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
     })
 }
 
+/// The question for the target's portals (`portals=auto`), which is asked beside the first session.
+struct PortalNames(Option<JoinSet<Result<(), Error>>>);
+
+impl PortalNames {
+    fn ask(opener: &Arc<Opener>) -> Self {
+        if !opener.portals.are_asked_for() {
+            return Self(None);
+        }
+        let mut question = JoinSet::new();
+        let (opener, span) = (Arc::clone(opener), opener.report.span().clone());
+        question.spawn(async move { opener.discover().await.map(drop) }.instrument(span));
+        Self(Some(question))
+    }
+
+    /// Waits for the answer, but no longer than `limit`: the supervisor asks again for what has not come by then.
+    async fn wait(&mut self, report: &Report, limit: Duration) {
+        let Some(mut question) = self.0.take() else { return };
+        let why = match timeout(limit, question.join_next()).await {
+            Ok(Some(Ok(Err(error)))) => error.to_string(),
+            Ok(_) => return,
+            Err(_) => format!("no answer within {} ms", limit.as_millis()),
+        };
+        report.note(format!("nobody tells the portals of the target: {why}"));
+    }
+}
+
 /// The disk over a session that is logged in.
-async fn first_disk(session: Session, portal: usize, opener: &Arc<Opener>) -> Result<Disk, Error> {
+async fn first_disk(
+    session: Session,
+    portal: usize,
+    opener: &Arc<Opener>,
+    names: &mut PortalNames,
+) -> Result<Disk, Error> {
     let sessions = opener.node.options().sessions.in_range();
     let Some(lun) = session.named_lun() else { return Err(Error::NoUnitNamed) };
     let unit = session.logical_unit(lun);
     if opener.portals.are_asked_for() {
         // What the unit says of itself is remembered; whether it says it, is seen below.
-        let (_, found) = tokio::join!(unit.profile(), opener.discover(Some(session.clone())));
-        if let Err(error) = found {
-            opener.report.note(format!("nobody tells the portals of the target: {error}"));
-        }
+        let limit = wait_limit(&session);
+        tokio::join!(unit.profile(), names.wait(&opener.report, limit)).0.ok();
     }
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
     unit.state().across.transitions.cut_short(false);
     Ok(disk)
+}
+
+/// How long a disk waits for what it is only better with.
+fn wait_limit(session: &Session) -> Duration {
+    PATIENCE + session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default() * PATIENCE_TRIPS
 }
 
 /// Logs in at the first portal that answers, and notes those before it. Where others are left to be tried, it is not
@@ -211,7 +255,7 @@ async fn spread_out(
     }
     expected.set(Some(ExpectedUnit { identity, like: disk.unit().clone() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
-    let round_trip = session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default();
+    let limit = wait_limit(&session);
     let first = Path::new(disk.unit().clone(), portal);
     let room = if sessions.max() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
@@ -219,7 +263,6 @@ async fn spread_out(
     let config = SupervisorConfig { opener, expected, sessions, reason, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {
-        let limit = PATIENCE + round_trip * PATIENCE_TRIPS;
         supervisor.settle(&paths, limit).instrument(report.span().clone()).await?;
     }
     tokio::spawn(supervisor.run().instrument(report.span().clone()));

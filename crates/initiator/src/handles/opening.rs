@@ -1,0 +1,80 @@
+//! How long it is waited for a target that is not there yet: [`Options::open_patience`](crate::Options::open_patience).
+
+use std::time::Duration;
+
+use iscsi_session::DiscoveredTarget;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use crate::boxed::{BoxFuture, boxed};
+use crate::error::Error;
+use crate::error::outlook::Outlook;
+use crate::handles::disk::Disk;
+use crate::handles::disk::open::open;
+use crate::multipath::back_off::BackOff;
+use crate::multipath::credential_tries::CredentialTries;
+use crate::session::Session;
+use crate::session::node::Node;
+use crate::url::{Url, portal_name};
+
+/// A session with the target of a URL, once it is there.
+pub(super) fn connect(node: &Node, url: Url) -> BoxFuture<'_, Result<Session, Error>> {
+    boxed(async move { patiently(node, &url, || node.connect(&url)).await })
+}
+
+/// The disk of a URL, once it is there.
+pub(super) fn disk(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> {
+    boxed(async move { patiently(node, &url, || open(node, url.clone())).await })
+}
+
+/// The targets behind the portal of a URL, once it answers.
+pub(super) fn discover(
+    node: &Node,
+    url: Url,
+) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
+    boxed(async move { patiently(node, &url, || node.discover(url.clone())).await })
+}
+
+/// Tries to open something behind a URL, again and again as long as the opening patience lasts and waiting may help. A
+/// try that has begun by then is waited for.
+///
+/// # Errors
+/// That of the last try.
+async fn patiently<'a, T>(
+    node: &Node,
+    url: &Url,
+    mut attempt: impl FnMut() -> BoxFuture<'a, Result<T, Error>>,
+) -> Result<T, Error> {
+    let options = node.options();
+    let of_url = url.parameters.open_patience.map(|s| Duration::from_secs(s.into()));
+    let patience = of_url.unwrap_or(options.open_patience);
+    let mut back_off = BackOff::new(node.entropy(), options.reopening.in_range());
+    let mut credentials = CredentialTries::within(patience);
+    let begun = Instant::now();
+    let mut is_waiting = false;
+    loop {
+        let error = match attempt().await {
+            Err(error) if !patience.is_zero() => error,
+            result => return result,
+        };
+        let least = match error.outlook_of_opening() {
+            Outlook::MayPass => Some(Duration::ZERO),
+            Outlook::Credentials => credentials.refused(),
+            Outlook::OtherPortal | Outlook::Never => None,
+        };
+        let Some(least) = least else { return Err(error) };
+        let pause = back_off.next().max(least);
+        if begun.elapsed().saturating_add(pause) > patience {
+            return Err(error);
+        }
+        let portal = portal_name(&url.portal);
+        if is_waiting {
+            info!(%portal, %error, "the target is not there yet");
+        } else {
+            let seconds = patience.as_secs();
+            warn!(%portal, %error, "the target is not there yet; trying again for {seconds} s");
+        }
+        is_waiting = true;
+        sleep(pause).await;
+    }
+}

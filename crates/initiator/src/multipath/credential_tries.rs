@@ -1,0 +1,55 @@
+//! How often a login is tried again that the target refuses for its credentials.
+
+use std::time::Duration;
+
+/// Tries in a row, the first one included.
+const TRIES: u32 = 7;
+/// The first pause is the time that is waited divided by this; each pause is twice the last, so all tries lie within
+/// that time.
+const FIRST_PAUSE_PART: u32 = 64;
+/// A caller that waits for ever does not want a wrong password tried for longer.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+
+/// The tries of one login whose credentials are refused.
+///
+/// A target that starts may listen before it has read its accounts, so a refusal may pass. Each try may count towards
+/// locking the account, so they are few and spread over the time that the caller waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CredentialTries {
+    pause: Duration,
+    left: u32,
+}
+
+impl CredentialTries {
+    /// The tries of a caller that waits for `patience`.
+    pub(crate) fn within(patience: Duration) -> Self {
+        Self { pause: patience.min(MAX_WAIT) / FIRST_PAUSE_PART, left: TRIES - 1 }
+    }
+
+    /// The credentials were refused once more: the pause before the next try, or `None` after the last.
+    pub(crate) fn refused(&mut self) -> Option<Duration> {
+        self.left = self.left.checked_sub(1)?;
+        let pause = self.pause;
+        self.pause = pause.saturating_mul(2);
+        Some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(patience: Duration) -> Vec<Duration> {
+        let mut tries = CredentialTries::within(patience);
+        std::iter::from_fn(|| tries.refused()).collect()
+    }
+
+    #[test]
+    fn few_tries_are_spread_over_the_time_that_is_waited() {
+        let all = pauses(Duration::from_secs(64));
+        assert_eq!(all, [1, 2, 4, 8, 16, 32].map(Duration::from_secs));
+        let total: Duration = pauses(Duration::MAX).iter().sum();
+        assert!(total <= MAX_WAIT, "{total:?}");
+        assert_eq!(pauses(Duration::ZERO), [Duration::ZERO; 6]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Targets that are not there yet when a disk is opened.
+
+use std::time::Duration;
+
+use iscsi_initiator::{Disk, Error, ErrorKind, Options, Sessions};
+use iscsi_testkit::config::{Chap, TargetConfig};
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, soon};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn opens(url: String, open_patience: Duration) -> JoinHandle<Result<Disk, Error>> {
+    let options =
+        Options::default().with_sessions(Sessions::Fixed(1)).with_open_patience(open_patience);
+    tokio::spawn(async move { initiator(options).disk(url).await })
+}
+
+/// Lets time pass until the disk is open, or is not.
+async fn opened(opening: JoinHandle<Result<Disk, Error>>) -> Result<Disk, Error> {
+    while !opening.is_finished() {
+        let_pass(Duration::from_secs(10)).await;
+    }
+    opening.await.unwrap()
+}
+
+/// Server and storage boot together.
+#[tokio::test]
+async fn a_target_that_listens_later_is_waited_for() {
+    // An address of its own: nobody else is given the port meanwhile.
+    let place = TcpListener::bind("127.0.0.79:0").await.unwrap();
+    let address = place.local_addr().unwrap();
+    drop(place);
+    let url = format!("iscsi://{address}/{TARGET}/0");
+    let error = soon(opens(url.clone(), Duration::ZERO)).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let opening = opens(url, HOUR);
+    let_pass(Duration::from_secs(120)).await;
+    assert!(!opening.is_finished());
+    let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 64)));
+    let server = Watched::from(Server::start_at(address, target, Duration::ZERO).await.unwrap());
+    opened(opening).await.unwrap();
+    assert_eq!(server.with(|target| target.accepted()), 1);
+}
+
+/// LOG-18, LOG-19: a target that starts refuses for a while what it will take; so a unit may come after its target.
+#[tokio::test]
+async fn log_18_a_target_that_is_not_whole_yet_is_waited_for() {
+    for status in [(2, 1), (2, 2), (2, 3), (3, 1)] {
+        let rig = Rig::start(512, 64, |config| {
+            (config.login.refuse, config.login.refuse_times) = (Some(status), 5);
+        })
+        .await;
+        opened(opens(rig.unit_url(0, "?open_patience=3600"), Duration::ZERO)).await.unwrap();
+        assert_eq!(rig.server.with(|target| target.accepted()), 6, "{status:?}");
+    }
+    let rig = Rig::start(512, 64, |_| ()).await;
+    let unit = rig.server.with(|target| target.config_mut().units.remove(&0)).unwrap();
+    let opening = opens(rig.unit_url(0, ""), HOUR);
+    let_pass(Duration::from_secs(60)).await;
+    assert!(!opening.is_finished());
+    rig.server.with(|target| target.config_mut().units.insert(0, unit));
+    opened(opening).await.unwrap();
+}
+
+/// The caller's patience ends, and what waiting does not change is not waited for at all.
+#[tokio::test]
+async fn the_last_error_is_told_when_the_patience_is_over() {
+    let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
+    let error = opened(opens(rig.unit_url(0, ""), Duration::from_secs(60))).await.unwrap_err();
+    assert!(error.to_string().contains("has no target"), "{error}");
+    let tries = rig.server.with(|target| target.accepted());
+    assert!(tries > 10, "{tries}");
+    // The clock does not move: nothing is waited for.
+    for url in [rig.url(&format!("/{TARGET}")), rig.unit_url(0, "?force_usn=another")] {
+        rig.server.with(|target| target.config_mut().login.refuse = None);
+        let error = soon(opens(url, HOUR)).await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::NoUnitNamed | Error::SerialNumber { .. }), "{error}");
+    }
+}
+
+/// A password may be wrong, and each try may count towards locking the account.
+#[tokio::test]
+async fn a_password_that_is_refused_is_tried_seven_times() {
+    let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 1))).await;
+    let error = opened(opens(rig.unit_url(0, ""), HOUR)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
+    assert_eq!(rig.server.with(|target| target.accepted()), 7);
+}
+
+/// A session that the target drops between its login and its first answers is no reason to give up.
+#[tokio::test]
+async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {
+    let rig = Rig::start(512, 64, |_| ()).await;
+    rig.server.with(|target| target.hold());
+    let opening = opens(rig.unit_url(0, ""), Duration::ZERO);
+    crate::support::until(|| rig.server.with(|target| target.active_tasks()) > 0).await;
+    rig.server.with(|target| {
+        target.drop_connections();
+        target.release();
+    });
+    soon(opening).await.unwrap().unwrap();
+    assert_eq!(rig.server.with(|target| target.accepted()), 2);
+}
+
+/// tgt drops a normal session that sends SendTargets. The question is only wished for.
+#[tokio::test]
+async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
+    let rig = Rig::start(512, 64, |config| config.discovery.drops_normal_sessions = true).await;
+    let opening = opens(rig.unit_url(0, "?portals=auto"), Duration::ZERO);
+    let disk = soon(opening).await.unwrap().unwrap();
+    assert!(disk.spread().notes.is_empty(), "{}", disk.spread());
+    soon(disk.write_at(0, vec![1; 512])).await.unwrap();
+    assert_eq!(rig.server.with(|target| target.accepted()), 2);
+}
+
+/// A target that does not say which portals it has costs a disk nothing but the note.
+#[tokio::test]
+async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_known() {
+    let rig = Rig::start(512, 64, |config| {
+        config.chap = Some(Chap::new("me", "a long secret of sixteen"));
+        if let Some(chap) = &mut config.chap {
+            chap.discovery = true;
+        }
+    })
+    .await;
+    let url = rig
+        .unit_url(0, "?portals=auto")
+        .replace("iscsi://", "iscsi://me%a%20long%20secret%20of%20sixteen@");
+    soon(opens(url, Duration::ZERO)).await.unwrap().unwrap();
+}
+
+/// Many targets want CHAP for their units and refuse it for discovery, or know other accounts there.
+#[tokio::test]
+async fn discovery_does_without_credentials_that_are_refused() {
+    let rig = Rig::start(512, 64, |config| {
+        config.chap = Some(Chap::new("me", "a long secret of sixteen"));
+    })
+    .await;
+    let url = |path: &str| {
+        rig.url(path).replace("iscsi://", "iscsi://me%a%20long%20secret%20of%20sixteen@")
+    };
+    let options = Options::default();
+    let targets = soon(initiator(options.clone()).discover(url(""))).await.unwrap();
+    assert_eq!(targets.len(), 1);
+    let disk =
+        soon(initiator(options.clone()).disk(url(&format!("/{TARGET}/0?portals=auto")))).await;
+    assert!(disk.unwrap().spread().notes.is_empty());
+    // Whoever insists on a target that proves itself is not told by one that does not.
+    let mutual = url("?target_user=target&target_password=another%20long%20secret");
+    let error = soon(initiator(options).discover(mutual)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
+}
