@@ -281,21 +281,38 @@ impl Engine {
         // What earlier copies have put there is not zero.
         let is_empty = self.digesting.as_ref().is_none_or(|digesting| digesting.known().is_empty());
         if self.options.destination_is_zero && is_empty {
+            self.flush_before_anything().await;
             return Blank::known((0..len).into());
         }
         let len = len.min(self.destination.capacity().unwrap_or(len));
         // A stream goes to a file that does not know its length yet.
         if len == u64::MAX {
+            self.flush_before_anything().await;
             return Blank::default();
         }
-        // Zeros in a cache come and go with it. No write is under way yet whose loss this could be told of.
-        if device.limits().has_volatile_cache
-            && device.flush().await.is_err_and(|error| !is_loss(&error))
-        {
+        // Zeros in a cache come and go with it.
+        if !self.flush_before_anything().await {
             return Blank::default();
         }
         self.tasks.spawn(async move { Ok(Ended::Asked(blank::ask(device, len).await)) });
         Blank::asked()
+    }
+
+    /// Flushes a cache that may be lost, before a write is under way whose loss this could tell of: what it takes is what
+    /// each flush takes at least. Says whether the cache is empty.
+    async fn flush_before_anything(&mut self) -> bool {
+        let Some(device) = self.destination.shared() else { return false };
+        if !device.limits().has_volatile_cache {
+            return true;
+        }
+        let begun = Instant::now();
+        match device.flush().await {
+            Ok(()) => {
+                self.flushes.took_for_nothing(begun.elapsed());
+                true
+            }
+            Err(error) => is_loss(&error),
+        }
     }
 
     async fn copy(&mut self) -> Result<(), Error> {
@@ -413,7 +430,7 @@ impl Engine {
             let is_last = self.is_copied();
             let is_wanted = is_last && !self.is_done() || !self.ledger.is_flushed();
             if is_wanted && !self.flushes.has_failed() {
-                self.flushes.begin(is_last);
+                self.flushes.begin(is_last, self.ledger.unflushed());
                 self.ledger.begin_flush();
                 let len = is_last.then(|| self.final_len());
                 let flushed = self.destination.flush(len).await;

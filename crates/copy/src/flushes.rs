@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::flush_pace::FlushPace;
 use crate::options::Options;
 
 /// After so many losses without a flush that went well between them, the destination is given up.
@@ -12,8 +13,9 @@ const MAX_LOSSES: u32 = 3;
 /// The flushes of a copy.
 #[derive(Debug)]
 pub(crate) struct Flushes {
-    max_bytes: u64,
-    interval: Duration,
+    pace: FlushPace,
+    /// When the one that is under way began, and what it covers, bytes.
+    begun: (Instant, u64),
     is_under_way: bool,
     /// The last one began when all was written.
     is_last: bool,
@@ -28,8 +30,8 @@ pub(crate) struct Flushes {
 impl Flushes {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            max_bytes: options.flush_bytes,
-            interval: options.flush_interval,
+            pace: FlushPace::new(options.flush_bytes, options.flush_interval),
+            begun: (Instant::now(), 0),
             is_under_way: false,
             is_last: false,
             last: Instant::now(),
@@ -38,10 +40,15 @@ impl Flushes {
         }
     }
 
-    /// How many bytes may be written, or under way, before a flush has covered them: so many as one flush
-    /// takes, and as many while it runs.
+    /// How many bytes may be written, or under way, before a flush has covered them: as many as one flush
+    /// covers, and as many while it runs.
     pub(crate) const fn max_exposed(&self) -> u64 {
-        self.max_bytes.saturating_mul(2)
+        self.pace.bytes().saturating_mul(2)
+    }
+
+    /// A flush was made before anything was written.
+    pub(crate) fn took_for_nothing(&mut self, time: Duration) {
+        self.pace.ended(0, time);
     }
 
     pub(crate) const fn is_under_way(&self) -> bool {
@@ -57,8 +64,9 @@ impl Flushes {
         self.is_last
     }
 
-    /// One begins; the last one, if all is written.
-    pub(crate) const fn begin(&mut self, is_last: bool) {
+    /// One begins that covers so many bytes; the last one, if all is written.
+    pub(crate) fn begin(&mut self, is_last: bool, bytes: u64) {
+        self.begun = (Instant::now(), bytes);
         self.is_under_way = true;
         self.is_last = is_last;
     }
@@ -66,6 +74,8 @@ impl Flushes {
     /// It has ended well.
     pub(crate) fn end(&mut self) {
         (self.is_under_way, self.last, self.losses) = (false, Instant::now(), 0);
+        let (begun, bytes) = self.begun;
+        self.pace.ended(bytes, self.last - begun);
     }
 
     /// It has failed.
@@ -82,18 +92,19 @@ impl Flushes {
     pub(crate) fn lose(&mut self) -> bool {
         (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
         self.losses += 1;
+        self.pace.lost();
         self.losses < MAX_LOSSES
     }
 
     /// When the next one is due because of the time; `None` if nothing is there to be flushed.
     pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
         let is_wanted = unflushed > 0 && !self.is_under_way;
-        is_wanted.then(|| self.last + self.interval)
+        is_wanted.then(|| self.last + self.pace.pause())
     }
 
     /// Whether one is due, because of the time or the bytes.
     pub(crate) fn is_due(&self, unflushed: u64) -> bool {
         let is_late = self.due(unflushed).is_some_and(|due| due <= Instant::now());
-        is_late || unflushed >= self.max_bytes
+        is_late || unflushed >= self.pace.bytes()
     }
 }

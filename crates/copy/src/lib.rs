@@ -42,6 +42,7 @@ mod digests;
 mod engine;
 mod error;
 mod file;
+mod flush_pace;
 mod flushes;
 mod forecast;
 mod identity;

@@ -34,9 +34,9 @@ pub struct Options {
     pub checkpoint: Option<Arc<dyn CheckpointStore>>,
     /// Where it is kept which blocks the destination has; those that it has are not sent.
     pub digests: Option<DigestFile>,
-    /// A flush begins at the latest when so many bytes are written and not flushed.
+    /// A flush begins at the latest when this many bytes are written and not flushed.
     pub flush_bytes: u64,
-    /// A flush begins at the latest when the last one ended so long ago.
+    /// A flush begins at the latest this long after the last one ended.
     pub flush_interval: Duration,
 }
 
@@ -45,7 +45,8 @@ const MIN_GRANULARITY: usize = 512;
 const MAX_IO: usize = 64 << 20;
 
 impl Default for Options {
-    /// 64 MiB of memory; zeros are found in runs of 64 KiB; a flush every 1 GiB or 30 s.
+    /// 64 MiB of memory; zeros are found in runs of 64 KiB; a flush at the latest after 1 GiB or 30 s, and
+    /// sooner as [`with_flush_bytes`](Self::with_flush_bytes) says.
     fn default() -> Self {
         Self {
             io_size: None,
@@ -151,17 +152,21 @@ impl Options {
         self
     }
 
-    /// How much may be written before a flush begins, bytes. Twice that is written, or under way, and not
-    /// in a flush that has ended and in a checkpoint that says so, at most, and one request more: it is
-    /// the most that one loss of a cache, or of this process, costs. A stream is flushed when half of the memory is full, too, because it cannot be
-    /// read again.
+    /// The most that is written before a flush begins, bytes. The first flush begins after 2 MiB, and each of the
+    /// others covers what comes onto the medium within three quarters of a second, by the time that the last one took: a
+    /// target may keep a large cache before a slow medium, and answer nothing while it is flushed.
+    ///
+    /// At most twice what a flush covers, and one request more, is at any time written or under way and not in a flush
+    /// that has ended and a checkpoint that says so: it is what one loss of a cache, or of this process, costs. A
+    /// stream is flushed when half of the memory is full, too, because it cannot be read again.
     #[must_use]
     pub fn with_flush_bytes(mut self, bytes: u64) -> Self {
         self.flush_bytes = bytes.max(1);
         self
     }
 
-    /// How long writes may wait for a flush.
+    /// The longest time between two flushes while something is written. It is five times what the last flush took, at
+    /// least half a second, where that is shorter.
     #[must_use]
     pub const fn with_flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;

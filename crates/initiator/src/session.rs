@@ -322,6 +322,11 @@ impl Session {
         self.shared.ended().await
     }
 
+    /// How long a write of a disk had better be, bytes.
+    pub(crate) fn longest_write(&self) -> u64 {
+        self.shared.longest_write.load(Ordering::Relaxed)
+    }
+
     /// How many commands were sent again, because of an end that passes by itself.
     pub fn retries(&self) -> u64 {
         self.shared.retries.load(Ordering::Relaxed)

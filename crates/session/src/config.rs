@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use iscsi_pdu::keys::ChapAlgorithm;
+use iscsi_pdu::scsi::Cdb;
 use iscsi_pdu::{CmdSn, IscsiName, Isid};
 
 use crate::chap::{IssuedChallenges, Secret};
@@ -216,16 +217,29 @@ impl TargetCredentials {
 pub struct Timeouts {
     /// From the request for a connection to full feature phase.
     pub login: Duration,
-    /// From submission of a command to its status, unless the command says otherwise.
+    /// From submission of a command to its status, unless the command says otherwise. SYNCHRONIZE CACHE may take ten
+    /// times as long: what it takes depends on all that lies in the cache, and one that is given up has to begin again.
     pub command: Option<Duration>,
     /// From a task management request to its response, before the session is dropped.
     pub task_management: Duration,
     /// Silence from the target before a NOP-Out asks for a sign of life.
     pub nop_interval: Option<Duration>,
-    /// From that NOP-Out to any PDU from the target, before the connection counts as lost.
+    /// From that NOP-Out to any PDU from the target, before the connection counts as lost; but see
+    /// [`Session::host_acknowledges`](crate::Session::host_acknowledges).
     pub nop_response: Duration,
     /// From the logout request to its response.
     pub logout: Duration,
+}
+
+impl Timeouts {
+    /// How much longer than another command SYNCHRONIZE CACHE may take.
+    const FLUSH_FACTOR: u32 = 10;
+
+    /// How long a command may take that does not say so itself.
+    pub(crate) fn of(&self, cdb: &Cdb) -> Option<Duration> {
+        let factor = if cdb.synchronizes_cache() { Self::FLUSH_FACTOR } else { 1 };
+        self.command.map(|limit| limit.saturating_mul(factor))
+    }
 }
 
 impl Default for Timeouts {

@@ -112,6 +112,16 @@ pub enum Notice {
         /// The connection.
         cid: Cid,
     },
+    /// The target answers neither the session's NOP-Out nor a command that it has, while its host acknowledges what is
+    /// sent: it is busy with the command. The session goes on for as long as the command may take.
+    Busy {
+        /// The connection.
+        cid: Cid,
+        /// The operation of the command, as the standard names it.
+        operation: &'static str,
+        /// Since the last byte of the target.
+        silence: Duration,
+    },
     /// The target answered a logout with a failure; what it was to close is closed all the same.
     LogoutFailed {
         /// The response code (RFC 7143 §11.15.1).

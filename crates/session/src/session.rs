@@ -211,11 +211,20 @@ impl Session {
     /// is never held back. Connections share out the commands by their limits.
     ///
     /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3
-    /// seconds), so on a slow link not all that the command window takes should be under way.
+    /// seconds, anew with each Data-Out), so on a slow link not all that the command window takes should be under way.
+    /// Data-Outs have an eighth of the limit at most, but not less than 8 KiB.
     pub fn limit_writes(&mut self, cid: Cid, bytes: u64) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.transmitter.limit_writes(bytes);
         }
+    }
+
+    /// How much write data the target may be waiting for now on a connection, and how much it may have had to wait for in
+    /// the writes that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
+    /// [limit](Self::limit_writes) there is.
+    pub fn write_progress(&self, cid: Cid) -> (u64, u64) {
+        let load = self.tasks.load_of(cid);
+        (load.outstanding, load.concluded)
     }
 
     /// The oldest CmdSN the target has not seen in order.

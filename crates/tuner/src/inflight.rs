@@ -11,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::bandwidth::Bandwidth;
+use crate::drain::DrainLimit;
 use crate::link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 use crate::link::tcp_info::TcpInfo;
 
@@ -24,8 +25,17 @@ const ROUND_TRIPS: u32 = 2;
 const MAX_WAIT: Duration = Duration::from_millis(750);
 /// How long targets put up with waiting for data that they asked for (LIO: 3 seconds).
 const TARGET_PATIENCE: Duration = Duration::from_secs(3);
-/// Enough for two short writes, on any link, bytes.
-const MIN_WRITE_LIMIT: u64 = 512 << 10;
+/// Less saves nothing, bytes: a write that is alone has no limit.
+const MIN_WRITE_LIMIT: u64 = 32 << 10;
+/// What is outstanding on a link of which nothing is known, bytes. The window that a connection begins with tells nothing
+/// of the link: over one of 64 kbit/s it stands for eight times as much.
+const UNPROVEN_WRITE_LIMIT: u64 = 64 << 10;
+/// What a link must have delivered before its window counts, bytes: ten segments, the window that a connection begins
+/// with (RFC 6928).
+const PROOF: u64 = 14 << 10;
+/// Over a shorter round trip the window that a connection begins with is soon delivered, or the round trip has become
+/// longer.
+const LOCAL: Duration = Duration::from_millis(2);
 /// BBR's window by what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
 const BBR_WINDOW_GAIN: u64 = 2;
 
@@ -78,11 +88,17 @@ pub fn wait_for_write_data(round_trip: Duration) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub struct WriteLimit {
     link: LinkEstimator,
+    is_proven: bool,
+    drain: DrainLimit,
 }
 
 impl Default for WriteLimit {
     fn default() -> Self {
-        Self { link: LinkEstimator::new(EstimatorWindow::CONGESTION_WINDOW) }
+        Self {
+            link: LinkEstimator::new(EstimatorWindow::CONGESTION_WINDOW),
+            is_proven: false,
+            drain: DrainLimit::default(),
+        }
     }
 }
 
@@ -91,22 +107,46 @@ impl WriteLimit {
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let round_trip = info.min_rtt.or(info.smoothed_rtt);
         let (Some(rate), Some(round_trip)) = (info.window_rate(), round_trip) else {
-            *self = Self::default();
+            self.link = Self::default().link;
             return;
         };
+        self.is_proven |=
+            round_trip < LOCAL || info.bytes_acknowledged.is_none_or(|bytes| bytes >= PROOF);
         self.link.observe_round_trip(round_trip, now);
         self.link.observe_rate(&RateSample::new(rate), now);
     }
 
-    /// The limit, bytes; `None` where it is not below the `max` that may be under way at all, and where
-    /// the kernel has not told what the connection may send. `copes_with_loss` says whether its
-    /// congestion control is BBR, of whose window half is what the link holds.
+    /// Takes in how much write data is outstanding now, and how much the target has concluded since the connection
+    /// began, bytes.
+    pub fn observe_target(&mut self, outstanding: u64, concluded: u64, now: Instant) {
+        let round_trip = self.link.round_trip().unwrap_or_default();
+        self.drain.observe(outstanding, concluded, round_trip, now);
+    }
+
+    /// The limit, bytes; `None` where it is not below the `max` that may be under way at all. `copes_with_loss` says
+    /// whether the congestion control of the connection is BBR, of whose window half is what the link holds.
     #[must_use]
     pub fn bytes(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
+        let of_link = self.of_link(copes_with_loss).unwrap_or(u64::MAX);
+        let bytes = of_link.min(self.drain.bytes()).max(MIN_WRITE_LIMIT);
+        Some(bytes).filter(|limit| *limit < max)
+    }
+
+    /// What the link brings in time; `None` where the kernel has not told what the connection may send.
+    fn of_link(&self, copes_with_loss: bool) -> Option<u64> {
         let (rate, round_trip) = (self.link.rate()?, self.link.round_trip()?);
         let bytes = inflight_limit(rate, round_trip, wait_for_write_data(round_trip));
         let bytes = if copes_with_loss { bytes / BBR_WINDOW_GAIN } else { bytes };
-        Some(bytes.max(MIN_WRITE_LIMIT)).filter(|limit| *limit < max)
+        Some(if self.is_proven { bytes } else { bytes.min(UNPROVEN_WRITE_LIMIT) })
+    }
+
+    /// How long a write had better be, bytes, a multiple of 4 KiB, so that one is on the link while another one is
+    /// answered; `None` where the link is fast for its length. For the rest as [`bytes`](Self::bytes).
+    #[must_use]
+    pub fn longest_write(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
+        const PAGE: u64 = 4 << 10;
+        let limit = self.of_link(copes_with_loss).filter(|limit| *limit < max)?;
+        Some((limit / 2 / PAGE * PAGE).max(MIN_WRITE_LIMIT))
     }
 }
 
@@ -127,7 +167,7 @@ mod tests {
     fn write_limit(info: &TcpInfo, copes_with_loss: bool, max: u64) -> Option<u64> {
         let mut limit = WriteLimit::default();
         limit.observe(info, Instant::now());
-        limit.bytes(copes_with_loss, max)
+        limit.of_link(copes_with_loss).filter(|limit| *limit < max)
     }
 
     /// Round trip and mean answer time in milliseconds, and the two waits that follow.
@@ -172,10 +212,10 @@ mod tests {
             let info = info(window, rtt, min_rtt);
             limit.observe(&info, start + Duration::from_millis(at));
             let alone = write_limit(&info, false, u64::MAX);
-            assert_eq!(limit.bytes(false, u64::MAX), alone, "{window} segments at {at} ms");
+            assert_eq!(limit.of_link(false), alone, "{window} segments at {at} ms");
         }
         limit.observe(&TcpInfo::default(), start + Duration::from_millis(HOUR + 2));
-        assert_eq!(limit.bytes(false, u64::MAX), None);
+        assert_eq!(limit.of_link(false), None);
     }
 
     /// A write beyond its first burst takes two round trips: so much and a half must be under way.
@@ -221,9 +261,46 @@ mod tests {
 
     #[test]
     fn what_cannot_be_reached_is_no_limit() {
-        let limit = write_limit(&info(43, 100, 100), false, u64::MAX).unwrap();
-        assert_eq!(write_limit(&info(43, 100, 100), false, limit), None);
-        assert_eq!(write_limit(&info(43, 100, 100), false, limit + 1), Some(limit));
+        let mut limit = WriteLimit::default();
+        limit.observe(&info(43, 100, 100), Instant::now());
+        let bytes = limit.bytes(false, u64::MAX).unwrap();
+        assert_eq!(limit.bytes(false, bytes), None);
+        assert_eq!(limit.bytes(false, bytes + 1), Some(bytes));
+    }
+
+    /// 64 kbit/s behind 100 ms: what goes before anything is known, and what goes later.
+    #[test]
+    fn the_slowest_link_brings_in_time_what_is_asked_for() {
+        let mut limit = WriteLimit::default();
+        let mut first = info(10, 100, 100);
+        first.bytes_acknowledged = Some(600);
+        limit.observe(&first, Instant::now());
+        assert_eq!(limit.bytes(false, u64::MAX), Some(UNPROVEN_WRITE_LIMIT));
+        // Ten segments stand before the link.
+        let mut later = info(10, 1800, 100);
+        later.bytes_acknowledged = Some(PROOF);
+        limit.observe(&later, Instant::now());
+        assert_eq!(limit.bytes(false, u64::MAX), Some(MIN_WRITE_LIMIT));
+        assert_eq!(limit.longest_write(false, u64::MAX), Some(32 << 10));
+        let mut fast = WriteLimit::default();
+        fast.observe(&info(4000, 100, 100), Instant::now());
+        assert!(fast.longest_write(false, u64::MAX) > Some(16 << 20));
+        assert_eq!(fast.longest_write(false, 16 << 20), None);
+    }
+
+    /// What a target is slow to take is outstanding no longer than on a slow link.
+    #[test]
+    fn a_slow_target_limits_a_fast_link() {
+        let mut limit = WriteLimit::default();
+        let start = Instant::now();
+        for tick in 0..200u32 {
+            let now = start + Duration::from_millis(50) * tick;
+            limit.observe(&info(4000, 1, 1), now);
+            let outstanding = limit.bytes(false, u64::MAX).unwrap();
+            limit.observe_target(outstanding, u64::from(tick) * 50_000, now);
+        }
+        let bytes = limit.bytes(false, u64::MAX).unwrap();
+        assert!((400_000..1_300_000).contains(&bytes), "{bytes}");
     }
 
     #[test]

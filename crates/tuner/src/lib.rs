@@ -27,6 +27,7 @@ mod apply;
 mod bandwidth;
 mod coalescing;
 mod diagnosis;
+mod drain;
 mod inflight;
 mod interface;
 mod limits;
@@ -44,6 +45,7 @@ pub use apply::{Granted, Refusal, limit_pacing, send_with_more_to_come, set_rece
 pub use bandwidth::{Bandwidth, BandwidthError};
 pub use coalescing::Coalescing;
 pub use diagnosis::{Activity, Diagnosis, Finding, Limiter, Observation};
+pub use drain::DrainLimit;
 pub use inflight::{
     STARTUP_GAIN, WriteLimit, inflight_limit, wait_for_answers, wait_for_write_data,
 };

@@ -21,7 +21,7 @@ impl Engine {
         if !is_last && !is_full && !is_due {
             return;
         }
-        self.flushes.begin(is_last);
+        self.flushes.begin(is_last, unflushed);
         self.ledger.begin_flush();
         let destination = self.destination.clone();
         let len = is_last.then(|| self.final_len());

@@ -182,11 +182,28 @@ impl Driver {
         }
     }
 
+    /// Where a sign of life is overdue, the kernel knows whether the target's host is there.
+    fn ask_hosts(&mut self) {
+        let now = self.now();
+        for transport in &mut self.transports {
+            let cid = transport.cid;
+            if !self.session.is_sign_of_life_overdue(cid, now) {
+                continue;
+            }
+            let is_there = transport
+                .tune(|socket, _| socket.tcp_info().is_ok_and(|info| info.is_all_acknowledged()));
+            if is_there == Some(true) {
+                self.session.host_acknowledges(cid, now);
+            }
+        }
+    }
+
     fn handle_due(&mut self, due: Due) {
         let now = self.now;
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         if is_due(due.session) {
             self.read_kept();
+            self.ask_hosts();
             self.session.handle_timeout(self.now());
         }
         // A rest that has ended meanwhile has put it off.

@@ -3,6 +3,7 @@
 pub(crate) mod reading;
 pub(crate) mod tuner;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -24,10 +25,11 @@ impl Driver {
         let (waiting, now) = (self.session.waiting_for(), self.now.into_std());
         let (pacing_rate, intervals) = (self.shared.pacing_rate(), self.intervals);
         for transport in &mut self.transports {
-            let blocked = transport.blocked;
+            let (blocked, progress) =
+                (transport.blocked, self.session.write_progress(transport.cid));
             transport.tune(|socket, tuner| {
                 tuner.pace(socket, pacing_rate);
-                tuner.poll(socket, waiting, blocked, intervals, now);
+                tuner.poll(socket, waiting, blocked, intervals, progress, now);
             });
         }
         self.share_write_limits();
@@ -121,7 +123,8 @@ impl Driver {
     pub(super) fn limit_writes(&mut self) {
         let now = self.now.into_std();
         for transport in &mut self.transports {
-            transport.tune(|socket, tuner| tuner.look_at_window(socket, now));
+            let progress = self.session.write_progress(transport.cid);
+            transport.tune(|socket, tuner| tuner.look_at_window(socket, progress, now));
         }
         self.share_write_limits();
     }
@@ -129,9 +132,12 @@ impl Driver {
     /// The same by the last look at their windows.
     fn share_write_limits(&mut self) {
         let max = self.shared.budget.max_bytes();
+        let mut longest = u64::MAX;
         for transport in &self.transports {
             let Some(tuner) = transport.tuner() else { continue };
             self.session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
+            longest = longest.min(tuner.longest_write(max).unwrap_or(u64::MAX));
         }
+        self.shared.longest_write.store(longest, Ordering::Relaxed);
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) unsettled: Unsettled,
     /// What is being written to which unit, over all sessions of the initiator.
     pub(crate) unit_registry: Arc<UnitRegistry>,
+    /// How long a write of a disk had better be, bytes, by what the connections bring to the target in time.
+    pub(crate) longest_write: AtomicU64,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     /// What says that disks may be opened with the node, of a session over which its user may open some.
@@ -116,6 +118,7 @@ impl Shared {
             reopening: OnceLock::new(),
             unsettled: Unsettled::default(),
             unit_registry,
+            longest_write: AtomicU64::new(u64::MAX),
             retries: AtomicU64::new(0),
             user: OnceLock::new(),
             is_ruled: AtomicBool::new(false),

@@ -27,7 +27,8 @@ use tracing::{Span, error_span, field};
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
-use crate::handles::disk::join::try_join_all;
+use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
+use crate::handles::disk::pages::Cutter;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
 use crate::state::unflushed::SeenLosses;
 use crate::state::unit_changes::UnitChanges;
@@ -368,34 +369,40 @@ impl Disk {
         let (lba, max) = (self.lba(offset), self.longest_write());
         if data.len() > max {
             // Boxed, since most writes are short.
-            return self.write_in_parts(lba, data, max, extent).await;
+            return self.write_in_parts(lba, data, extent).await;
         }
         let transfer = Transfer::write(&self.capacity, lba, data.clone())?;
         self.modify(transfer.within(extent)).await
     }
 
-    /// The same in parts of so many bytes.
+    /// Writes whole blocks in parts. Each is as long as a write had better be when its turn comes: on a slow link that is
+    /// little at first, and few parts are cut before it is known better.
     fn write_in_parts<'a>(
         &'a self,
         mut lba: u64,
         data: &'a Payload,
-        max: usize,
         extent: &'a Arc<RangeGuard>,
     ) -> BoxFuture<'a, Result<(), Error>> {
+        /// At once while less than the unit takes is written at once.
+        const FEW: usize = 8;
         boxed(async move {
-            let parts = pages::split(data, max).into_iter().map(|part| {
+            let is_free = self.longest_write() == self.longest_read();
+            let mut cutter = Cutter::new(data.pages());
+            let parts = std::iter::from_fn(move || {
+                let part = cutter.next(self.longest_write())?;
                 let at = lba;
                 lba += self.lba(part.len() as u64);
-                async move {
+                Some(async move {
                     let transfer = Transfer::write(&self.capacity, at, part)?;
                     self.modify(transfer.within(extent)).await
-                }
+                })
             });
-            try_join_all(parts).await.map(drop)
+            try_join(if is_free { WIDTH } else { FEW }, parts).await.map(drop)
         })
     }
 
-    /// Over many slow sessions a write is shared out, so that none keeps it for long.
+    /// How long a write had better be, bytes, whole blocks: what the link brings to the target in time. Over many slow
+    /// sessions a write is shared out as well, so that none keeps it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
         self.profile.max_transfer_of(max).min(self.longest_read())

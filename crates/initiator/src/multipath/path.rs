@@ -100,6 +100,10 @@ impl Carrier for Path {
         answer.data.len() as u64
     }
 
+    fn longest_write(&self) -> u64 {
+        self.unit.session().longest_write()
+    }
+
     async fn carry(&self, transfer: &mut Transfer) -> Result<Completion, Error> {
         let patience = self.unit.patience_of_a_path();
         Ok(self.unit.execute_in_order(transfer, patience).await?.1)

@@ -110,6 +110,12 @@ impl Report {
         self.note(note.to_owned());
     }
 
+    /// Notes something in place of what was noted of it before.
+    pub(super) fn note_instead(&self, old: Option<String>, note: String) {
+        self.with(|spread| spread.notes.retain(|told| Some(told) != old.as_ref()));
+        self.note(note);
+    }
+
     pub(crate) fn note(&self, note: String) {
         self.log(|| tracing::warn!("{note}"));
         self.with(|spread| {

@@ -1,8 +1,10 @@
 //! The supervisor of the paths of a disk: adds some, removes some, reopens lost ones.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iscsi_session::Notice;
 use iscsi_tuner::{SessionCount, SessionsReading, Step};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -266,8 +268,26 @@ impl Supervisor {
 
     /// A session that has been logged out is no path any more by then.
     fn watch(&mut self, id: PathId, path: &Path) {
-        let session = path.unit.session().clone();
-        self.ends.spawn(async move { (id, session.closed().await.err().unwrap_or(Error::Closed)) });
+        let (session, report) = (path.unit.session().clone(), Arc::clone(&self.report));
+        let mut notices = session.notices();
+        let watch = async move {
+            let mut closed = pin!(session.closed());
+            let mut told = None;
+            loop {
+                tokio::select! {
+                    biased;
+                    end = &mut closed => return (id, end.err().unwrap_or(Error::Closed)),
+                    Some(notice) = notices.recv() => {
+                        if let Notice::Busy { operation, silence, .. } = notice {
+                            let seconds = silence.as_secs();
+                            let busy = format!("the target is busy: {operation} for {seconds} s");
+                            report.note_instead(told.replace(busy.clone()), busy);
+                        }
+                    }
+                }
+            }
+        };
+        self.ends.spawn(watch.instrument(span_of(path)));
     }
 
     /// A disk limited to one session has no path limit; its session limits itself.

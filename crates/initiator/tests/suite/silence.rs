@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::proxy::{Proxy, Way};
-use crate::support::{Rig, TARGET, Watched, initiator, pattern, soon, until};
+use crate::support::{Rig, TARGET, Watched, initiator, let_pass, pattern, soon, until};
 use iscsi_initiator::{Disk, Options, Sessions};
 use iscsi_testkit::config::TargetConfig;
 
@@ -63,4 +63,43 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
         first.disk.holds(0, &pattern(PART, 9))
             && first.disk.holds(PART as u64, &pattern(PART, 1 ^ 1))
     );
+}
+
+/// NOP-07: a target that answers nothing while it flushes, as some do for minutes, has a host that acknowledges what is
+/// sent. The session lasts as long as the flush may.
+#[tokio::test]
+async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
+    let rig = Rig::start(512, BLOCKS, |_| {}).await;
+    let stop = Some((0, 256 << 10));
+    let proxy = Proxy::start(rig.server.address(), Way { connections: 1, stop });
+    let options = Options::default().with_sessions(Sessions::Fixed(1));
+    let url = format!("iscsi://{}/{TARGET}/0", proxy.address);
+    let disk = soon(initiator(options).disk(url)).await.unwrap();
+    soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
+    // The last write stops on the way, as if the target did not read it while it does something else.
+    let write = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.write_at(0, pattern(256 << 10, 2)).await }
+    });
+    until(|| proxy.has_stopped()).await;
+    let flush = tokio::spawn({
+        let disk = disk.clone();
+        async move { disk.flush().await }
+    });
+    // The clock of the kernel does not jump: what it has sent is acknowledged in its time.
+    let session = disk.sessions().remove(0);
+    let is_acknowledged = async {
+        while session.reading().await.unwrap().tcp_info().segments_in_flight != Some(0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    soon(is_acknowledged).await;
+    let_pass(Duration::from_secs(50)).await;
+    assert!(!write.is_finished() && !flush.is_finished());
+    let spread = disk.spread();
+    assert!(spread.notes.iter().any(|note| note.contains("busy: SYNCHRONIZE CACHE")), "{spread}");
+    proxy.open();
+    soon(write).await.unwrap().unwrap();
+    soon(flush).await.unwrap().unwrap();
+    assert_eq!((disk.spread().reopened, rig.server.with(|target| target.accepted())), (0, 1));
 }

@@ -13,13 +13,15 @@ use crate::timer::Timer;
 #[derive(Debug)]
 pub(crate) struct Liveness {
     last_progress: Instant,
+    /// When bytes last came from the target.
+    last_received: Instant,
     /// The session's own NOP-Out that has not been answered.
     ping: Option<Itt>,
 }
 
 impl Liveness {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { last_progress: now, ping: None }
+        Self { last_progress: now, last_received: now, ping: None }
     }
 
     /// When bytes last moved in either direction, or the session last asked for a sign of life.
@@ -29,6 +31,24 @@ impl Liveness {
 
     /// Bytes have moved.
     pub(crate) const fn moved(&mut self, now: Instant) {
+        self.last_progress = now;
+    }
+
+    /// Bytes have come from the target.
+    pub(crate) const fn received(&mut self, now: Instant) {
+        self.last_received = now;
+        self.moved(now);
+    }
+
+    /// When bytes last came from the target.
+    pub(crate) const fn last_received(&self) -> Instant {
+        self.last_received
+    }
+
+    /// The target's host is there, though the target itself has not answered: it is asked for a sign of life again after
+    /// another interval.
+    pub(crate) const fn host_is_there(&mut self, now: Instant) {
+        self.ping = None;
         self.last_progress = now;
     }
 

@@ -88,7 +88,7 @@ impl Connection {
         }
         self.state = ConnectionState::InLogin;
         self.login = Some(Box::new(login));
-        self.liveness.moved(now);
+        self.liveness.received(now);
     }
 
     /// The target sends the login elsewhere.
@@ -262,7 +262,7 @@ impl Connection {
     /// Bytes were read into the slices.
     pub(crate) fn bytes_received(&mut self, count: usize, now: Instant) {
         self.inbox.filled(count);
-        self.liveness.moved(now);
+        self.liveness.received(now);
     }
 
     /// The next complete PDU.

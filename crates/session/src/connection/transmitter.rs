@@ -44,6 +44,11 @@ pub(crate) enum Next {
     },
 }
 
+/// What may be outstanding on a connection with a limit lies in this many Data-Outs at least.
+const DATA_OUTS_OUTSTANDING: u64 = 8;
+/// No Data-Out need be shorter, bytes: a second of 64 kbit/s.
+const MIN_DATA_OUT: usize = 8 << 10;
+
 /// The queues of one connection, and its limits for new commands.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
@@ -141,9 +146,11 @@ impl Transmitter {
         agreed: &Negotiated,
         tasks: &mut TaskSet,
     ) -> Option<(Itt, DataOutPart)> {
-        next_of(&mut self.unsolicited, |itt| tasks.write_of(itt)?.next_unsolicited(agreed)).or_else(
-            || next_of(&mut self.solicited, |itt| tasks.write_of(itt)?.next_solicited(agreed)),
-        )
+        let most = self.longest_data_out();
+        let unsolicited = |itt| tasks.write_of(itt)?.next_unsolicited(agreed, most);
+        next_of(&mut self.unsolicited, unsolicited).or_else(|| {
+            next_of(&mut self.solicited, |itt| tasks.write_of(itt)?.next_solicited(agreed, most))
+        })
     }
 
     /// Whether a new command may go out here. No write begins while a first burst is under way
@@ -161,6 +168,13 @@ impl Transmitter {
         task.write().filter(|_| waits_for_others).is_some_and(|write| {
             outstanding.saturating_add(write.max_outstanding(agreed)) > self.write_limit
         })
+    }
+
+    /// How long the data segment of a Data-Out may be, bytes, a multiple of four: a part of what may be outstanding. LIO
+    /// waits for 3 seconds from one Data-Out to the next.
+    fn longest_data_out(&self) -> usize {
+        let part = usize::try_from(self.write_limit / DATA_OUTS_OUTSTANDING).unwrap_or(usize::MAX);
+        (part & !3).max(MIN_DATA_OUT)
     }
 
     /// Sets how much write data may be outstanding at once, bytes.

@@ -80,7 +80,7 @@ impl Session {
         };
         if task.aborting.as_deref() == Some(&TaskError::Aborted) {
             task.aborting = None;
-            let deadline = self.config.timeouts.command.map(|timeout| now + timeout);
+            let deadline = self.config.timeouts.of(&task.cdb).map(|timeout| now + timeout);
             self.tasks.set_deadline(itt, deadline);
             return Ok(());
         }

@@ -30,7 +30,7 @@ impl Session {
         if u32::try_from(write.max(read)).is_err() {
             return Err(SubmitError::TooLong);
         }
-        let timeout = command.timeout.or(self.config.timeouts.command);
+        let timeout = command.timeout.or_else(|| self.config.timeouts.of(&command.cdb));
         let immediate = command.immediate;
         let kind = TaskKind::Scsi(ScsiTask::new(command));
         self.enlist(kind, timeout, immediate, now)

@@ -9,6 +9,7 @@ use crate::config::SessionKind;
 use crate::connection::Connection;
 use crate::connection::state::ConnectionState;
 use crate::error::{SessionError, TaskError};
+use crate::output::Notice;
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
@@ -42,6 +43,29 @@ impl Session {
             self.check_order(cid, now);
         }
         self.follow_up(now);
+    }
+
+    /// Whether the target has answered nothing since the session's NOP-Out for as long as that may take.
+    pub fn is_sign_of_life_overdue(&self, cid: Cid, now: Instant) -> bool {
+        let timer = self.connections.get(cid).and_then(|connection| self.nop_timer(connection));
+        matches!(timer, Some((deadline, Timer::NopResponse)) if deadline <= now)
+    }
+
+    /// The target's host has acknowledged all that was sent on a connection, by the word of the transport. To be called
+    /// when a [sign of life is overdue](Self::is_sign_of_life_overdue), before [`handle_timeout`](Self::handle_timeout).
+    ///
+    /// A target that answers no NOP-Out while it has a command, and whose host is there, is busy with the command: some
+    /// answer nothing while they bring a large cache onto a slow medium. It is not given up for its silence, but within
+    /// the time limit of the command; [`Notice::Busy`] tells.
+    pub fn host_acknowledges(&mut self, cid: Cid, now: Instant) {
+        if !self.is_sign_of_life_overdue(cid, now) {
+            return;
+        }
+        let Some(operation) = self.tasks.operation_in_hand(cid) else { return };
+        let Some(connection) = self.connections.get_mut(cid) else { return };
+        let silence = now.saturating_duration_since(connection.liveness.last_received());
+        connection.liveness.host_is_there(now);
+        self.outputs.notice(Notice::Busy { cid, operation, silence });
     }
 
     /// A task has no time limit any more: it ends, it gets another one, or what is done about it has one.

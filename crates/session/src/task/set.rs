@@ -5,6 +5,7 @@ use std::time::Instant;
 use iscsi_pdu::{Cid, CmdSn, Itt};
 use smallvec::SmallVec;
 
+use super::scsi::ScsiTask;
 use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 use crate::timer::Timer;
@@ -54,6 +55,8 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
     /// Write data that the target may wait for at once, bytes.
     pub(crate) outstanding: u64,
+    /// The same of the writes that have ended, in sum.
+    pub(crate) concluded: u64,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +182,7 @@ impl TaskSet {
             let bytes = task.load();
             match self.load_mut(cid) {
                 Some(load) => load.bytes += bytes,
-                None => self.loads.push((cid, Load { bytes, outstanding: 0 })),
+                None => self.loads.push((cid, Load { bytes, ..Load::default() })),
             }
         }
     }
@@ -197,8 +200,9 @@ impl TaskSet {
         let Some(load) = self.load_mut(cid) else { return };
         load.bytes = load.bytes.saturating_sub(bytes);
         load.outstanding = load.outstanding.saturating_sub(outstanding);
+        load.concluded = load.concluded.saturating_add(outstanding);
         if load.bytes == 0 {
-            *load = Load::default();
+            load.outstanding = 0;
         }
     }
 
@@ -308,6 +312,24 @@ impl TaskSet {
             let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
             Some((itt, slot.task.as_ref()?))
         })
+    }
+
+    /// The command that a target has on a connection and has not answered: a flush, which keeps others waiting, or else
+    /// the oldest. None if each of them is being aborted.
+    pub(crate) fn operation_in_hand(&self, cid: Cid) -> Option<&'static str> {
+        let in_hand = self.iter().filter(|(_, task)| task.allegiance == Some(cid));
+        let commands = in_hand.filter_map(|(_, task)| Some((task.cmd_sn?, task.as_scsi()?)));
+        let commands = commands.filter(|(_, scsi)| scsi.aborting.is_none());
+        let first = commands.reduce(|first, next| {
+            let is_flush = |(_, scsi): &(CmdSn, &ScsiTask)| scsi.cdb.synchronizes_cache();
+            match (is_flush(&first), is_flush(&next)) {
+                (true, false) => first,
+                (false, true) => next,
+                _ if next.0.is_before(first.0) => next,
+                _ => first,
+            }
+        });
+        first.map(|(_, scsi)| scsi.cdb.operation_name())
     }
 
     /// Whether work is left that a logout should wait for.

@@ -129,10 +129,14 @@ impl WriteTransfer {
         Ok(Accepted::Queued)
     }
 
-    /// The next Data-Out of the first burst.
-    pub(crate) fn next_unsolicited(&mut self, agreed: &Negotiated) -> Option<DataOutPart> {
+    /// The next Data-Out of the first burst, of at most `most` bytes.
+    pub(crate) fn next_unsolicited(
+        &mut self,
+        agreed: &Negotiated,
+        most: usize,
+    ) -> Option<DataOutPart> {
         let burst = self.unsolicited.as_mut()?;
-        let part = burst.take(&self.payload, agreed);
+        let part = burst.take(&self.payload, agreed, most);
         self.sent.insert(part.offset, part.offset + bytes::Buf::remaining(&part.data));
         if part.is_final {
             self.unsolicited = None;
@@ -140,10 +144,14 @@ impl WriteTransfer {
         Some(part)
     }
 
-    /// The next Data-Out of the oldest R2T.
-    pub(crate) fn next_solicited(&mut self, agreed: &Negotiated) -> Option<DataOutPart> {
+    /// The next Data-Out of the oldest R2T, of at most `most` bytes.
+    pub(crate) fn next_solicited(
+        &mut self,
+        agreed: &Negotiated,
+        most: usize,
+    ) -> Option<DataOutPart> {
         let burst = self.solicited.front_mut()?;
-        let part = burst.take(&self.payload, agreed);
+        let part = burst.take(&self.payload, agreed, most);
         self.sent.insert(part.offset, part.offset + bytes::Buf::remaining(&part.data));
         if part.is_final {
             self.solicited.pop_front();
@@ -198,10 +206,10 @@ pub(crate) enum Accepted {
 }
 
 impl Burst {
-    /// Cuts off one PDU's worth; the last one of the burst has the F bit.
-    fn take(&mut self, payload: &Payload, agreed: &Negotiated) -> DataOutPart {
+    /// Cuts off one PDU's worth, a multiple of four bytes if more follows; the last one of the burst has the F bit.
+    fn take(&mut self, payload: &Payload, agreed: &Negotiated, most: usize) -> DataOutPart {
         let left = self.end - self.next;
-        let len = left.min(segment_limit(agreed, left));
+        let len = left.min(segment_limit(agreed, left)).min(most);
         let part = DataOutPart {
             ttt: self.ttt,
             data_sn: self.data_sn,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Buf;
 use iscsi_pdu::Cid;
-use iscsi_session::{Output, ProtocolError, SessionError, Timer};
+use iscsi_pdu::scsi::{Cdb, Lun};
+use iscsi_session::{Command, Notice, Output, ProtocolError, SessionError, Timer};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::NO_TAG;
 use iscsi_testkit::pdus::nop_in;
@@ -13,6 +14,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{Pair, config, pattern, read, target_config, write};
 use crate::trace::{Trace, wire_lun};
 
+const CID: Cid = Cid(0);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, LAY-17, QRK-03, and the appendix of faults: tag and LUN
@@ -269,4 +271,57 @@ fn idle_session_lives_on() {
     pair.execute(read(0, 1)).unwrap();
     assert!(pair.target.received().iter().filter(|(_, pdu)| pdu.is(Opcode::NopOut)).count() > 200);
     pair.assert_no_violations();
+}
+
+/// What the session has told of a busy target since the last call.
+fn busy(trace: &mut Trace) -> Option<(&'static str, Duration)> {
+    let mut told = None;
+    trace.drain();
+    for notice in trace.notices.drain(..) {
+        if let Notice::Busy { operation, silence, .. } = notice {
+            told = Some((operation, silence));
+        }
+    }
+    told
+}
+
+/// NOP-07: a target that has a command, and whose host acknowledges all, is busy with the command: it is asked again, and
+/// the command keeps its own time limit.
+#[test]
+fn nop_07_a_busy_target_has_the_time_of_its_command() {
+    let mut trace = Trace::logged_in();
+    let itt = trace.submit(Command::new(Lun::ZERO, Cdb::synchronize_cache_16(0, 0)));
+    expect!(trace, ScsiCommand);
+    // Ten times the limit of other commands.
+    for round in 1..=13 {
+        trace.advance(15 * SECOND);
+        expect!(trace, NopOut);
+        trace.advance(29 * SECOND);
+        trace.session.host_acknowledges(CID, trace.now);
+        trace.advance(Duration::ZERO);
+        assert!(busy(&mut trace).is_none(), "too early");
+        trace.now += SECOND;
+        assert!(trace.session.is_sign_of_life_overdue(CID, trace.now));
+        trace.session.host_acknowledges(CID, trace.now);
+        trace.advance(Duration::ZERO);
+        assert_eq!(busy(&mut trace), Some(("SYNCHRONIZE CACHE (16)", 45 * SECOND * round)));
+        assert_eq!(trace.ended, None);
+    }
+    trace.advance(15 * SECOND);
+    expect!(trace, TaskManagementRequest);
+    trace.advance(10 * SECOND);
+    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::TaskManagement));
+    assert!(trace.result(itt).is_err());
+}
+
+/// NOP-07, ERR-13: without a command the host's word is none of the target's.
+#[test]
+fn nop_07_an_idle_target_that_is_silent_is_gone() {
+    let mut trace = Trace::logged_in();
+    trace.advance(15 * SECOND);
+    expect!(trace, NopOut);
+    trace.now += 30 * SECOND;
+    trace.session.host_acknowledges(CID, trace.now);
+    trace.advance(Duration::ZERO);
+    assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::NopResponse));
 }

@@ -251,7 +251,7 @@ impl Trace {
         self.session.handle_connected(CID, self.now);
     }
 
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Connect { address, .. } => self.connect(address),

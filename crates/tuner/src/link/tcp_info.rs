@@ -32,6 +32,8 @@ pub struct TcpInfo {
     pub slow_start_threshold: Option<u32>,
     /// Segments sent and not acknowledged.
     pub segments_in_flight: Option<u32>,
+    /// Questions to a peer without a window, or that is silent, since it has answered one.
+    pub probes_unanswered: Option<u32>,
     /// Segments sent again.
     pub segments_retransmitted: Option<u32>,
     /// Segments sent, all kinds.
@@ -85,6 +87,16 @@ impl TcpInfo {
         Ok(Self::parse(bytes.get(..len).unwrap_or_default()))
     }
 
+    /// Whether the peer's host has acknowledged all that was sent to it, and answers when it is asked again because its
+    /// window is closed. So it is there, whatever the program does that the connection belongs to.
+    #[must_use]
+    pub fn is_all_acknowledged(&self) -> bool {
+        /// One may be on its way.
+        const MAX_PROBES: u32 = 1;
+        self.segments_in_flight == Some(0)
+            && self.probes_unanswered.is_none_or(|probes| probes <= MAX_PROBES)
+    }
+
     /// Reads the structure `tcp_info` as Linux lays it out: new fields come at the end, so what a
     /// kernel does not know is missing there.
     #[must_use]
@@ -103,6 +115,7 @@ impl TcpInfo {
             congestion_window: at.word(80),
             slow_start_threshold: at.word(76).filter(|threshold| *threshold < 0x7fff_ffff),
             segments_in_flight: at.word(24),
+            probes_unanswered: at.byte(3).map(u32::from),
             segments_retransmitted: at.word(100),
             segments_sent: at.word(136),
             segments_received: at.word(140),

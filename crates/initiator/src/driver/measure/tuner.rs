@@ -154,11 +154,12 @@ impl Tuner {
         waiting: Waiting,
         is_blocked: bool,
         intervals: u32,
+        progress: (u64, u64),
         now: Instant,
     ) {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
-        self.write_limit.observe(&info, now);
+        self.observe_writes(&info, progress, now);
         self.count(&info, waiting, is_blocked, intervals);
         self.polls = self.polls.saturating_add(intervals);
         if self.polls >= INTERVALS_PER_READING {
@@ -238,15 +239,31 @@ impl Tuner {
         }
     }
 
-    /// Looks how much write data the connection brings to the target in time.
-    pub(crate) fn look_at_window(&mut self, socket: &dyn Socket, now: Instant) {
-        self.write_limit.observe(&socket.tcp_info().unwrap_or_default(), now);
+    /// Looks how much write data the connection brings to the target in time, and the target takes.
+    pub(crate) fn look_at_window(
+        &mut self,
+        socket: &dyn Socket,
+        progress: (u64, u64),
+        now: Instant,
+    ) {
+        self.observe_writes(&socket.tcp_info().unwrap_or_default(), progress, now);
+    }
+
+    fn observe_writes(&mut self, info: &TcpInfo, progress: (u64, u64), now: Instant) {
+        let (outstanding, concluded) = progress;
+        self.write_limit.observe(info, now);
+        self.write_limit.observe_target(outstanding, concluded, now);
     }
 
     /// The write data that the connection may have under way by the last look at it, bytes, if that is less than
     /// the `max` that may be under way at all.
     pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
         self.write_limit.bytes(self.copes_with_loss(), max)
+    }
+
+    /// How long a write had better be, bytes, if the link is slow for its length.
+    pub(crate) fn longest_write(&self, max: u64) -> Option<u64> {
+        self.write_limit.longest_write(self.copes_with_loss(), max)
     }
 
     /// Another connection over the same link has met losses that no queue explains.

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How many of them run at once: enough to fill a link, and few enough to look after each.
-const WIDTH: usize = 64;
+/// How many futures run at once: enough to fill a link, and few enough to look after each.
+pub(crate) const WIDTH: usize = 64;
 
 /// Runs futures, some at a time in their order, to their end or the first error, and gives their
 /// results in order. At an error the others are dropped.
@@ -13,13 +13,26 @@ pub(crate) async fn try_join_all<F, T, E>(futures: impl IntoIterator<Item = F>) 
 where
     F: Future<Output = Result<T, E>>,
 {
+    try_join(WIDTH, futures).await
+}
+
+/// Runs futures as [`try_join_all`] does, at most `width` at a time. The iterator is asked for one when its turn has
+/// come.
+pub(crate) async fn try_join<F, T, E>(
+    width: usize,
+    futures: impl IntoIterator<Item = F>,
+) -> Result<Vec<T>, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
     let mut crowd =
-        Crowd { waiting: futures.into_iter(), running: Vec::new(), results: Vec::new() };
+        Crowd { width, waiting: futures.into_iter(), running: Vec::new(), results: Vec::new() };
     poll_fn(|context| crowd.poll(context)).await?;
     Ok(crowd.results.into_iter().flatten().collect())
 }
 
 struct Crowd<I, F, T> {
+    width: usize,
     waiting: I,
     /// Futures with the place of their result.
     running: Vec<(usize, Pin<Box<F>>)>,
@@ -44,7 +57,7 @@ where
     }
 
     fn start(&mut self) {
-        let room = WIDTH.saturating_sub(self.running.len());
+        let room = self.width.saturating_sub(self.running.len());
         for future in self.waiting.by_ref().take(room) {
             self.running.push((self.results.len(), Box::pin(future)));
             self.results.push(None);

@@ -8,28 +8,34 @@ pub(crate) fn enclose(head: Bytes, data: &Payload, tail: Bytes) -> Payload {
     Payload::from_pages([head].into_iter().chain(data.pages().cloned()).chain([tail]))
 }
 
-/// The payload in parts of at most `most` bytes, in order; only the last is shorter.
-pub(crate) fn split(data: &Payload, most: usize) -> Vec<Payload> {
-    if data.len() <= most {
-        return vec![data.clone()];
+/// A payload that is cut into parts, from its beginning on.
+pub(crate) struct Cutter<I> {
+    pages: I,
+    /// What is left of a page.
+    rest: Bytes,
+}
+
+impl<'a, I: Iterator<Item = &'a Bytes>> Cutter<I> {
+    /// Begins with the first of these pages.
+    pub(crate) const fn new(pages: I) -> Self {
+        Self { pages, rest: Bytes::new() }
     }
-    let mut parts = Vec::with_capacity(data.len().div_ceil(most));
-    let mut part = Vec::new();
-    let mut room = most;
-    for page in data.pages() {
-        let mut page = page.clone();
-        while page.len() >= room {
-            part.push(page.split_to(room));
-            parts.push(Payload::from_pages(part.drain(..)));
-            room = most;
+
+    /// The next part, of at most `most` bytes, at least 1; shorter only where nothing is left behind it. `None` at the
+    /// end.
+    pub(crate) fn next(&mut self, most: usize) -> Option<Payload> {
+        let (mut part, mut room) = (Vec::new(), most);
+        while room > 0 {
+            if self.rest.is_empty() {
+                let Some(page) = self.pages.next() else { break };
+                self.rest = page.clone();
+            }
+            let piece = self.rest.split_to(self.rest.len().min(room));
+            room -= piece.len();
+            part.push(piece);
         }
-        room -= page.len();
-        part.push(page);
+        (room < most).then(|| Payload::from_pages(part))
     }
-    if room < most {
-        parts.push(Payload::from_pages(part));
-    }
-    parts
 }
 
 #[cfg(test)]
@@ -40,6 +46,11 @@ mod tests {
 
     fn joined(payload: &Payload) -> Vec<u8> {
         payload.pages().flatten().copied().collect()
+    }
+
+    fn parts(data: &Payload, most: usize) -> Vec<Payload> {
+        let mut cutter = Cutter::new(data.pages());
+        std::iter::from_fn(|| cutter.next(most)).collect()
     }
 
     proptest! {
@@ -53,18 +64,18 @@ mod tests {
                 (0..*len).map(|_| { byte += 1; byte }).collect::<Vec<_>>().into()
             });
             let data = Payload::from_pages(pages);
-            let parts = split(&data, most);
+            let parts = parts(&data, most);
             prop_assert_eq!(parts.iter().flat_map(joined).collect::<Vec<_>>(), joined(&data));
-            let (last, others) = parts.split_last().unwrap();
+            let Some((last, others)) = parts.split_last() else { return Ok(()) };
             prop_assert!(others.iter().all(|part| part.len() == most));
-            prop_assert!(last.len() <= most);
+            prop_assert!((1..=most).contains(&last.len()));
         }
     }
 
     #[test]
     fn pages_are_shared() {
         let page = Bytes::from(vec![7; 100]);
-        let parts = split(&enclose(Bytes::new(), &page.clone().into(), Bytes::new()), 30);
+        let parts = parts(&enclose(Bytes::new(), &page.clone().into(), Bytes::new()), 30);
         let inside = page.as_ptr_range();
         for part in parts {
             for piece in part.pages() {

@@ -1,0 +1,155 @@
+//! How much write data a target takes within its own patience.
+//!
+//! A target may be slower than the link to it: then what is under way lies in its socket, behind what it writes just
+//! now, and its timers run: LIO gives up on a connection that does not bring what it has asked for within 3 seconds. So
+//! no more is under way than it takes within a part of that:
+//!
+//! ```text
+//! time in the target = bytes outstanding, on average / bytes concluded in a second        (Little's law)
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// How long write data may take from the first PDU of its command to the answer, beside the round trips.
+const LONG: Duration = Duration::from_secs(1);
+/// The round trips of a write whose data is asked for twice.
+const ROUND_TRIPS: u32 = 4;
+/// What is outstanding at first, bytes: two writes of the usual length.
+const FIRST: u64 = 2 << 20;
+/// How much more may be outstanding at most than before.
+const MAX_STEP: u64 = 4;
+/// Less helps no target, bytes.
+const MIN: u64 = 64 << 10;
+
+/// The write data that may be outstanding on a connection, by the time that the target takes for it.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainLimit {
+    bytes: u64,
+    span: Option<Span>,
+}
+
+/// A time in which it is seen how long the target takes.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begun: Instant,
+    /// Bytes concluded by then.
+    before: u64,
+    /// Bytes outstanding multiplied by seconds, up to the last look.
+    area: f64,
+    last: Instant,
+    /// Bytes outstanding at the last look.
+    outstanding: u64,
+}
+
+impl Default for DrainLimit {
+    fn default() -> Self {
+        Self { bytes: FIRST, span: None }
+    }
+}
+
+impl DrainLimit {
+    /// Bytes that may be outstanding.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes in what is outstanding now, what the target has concluded since the connection began, bytes, and the
+    /// round-trip time. To be called several times a second while something is outstanding.
+    pub fn observe(
+        &mut self,
+        outstanding: u64,
+        concluded: u64,
+        round_trip: Duration,
+        now: Instant,
+    ) {
+        let fresh = Span { begun: now, before: concluded, area: 0.0, last: now, outstanding };
+        let span = self.span.get_or_insert(fresh);
+        let since = now.saturating_duration_since(span.last).as_secs_f64();
+        span.area += span.outstanding as f64 * since;
+        (span.last, span.outstanding) = (now, outstanding);
+        let (time, done) =
+            (now.saturating_duration_since(span.begun), concluded.saturating_sub(span.before));
+        let long = LONG.saturating_add(round_trip.saturating_mul(ROUND_TRIPS));
+        let is_long = time >= long;
+        if done < self.bytes && !is_long {
+            return;
+        }
+        // Nothing was outstanding for a while, or nothing was: that tells nothing.
+        let mean = span.area / time.as_secs_f64().max(f64::MIN_POSITIVE);
+        let latency = span.area / (done as f64).max(1.0);
+        if latency > long.as_secs_f64() {
+            if is_long {
+                let fits = done as f64 * long.as_secs_f64() / time.as_secs_f64();
+                self.bytes = (fits as u64).clamp(self.bytes / 2, self.bytes).max(MIN);
+            }
+        } else if mean >= self.bytes as f64 / 2.0 {
+            let room = (long.as_secs_f64() / latency) as u64;
+            self.bytes = self.bytes.saturating_mul((room / 2 * 2).clamp(1, MAX_STEP));
+        }
+        self.span = Some(fresh);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(50);
+
+    /// A target that takes `rate` bytes a second, with as much outstanding as may be and is wanted. Gives back the limit
+    /// after each tick.
+    fn limits(rate: f64, wanted: u64, ticks: usize, limit: &mut DrainLimit) -> Vec<u64> {
+        let (start, mut concluded) = (Instant::now(), 0.0);
+        let tick = |count| {
+            let now = start + TICK * u32::try_from(count).unwrap();
+            let outstanding = limit.bytes().min(wanted);
+            // A fast target has concluded all of it, as often as it was outstanding.
+            concluded += rate * TICK.as_secs_f64();
+            limit.observe(outstanding, concluded as u64, Duration::ZERO, now);
+            limit.bytes()
+        };
+        (0..ticks).map(tick).collect()
+    }
+
+    #[test]
+    fn a_fast_target_has_no_limit_soon() {
+        let limits = limits(1e9, u64::MAX, 10, &mut DrainLimit::default());
+        assert!(limits[9] >= 64 << 20, "{limits:?}");
+    }
+
+    /// Of 3 MB/s and less a second's worth is outstanding, and at least what is sensible.
+    #[test]
+    fn a_slow_target_gets_what_it_takes_in_a_second() {
+        for rate in [0.1e6, 0.5e6, 3e6, 30e6] {
+            let limits = limits(rate, u64::MAX, 400, &mut DrainLimit::default());
+            let settled = limits.split_at(200).1;
+            for bytes in settled {
+                let seconds = *bytes as f64 / rate;
+                assert!((0.4..1.3).contains(&seconds), "{rate}: {bytes}");
+            }
+        }
+        let mut slow = DrainLimit::default();
+        assert_eq!(limits(1e3, u64::MAX, 400, &mut slow)[399], MIN);
+        // When it has become fast again, it gets more.
+        assert!(limits(1e9, u64::MAX, 20, &mut slow)[19] >= 64 << 20);
+    }
+
+    /// A caller that wants little at once says nothing of the target.
+    #[test]
+    fn what_is_not_used_does_not_change() {
+        let mut limit = DrainLimit::default();
+        assert_eq!(limits(1e6, 64 << 10, 200, &mut limit)[199], FIRST);
+        let rest = Instant::now() + Duration::from_secs(3600);
+        limit.observe(0, 0, Duration::ZERO, rest);
+        assert_eq!(limit.bytes(), FIRST);
+    }
+
+    /// A target that stops for a while costs a part of the limit, not all of it.
+    #[test]
+    fn a_pause_halves_it_once_in_a_while() {
+        let mut limit = DrainLimit { bytes: 64 << 20, span: None };
+        let stopped = limits(0.0, u64::MAX, 50, &mut limit);
+        assert_eq!(stopped[49], 16 << 20, "{stopped:?}");
+    }
+}
