@@ -167,6 +167,7 @@ impl Driver {
             Message::Cancel(id) => self.cancel(id),
             Message::Logout => self.session.logout(self.now()),
             Message::Loss(loss) => self.hear_of_loss(loss),
+            Message::SlowTarget(bytes) => self.hear_of_slow_target(bytes),
             Message::Read(answer) => self.tell(answer),
         }
     }

@@ -327,6 +327,17 @@ impl Session {
         self.shared.longest_write.load(Ordering::Relaxed)
     }
 
+    /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
+    pub(crate) fn limit_of_slow_target(&self) -> Option<u64> {
+        let bytes = self.shared.limit_of_slow_target.load(Ordering::Relaxed);
+        Some(bytes).filter(|bytes| *bytes < u64::MAX)
+    }
+
+    /// Other sessions have found the target slow.
+    pub(crate) fn hear_of_slow_target(&self, bytes: u64) {
+        self.driver.tell(Message::SlowTarget(bytes));
+    }
+
     /// How many commands were sent again, because of an end that passes by itself.
     pub fn retries(&self) -> u64 {
         self.shared.retries.load(Ordering::Relaxed)

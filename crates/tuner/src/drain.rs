@@ -10,8 +10,11 @@
 
 use std::time::{Duration, Instant};
 
-/// How long write data may take from the first PDU of its command to the answer, beside the round trips.
-const LONG: Duration = Duration::from_secs(1);
+/// How long write data may take from the first PDU of its command to the answer, beside the round trips: a flush may
+/// take as long again before it, and both together half of LIO's patience.
+const LONG: Duration = Duration::from_millis(600);
+/// Nobody looks for longer while something is outstanding.
+const REST: Duration = Duration::from_secs(3);
 /// The round trips of a write whose data is asked for twice.
 const ROUND_TRIPS: u32 = 4;
 /// What is outstanding at first, bytes: two writes of the usual length.
@@ -48,6 +51,21 @@ impl Default for DrainLimit {
 }
 
 impl DrainLimit {
+    /// The limit of a further connection to a target that others find slow: a part of theirs, since it takes no more in
+    /// sum over more connections.
+    pub const fn share(&mut self, others: u64) {
+        if others < self.bytes {
+            self.bytes = if others / 2 < MIN { MIN } else { others / 2 };
+        }
+    }
+
+    /// The limit, if the target is so slow that it is less than each connection begins with: then further connections
+    /// do not make it faster.
+    #[must_use]
+    pub const fn of_slow_target(&self) -> Option<u64> {
+        if self.bytes < FIRST { Some(self.bytes) } else { None }
+    }
+
     /// Bytes that may be outstanding.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
@@ -64,9 +82,14 @@ impl DrainLimit {
         now: Instant,
     ) {
         let fresh = Span { begun: now, before: concluded, area: 0.0, last: now, outstanding };
+        let last = self.span.map(|span| now.saturating_duration_since(span.last));
+        // What was outstanding in between is not known.
+        let Some(since) = last.filter(|since| *since < REST) else {
+            self.span = Some(fresh);
+            return;
+        };
         let span = self.span.get_or_insert(fresh);
-        let since = now.saturating_duration_since(span.last).as_secs_f64();
-        span.area += span.outstanding as f64 * since;
+        span.area += span.outstanding as f64 * since.as_secs_f64();
         (span.last, span.outstanding) = (now, outstanding);
         let (time, done) =
             (now.saturating_duration_since(span.begun), concluded.saturating_sub(span.before));
@@ -118,15 +141,15 @@ mod tests {
         assert!(limits[9] >= 64 << 20, "{limits:?}");
     }
 
-    /// Of 3 MB/s and less a second's worth is outstanding, and at least what is sensible.
+    /// What it takes in about half a second is outstanding, and at least what is sensible.
     #[test]
-    fn a_slow_target_gets_what_it_takes_in_a_second() {
-        for rate in [0.1e6, 0.5e6, 3e6, 30e6] {
+    fn a_slow_target_gets_what_it_takes_in_time() {
+        for rate in [0.2e6, 0.5e6, 3e6, 30e6] {
             let limits = limits(rate, u64::MAX, 400, &mut DrainLimit::default());
             let settled = limits.split_at(200).1;
             for bytes in settled {
                 let seconds = *bytes as f64 / rate;
-                assert!((0.4..1.3).contains(&seconds), "{rate}: {bytes}");
+                assert!((0.2..0.9).contains(&seconds), "{rate}: {bytes}");
             }
         }
         let mut slow = DrainLimit::default();
@@ -145,11 +168,25 @@ mod tests {
         assert_eq!(limit.bytes(), FIRST);
     }
 
+    #[test]
+    fn a_further_connection_to_a_slow_target_begins_with_less() {
+        let mut slow = DrainLimit::default();
+        limits(1e6, u64::MAX, 400, &mut slow);
+        let mut further = DrainLimit::default();
+        assert_eq!(further.of_slow_target(), None);
+        further.share(slow.of_slow_target().unwrap());
+        assert_eq!(further.bytes(), slow.bytes() / 2);
+        further.share(u64::MAX);
+        assert_eq!(further.bytes(), slow.bytes() / 2);
+        further.share(1);
+        assert_eq!(further.bytes(), MIN);
+    }
+
     /// A target that stops for a while costs a part of the limit, not all of it.
     #[test]
     fn a_pause_halves_it_once_in_a_while() {
         let mut limit = DrainLimit { bytes: 64 << 20, span: None };
         let stopped = limits(0.0, u64::MAX, 50, &mut limit);
-        assert_eq!(stopped[49], 16 << 20, "{stopped:?}");
+        assert_eq!(stopped[49], 4 << 20, "{stopped:?}");
     }
 }

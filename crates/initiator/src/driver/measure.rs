@@ -119,6 +119,14 @@ impl Driver {
         self.tell_facts();
     }
 
+    /// Other sessions have found the target slow.
+    pub(super) fn hear_of_slow_target(&mut self, bytes: u64) {
+        for transport in &mut self.transports {
+            transport.tune(|_, tuner| tuner.hear_of_slow_target(bytes));
+        }
+        self.share_write_limits();
+    }
+
     /// Limits the writes of each connection to what it brings to the target in time.
     pub(super) fn limit_writes(&mut self) {
         let now = self.now.into_std();
@@ -132,12 +140,14 @@ impl Driver {
     /// The same by the last look at their windows.
     fn share_write_limits(&mut self) {
         let max = self.shared.budget.max_bytes();
-        let mut longest = u64::MAX;
+        let (mut longest, mut slow) = (u64::MAX, u64::MAX);
         for transport in &self.transports {
             let Some(tuner) = transport.tuner() else { continue };
             self.session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
             longest = longest.min(tuner.longest_write(max).unwrap_or(u64::MAX));
+            slow = slow.min(tuner.limit_of_slow_target().unwrap_or(u64::MAX));
         }
         self.shared.longest_write.store(longest, Ordering::Relaxed);
+        self.shared.limit_of_slow_target.store(slow, Ordering::Relaxed);
     }
 }

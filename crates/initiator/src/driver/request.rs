@@ -24,6 +24,8 @@ pub(crate) enum Message {
     Logout,
     /// So large a share of the segments is lost on the link, by what another session has seen.
     Loss(f64),
+    /// Other sessions have found the target slow: each of them has this much write data outstanding, bytes.
+    SlowTarget(u64),
     /// What is known of each connection.
     Read(oneshot::Sender<Vec<Reading>>),
 }

@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) unit_registry: Arc<UnitRegistry>,
     /// How long a write of a disk had better be, bytes, by what the connections bring to the target in time.
     pub(crate) longest_write: AtomicU64,
+    /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
+    pub(crate) limit_of_slow_target: AtomicU64,
     /// Commands that were sent again.
     pub(crate) retries: AtomicU64,
     /// What says that disks may be opened with the node, of a session over which its user may open some.
@@ -119,6 +121,7 @@ impl Shared {
             unsettled: Unsettled::default(),
             unit_registry,
             longest_write: AtomicU64::new(u64::MAX),
+            limit_of_slow_target: AtomicU64::new(u64::MAX),
             retries: AtomicU64::new(0),
             user: OnceLock::new(),
             is_ruled: AtomicBool::new(false),

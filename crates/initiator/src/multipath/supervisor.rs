@@ -261,6 +261,9 @@ impl Supervisor {
     }
 
     pub(super) fn join(&mut self, paths: &Paths<Path>, path: Path) {
+        if let Some(bytes) = limit_of_slow_target(paths) {
+            path.unit.session().hear_of_slow_target(bytes);
+        }
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
         self.follow_path(paths, id, &path);
@@ -360,6 +363,8 @@ impl Supervisor {
         reading.round_trip = shared_link.round_trip;
         match self.session_count.observe(&reading) {
             Step::Stay => {}
+            // More sessions do not make its medium faster.
+            Step::Add(_) if limit_of_slow_target(paths).is_some() => {}
             Step::Add(more) => self.open_more(more.min(self.missing(paths))),
             Step::Remove(fewer) => self.remove(paths, fewer),
         }
@@ -558,6 +563,12 @@ pub(super) async fn outcome<T: Send + 'static>(
 /// Within the disk's span: which of its sessions it is.
 pub(super) fn span_of(path: &Path) -> Span {
     error_span!("path", isid = %path.unit.session().isid())
+}
+
+/// The write data outstanding on each connection that the target takes in time, bytes, if it is slow.
+fn limit_of_slow_target(paths: &Paths<Path>) -> Option<u64> {
+    let open = paths.open();
+    open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()
 }
 
 /// Whether round trips cost nothing over any of them.

@@ -28,8 +28,8 @@ pub struct ReopeningOptions {
     /// [`Options::patience`](crate::Options::patience) says, as a server's should. Requests fail then, those that
     /// wait and those that come ([`Error::NotReopened`](crate::Error::NotReopened)), while the session is tried
     /// on, until it is back. Without it, and where [`max_tries`](Self::max_tries) is there, the disk ends; so it does in
-    /// any case where another try is of no use: the login is refused as the initiator's error, or the unit has
-    /// another size, or is another one.
+    /// any case where another try is of no use: the target refuses the credentials seven times over that time, or the unit has
+    /// another size, or is another one, or another host has fenced this one off.
     pub outlasts_patience: bool,
 }
 

@@ -23,8 +23,8 @@ pub struct ResumptionArgs {
     /// checkpoint says where they are, --resume tries them again, and the exit status is 3.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnReadError::Stop)]
     pub on_read_error: OnReadError,
-    /// A flush begins at the latest when SIZE is written since the last one, 64K to 1T, or 30 seconds have
-    /// passed; twice that is the most that is sent again after a kill.
+    /// A flush begins at the latest when SIZE is written since the last one, 64K to 1T; sooner where the medium is
+    /// slow. Twice that is the most that is sent again after a kill.
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub flush_bytes: FlushBytes,
 }

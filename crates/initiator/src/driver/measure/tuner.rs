@@ -266,6 +266,16 @@ impl Tuner {
         self.write_limit.longest_write(self.copes_with_loss(), max)
     }
 
+    /// The write data outstanding that the target takes in time, bytes, if it is a slow one.
+    pub(crate) const fn limit_of_slow_target(&self) -> Option<u64> {
+        self.write_limit.of_slow_target()
+    }
+
+    /// Other connections have found the target slow.
+    pub(crate) const fn hear_of_slow_target(&mut self, bytes: u64) {
+        self.write_limit.share(bytes);
+    }
+
     /// Another connection over the same link has met losses that no queue explains.
     pub(crate) fn hear_of_loss(&mut self, socket: &dyn Socket, loss: f64) {
         self.adapt(socket, |tuner| tuner.believe(loss));
