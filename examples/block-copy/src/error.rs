@@ -477,12 +477,10 @@ impl Error {
 
 /// What to do about an error of the system at an end.
 fn advice(kind: io::ErrorKind) -> &'static str {
-    match kind {
-        io::ErrorKind::ResourceBusy => {
-            "; end that use, or write to it all the same with --force, which destroys what is in use"
-        }
-        _ => file_advice(kind),
+    if kind == io::ErrorKind::ResourceBusy {
+        return "; end that use, or write to it all the same with --force, which destroys what is in use";
     }
+    file_advice(kind)
 }
 
 /// So many places.
