@@ -1,8 +1,8 @@
 //! File systems, and what else lies on a whole device or partition: LVM, RAID, encryption, swap.
 
+use super::held::{Held, be32, be64, le16, le32, le64};
 use super::sample::Place::{self, Start};
 use super::sample::{MD_0, MD_1, Sample};
-use super::{Held, be32, be64, le16, le32, le64};
 
 const NTFS: &str = "an NTFS file system";
 const EXFAT: &str = "an exFAT file system";

@@ -1,7 +1,7 @@
 //! GPT (UEFI 2.10 §5.3) and MBR.
 
+use super::held::{Held, le32};
 use super::sample::{Place, Sample};
-use super::{Held, le32};
 
 const GPT: &[u8] = b"EFI PART";
 /// The lengths of a logical block, bytes.
@@ -34,7 +34,7 @@ pub(crate) fn gpt_block_size(sample: &Sample) -> Option<u64> {
 
 /// Whether there is an MBR with partitions of its own.
 pub(crate) fn has_mbr(sample: &Sample) -> bool {
-    mbr(sample).is_some_and(|held| held.partitions > 0)
+    mbr(sample).is_some_and(|held| held.has_partitions())
 }
 
 /// How many entries are used, of those that were looked at.
