@@ -17,6 +17,7 @@ const SWAPS: &str = "/proc/swaps";
 
 /// A block device or a file that is in use, so that nothing is written to it.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
+#[non_exhaustive]
 pub struct InUse {
     /// By what, as far as the system tells: each as "mounted at /srv" or "a part of /dev/md0".
     pub by: Vec<String>,

@@ -131,12 +131,13 @@ fn nothing_is_created_among_the_devices() {
     let link = folder.path("link");
     std::os::unix::fs::symlink(&name, &link).unwrap();
     for path in [Path::new(&name), &link] {
-        let error = FileDevice::create(path).map(drop).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound, "{}", path.display());
-        assert!(error.to_string().contains("no such device"), "{error}");
+        let created = FileDevice::create(path).map(drop);
         let is_there = fs::exists(&name).unwrap();
         drop(fs::remove_file(&name));
         assert!(!is_there, "{} made {name}", path.display());
+        let error = created.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{}", path.display());
+        assert!(error.to_string().contains("no such device"), "{error}");
     }
     // Elsewhere a link that leads to nothing is where the file is made.
     fs::remove_file(&link).unwrap();
