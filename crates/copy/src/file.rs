@@ -1,6 +1,6 @@
 //! Regular files and block devices.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -15,6 +15,7 @@ use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
 use nix::unistd::{Whence, lseek};
 
 use crate::blocking::blocking;
+use crate::file_options::FileOptions;
 
 /// One visit to another thread costs more than a short read, bytes.
 const PREFERRED: usize = 1 << 20;
@@ -93,18 +94,18 @@ impl FileDevice {
     }
 
     /// Opens a file to write to and to read from, and creates it if it is missing. Nothing is changed
-    /// in one that exists.
+    /// in one that exists. What is in use is refused: see [`FileOptions`], which can do otherwise.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As [`open`](Self::open), and as [`FileOptions::open`].
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        Self::from_file(options.read(true).write(true).create(true).truncate(false).open(path)?)
+        let options = FileOptions::new().with_read(true).with_create(true);
+        Self::from_file(options.open(path)?.0)
     }
 
     /// A file that is open. It is read and written as far as it was opened for that: one that is not open
     /// for writing is read-only, and of one that is not open for reading the holes are known all the
-    /// same.
+    /// same. Whether others use a block device is the caller's to know: [`FileOptions`] makes sure.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -321,7 +322,7 @@ fn seek(file: &File, at: u64, what: Whence) -> io::Result<Option<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, OpenOptions};
 
     use super::*;
 

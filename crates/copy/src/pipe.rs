@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use nix::sys::stat::SFlag;
@@ -13,25 +13,48 @@ use crate::blocking::blocking;
 /// A file of which only what comes next is read or written. Each read and each write is one visit to
 /// a thread that may block; clones are the same file.
 #[derive(Clone, Debug)]
-pub(crate) struct Pipe(Arc<File>);
+pub(crate) struct Pipe {
+    file: Arc<File>,
+    /// What was looked at, and comes next.
+    ahead: Arc<Mutex<Bytes>>,
+}
 
 impl Pipe {
-    pub(crate) const fn new(file: Arc<File>) -> Self {
-        Self(file)
+    pub(crate) fn new(file: Arc<File>) -> Self {
+        Self { file, ahead: Arc::default() }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Bytes> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next `len` bytes, or as many as there are, which stay the next ones.
+    pub(crate) async fn peek(&self, len: usize) -> io::Result<Bytes> {
+        let peeked = self.fill(BytesMut::zeroed(len)).await?.freeze();
+        *self.ahead() = peeked.clone();
+        Ok(peeked)
     }
 
     /// What is left of a regular file from the place on where its opener left it; `None` for any
     /// other, and where the system does not tell.
     pub(crate) fn rest(&self) -> Option<u64> {
-        let metadata = self.0.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some(metadata.len().saturating_sub((&*self.0).stream_position().ok()?))
+        let metadata = self.file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let read = (&*self.file).stream_position().ok()?.saturating_sub(self.ahead().len() as u64);
+        Some(metadata.len().saturating_sub(read))
     }
 
     /// Reads until the buffer is full, or the file ends: then it comes back shorter.
     pub(crate) async fn fill(&self, mut buffer: BytesMut) -> io::Result<BytesMut> {
-        let file = Arc::clone(&self.0);
+        let file = Arc::clone(&self.file);
+        let ahead = {
+            let mut ahead = self.ahead();
+            let len = ahead.len().min(buffer.len());
+            ahead.split_to(len)
+        };
         blocking(move || {
-            let filled = fill(&file, &mut buffer)?;
+            let (known, rest) = buffer.split_at_mut(ahead.len());
+            known.copy_from_slice(&ahead);
+            let filled = known.len() + fill(&file, rest)?;
             buffer.truncate(filled);
             Ok(buffer)
         })
@@ -40,13 +63,13 @@ impl Pipe {
 
     /// Writes all. When it has ended, the system has all of it.
     pub(crate) async fn write(&self, data: Bytes) -> io::Result<()> {
-        let file = Arc::clone(&self.0);
+        let file = Arc::clone(&self.file);
         blocking(move || (&*file).write_all(&data)).await
     }
 
     /// Waits for the medium, where there is one.
     pub(crate) async fn flush(&self) -> io::Result<()> {
-        let file = Arc::clone(&self.0);
+        let file = Arc::clone(&self.file);
         let sync =
             move || if has_medium(file.metadata()?.mode()) { file.sync_all() } else { Ok(()) };
         blocking(sync).await

@@ -6,11 +6,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use iscsi_initiator::device::Device;
+use bytes::{Bytes, BytesMut};
+use iscsi_initiator::device::{Device, IoFuture};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
 
+use crate::boxed::boxed;
 use crate::file::local_depth;
 use crate::pipe::Pipe;
 use crate::window::Window;
@@ -26,9 +27,31 @@ enum Kind {
     /// Any range, many at a time.
     Device(Arc<dyn Device>),
     /// What comes next, and nothing else.
-    Stream(Arc<Mutex<Reader>>, Option<u64>),
+    Stream(Arc<Mutex<Stream>>, Option<u64>),
     /// The same, by threads that may block.
     Pipe(Pipe),
+}
+
+/// A reader, and what was looked at of it and comes next.
+struct Stream {
+    ahead: Bytes,
+    reader: Reader,
+}
+
+impl Stream {
+    /// Reads until the buffer is full or the stream ends: then it comes back shorter.
+    async fn fill(&mut self, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let mut filled = self.ahead.len().min(buffer.len());
+        buffer[..filled].copy_from_slice(&self.ahead.split_to(filled));
+        while filled < buffer.len() {
+            match self.reader.read(&mut buffer[filled..]).await? {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        buffer.truncate(filled);
+        Ok(buffer)
+    }
 }
 
 impl Source {
@@ -40,7 +63,8 @@ impl Source {
     /// A stream: a pipe, a socket, something that is unpacked. `len` is how many bytes it is said to have,
     /// if anybody knows; it is for the display only, and the stream ends where it ends.
     pub fn stream(reader: impl AsyncRead + Send + Unpin + 'static, len: Option<u64>) -> Self {
-        Self(Kind::Stream(Arc::new(Mutex::new(Box::new(reader))), len))
+        let stream = Stream { ahead: Bytes::new(), reader: Box::new(reader) };
+        Self(Kind::Stream(Arc::new(Mutex::new(stream)), len))
     }
 
     /// A file as a stream, from where it stands on: a pipe, a terminal, what somebody else has opened.
@@ -83,22 +107,35 @@ impl Source {
 
     /// Reads what comes next of a stream, until the buffer is full or the stream ends: then it comes back
     /// shorter.
-    pub(crate) async fn fill(&self, mut buffer: BytesMut) -> io::Result<BytesMut> {
-        let reader = match &self.0 {
-            Kind::Device(_) => return Err(io::ErrorKind::Unsupported.into()),
-            Kind::Stream(reader, _) => reader,
-            Kind::Pipe(pipe) => return pipe.fill(buffer).await,
-        };
-        let mut reader = reader.lock().await;
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match reader.read(&mut buffer[filled..]).await? {
-                0 => break,
-                count => filled += count,
-            }
+    pub(crate) async fn fill(&self, buffer: BytesMut) -> io::Result<BytesMut> {
+        match &self.0 {
+            Kind::Device(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::Stream(stream, _) => stream.lock().await.fill(buffer).await,
+            Kind::Pipe(pipe) => pipe.fill(buffer).await,
         }
-        buffer.truncate(filled);
-        Ok(buffer)
+    }
+
+    /// The first `len` bytes, or as many as there are, to find out what they are: a stream gives them again to the
+    /// copy. It is to be called before the copy begins, and waits until a stream has given so many, or ends.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn peek(&self, len: usize) -> IoFuture<'_, Bytes> {
+        boxed(async move {
+            match &self.0 {
+                Kind::Device(device) => {
+                    let len = usize::try_from(device.capacity()).unwrap_or(len).min(len);
+                    Ok(device.read_into(0, BytesMut::zeroed(len)).await?.freeze())
+                }
+                Kind::Stream(stream, _) => {
+                    let mut stream = stream.lock().await;
+                    let peeked = stream.fill(BytesMut::zeroed(len)).await?.freeze();
+                    stream.ahead = peeked.clone();
+                    Ok(peeked)
+                }
+                Kind::Pipe(pipe) => pipe.peek(len).await,
+            }
+        })
     }
 }
 

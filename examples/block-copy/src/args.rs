@@ -2,6 +2,7 @@
 
 mod content;
 mod delta;
+mod guard;
 mod link;
 mod output;
 mod passes;
@@ -14,6 +15,7 @@ use clap::Parser;
 
 pub use content::{ContentArgs, VerifyMode, ZeroGranularity};
 pub use delta::{DeltaArgs, RangesFrom};
+pub use guard::{GuardArgs, SourceFormat};
 pub use iscsi_examples_common::session_count::SessionCount;
 pub use link::{IoSize, LinkArgs, NoDelay, QueueDepth};
 pub use output::OutputArgs;
@@ -54,6 +56,9 @@ pub struct Args {
     /// What is copied.
     #[command(flatten)]
     pub content: ContentArgs,
+    /// What may be overwritten.
+    #[command(flatten)]
+    pub guard: GuardArgs,
     /// What the destination has already.
     #[command(flatten)]
     pub delta: DeltaArgs,
@@ -81,6 +86,7 @@ impl Args {
             source: source.into(),
             destination: Some(destination.into()),
             content: ContentArgs::default(),
+            guard: GuardArgs::default(),
             delta: DeltaArgs::default(),
             passes: PassArgs::default(),
             link: LinkArgs::default(),
@@ -139,6 +145,8 @@ mod tests {
             ("--flush-bytes", "2T"),
             ("--rate-limit", "0"),
             ("--rate-limit", "5Mb/s"),
+            ("--format", "qcow2"),
+            ("--if-blank", "yes"),
             ("--ranges-from=cat", "--offset=1"),
             ("--ranges-from=cat", "--downtime=1m"),
             ("--ranges-from=cat", "--max-passes=0"),

@@ -2,6 +2,7 @@
 
 mod export;
 mod file;
+mod glance;
 mod medium;
 mod stream;
 mod unit;
@@ -12,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Device as _, Identity, Source};
+use iscsi_copy::{Destination, Device, Identity, Source};
 use iscsi_initiator::{Error as IscsiError, Initiator, TargetAddress};
 use iscsi_volume::Description;
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use crate::location::Location;
 use crate::side::Side;
 use crate::stop::Stop;
 use file::Opened;
+use glance::Glance;
 
 pub use export::ExportEnd;
 pub use file::{Access, FileEnd};
@@ -58,7 +60,7 @@ impl End {
         let side = Side::Source;
         match location {
             Location::Path(path) => Ok(file::open_source(path.clone()).await?.into()),
-            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
+            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side, false)?)),
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
@@ -81,7 +83,9 @@ impl End {
         let side = Side::Destination;
         match location {
             Location::Path(path) => Ok(file::open_destination(path.clone(), access).await?.into()),
-            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
+            Location::Standard => {
+                Ok(Self::Stream(StreamEnd::standard(side, access.overrides_use)?))
+            }
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
@@ -103,7 +107,7 @@ impl End {
         let side = Side::Destination;
         match location {
             Location::Path(path) => Ok(file::open_copy(path.clone()).await?.into()),
-            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side)?)),
+            Location::Standard => Ok(Self::Stream(StreamEnd::standard(side, true)?)),
             Location::Unit(url) => {
                 Ok(Self::Unit(UnitEnd::open(side, url, initiator).await?.into()))
             }
@@ -196,6 +200,28 @@ impl End {
             Self::Unit(unit) => Destination::device(unit.disk().clone()),
             Self::Export(export) => Destination::device(export.device().clone()),
             Self::Volume(volume) => Destination::device(volume.volume().clone()),
+        }
+    }
+
+    /// What whole blocks of it can be read from, a few at a time; none of a stream.
+    pub(crate) fn glance(&self) -> Option<Arc<dyn Device>> {
+        Some(match self {
+            Self::File(file) => Arc::new(file.device().clone()),
+            Self::Stream(_) => return None,
+            Self::Unit(unit) => Arc::new(Glance::new(unit.disk())),
+            Self::Export(export) => Arc::new(export.device().clone()),
+            Self::Volume(volume) => Arc::new(volume.volume().clone()),
+        })
+    }
+
+    /// The bytes of a logical block, by which partition tables count; none where nothing has such.
+    pub(crate) fn block_size(&self) -> Option<u64> {
+        match self {
+            Self::File(file) => file.block_size(),
+            Self::Unit(_) | Self::Volume(_) => {
+                self.units().iter().map(|unit| unit.block_size() as u64).max()
+            }
+            Self::Stream(_) | Self::Export(_) => None,
         }
     }
 

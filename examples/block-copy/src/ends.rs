@@ -70,7 +70,7 @@ impl Ends {
         Self { source: end.clone(), destination: end, span }
     }
 
-    /// Whether all of the source can go to the destination.
+    /// Whether the source can go to the destination as is asked for.
     pub(crate) fn check(&self, args: &Args) -> Result<(), Error> {
         let Self { source, destination, span } = self;
         if let Some(kind) = source.same_as(destination) {
@@ -88,8 +88,12 @@ impl Ends {
                 "nothing can be left out of a stream; leave --on-read-error out, or copy between files and units",
             ));
         }
-        span.check_streams(source.is_stream(), destination.is_stream())?;
-        span.check(&source.to_source(), &destination.to_destination())
+        span.check_streams(source.is_stream(), destination.is_stream())
+    }
+
+    /// Whether the destination has room for what is copied.
+    pub(crate) fn check_room(&self) -> Result<(), Error> {
+        self.span.check(&self.source.to_source(), &self.destination.to_destination())
     }
 
     /// What is copied.

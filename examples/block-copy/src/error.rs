@@ -15,6 +15,7 @@ use thiserror::Error as ThisError;
 
 use crate::classes::ClassesError;
 use crate::passes::NotConverging;
+use crate::refusal::Refusal;
 use crate::side::Side;
 use iscsi_initiator::tuning::Size;
 
@@ -54,7 +55,7 @@ pub enum Error {
         cause: NbdError,
     },
     /// A file or stream.
-    #[error("{side} {name}: {cause}{}", file_advice(cause.kind()))]
+    #[error("{side} {name}: {cause}{}", advice(cause.kind()))]
     File {
         /// Which one.
         side: Side,
@@ -63,6 +64,9 @@ pub enum Error {
         /// What happened.
         cause: io::Error,
     },
+    /// Something else would be overwritten or copied than was meant.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The source ended before the length that it had at the beginning.
     #[error(
         "source {0}: it became shorter while it was copied; copy again when nothing changes it"
@@ -333,6 +337,7 @@ impl Error {
         match self {
             Self::Usage(_) | Self::JobFile { .. } | Self::Classes(_) => 2,
             Self::Password(cause) => cause.status(),
+            Self::Refused(cause) => cause.status(),
             Self::Unreadable { .. } => 3,
             Self::NotConverging(_) => 4,
             Self::Interrupted | Self::Abandoned { .. } => 130,
@@ -381,6 +386,7 @@ impl Error {
             Self::Initiator(cause) | Self::Unit { cause, .. } => cause.fault().into(),
             Self::Volume { cause, .. } => cause.kind(),
             Self::Usage(_)
+            | Self::Refused(_)
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
             | Self::Password(_)
@@ -467,6 +473,14 @@ impl Error {
             has_full_length,
         }
     }
+}
+
+/// What to do about an error of the system at an end.
+fn advice(kind: io::ErrorKind) -> &'static str {
+    if kind == io::ErrorKind::ResourceBusy {
+        return "; end that use, or write to it all the same with --force, which destroys what is in use";
+    }
+    file_advice(kind)
 }
 
 /// So many places.

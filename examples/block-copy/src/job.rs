@@ -5,12 +5,14 @@ mod comparison;
 mod delta;
 mod in_use;
 mod later;
+mod look;
 mod resumption;
 mod transfer;
 mod transferred;
 mod verification;
 
-use std::path::Path;
+use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iscsi_copy::{DigestFile, Error as CopyError, Identity, RangeSet};
@@ -29,6 +31,7 @@ use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
+use crate::observation::Observation;
 use crate::orders::Orders;
 use crate::plan::CopyPlan;
 use crate::progress::{ProgressMode, say};
@@ -39,6 +42,7 @@ use crate::shared_class::SharedClass;
 use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
+use look::Look;
 use resumption::Resumption;
 use transferred::Transferred;
 
@@ -104,10 +108,11 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     let access = Access {
         reads_back: args.content.verify.reads_back(),
         creates: !resumption::is_continued(&args.resumption),
+        overrides_use: args.guard.force,
     };
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
     // What is being written of a checkpoint or of digests has a moment, so that it is known below whether there is one.
-    let result = match stop.hurry(Job::begin(args, handle, ends.clone())).await {
+    let result = match stop.hurry(Job::begin(args, handle, ends.clone(), stop)).await {
         Some(Ok(job)) => job.run_and_tell(stop).await,
         Some(Err(error)) => Err(error.into()),
         None => Err(Error::Interrupted.into()),
@@ -133,6 +138,7 @@ async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     let mut to = Location::parse(to, Side::Destination).await?;
     check_arguments(args, &to)?;
     check_files(args, [&from, &to])?;
+    check_side_files(args)?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
     let urls = [&mut from, &mut to].into_iter().flat_map(Location::urls_mut);
@@ -150,6 +156,29 @@ fn check_files(args: &Args, ends: [&Location; 2]) -> Result<(), Error> {
         return Err(Error::Usage(
             "--checkpoint and --digests are each a file of its own; name another one",
         ));
+    }
+    Ok(())
+}
+
+/// What is kept of a copy is a regular file: a device of that name is somebody's data.
+fn check_side_files(args: &Args) -> Result<(), Error> {
+    let kept = [&args.resumption.checkpoint, &args.delta.digests];
+    let is_other = |path: &&PathBuf| path.metadata().is_ok_and(|file| !file.is_file());
+    if kept.into_iter().flatten().any(|path| is_other(&path)) {
+        return Err(Error::Usage(
+            "--checkpoint and --digests are regular files, and there is something else; name another path",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the ends can be known again, if that is asked for.
+fn check_kept(args: &Args, ends: &Ends, is_in_use: bool) -> Result<(), Error> {
+    if args.resumption.checkpoint.is_some() {
+        ends.identities(is_in_use)?;
+    }
+    if args.delta.digests.is_some() {
+        delta::identity(ends)?;
     }
     Ok(())
 }
@@ -223,17 +252,34 @@ struct Job<'a> {
     /// What the source was at the beginning, if it is a file.
     before: Option<Identity>,
     digests: Option<DigestFile>,
+    /// What was found at the ends.
+    look: Look,
+    /// What their sessions had done by then.
+    observations: Vec<Observation>,
 }
 
 impl<'a> Job<'a> {
     /// Makes sure that all fits.
-    async fn begin(args: &'a Args, handle: &'a Handle, ends: Ends) -> Result<Self, Error> {
+    async fn begin(
+        args: &'a Args,
+        handle: &'a Handle,
+        ends: Ends,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let is_in_use = args.passes.ranges_from.is_some();
         ends.check(args)?;
         handle.claim(&ends)?;
         commands::check_ends(&args.passes, &ends)?;
-        let is_in_use = args.passes.ranges_from.is_some();
-        let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
+        check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
+        // Both ask the ends, over the same way.
+        let asking = async { Ok(tokio::join!(ends.observe(), look::look(args, &ends))) };
+        let (observations, look) = unless(stop, asking).await?;
+        let look = look?;
+        // An image of another format has another length, which is not what is wrong with it.
+        ends.check_room()?;
+        look.tell();
+        let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
         // What earlier passes have left to be done lies anywhere.
         let is_continued = resumption.as_ref().is_some_and(Resumption::is_continued);
         let ranges = ranges.filter(|_| !(is_in_use && is_continued));
@@ -243,7 +289,19 @@ impl<'a> Job<'a> {
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
         let lines = lines.map_err(Error::Runtime)?;
         let before = ends.source.file_identity();
-        Ok(Self { args, handle, ends, plan, resumption, digests, ranges, lines, before })
+        Ok(Self {
+            args,
+            handle,
+            ends,
+            plan,
+            resumption,
+            digests,
+            ranges,
+            lines,
+            before,
+            look,
+            observations,
+        })
     }
 
     /// Runs, and waits until it is told how it went.
@@ -257,12 +315,12 @@ impl<'a> Job<'a> {
         result
     }
 
-    async fn run(&self, stop: &Stop) -> Result<Report, Failure> {
+    async fn run(&mut self, stop: &Stop) -> Result<Report, Failure> {
         self.announce();
         let cpu = cpu_time();
         let round_trip = self.ends.units().find_map(UnitEnd::round_trip);
         let plan_json = self.plan.to_json(&self.ends);
-        let observations = unless(stop, async { Ok(self.ends.observe().await) }).await?;
+        let observations = mem::take(&mut self.observations);
         let (transferred, result) = match &self.args.passes.ranges_from {
             Some(command) => Box::pin(self.copy_in_passes(command, stop)).await,
             None => Box::pin(self.copy(stop)).await,
@@ -301,6 +359,8 @@ impl<'a> Job<'a> {
             source_changed: before.is_some() && before != self.ends.source.file_identity(),
             cpu: cpu_time().saturating_sub(cpu),
             samples,
+            notes: self.look.notes.clone(),
+            destination_held: self.look.held.clone(),
         };
         match complete {
             Ok(()) => Ok(report),

@@ -7,6 +7,7 @@
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
 //! | `claims` | that no copy gets in the way of another |
+//! | `content`, `refusal` | what a source is and a destination holds, and what is not copied or overwritten |
 //! | `shell` | commands of the user's own |
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
@@ -18,6 +19,7 @@ pub mod args;
 mod claims;
 pub mod classes;
 mod clients;
+mod content;
 mod control;
 pub mod end;
 mod ends;
@@ -40,6 +42,7 @@ pub mod progress;
 mod ranges;
 mod rate;
 pub mod reach;
+mod refusal;
 pub mod report;
 mod shared_class;
 mod sharing;
@@ -54,5 +57,6 @@ pub use failure::Failure;
 pub use iscsi_examples_common::{command_line, log, output, standard_output, stop};
 pub use job::{Verified, run, verify};
 pub use jobs::{JobResult, JobsArgs, run_jobs};
+pub use refusal::Refusal;
 pub use report::Report;
 pub use stop::Stop;

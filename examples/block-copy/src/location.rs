@@ -1,5 +1,7 @@
 //! Where bytes come from or go to, as the command line names it.
 
+mod like_url;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -28,10 +30,11 @@ pub enum Location {
 
 impl Location {
     /// Reads an argument, and the file of a volume that it names. Whatever begins with `volume:` is such, and whatever has
-    /// `://` in it is a URL; a path can be written with a `./` before it and a single slash.
+    /// `://` in it is a URL; a path can be written with a `./` before it and a single slash. What has a colon before its
+    /// first slash may be meant as something else, and is a path only where it is read and there is such a file.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an empty argument, [`Error::Unit`] for a URL that is malformed or names
+    /// [`Error::Usage`] for an empty argument, [`Error::Refused`] for what is written like a URL, [`Error::Unit`] for a URL that is malformed or names
     /// no logical unit, [`Error::Volume`] for a file that describes none.
     pub async fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
         if let Some(path) = volume::path(argument) {
@@ -51,7 +54,10 @@ impl Location {
                 let url = unit::parse_url(text).map_err(|cause| Error::Unit { side, cause })?;
                 Ok(Self::Unit(Box::new(url)))
             }
-            _ => Ok(Self::Path(argument.into())),
+            _ => match like_url::refusal(argument, side) {
+                Some(refusal) => Err(refusal.into()),
+                None => Ok(Self::Path(argument.into())),
+            },
         }
     }
 
@@ -92,6 +98,8 @@ mod tests {
         assert!(matches!(parse("./-").await, Ok(Location::Path(_))));
         assert!(matches!(parse("disk.img").await, Ok(Location::Path(_))));
         assert!(matches!(parse("./volume:disk").await, Ok(Location::Path(_))));
+        assert!(matches!(parse("folder/a:b").await, Ok(Location::Path(_))));
+        assert!(matches!(parse("iscsi:disk").await, Err(Error::Refused(_))));
         assert!(matches!(parse("volume:/nowhere/disk").await, Err(Error::Volume { .. })));
         let url = parse("iscsi://host/iqn.2026-01.org.example:disk/0").await;
         assert!(matches!(url, Ok(Location::Unit(_))));

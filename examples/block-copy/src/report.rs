@@ -53,6 +53,11 @@ pub struct Report {
     pub cpu: Duration,
     /// The rate of each full second of the copy, Mbit/s.
     pub samples: Vec<f64>,
+    /// What was found at the ends that is probably not meant.
+    pub notes: Vec<String>,
+    /// What the destination held before: a partition table, file systems and their like. `None` where nothing was recognised,
+    /// or it was not looked at, as what is there is of an earlier run.
+    pub destination_held: Option<String>,
 }
 
 impl Report {
@@ -106,7 +111,8 @@ impl Report {
             "sessions": spread.map_or(0, |spread| spread.sessions),
             "sessions_peak": spread.map_or(0, |spread| spread.peak),
             "sessions_reason": spread.map(|spread| spread.reason.as_str()),
-            "notes": self.reaches.iter().flat_map(Reach::notes).collect::<Vec<_>>(),
+            "notes": self.reaches.iter().flat_map(Reach::notes).chain(self.notes.clone()).collect::<Vec<_>>(),
+            "destination_held": self.destination_held,
             "connections": reach.map_or(0, |reach| reach.connections.open),
             "queue_depth": self.queue_depth,
             "io_size": self.plan.io_size.value,

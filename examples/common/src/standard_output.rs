@@ -6,6 +6,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::makedev;
+
 /// Whether standard output is this file, and keeps or passes on what is written: where a program puts its data,
 /// nothing else may come. A terminal and a device that keeps nothing take both.
 #[must_use]
@@ -20,6 +23,20 @@ pub fn is(file: &Metadata) -> bool {
 #[must_use]
 pub fn is_named_by(argument: &OsStr) -> bool {
     argument == "-" || fs::metadata(argument).is_ok_and(|file| is(&file))
+}
+
+/// Whether standard output was closed when the program began: the runtime of Rust puts `/dev/null` in its place then, open for
+/// reading as well, which a shell that was told to discard it does not.
+#[must_use]
+pub fn is_nowhere() -> bool {
+    const NULL: u64 = makedev(1, 3);
+    let output = io::stdout();
+    let is_null = output.as_fd().try_clone_to_owned().map(File::from);
+    let is_null = is_null.and_then(|output| output.metadata());
+    let is_null =
+        is_null.is_ok_and(|file| file.file_type().is_char_device() && file.rdev() == NULL);
+    let flags = fcntl(output.as_fd(), FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
+    is_null && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }
 
 /// What is the same under every name; first, whether it is a block device.

@@ -11,6 +11,7 @@
 )]
 
 mod copy;
+mod devices;
 mod digests;
 mod dirty_bitmap;
 mod files;

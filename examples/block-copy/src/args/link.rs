@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::{time, unit};
-use iscsi_initiator::tuning::{Bandwidth, Policy, Size, SizeError, UnknownPolicy};
+use iscsi_initiator::tuning::{Bandwidth, Limits, Policy, Size, SizeError, UnknownPolicy};
 use iscsi_initiator::{Initiator, Options, Sessions, TrafficClass};
 
 use crate::error::Error;
+use crate::refusal::Refusal;
 
 /// How long a command may take from its submission, unless the URL says otherwise: on a slow link
 /// it waits for all that were submitted before. Whether the target is alive is found out by pings,
@@ -119,6 +120,7 @@ impl LinkArgs {
     /// # Errors
     /// [`Error::Initiator`] for a name that is none.
     pub(crate) fn initiator(&self, class: Option<TrafficClass>) -> Result<Initiator, Error> {
+        self.check_congestion()?;
         let mut options = Options::default();
         options.timeouts.command = Some(COMMAND);
         let queue = usize::try_from(self.queue_bytes()).unwrap_or(usize::MAX);
@@ -132,6 +134,30 @@ impl LinkArgs {
         options.tuning.no_delay = self.nodelay.wish();
         options.tuning.congestion_control = self.congestion.clone();
         unit::initiator(self.initiator_name.as_deref(), options).map_err(Error::Initiator)
+    }
+}
+
+impl LinkArgs {
+    /// Makes sure that this host has the congestion control that was asked for: with another one the copy takes whatever time.
+    fn check_congestion(&self) -> Result<(), Error> {
+        let Some(wish) = &self.congestion else { return Ok(()) };
+        let limits = Limits::read();
+        let has = |names: &[String]| names.iter().any(|name| name == wish);
+        let available = &limits.available_congestion_controls;
+        // A container may hide what there is.
+        if has(&limits.allowed_congestion_controls) || available.is_empty() {
+            return Ok(());
+        }
+        let wish = wish.escape_debug();
+        Err(Refusal::Congestion(if has(available) {
+            format!(
+                "{wish} is not permitted here; add it to net.ipv4.tcp_allowed_congestion_control, or run with CAP_NET_ADMIN"
+            )
+        } else {
+            let known = available.join(", ");
+            format!("this kernel has no {wish}, it has {known}; name one of these, or try modprobe tcp_{wish}")
+        })
+        .into())
     }
 }
 

@@ -1,13 +1,13 @@
 //! Regular files and block devices: any range, at any time, by several threads.
 
 use std::fmt;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Device, FileDevice, Identity as CopyIdentity, Source};
+use iscsi_copy::{Destination, Device, FileDevice, FileOptions, Identity as CopyIdentity, Source};
 use iscsi_examples_common::standard_output;
 use tokio::task::spawn_blocking;
 
@@ -36,6 +36,8 @@ pub struct Access {
     pub reads_back: bool,
     /// A file that is missing is created.
     pub creates: bool,
+    /// What is in use is written to all the same.
+    pub overrides_use: bool,
 }
 
 /// What stood behind a path.
@@ -59,14 +61,12 @@ pub(super) async fn open_copy(path: PathBuf) -> Result<Opened, Error> {
 
 /// Opens a path to write to. Nothing is changed in a file that exists.
 pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Opened, Error> {
-    let Access { reads_back, creates } = access;
-    open(path, Side::Destination, move |path| {
-        let mut options = OpenOptions::new();
-        options.read(reads_back).write(true).create(creates).truncate(false);
-        let is_new = creates && !path.exists();
-        Ok((options.open(path)?, is_new))
-    })
-    .await
+    let Access { reads_back, creates, overrides_use } = access;
+    let options = FileOptions::new()
+        .with_read(reads_back)
+        .with_create(creates)
+        .with_override_use(overrides_use);
+    open(path, Side::Destination, move |path| options.open(path)).await
 }
 
 /// `open` gives the file, and whether it was made.
@@ -107,6 +107,17 @@ fn identify(metadata: &Metadata) -> io::Result<Option<FileId>> {
     Ok(kind.is_file().then(|| FileId::Inode(metadata.dev(), metadata.ino())))
 }
 
+/// The bytes of a logical block of a block device, by its number; a partition has that of its disk.
+fn logical_block_size(number: u64) -> Option<u64> {
+    let (major, minor) = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
+    let folder = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let text = folder
+        .ancestors()
+        .take(2)
+        .find_map(|folder| fs::read_to_string(folder.join("queue/logical_block_size")).ok());
+    text?.trim().parse().ok()
+}
+
 impl FileEnd {
     pub(super) const fn name(&self) -> &Arc<str> {
         &self.name
@@ -141,6 +152,19 @@ impl FileEnd {
         });
         // An empty file is all that stays.
         _ = removing.await;
+    }
+
+    /// The bytes of a logical block of a block device.
+    pub(super) fn block_size(&self) -> Option<u64> {
+        match self.identity {
+            FileId::Device(number) => logical_block_size(number),
+            FileId::Inode(..) => None,
+        }
+    }
+
+    /// The device.
+    pub(super) const fn device(&self) -> &FileDevice {
+        &self.device
     }
 
     pub(super) const fn is_regular(&self) -> bool {

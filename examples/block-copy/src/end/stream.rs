@@ -4,12 +4,14 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 
-use iscsi_copy::{Destination, Source};
+use iscsi_copy::{Destination, FileOptions, Source};
 use iscsi_examples_common::standard_output;
 
 use crate::error::Error;
+use crate::refusal::Refusal;
 use crate::side::Side;
 
 /// A pipe, a terminal, a character device, or a file that somebody else has opened.
@@ -17,24 +19,39 @@ use crate::side::Side;
 pub struct StreamEnd {
     file: Arc<File>,
     name: Arc<str>,
+    /// One for all, as what was looked at comes next.
+    source: Source,
+    /// Keeps others from using a block device that is written to.
+    claim: Option<Arc<File>>,
 }
 
 impl StreamEnd {
     pub(super) fn new(file: File, name: Arc<str>) -> Self {
-        Self { file: Arc::new(file), name }
+        let file = Arc::new(file);
+        Self { source: Source::pipe(Arc::clone(&file)), file, name, claim: None }
     }
 
     /// Standard input as a source, standard output as a destination.
-    pub(super) fn standard(side: Side) -> Result<Self, Error> {
+    pub(super) fn standard(side: Side, overrides_use: bool) -> Result<Self, Error> {
         let (descriptor, name) = match side {
             Side::Source => (io::stdin().as_fd().try_clone_to_owned(), "standard input"),
             Side::Destination => (io::stdout().as_fd().try_clone_to_owned(), "standard output"),
         };
         let name: Arc<str> = name.into();
-        match descriptor {
-            Ok(descriptor) => Ok(Self::new(descriptor.into(), name)),
-            Err(cause) => Err(Error::File { side, name, cause }),
+        let failed = |cause| Error::File { side, name: Arc::clone(&name), cause };
+        let mut end = Self::new(descriptor.map_err(failed)?.into(), Arc::clone(&name));
+        if side == Side::Destination {
+            if standard_output::is_nowhere() {
+                return Err(Refusal::Nowhere.into());
+            }
+            let is_block_device =
+                end.file.metadata().is_ok_and(|file| file.file_type().is_block_device());
+            if is_block_device && !overrides_use {
+                let claim = FileOptions::new().open("/proc/self/fd/1").map_err(failed)?;
+                end.claim = Some(claim.0.into());
+            }
         }
+        Ok(end)
     }
 
     pub(super) const fn name(&self) -> &Arc<str> {
@@ -46,7 +63,7 @@ impl StreamEnd {
     }
 
     pub(super) fn to_source(&self) -> Source {
-        Source::pipe(Arc::clone(&self.file))
+        self.source.clone()
     }
 
     pub(super) fn to_destination(&self) -> Destination {

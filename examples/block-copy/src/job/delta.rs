@@ -30,7 +30,7 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
 }
 
 /// What makes the destination the one that digests are of.
-fn identity(ends: &Ends) -> Result<Identity, Error> {
+pub(super) fn identity(ends: &Ends) -> Result<Identity, Error> {
     if ends.destination.is_stream() {
         return Err(Error::Usage(
             "what a stream got is gone; leave --digests out, or copy to a file or a unit",

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -20,6 +20,12 @@ const LEN: usize = 4 << 20;
 pub(crate) fn start(arguments: &[&str]) -> Child {
     let mut command = program(&[arguments, &["--progress", "none", "--json"]].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Gives a program all that its copy from standard input has, and waits for its end.
+async fn ends_with_a_byte(mut child: Child) -> Output {
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
+    ends(child).await
 }
 
 /// A connection to the socket of a program, once that takes orders.
@@ -171,7 +177,7 @@ async fn orders_that_make_no_sense_change_nothing() {
     let mut rest = String::new();
     assert!(matches!(orders.0.read_line(&mut rest), Ok(0) | Err(_)), "{rest}");
     assert_eq!(connect(&socket).await.give("status")["error"], Value::Null);
-    succeeds(&ends(child).await);
+    succeeds(&ends_with_a_byte(child).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,7 +197,7 @@ async fn a_socket_is_the_users_own_and_one_in_use_is_left_alone() {
     let arguments = [&image, &other.url(), "--progress", "none", "--control", &socket];
     fails(&block_copy(&arguments), 1, &["control: another process takes its orders there"]);
     assert_eq!(connect(&socket).await.give("status")["error"], Value::Null);
-    succeeds(&ends(child).await);
+    succeeds(&ends_with_a_byte(child).await);
     assert!(!fs::exists(&socket).unwrap());
 }
 

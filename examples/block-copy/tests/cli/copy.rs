@@ -47,11 +47,6 @@ async fn chunks_of_every_size_in_queues_of_every_depth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_at_all() {
-    there_and_back(512, 0, &["--verify"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn from_standard_input_to_standard_output() {
     let rig = Rig::start(4096, 2 * MIB).await;
     let image = pattern(1_234_567);

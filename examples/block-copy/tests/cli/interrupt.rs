@@ -280,8 +280,11 @@ async fn while_it_verifies() {
     let options = ["--verify", "--io-size", "512", "--queue-depth", "1"];
     let mut child = start(&[&[source.as_str(), &rig.url()][..], &options].concat());
     // It is held at the look that finds it reading: a moment later it may be at its end.
+    // Before the first flush it has been looked at.
     let hold = |target: &mut Target| {
-        let reads = count(target, READS) > 0;
+        let mut commands = target.commands().iter().map(|command| command.cdb[0]);
+        let is_flushed = commands.any(|code| FLUSHES.contains(&code));
+        let reads = is_flushed && commands.any(|code| READS.contains(&code));
         reads.then(|| target.hold()).is_some()
     };
     until(&mut child, || rig.server.with(hold)).await;

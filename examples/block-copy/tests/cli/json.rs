@@ -29,6 +29,7 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     assert_eq!(report["sessions_peak"], 1);
     assert!(!report["sessions_reason"].as_str().unwrap().is_empty());
     assert_eq!(report["notes"], serde_json::json!([]));
+    assert_eq!(report["destination_held"], Value::Null);
     assert_eq!(report["connections"], 1);
     assert_eq!(report["queue_depth"], 3);
     assert_eq!(report["io_size"], 65_536);
@@ -65,7 +66,7 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
         assert!((0.0..=1.0).contains(&finding["share"].as_f64().unwrap()), "{finding}");
     }
     assert_eq!((&report["error"], &report["kind"]), (&Value::Null, &Value::Null));
-    assert_eq!(report.as_object().unwrap().len(), 28);
+    assert_eq!(report.as_object().unwrap().len(), 29);
 }
 
 /// The object of a copy that fails with this status; its error is what people are told.
@@ -119,7 +120,7 @@ async fn a_copy_that_fails_midway_tells_what_is_known() {
     assert_eq!((&failure["bytes"], &failure["verified"]), (&4096.into(), &false.into()));
     assert_eq!((&failure["sessions"], &failure["io_size"]), (&1.into(), &4096.into()));
     assert_eq!(failure["plan"]["destination"]["name"], rig.url());
-    assert_eq!(failure.as_object().unwrap().len(), 28);
+    assert_eq!(failure.as_object().unwrap().len(), 29);
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! The bytes of a medium that are looked at.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use iscsi_copy::Device;
+use tokio::task::JoinSet;
+
+/// Where something begins that is recognised.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// A byte from the beginning.
+    Start(u64),
+    /// So many bytes before the end.
+    End(u64),
+    /// The last multiple of `unit` that is `before` bytes from the end at least.
+    AlignedEnd {
+        /// How far from the end.
+        before: u64,
+        /// What it is a multiple of.
+        unit: u64,
+    },
+}
+
+use Place::{AlignedEnd, End, Start};
+
+/// Where md has its superblock in its versions 0.90 and 1.0.
+pub(super) const MD_0: Place = AlignedEnd { before: 64 << 10, unit: 64 << 10 };
+pub(super) const MD_1: Place = AlignedEnd { before: 8 << 10, unit: 4 << 10 };
+
+/// What is looked at of a source: the first bytes, up to a GPT for blocks of 4096 bytes, and the last ones of a file, where some image
+/// formats have their mark.
+const START: u64 = 4096 + 512;
+const END: u64 = 512;
+
+/// What is looked at of a destination, with its length: all of it together fits in what a new TCP connection may send at once,
+/// so that it takes one round trip.
+const PIECES: [(Place, u64); 8] = [
+    // Partition tables, most file systems, LVM, md 1.1 and 1.2, swap.
+    (Start(0), 4096 + 512),
+    // ZFS.
+    (Start(16 << 10), 1024),
+    // ISO 9660.
+    (Start(32 << 10), 1024),
+    // Swap of pages of 64 KiB, btrfs.
+    (Start((64 << 10) - 512), 512 + 1024),
+    (MD_0, 512),
+    (MD_1, 512),
+    // The second header of a GPT; what image formats have at their end.
+    (End(4096), 512),
+    (End(512), 512),
+];
+
+/// Some bytes of a medium, each with its place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    capacity: u64,
+    pieces: Vec<(u64, Bytes)>,
+}
+
+impl Sample {
+    /// The first bytes of a medium whose end is not known.
+    pub(crate) fn of_start(bytes: Bytes) -> Self {
+        Self { capacity: 0, pieces: vec![(0, bytes)] }
+    }
+
+    /// Reads the first bytes of a device, and the last ones where it `has_end`. What cannot be read is left out.
+    pub(crate) async fn read_ends(device: &dyn Device, has_end: bool) -> Self {
+        let capacity = device.capacity();
+        let block = u64::from(device.limits().block_size.max(1));
+        let start = count(0..START.next_multiple_of(block).min(capacity));
+        let end = count(0..END.min(capacity));
+        let (start, end) = tokio::join!(device.read_at(0, start), async {
+            if has_end {
+                device.read_at(capacity - end as u64, end).await
+            } else {
+                Ok(Bytes::new())
+            }
+        });
+        let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
+        let at = capacity.saturating_sub(end.len() as u64);
+        Self { capacity, pieces: vec![(0, start), (at, end)] }
+    }
+
+    /// Reads what may tell something of a device from the byte `start` on, of which `len` bytes are of interest. All of
+    /// it is asked for at once.
+    ///
+    /// # Errors
+    /// That of a read.
+    pub(crate) async fn read(device: Arc<dyn Device>, start: u64, len: u64) -> io::Result<Self> {
+        let block = u64::from(device.limits().block_size.max(1));
+        let capacity = device.capacity().saturating_sub(start);
+        let mut reading = JoinSet::new();
+        for (place, length) in PIECES {
+            let Some(at) = place.of(capacity) else { continue };
+            if at >= len {
+                continue;
+            }
+            let first = (start + at) / block * block;
+            let end = (start + at + length).next_multiple_of(block).min(device.capacity());
+            let len = count(first..end);
+            if len == 0 {
+                continue;
+            }
+            let device = Arc::clone(&device);
+            reading.spawn(async move {
+                let bytes = device.read_at(first, len).await?;
+                // What lies before the start is of no interest.
+                let before = usize::try_from(start.saturating_sub(first)).unwrap_or_default();
+                Ok((first.saturating_sub(start), bytes.slice(before.min(bytes.len())..)))
+            });
+        }
+        let pieces: io::Result<Vec<_>> = reading.join_all().await.into_iter().collect();
+        let mut pieces = pieces?;
+        pieces.sort_by_key(|(at, _)| *at);
+        Ok(Self { capacity, pieces })
+    }
+
+    /// Whether the medium has given nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.iter().all(|(_, bytes)| bytes.is_empty())
+    }
+
+    /// `len` bytes from a place on, `within` bytes behind it; `None` where they were not looked at.
+    pub(crate) fn at(&self, place: Place, within: usize, len: usize) -> Option<&[u8]> {
+        let at = place.of(self.capacity)?.checked_add(within as u64)?;
+        self.pieces.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(at.checked_sub(*start)?).ok()?;
+            bytes.get(from..from.checked_add(len)?)
+        })
+    }
+
+    /// `len` bytes from a byte on.
+    pub(crate) fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
+        self.at(Start(at), 0, len)
+    }
+
+    /// The first byte that is not zero.
+    pub(crate) fn first_nonzero(&self) -> Option<u64> {
+        self.pieces.iter().find_map(|(start, bytes)| {
+            let at = bytes.iter().position(|byte| *byte != 0)?;
+            Some(start + at as u64)
+        })
+    }
+}
+
+fn count(range: Range<u64>) -> usize {
+    usize::try_from(range.end.saturating_sub(range.start)).unwrap_or_default()
+}
+
+impl Place {
+    /// Where that is on a medium of `capacity` bytes.
+    fn of(self, capacity: u64) -> Option<u64> {
+        match self {
+            Start(at) => Some(at).filter(|at| capacity == 0 || *at < capacity),
+            End(before) => capacity.checked_sub(before),
+            AlignedEnd { before, unit } => Some(capacity.checked_sub(before)? / unit * unit),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A look at a few blocks of a unit.
+
+use std::io::{self, ErrorKind};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_copy::Device;
+use iscsi_initiator::device::{DeviceLimits, IoFuture};
+use iscsi_initiator::{Disk, LogicalUnit};
+
+/// A unit of which a few blocks are looked at before a copy: as what is asked of a unit when it is opened, they pay nothing
+/// to its class, which may let little pass. It reads whole blocks, and writes nothing.
+#[derive(Debug)]
+pub(super) struct Glance {
+    unit: LogicalUnit,
+    capacity: u64,
+    block_size: u32,
+}
+
+impl Glance {
+    pub(super) fn new(disk: &Disk) -> Self {
+        let (unit, capacity) = (disk.unit().clone(), disk.capacity());
+        Self { unit, capacity, block_size: disk.block_size() }
+    }
+}
+
+impl Device for Glance {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let mut limits = DeviceLimits::default();
+        (limits.block_size, limits.is_read_only) = (self.block_size, true);
+        limits
+    }
+
+    fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
+        let first = offset / u64::from(self.block_size.max(1));
+        Box::pin(async move { self.unit.read_into(first, buffer).await.map_err(io::Error::other) })
+    }
+
+    fn write_at(&self, _: u64, _: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async { Err(ErrorKind::Unsupported.into()) })
+    }
+}

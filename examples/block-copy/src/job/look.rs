@@ -1,0 +1,173 @@
+//! What both ends hold, before anything is written: whether it is what was meant.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+
+use super::resumption;
+use crate::args::{Args, SourceFormat};
+use crate::content::{Container, Remedy, Sample, container, gpt_block_size, has_mbr, held};
+use crate::end::End;
+use crate::ends::Ends;
+use crate::error::Error;
+use crate::refusal::Refusal;
+use crate::side::Side;
+
+/// The bytes of a stream that are looked at, and waited for: up to the mark of a tar archive, and of a GPT for blocks of 512 bytes.
+const START: usize = 1024;
+/// Where QEMU would serve an image.
+const SOCKET: &str = "/tmp/disk.sock";
+
+/// What is worth to be known of both ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    /// What is probably not meant, for people.
+    pub(super) notes: Vec<String>,
+    /// What the destination holds that will be overwritten.
+    pub(super) held: Option<String>,
+}
+
+/// Looks at both ends side by side, before a checkpoint or digests are begun: they would say that what is there is of this copy.
+///
+/// # Errors
+/// [`Error::Refused`]; that of a stream that cannot be read.
+pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
+    // What an earlier run has left there is no news, and a part of a copy goes to where the rest is.
+    let is_continued = resumption::is_continued(&args.resumption)
+        || args.delta.digests.as_deref().is_some_and(Path::exists);
+    let is_wanted = !is_continued && (args.guard.if_blank || args.delta.ranges.is_none());
+    let (source, destination) = tokio::join!(sample_source(&ends.source), async {
+        if is_wanted { sample_destination(ends).await } else { Ok(None) }
+    });
+    let mut look = Look::default();
+    look.take_source(args, ends, &source?)?;
+    match destination {
+        Ok(Some(sample)) => look.take_destination(args, ends, &sample)?,
+        Ok(None) if is_wanted && args.guard.if_blank => {
+            return Err(Error::Usage(
+                "nobody knows whether a stream is blank; leave --if-blank out, or write to a file or a unit",
+            ));
+        }
+        Err(cause) if args.guard.if_blank => {
+            return Err(ends.destination.failed(Side::Destination, cause));
+        }
+        // The copy itself needs no right to read there.
+        Ok(None) | Err(_) => {}
+    }
+    Ok(look)
+}
+
+/// The first bytes of a source, and the last ones of a file. What the medium does not give is told by the copy, if it is asked for.
+async fn sample_source(source: &End) -> Result<Sample, Error> {
+    if let Some(device) = source.glance() {
+        return Ok(Sample::read_ends(&*device, source.is_regular_file()).await);
+    }
+    let start = source.to_source().peek(START).await;
+    Ok(Sample::of_start(start.map_err(|cause| source.failed(Side::Source, cause))?))
+}
+
+/// What tells something of the destination, from where it is written on; `None` for a stream.
+async fn sample_destination(ends: &Ends) -> io::Result<Option<Sample>> {
+    let Some(device) = ends.destination.glance() else { return Ok(None) };
+    // A copy into the middle of a disk leaves what lies around it; one to the beginning takes the place of all that is there,
+    // however long it is.
+    let length = ends.to_source().length().filter(|_| ends.place() > 0);
+    let len = length.unwrap_or(u64::MAX);
+    Sample::read(device, ends.place(), len).await.map(Some)
+}
+
+impl Look {
+    /// Tells people what was found.
+    pub(super) fn tell(&self) {
+        for note in &self.notes {
+            tracing::warn!("{note}");
+        }
+    }
+
+    fn take_source(&mut self, args: &Args, ends: &Ends, sample: &Sample) -> Result<(), Error> {
+        let source = &ends.source;
+        if is_empty(source, sample) {
+            return Err(Refusal::Empty(source.name()).into());
+        }
+        if let Some(found) = container(sample).filter(|_| args.guard.format == SourceFormat::Auto) {
+            let (name, what) = (source.name(), found.name);
+            if source.is_regular_file() || source.is_stream() {
+                let remedy = remedy(found, source);
+                return Err(Refusal::Contained { name, what, remedy }.into());
+            }
+            // A disk may hold an image of another one.
+            self.notes.push(format!(
+                "source {name}: it is {what}, and is copied as it is: its bytes are not those of the disk in it"
+            ));
+        }
+        if args.content.offset.0 == 0 && ends.place() == 0 {
+            self.notes.extend(other_blocks(source, sample, &ends.destination));
+        }
+        Ok(())
+    }
+
+    fn take_destination(&mut self, args: &Args, ends: &Ends, sample: &Sample) -> Result<(), Error> {
+        self.held = held(sample);
+        let name = ends.destination.name();
+        if args.guard.if_blank {
+            let unknown = || {
+                let at = sample.first_nonzero()?;
+                Some(format!("unknown data, byte {} is not zero", ends.place().saturating_add(at)))
+            };
+            let held = self.held.as_ref().map(|held| format!("it holds {held}"));
+            if let Some(held) = held.or_else(unknown) {
+                return Err(Refusal::NotBlank { name, held }.into());
+            }
+        }
+        if let Some(held) = &self.held {
+            self.notes.push(format!("destination {name}: it holds {held}, which is overwritten"));
+        }
+        Ok(())
+    }
+}
+
+fn is_empty(source: &End, sample: &Sample) -> bool {
+    source.glance().map_or_else(|| sample.is_empty(), |device| device.capacity() == 0)
+}
+
+/// A partition table counts in logical blocks: on a disk of others nothing is where it says.
+fn other_blocks(source: &End, sample: &Sample, destination: &End) -> Option<String> {
+    let there = destination.block_size()?;
+    let here =
+        gpt_block_size(sample).or_else(|| source.block_size().filter(|_| has_mbr(sample)))?;
+    (here != there).then(|| {
+        format!(
+            "source {}: its partition table counts in blocks of {here} bytes, and the destination has blocks of {there}: no \
+             system will find the partitions there; choose a destination with blocks of {here} bytes",
+            source.name()
+        )
+    })
+}
+
+/// What gives the bytes of the disk that a source holds in another form.
+fn remedy(found: Container, source: &End) -> String {
+    let (name, is_stream) = (source.name(), source.is_stream());
+    let file = if is_stream { "FILE".into() } else { quoted(&name) };
+    let remedy = match found.remedy {
+        Remedy::Serve(format) => format!(
+            "serve it with: qemu-nbd --read-only --fork --shared=8 --format={format} --socket={SOCKET} {file}; and copy \
+             from nbd+unix:///?socket={SOCKET}"
+        ),
+        Remedy::Unpack(command) if is_stream => {
+            return format!("unpack it on the way: ... | {command} | block-copy - DESTINATION");
+        }
+        Remedy::Unpack(command) => {
+            return format!("unpack it on the way: {command} {file} | block-copy - DESTINATION");
+        }
+        Remedy::Extract(command) => {
+            format!("unpack it first: {command} {file}; and copy the image of the disk")
+        }
+    };
+    if is_stream { format!("write it to a file, and {remedy}") } else { remedy }
+}
+
+/// A path as a word of a shell, and as no option.
+fn quoted(path: &str) -> String {
+    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    shlex::try_quote(&path).map_or_else(|_| "FILE".to_owned(), Cow::into_owned)
+}
