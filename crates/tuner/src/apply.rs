@@ -275,8 +275,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        let mut measurement = Measurement::default();
-        measurement.segment_limit = Some(crate::SegmentLimit::new(1200, 1500, None));
+        let limit = crate::SegmentLimit::new(1200, 1500, None);
+        let measurement = Measurement { segment_limit: Some(limit), ..Measurement::default() };
         let plan = plan(&measurement, &Limits::read(), &Tuning::default());
         assert_eq!(plan.prepare(&socket), []);
         socket.connect(&listener.local_addr().unwrap().into()).unwrap();

@@ -25,6 +25,8 @@ const TIMEOUTS: u32 = 2;
 /// For at least so long, and so many round trips, nothing has come.
 const SILENCE: Duration = Duration::from_secs(3);
 const SILENT_TRIPS: u32 = 20;
+/// The same where full segments have come before: it takes a change of the path, and most such silences are a busy disk's.
+const LONG_SILENCE: Duration = Duration::from_secs(15);
 /// A ping counts as not answered after so long, and so many times as long as a short one took: TCP has sent it again a few times
 /// by then, and a queue that stood on the way has passed.
 const UNANSWERED: Duration = Duration::from_secs(3);
@@ -44,8 +46,7 @@ pub enum Way {
 pub enum Stall {
     /// What was sent is not acknowledged, however often it is sent again.
     Unacknowledged,
-    /// All that was sent is acknowledged, nothing comes, and no full segment ever has. It counts only if the peer is to
-    /// send one.
+    /// All that was sent is acknowledged, and nothing comes. It counts only if the peer is to send a full segment.
     Silent,
 }
 
@@ -74,11 +75,12 @@ impl StallWatch {
             return Some(Stall::Unacknowledged);
         }
         let trips = info.smoothed_rtt.unwrap_or_default().saturating_mul(SILENT_TRIPS);
-        let is_silent = now.saturating_duration_since(since) >= SILENCE.max(trips);
+        let has_had_full_ones = info.receive_mss? >= full;
+        let patience = if has_had_full_ones { LONG_SILENCE } else { SILENCE };
+        let is_silent = now.saturating_duration_since(since) >= patience.max(trips);
         let is_acknowledged =
             info.segments_in_flight? == 0 && info.bytes_not_sent.unwrap_or(0) == 0;
-        let has_had_none = info.receive_mss? < full;
-        (is_silent && is_acknowledged && has_had_none).then_some(Stall::Silent)
+        (is_silent && is_acknowledged).then_some(Stall::Silent)
     }
 
     /// The time that passed before now, if nobody asked for anything, is no silence.
@@ -299,7 +301,8 @@ mod tests {
             ("nothing comes", reading(0, 0, 900, 536), 3, Some(Stall::Silent)),
             ("not long yet", reading(0, 0, 900, 536), 2, None),
             ("a little comes", reading(0, 0, 948, 536), 30, None),
-            ("full segments came before", reading(0, 0, 900, 1448), 30, None),
+            ("full segments came before", reading(0, 0, 900, 1448), 14, None),
+            ("and for long no more", reading(0, 0, 900, 1448), 15, Some(Stall::Silent)),
             ("something is on its way", reading(0, 1, 900, 536), 30, None),
             (
                 "short segments",

@@ -192,7 +192,7 @@ impl Opener {
             self.groups().insert(portal, group);
         }
         if let Some(note) = session.path_note() {
-            self.report.note(note);
+            self.report.note_once(note);
         }
         if let Some(address) = session.moved_to() {
             self.moved().insert(portal, address);

@@ -80,7 +80,7 @@ impl Node {
             trial.short = Some(short?);
             let check = self.try_full(&full, trial, url).await?;
             if let PathCheck::Swallows(limit) = check {
-                tracing::warn!("{}", limit.explain(&full.address.to_string()));
+                tracing::info!("{}", limit.explain(&full.address.to_string()));
                 self.segment_limits().learn(full.address.ip(), limit);
             } else {
                 // How the goodbye goes changes nothing.

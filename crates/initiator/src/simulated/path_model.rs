@@ -70,5 +70,6 @@ impl Way {
 
 /// How many there are in that time, where each comes after twice the time of the one before.
 fn timeouts(time: Duration) -> u32 {
-    (0..16).map(|count| TIMEOUT * ((2 << count) - 1)).take_while(|at| *at <= time).count() as u32
+    let at = |count: &u32| TIMEOUT * ((2 << count) - 1);
+    (0..16).take_while(|count| at(count) <= time).fold(0, |count, _| count + 1)
 }

@@ -72,30 +72,19 @@ async fn long_packets_that_do_not_arrive_become_short_ones() {
 /// A link that is dead, a target that is gone, and one that is busy, show the same stillness.
 #[tokio::test(start_paused = true)]
 async fn other_stillness_is_no_black_hole() {
-    let stillness: [(&str, fn(&Portal), fn(&Portal)); 2] = [
-        (
-            "dark",
-            |portal| {
-                portal.is_dark.store(true, Ordering::Relaxed);
-                portal.hold();
-            },
-            |portal| {
-                portal.is_dark.store(false, Ordering::Relaxed);
-                portal.release();
-            },
-        ),
-        ("busy", Portal::hold, Portal::release),
-    ];
-    for (what, begin, end) in stillness {
+    for (what, is_dark) in [("the link is dead", true), ("the target is busy", false)] {
         let (network, disk) = disk_behind([usize::MAX; 2], 1).await;
         let disk = disk.unwrap();
-        begin(&network.portals[0]);
+        let portal = &network.portals[0];
+        portal.is_dark.store(is_dark, Ordering::Relaxed);
+        portal.hold();
         let reading = tokio::spawn({
             let disk = disk.clone();
             async move { disk.read_at(0, 64 << 10).await }
         });
         tokio::time::sleep(Duration::from_secs(14)).await;
-        end(&network.portals[0]);
+        portal.is_dark.store(false, Ordering::Relaxed);
+        portal.release();
         reading.await.unwrap().unwrap();
         assert_eq!(segments_of(&disk), [None], "{what}");
         assert_eq!((disk.spread().notes, disk.spread().reopened), (Vec::new(), 0), "{what}");
