@@ -20,6 +20,7 @@ pub(crate) mod peer;
 mod queue;
 pub(crate) mod request;
 pub(crate) mod shared;
+mod stalls;
 mod transports;
 pub(crate) mod waiter;
 
@@ -34,12 +35,13 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use crate::driver::answers::Answers;
-use crate::driver::connector::{Connected, Connector};
+use crate::driver::connector::{Connected, Connector, Reach};
 use crate::driver::peer::Peer;
 use crate::driver::queue::Queue;
 use crate::driver::request::{Answer, Holds, Message, Outcome, RequestId, Submission};
 use crate::driver::shared::{SessionPhase, Shared};
 use crate::error::Error;
+use crate::state::segment_limits::StartTrial;
 use transports::Transport;
 
 /// A session with its connections.
@@ -66,6 +68,8 @@ pub(crate) struct Driver {
     reached: Option<Box<Connected>>,
     /// How many connections the session shall have.
     connections: u16,
+    /// Tries the path of a connection that stands still.
+    start_trial: Option<StartTrial>,
     /// When the kernel is asked next what the connections wait for, as long as the driver is awake.
     poll_due: Instant,
     awake_until: Instant,
@@ -98,15 +102,9 @@ struct Pending {
 }
 
 impl Driver {
-    fn new(
-        session: Session,
-        peer: Peer,
-        shared: Arc<Shared>,
-        connector: Connector,
-        reached: Option<Connected>,
-        connections: u16,
-    ) -> Self {
+    fn new(session: Session, peer: Peer, shared: Arc<Shared>, reach: Reach) -> Self {
         let now = Instant::now();
+        let Reach { connector, reached, connections, start_trial } = reach;
         Self {
             session,
             peer,
@@ -121,6 +119,7 @@ impl Driver {
             connector,
             reached: reached.map(Box::new),
             connections,
+            start_trial,
             poll_due: now,
             awake_until: now,
             intervals: 1,

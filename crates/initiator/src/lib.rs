@@ -200,6 +200,7 @@ pub use options::retry::RetryOptions;
 pub use options::sessions::Sessions;
 pub use options::socket::SocketOptions;
 pub use session::Session;
+pub use session::path_check::PathCheck;
 pub use shaper::Shaper;
 pub use state::capacity::Capacity;
 pub use state::counters::{KindStats, RequestStats};
@@ -261,8 +262,8 @@ pub mod tuning {
     pub use iscsi_tuner::{
         Activity, Autotuning, Bandwidth, BandwidthError, Basis, Buffer, Choice, Diagnosis, Finding,
         Granted, Interface, Limiter, Limits, LinkModel, Measurement, Observation, Offload, Plan,
-        Policy, Refusal, Row, Rtt, Sends, Size, SizeError, TcpInfo, TransferOffer, TransferTerms,
-        Tuning, UnknownPolicy, plan,
+        Policy, Refusal, Row, Rtt, SegmentLimit, Sends, Size, SizeError, TcpInfo, TransferOffer,
+        TransferTerms, Tuning, UnknownPolicy, Way, plan,
     };
 }
 

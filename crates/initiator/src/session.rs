@@ -1,6 +1,7 @@
 //! The handle of a session.
 
 pub(crate) mod node;
+pub(crate) mod path_check;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::driver::connection_count::Connections;
-use crate::driver::connector::{Connected, Connector};
+use crate::driver::connector::{Connector, Reach, Segments};
 use crate::driver::handle::DriverHandle;
 use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
@@ -35,6 +36,7 @@ use crate::state::notices::Notices;
 use crate::state::outstanding::CommandNumber;
 use crate::state::profile::Profile;
 use crate::state::range_locks::{RangeGuard, RangeLocks};
+use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_registry::UnitRegistry;
@@ -82,12 +84,15 @@ pub(crate) struct Common {
     pub(crate) network: Arc<dyn Network>,
     /// What is being written to which unit.
     pub(crate) unit_registry: Arc<UnitRegistry>,
+    /// How long segments may be, by address.
+    pub(crate) segment_limits: Arc<SegmentLimits>,
 }
 
 impl Common {
-    /// How connections are opened.
-    pub(crate) fn connector(&self) -> Connector {
+    /// How connections are opened, with segments of that length.
+    pub(crate) fn connector(&self, segments: Segments) -> Connector {
         Connector {
+            segments,
             limit: self.options.connect_limit(),
             network: Arc::clone(&self.network),
             tuning: self.options.tuning.clone(),
@@ -104,16 +109,15 @@ impl Session {
         entropy: impl Entropy + 'static,
         common: &Common,
         budget: Budget,
-        reached: Option<Connected>,
+        reach: Reach,
     ) -> Self {
         let Common { options, unit_registry, .. } = common;
-        let connections = options.connections_of(&config.kind);
         let shared = Arc::new(Shared::new(
             budget,
             url,
             key,
             options,
-            connections,
+            reach.connections,
             Arc::clone(unit_registry),
         ));
         let peer = Peer::new(
@@ -123,9 +127,7 @@ impl Session {
             config.chap.as_ref().map(|chap| chap.user.clone()),
         );
         let session = iscsi_session::Session::new(config, entropy, Instant::now().into_std());
-        let (connector, handle) = (common.connector(), Arc::clone(&shared));
-        let (driver, task) =
-            DriverHandle::start(session, peer, handle, connector, reached, connections);
+        let (driver, task) = DriverHandle::start(session, peer, Arc::clone(&shared), reach);
         tokio::spawn(task.run().instrument(shared.span.clone()));
         Self { driver, shared }
     }
@@ -184,8 +186,14 @@ impl Session {
     /// # Errors
     /// When the session ends or the answer does not come in time.
     pub async fn ping(&self) -> Result<Duration, Error> {
+        self.ping_with(Bytes::new()).await
+    }
+
+    /// The same with data, as much as the target takes in one PDU.
+    pub(crate) async fn ping_with(&self, data: Bytes) -> Result<Duration, Error> {
         let holds = self.holds().await?;
-        Waiter::start(&self.driver, &self.shared, holds, Request::Ping).sent().await
+        let request = |answer| Request::Ping(data, answer);
+        Waiter::start(&self.driver, &self.shared, holds, request).sent().await
     }
 
     /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5): resets

@@ -8,6 +8,8 @@ mod long_reads;
 mod long_writes;
 mod looks;
 mod many_requests;
+mod path_model;
+mod path_mtu;
 mod session_count;
 mod settlement;
 mod shaping;
@@ -36,6 +38,7 @@ use crate::options::Options;
 use crate::session::node::Node;
 use crate::url::Url;
 use crate::{Disk, Sessions};
+use path_model::PathModel;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -55,6 +58,8 @@ struct Portal {
     is_refusing: AtomicBool,
     /// Nothing comes back from it.
     is_dark: AtomicBool,
+    /// The longest segments that arrive, to the target and from it, and that the kernel tells of connections.
+    path: Mutex<Option<[usize; 2]>>,
     connections: Mutex<Vec<Connection>>,
 }
 
@@ -99,6 +104,7 @@ struct Wire {
     /// The initiator's end is closed.
     is_closed: bool,
     reader: Option<Waker>,
+    path: Option<PathModel>,
 }
 
 impl Simulated {
@@ -108,6 +114,7 @@ impl Simulated {
             moved_to: Mutex::default(),
             is_refusing: AtomicBool::new(false),
             is_dark: AtomicBool::new(false),
+            path: Mutex::default(),
             connections: Mutex::default(),
         };
         Self { portals: portals.into_iter().map(portal).collect(), properties }
@@ -152,7 +159,7 @@ impl Network for Simulated {
         Box::pin(async { Ok(vec![SocketAddr::new(portal.host.parse().unwrap(), portal.port)]) })
     }
 
-    fn connect<'a>(&'a self, address: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+    fn connect<'a>(&'a self, address: SocketAddr, plan: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
         let number = (1..).zip(&*self.portals);
         let is_there = |(number, _): &(u8, _)| address.ip() == IpAddr::from([192, 0, 2, *number]);
         let (_, portal) = number.into_iter().find(is_there).unwrap();
@@ -180,6 +187,7 @@ impl Network for Simulated {
                 is_held: false,
                 is_closed: false,
                 reader: None,
+                path: lock(&portal.path).map(|passing| PathModel::new(passing, plan.segment.value)),
             }));
             let moved = Arc::new(Notify::new());
             let moved_to = lock(&portal.moved_to).clone();
@@ -246,8 +254,12 @@ async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, m
                 target.receive(id, &bytes);
             }
             let sent = std::iter::repeat_with(|| target.transmit(id));
-            sent.take_while(|bytes| !bytes.is_empty())
-                .for_each(|bytes| wire.link.to_initiator.send(&bytes, now));
+            for bytes in sent.take_while(|bytes| !bytes.is_empty()) {
+                let path = wire.path.as_mut();
+                if path.is_none_or(|path| path.carries_to_initiator(bytes.len(), now)) {
+                    wire.link.to_initiator.send(&bytes, now);
+                }
+            }
             while let Some(bytes) = wire.link.to_initiator.receive(now) {
                 wire.inbox.extend_from_slice(&bytes);
             }
@@ -328,7 +340,10 @@ impl Socket for End {
         wire.writes += 1;
         wire.longest_write = wire.longest_write.max(count);
         slices.iter().for_each(|slice| wire.sent.extend_from_slice(slice));
-        slices.iter().for_each(|slice| wire.link.to_target.send(slice, now));
+        let path = wire.path.as_mut();
+        if path.is_none_or(|path| path.carries_to_target(count, now)) {
+            slices.iter().for_each(|slice| wire.link.to_target.send(slice, now));
+        }
         self.0.moved.notify_one();
         Ok(count)
     }
@@ -337,6 +352,9 @@ impl Socket for End {
         let (mut info, mut wire) = (TcpInfo::default(), lock(&self.0.wire));
         wire.polls += 1;
         (info.smoothed_rtt, info.min_rtt) = (Some(wire.round_trip), Some(wire.round_trip));
+        if let Some(path) = &wire.path {
+            path.tell(&mut info, Instant::now().into_std());
+        }
         Ok(info)
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod profile;
 pub(crate) mod range_locks;
 pub(crate) mod read_buffers;
 pub(crate) mod registration;
+pub(crate) mod segment_limits;
 pub(crate) mod session_key;
 pub(crate) mod size;
 pub(crate) mod unflushed;

@@ -146,6 +146,9 @@ pub enum TransportError {
     /// Reading or writing failed.
     #[error("the connection failed: {0}")]
     Io(String),
+    /// Packets as long as the connection sends or asks for do not arrive, shorter ones do.
+    #[error("{0}")]
+    PathMtu(String),
 }
 
 /// Why a session ended before a logout was asked for, or why it lost one of its connections.

@@ -2,6 +2,7 @@
 
 use crate::session::Session;
 use crate::task::Task;
+use crate::task::read::ReadTransfer;
 
 /// What a session without bytes to send waits for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -36,6 +37,14 @@ impl Session {
         } else {
             Waiting::Nothing
         }
+    }
+
+    /// The data that the commands which were sent are to bring, bytes. Some of them may have come.
+    #[must_use]
+    pub fn awaited_data(&self) -> usize {
+        let reads = |task: &Task| task.as_scsi()?.read.as_ref().map(ReadTransfer::len);
+        let sent = self.tasks.iter().filter(|(_, task)| task.is_sent());
+        sent.filter_map(|(_, task)| reads(task)).fold(0, usize::saturating_add)
     }
 
     /// Whether a write could go out but for [`limit_writes`](Self::limit_writes): no connection may

@@ -45,7 +45,7 @@ pub struct Refusal {
 
 impl Plan {
     /// Sets what counts only before the connection is made: the receive buffer, from which the
-    /// window's scale follows, and the congestion control.
+    /// window's scale follows, the congestion control, and the longest segment.
     ///
     /// What is refused is left as it was, and told.
     #[must_use]
@@ -56,6 +56,11 @@ impl Plan {
             refused.push(Refusal { option: "receive buffer", reason });
         }
         refused.extend(self.choose_congestion_control(fd));
+        if let Some(bytes) = self.segment.value
+            && let Err(error) = SockRef::from(&fd).set_tcp_mss(bytes)
+        {
+            refused.push(Refusal { option: "TCP_MAXSEG", reason: said(error) });
+        }
         refused
     }
 
@@ -262,6 +267,24 @@ mod tests {
         let tuning = Tuning { receive_buffer: Some(100_000), ..Tuning::default() };
         assert_eq!(planned(&tuning).prepare(&socket), []);
         assert_eq!(Granted::read(&socket).receive_buffer, Some(200_000));
+    }
+
+    /// The peer is told so as well: no segment of its own is longer.
+    #[test]
+    fn the_longest_segment_holds_in_both_directions() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let limit = crate::SegmentLimit::new(1200, 1500, None);
+        let measurement = Measurement { segment_limit: Some(limit), ..Measurement::default() };
+        let plan = plan(&measurement, &Limits::read(), &Tuning::default());
+        assert_eq!(plan.prepare(&socket), []);
+        socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        for mss in [crate::TcpInfo::read(&socket), crate::TcpInfo::read(&far)] {
+            let mss = mss.unwrap().send_mss.unwrap();
+            assert!((1180..=1200).contains(&mss), "{mss}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: what the kernel really gave |
 //! | samples of its rate and round-trip time | [`LinkEstimator`], and from it what may be under way: [`inflight_limit`], [`WriteLimit`] |
 //! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
+//! | readings of a connection that stands still, and pings over connections with segments of several lengths | [`StallWatch`], [`PathTrial`]: whether the path swallows long packets, and the [`SegmentLimit`] that helps |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
 //! | how many answers come, and how large they are | [`Coalescing`]: for how many of them to wait at once |
 //! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
@@ -32,6 +33,7 @@ mod inflight;
 mod interface;
 mod limits;
 mod link;
+mod path_mtu;
 mod plan;
 mod policy;
 mod session_count;
@@ -56,6 +58,7 @@ pub use link::loss::{LossDetector, RecentLoss};
 pub use link::model::{Basis, LinkModel, Measurement};
 pub use link::rtt::Rtt;
 pub use link::tcp_info::TcpInfo;
+pub use path_mtu::{PathTrial, SegmentLimit, Stall, StallWatch, TrialVerdict, Way};
 pub use plan::{Buffer, Choice, Plan, TransferOffer};
 pub use policy::plan;
 pub use session_count::{SessionCount, SessionsReading, Step};

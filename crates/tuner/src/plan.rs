@@ -85,6 +85,9 @@ pub struct Plan {
     pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,
+    /// The longest segment, bytes of payload and TCP options (`TCP_MAXSEG`), in both directions; `None` is as long as
+    /// the kernels of both ends take. It counts only if it is set before the connection is made.
+    pub segment: Choice<Option<u32>>,
     /// How many connections the link needs, 1 to 16.
     pub connections: Choice<u32>,
     /// What the transfers were fitted to.
@@ -136,7 +139,7 @@ impl Plan {
         in_force.or(limits.congestion_control.as_ref()).is_some_and(|name| name == BBR)
     }
 
-    /// The plan as lines for people, in the order in which they matter.
+    /// The plan as lines for people, in the order in which they matter. The longest segment is one only where it is limited.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let link = Row {
@@ -146,7 +149,12 @@ impl Plan {
         };
         let rtt = self.link.rtt.map_or_else(|| "unknown".to_owned(), |rtt| rtt.to_string());
         let policy = Row { name: "policy", value: self.policy.to_string(), reason: rtt };
-        vec![
+        let segment = self.segment.value.is_some().then(|| {
+            row("longest segment", &self.segment, |bytes| {
+                bytes.map_or_else(|| "the kernel's".to_owned(), |bytes| format!("{bytes} bytes"))
+            })
+        });
+        let rows = vec![
             policy,
             link,
             row("send buffer", &self.send_buffer, Buffer::to_string),
@@ -174,7 +182,8 @@ impl Plan {
             row("read size", &self.read_size, |bytes| Size(*bytes).to_string()),
             row("read depth", &self.read_depth, u32::to_string),
             row("offer", &self.offer, TransferOffer::to_string),
-        ]
+        ];
+        rows.into_iter().chain(segment).collect()
     }
 }
 

@@ -62,6 +62,7 @@ pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan
         not_sent_low_water: decision.not_sent_low_water,
         receive_low_water: decision.receive_low_water,
         congestion_control,
+        segment: segment(measurement),
         io_size: io_size(&link, &writes),
         queue_depth: queue_depth(&terms, &writes),
         read_size: Choice::new(reads.io_size, "one round trip, whatever its length"),
@@ -91,6 +92,14 @@ fn io_size(link: &LinkModel, queue: &TransferQueue) -> Choice<u64> {
         (false, trips) => format!("a write takes {trips} round trips, the last one too"),
     };
     Choice::new(queue.io_size, reason)
+}
+
+/// Whatever the policy: no other setting is of use where the data do not arrive.
+fn segment(measurement: &Measurement) -> Choice<Option<u32>> {
+    match measurement.segment_limit {
+        Some(limit) => Choice::new(Some(limit.segment), limit.reason()),
+        None => Choice::new(None, "as long as both ends take"),
+    }
 }
 
 /// The peer takes the smaller of its own and these.

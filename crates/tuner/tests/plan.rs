@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use iscsi_tuner::{
-    Autotuning, Bandwidth, Buffer, Limits, Measurement, Plan, Policy, Rtt, Sends, TransferTerms,
-    Tuning, plan,
+    Autotuning, Bandwidth, Buffer, Limits, Measurement, Plan, Policy, Rtt, SegmentLimit, Sends,
+    TransferTerms, Tuning, plan,
 };
 use proptest::prelude::*;
 
@@ -385,5 +385,26 @@ proptest! {
         if let (Some(less), Some(more)) = (sent(&less), sent(&more)) {
             prop_assert!(less <= more);
         }
+    }
+}
+
+/// Whatever the policy: no other setting is of use where the data do not arrive.
+#[test]
+fn segments_are_limited_only_where_the_path_swallows_longer_ones() {
+    for policy in Policy::ALL {
+        let mut tuning = Tuning::default();
+        tuning.policy = policy;
+        let mut measurement = Measurement::default();
+        let shown = |measurement: &Measurement| {
+            let plan = plan(measurement, &Limits::default(), &tuning);
+            let row = plan.rows().into_iter().find(|row| row.name == "longest segment");
+            (plan.segment.value, row.map(|row| (row.value, row.reason)))
+        };
+        assert_eq!(shown(&measurement), (None, None));
+        measurement.segment_limit = Some(SegmentLimit::new(1200, 1500, None));
+        let (segment, row) = shown(&measurement);
+        let reason = "packets of 1500 bytes do not arrive, and no ICMP message says so";
+        assert_eq!(segment, Some(1200));
+        assert_eq!(row, Some(("1200 bytes".to_owned(), reason.to_owned())));
     }
 }

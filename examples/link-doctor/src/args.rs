@@ -12,8 +12,9 @@ use iscsi_initiator::tuning::{Bandwidth, Policy, Tuning};
 /// where other users may see it: LIBISCSI_CHAP_USERNAME and LIBISCSI_CHAP_PASSWORD are read as well.
 ///
 /// The report goes to standard output, progress and errors to standard error. The exit status is 0
-/// when the report is complete, 1 after an error, 2 for a wrong command line, 130 after an
-/// interrupt; whatever was measured by then is reported all the same.
+/// when the report is complete, 3 when it is and packets of full length do not arrive (a path-MTU black
+/// hole), 1 after an error, 2 for a wrong command line, 130 after an interrupt; whatever was measured by
+/// then is reported all the same.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "link-doctor", version)]
 pub struct Args {

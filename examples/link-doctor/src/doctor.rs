@@ -13,6 +13,7 @@ use crate::args::{Args, Depth};
 use crate::error::Error;
 use crate::facts::LinkFacts;
 use crate::lio::PortalGroup;
+use crate::path::Path;
 use crate::ping;
 use crate::progress;
 use crate::read_test::{ReadTest, Workload};
@@ -46,10 +47,14 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, E
         let connect = stop.unless(initiator.connect(&url)).await;
         let session = connect.ok_or(Error::Interrupted)??;
         let report = Examination::new(args, &session, stop).report(&initiator, &url).await;
-        // Nothing was written; how the goodbye goes changes nothing.
-        drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
+        close(&session, stop).await;
         report
     })
+}
+
+/// Nothing was written; how the goodbye goes changes nothing.
+async fn close(session: &Session, stop: &Stop) {
+    drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
 }
 
 fn initiator(args: &Args) -> Result<Initiator, Error> {
@@ -78,9 +83,31 @@ impl<'a> Examination<'a> {
         Self { args, session, stop, end: None }
     }
 
+    /// Where full packets do not arrive, all that moves data is examined over a session whose packets are shorter.
     async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
         let begun = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)??;
         let pings = self.pings().await;
+        let path = self.path(initiator, url).await;
+        let again = match path.limit() {
+            Some(_) => Some(self.connect_again(initiator, url).await?),
+            None => None,
+        };
+        let with_data = Examination { session: again.as_ref().unwrap_or(self.session), ..self };
+        let report = with_data.report_with_data(initiator, url, begun, pings, path).await;
+        if let Some(session) = again {
+            close(&session, self.stop).await;
+        }
+        report
+    }
+
+    async fn report_with_data(
+        mut self,
+        initiator: &Initiator,
+        url: &Url,
+        begun: Reading,
+        pings: Vec<Duration>,
+        path: Path,
+    ) -> Result<Report, Error> {
         let first = match self.stop.hurry(self.session.reading()).await {
             Some(Ok(reading)) => reading,
             // A session that has ended is told as it began.
@@ -112,6 +139,7 @@ impl<'a> Examination<'a> {
             is_unit_named: url.lun.is_some(),
             writes: self.writes(&facts, &negotiated, ping, reads),
             facts,
+            path,
             tcp,
             pings,
             read,
@@ -125,6 +153,28 @@ impl<'a> Examination<'a> {
         let (samples, error) = ping::idle(self.session, self.stop).await;
         self.end = error.map(Error::Link);
         samples
+    }
+
+    /// Whether full packets arrive at the portal of the session, and from it.
+    async fn path(&mut self, initiator: &Initiator, url: &Url) -> Path {
+        if self.end.is_some() {
+            return Path::NotTried("pings without data are not answered".to_owned());
+        }
+        progress::trying_path();
+        let mut there = url.clone();
+        if let Some(portal) = self.session.portal() {
+            there.portal = portal.clone();
+        }
+        match self.stop.unless(initiator.check_path(there)).await {
+            Some(Ok(check)) => Path::Tried(check),
+            Some(Err(error)) => Path::NotTried(error.to_string()),
+            None => Path::NotTried(Error::Interrupted.to_string()),
+        }
+    }
+
+    async fn connect_again(&self, initiator: &Initiator, url: &Url) -> Result<Session, Error> {
+        let session = self.stop.unless(initiator.connect(url)).await;
+        Ok(session.ok_or(Error::Interrupted)??)
     }
 
     async fn disk(&mut self) -> Option<Disk> {

@@ -5,8 +5,9 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what the command line says |
-//! | [`doctor`](run) | one examination: connect, ping, read, calculate, close |
+//! | [`doctor`](run) | one examination: connect, try the path, ping, read, calculate, close |
 //! | [`ping`], [`read_test`] | what is measured |
+//! | [`path`] | whether full packets arrive |
 //! | [`facts`], [`agreed`], [`mod@unit`] | what is known |
 //! | [`verdict`] | what held the reads back |
 //! | [`ceiling`], [`writes`], [`lio`] | what writes could reach, and the settings that lift it |
@@ -20,6 +21,7 @@ mod doctor;
 pub mod error;
 pub mod facts;
 pub mod lio;
+pub mod path;
 pub mod ping;
 mod progress;
 pub mod read_test;

@@ -17,10 +17,10 @@ const PROGRAM: Program = Program {
 
 fn main() -> ExitCode {
     let args: Args = command_line::parse(json!({ "complete": false }));
-    PROGRAM.run(async |stop| examine(&args, &stop).await.map(|()| 0))
+    PROGRAM.run(async |stop| examine(&args, &stop).await)
 }
 
-async fn examine(args: &Args, stop: &Stop) -> Result<(), Error> {
+async fn examine(args: &Args, stop: &Stop) -> Result<u8, Error> {
     let result = run(args, stop).await;
     if let Err(error) = &result
         && args.json
@@ -30,7 +30,8 @@ async fn examine(args: &Args, stop: &Stop) -> Result<(), Error> {
     }
     let report = result?;
     tell(args, &report, stop).await?;
-    report.end.map_or(Ok(()), Err)
+    let status = report.status();
+    report.end.map_or(Ok(status), Err)
 }
 
 async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {

@@ -18,6 +18,11 @@ pub(crate) fn pinging() {
     say("measuring the round trip\n");
 }
 
+/// The pings with data begin.
+pub(crate) fn trying_path() {
+    say("trying whether full packets arrive\n");
+}
+
 /// The reads begin.
 pub(crate) fn reading_begins(seconds: u64) {
     say(&format!("reading for {seconds} s; nothing is written\n"));

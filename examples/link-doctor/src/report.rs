@@ -10,6 +10,7 @@ use iscsi_initiator::tuning::{Finding, Limiter, Rtt};
 use crate::agreed::Agreed;
 use crate::error::Error;
 use crate::facts::LinkFacts;
+use crate::path::Path;
 use crate::read_test::ReadTest;
 use crate::table::Line;
 use crate::unit::Unit;
@@ -33,6 +34,8 @@ pub struct Report {
     pub pings: Vec<Duration>,
     /// What is known of the link.
     pub facts: LinkFacts,
+    /// Whether full packets arrive.
+    pub path: Path,
     /// The read test, if there was one.
     pub read: Option<ReadTest>,
     /// The same as the verdict needs it; `None` if nothing was read.
@@ -61,6 +64,12 @@ impl Report {
     #[must_use]
     pub fn ping(&self) -> Option<Rtt> {
         Rtt::of(self.pings.iter().copied())
+    }
+
+    /// The exit status that stands for a complete report: 3 where full packets do not arrive, else 0.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        if self.path.limit().is_some() { 3 } else { 0 }
     }
 
     /// What held the reads back, and what would lift that.

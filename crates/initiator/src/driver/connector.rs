@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
-use iscsi_tuner::Tuning;
+use iscsi_tuner::{SegmentLimit, Tuning};
 use tokio::time::{Instant, timeout_at};
 
 use crate::driver::io::{Network, Socket};
 use crate::driver::measure::tuner::Tuner;
 use crate::error::ConnectError;
+use crate::state::segment_limits::{SegmentLimits, StartTrial};
 use crate::url::portal_name;
 
 /// A connection, and the tuner that has set it up.
@@ -28,6 +29,36 @@ pub(crate) struct Connector {
     pub(crate) limit: Duration,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) tuning: Tuning,
+    pub(crate) segments: Segments,
+}
+
+/// How long the segments of connections may be.
+#[derive(Clone, Debug)]
+pub(crate) enum Segments {
+    /// As long as trials have shown for the address.
+    AsKnown(Arc<SegmentLimits>),
+    /// As long as that, or full, to find it out.
+    Fixed(Option<SegmentLimit>),
+}
+
+/// How a session comes to its connections.
+pub(crate) struct Reach {
+    pub(crate) connector: Connector,
+    /// A connection to the portal that stands already.
+    pub(crate) reached: Option<Connected>,
+    /// How many there shall be.
+    pub(crate) connections: u16,
+    /// Tries the path of one that stands still.
+    pub(crate) start_trial: Option<StartTrial>,
+}
+
+impl Segments {
+    fn limit_to(&self, address: SocketAddr) -> Option<SegmentLimit> {
+        match self {
+            Self::AsKnown(limits) => limits.get(address.ip()),
+            Self::Fixed(limit) => *limit,
+        }
+    }
 }
 
 impl Connector {
@@ -81,7 +112,8 @@ impl Connector {
     /// Opens a connection and sets it up as the tuner plans. If the round-trip time asks for what
     /// counts only before a connection is made, it is made anew.
     async fn set_up(&self, address: SocketAddr) -> io::Result<Connected> {
-        let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone());
+        let limit = self.segments.limit_to(address);
+        let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone(), address, limit);
         let mut socket = self.network.connect(address, tuner.plan()).await?;
         if tuner.connected(&*socket) {
             drop(socket);
@@ -164,6 +196,7 @@ mod tests {
                 limit: Duration::from_secs(1),
                 network: Arc::new(NameService(answer)),
                 tuning: Tuning::default(),
+                segments: Segments::Fixed(None),
             };
             let portal = TargetAddress::parse("disk.example").unwrap();
             let error = crate::Error::from(connector.open(portal).await.err().unwrap());

@@ -8,7 +8,7 @@ use iscsi_session::{Session, Stats};
 use super::Driver;
 use super::event_loop::EventLoop;
 use super::lock::DriverLock;
-use crate::driver::connector::{Connected, Connector};
+use crate::driver::connector::Reach;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Message, RequestId, Submission};
 use crate::driver::shared::Shared;
@@ -22,11 +22,9 @@ impl DriverHandle {
         session: Session,
         peer: Peer,
         shared: Arc<Shared>,
-        connector: Connector,
-        reached: Option<Connected>,
-        connections: u16,
+        reach: Reach,
     ) -> (Self, EventLoop) {
-        let driver = Driver::new(session, peer, shared, connector, reached, connections);
+        let driver = Driver::new(session, peer, shared, reach);
         let driver = Arc::new(DriverLock::new(driver));
         (Self::of(&driver), EventLoop::new(driver))
     }

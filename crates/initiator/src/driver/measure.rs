@@ -34,6 +34,7 @@ impl Driver {
         }
         self.share_write_limits();
         self.tell_facts();
+        self.look_at_stalls();
         let moved = data_moved(&self.session) - self.moved_at_poll;
         self.moved_at_poll += moved;
         let is_little = tuner::is_little(moved, tuner::POLL_INTERVAL * intervals);
@@ -93,7 +94,7 @@ impl Driver {
         }
         let rest = now - self.awake_until;
         for transport in &mut self.transports {
-            transport.tune(|_, tuner| tuner.rested(rest));
+            transport.tune(|_, tuner| tuner.rested(rest, now.into_std()));
         }
         self.awake_until = now;
         // A poll that is overdue would always meet the work that has ended the rest.

@@ -68,7 +68,8 @@ pub(crate) enum Request {
     Command(Command, Sender<Completion>),
     Manage(TaskFunction, Lun, Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
-    Ping(Sender<Duration>),
+    /// With data that the target is to send back.
+    Ping(Bytes, Sender<Duration>),
 }
 
 /// Where the answer to a request under way goes.
@@ -87,7 +88,7 @@ impl Request {
             Self::Command(command, _) => command.cdb.operation_name(),
             Self::Manage(..) => "task management",
             Self::SendTargets(_) => "SendTargets",
-            Self::Ping(_) => "NOP-Out",
+            Self::Ping(..) => "NOP-Out",
         }
     }
 
@@ -104,7 +105,7 @@ impl Request {
             Self::Command(_, answer) => answer.is_closed(),
             Self::Manage(_, _, answer) => answer.is_closed(),
             Self::SendTargets(answer) => answer.is_closed(),
-            Self::Ping(answer) => answer.is_closed(),
+            Self::Ping(_, answer) => answer.is_closed(),
         }
     }
 
@@ -114,7 +115,7 @@ impl Request {
             Self::Command(_, answer) => Answer::Command(answer),
             Self::Manage(_, _, answer) => Answer::Manage(answer),
             Self::SendTargets(answer) => Answer::SendTargets(answer),
-            Self::Ping(answer) => Answer::Ping(answer),
+            Self::Ping(_, answer) => Answer::Ping(answer),
         }
     }
 
@@ -132,7 +133,7 @@ impl Request {
                 (session.manage(function, lun, None, now), Answer::Manage(answer))
             }
             Self::SendTargets(answer) => (session.send_targets(now), Answer::SendTargets(answer)),
-            Self::Ping(answer) => (session.ping(now), Answer::Ping(answer)),
+            Self::Ping(data, answer) => (session.ping_with(data, now), Answer::Ping(answer)),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::name::default_name;
 use crate::options::Options;
 use crate::session::Session;
 use crate::session::node::Node;
+use crate::session::path_check::PathCheck;
 use crate::url::Url;
 
 /// An iSCSI initiator: a node name, and what its sessions have in common (RFC 7143 §4.1).
@@ -107,6 +108,23 @@ impl Initiator {
         Error: From<U::Error>,
     {
         opening::disk(&self.0, self.0.complete(url.try_into()?)?).await
+    }
+
+    /// Finds out whether the path to the portal of a URL, which names a target, carries packets as long as both ends send
+    /// them. A path that swallows them lets a login pass and nothing else, as long as no ICMP message tells either end (a
+    /// path-MTU black hole). Pings with data (RFC 7143 §11.18) are sent over sessions of their own.
+    ///
+    /// A path that swallows them is remembered: further connections of the initiator to that address have shorter segments. Disks
+    /// and sessions that stand still find it out by themselves.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn check_path<U>(&self, url: U) -> Result<PathCheck, Error>
+    where
+        U: TryInto<Url>,
+        Error: From<U::Error>,
+    {
+        self.0.check_path(&self.0.complete(url.try_into()?)?).await
     }
 
     /// Asks the portal of a URL for the targets behind it (RFC 7143 appendix C). A target and a

@@ -193,6 +193,9 @@ impl Opener {
         if let Some(group) = session.portal_group() {
             self.groups().insert(portal, group);
         }
+        if let Some(note) = session.path_note() {
+            self.report.note_once(note);
+        }
         if let Some(address) = session.moved_to() {
             self.moved().insert(portal, address);
         }

@@ -116,6 +116,13 @@ impl Report {
         self.note(note);
     }
 
+    /// Notes what many sessions may meet.
+    pub(crate) fn note_once(&self, note: String) {
+        if !self.lock().spread.notes.contains(&note) {
+            self.note(note);
+        }
+    }
+
     pub(crate) fn note(&self, note: String) {
         self.log(|| tracing::warn!("{note}"));
         self.with(|spread| {

@@ -9,7 +9,7 @@ use iscsi_session::{
 };
 
 use crate::boxed::{BoxFuture, boxed};
-use crate::driver::connector::{Connected, Opening};
+use crate::driver::connector::{Connected, Connector, Opening, Reach, Segments};
 use crate::driver::io::Network;
 use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::tuner::planned_offer;
@@ -19,6 +19,7 @@ use crate::runtime;
 use crate::session::{Common, Session};
 use crate::state::budget::Budget;
 use crate::state::isids::{HeldKey, Isids};
+use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, UrlError};
 
@@ -66,7 +67,12 @@ impl Node {
             name,
             isids: Isids::new(isid),
             challenges: IssuedChallenges::default(),
-            common: Common { options, network, unit_registry: Arc::default() },
+            common: Common {
+                options,
+                network,
+                unit_registry: Arc::default(),
+                segment_limits: Arc::default(),
+            },
         };
         Ok(Self { inner: Arc::new(inner), user: Some(user) })
     }
@@ -111,12 +117,12 @@ impl Node {
 
     /// A TCP connection to the portal of a URL, for a session to begin with.
     pub(crate) fn reach(&self, url: &Url) -> Opening {
-        self.inner.common.connector().open(url.portal.clone())
+        self.connector_as_known().open(url.portal.clone())
     }
 
     /// The addresses of a portal; none where nobody knows them.
     pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
-        self.inner.common.connector().addresses_of(portal).await
+        self.connector_as_known().addresses_of(portal).await
     }
 
     /// A session with the target of a URL: under an ISID of its own, or under that of one that was
@@ -206,7 +212,45 @@ impl Node {
         budget: Budget,
         reached: Option<Connected>,
     ) -> Session {
-        Session::start(url, key, config, self.entropy(), &self.inner.common, budget, reached)
+        let is_normal = matches!(config.kind, SessionKind::Normal { .. });
+        let reach = Reach {
+            connector: self.connector_as_known(),
+            reached,
+            connections: self.options().connections_of(&config.kind),
+            start_trial: is_normal.then(|| self.trial_starter(url)),
+        };
+        self.start_over(reach, config, url, key, budget)
+    }
+
+    /// The same over connections that come about in this way.
+    pub(crate) fn start_over(
+        &self,
+        reach: Reach,
+        config: Config,
+        url: &Url,
+        key: HeldKey,
+        budget: Budget,
+    ) -> Session {
+        Session::start(url, key, config, self.entropy(), &self.inner.common, budget, reach)
+    }
+
+    /// How connections are opened with segments of that length.
+    pub(crate) fn connector(&self, segments: Segments) -> Connector {
+        self.inner.common.connector(segments)
+    }
+
+    fn connector_as_known(&self) -> Connector {
+        self.connector(Segments::AsKnown(Arc::clone(self.segment_limits())))
+    }
+
+    /// How long segments may be, by address.
+    pub(crate) fn segment_limits(&self) -> &Arc<SegmentLimits> {
+        &self.inner.common.segment_limits
+    }
+
+    /// Fills a buffer with the random bytes of this host.
+    pub(crate) fn random(&self, bytes: &mut [u8]) -> std::io::Result<()> {
+        self.inner.common.network.random(bytes)
     }
 
     /// The random bytes of this host.
@@ -219,7 +263,7 @@ impl Node {
         self.inner.isids.hold_next().ok_or(Error::TooManySessions)
     }
 
-    fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
+    pub(crate) fn config(&self, url: &Url, kind: SessionKind, isid: Isid) -> Result<Config, Error> {
         let Inner { name, challenges, common: Common { options, .. }, .. } = &*self.inner;
         let mut config = Config::new(name.clone(), isid, kind);
         config.offer = planned_offer(&options.offer, &options.tuning);

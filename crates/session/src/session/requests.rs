@@ -80,8 +80,17 @@ impl Session {
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
     /// discovery session.
     pub fn ping(&mut self, now: Instant) -> Result<Itt, SubmitError> {
+        self.ping_with(Bytes::new(), now)
+    }
+
+    /// The same with data, which the target is to send back (RFC 7143 §11.18): the first bytes, as many as one PDU to it
+    /// may have (MaxRecvDataSegmentLength). The data that come back are not looked at.
+    ///
+    /// # Errors
+    /// As [`ping`](Self::ping).
+    pub fn ping_with(&mut self, data: Bytes, now: Instant) -> Result<Itt, SubmitError> {
         self.check_normal()?;
-        let kind = TaskKind::Ping(Ping { sent_at: None, internal: false });
+        let kind = TaskKind::Ping(Ping { sent_at: None, internal: false, data });
         self.enlist(kind, Some(self.config.timeouts.nop_response), true, now)
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use iscsi_pdu::{Cid, Itt};
 
 use super::Session;
@@ -129,7 +130,10 @@ impl Session {
     }
 
     fn ask_for_life(&mut self, cid: Cid, now: Instant) {
-        let task = Task::new(TaskKind::Ping(Ping { sent_at: None, internal: true }), None);
+        let task = Task::new(
+            TaskKind::Ping(Ping { sent_at: None, internal: true, data: Bytes::new() }),
+            None,
+        );
         let Some(itt) = self.tasks.insert_beyond_limit(task) else { return };
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.liveness.pinged(itt, now);

@@ -13,6 +13,7 @@ pub(crate) mod write;
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Itt, TaskFunction};
 
@@ -85,6 +86,8 @@ pub(crate) struct Ping {
     pub(crate) sent_at: Option<Instant>,
     /// Whether the session asked for it itself, as a sign of life.
     pub(crate) internal: bool,
+    /// What the target is to send back.
+    pub(crate) data: Bytes,
 }
 
 impl Task {

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{Cid, CmdSn, Itt, LogoutReason, LogoutRequest, NopOut, TaskFunction};
 use iscsi_pdu::{DataSn, StatSn, TaskManagementRequest, TextRequest, Ttt};
@@ -18,8 +19,12 @@ impl Session {
     pub(super) fn queue_urgent(&mut self, cid: Cid, urgent: Urgent, now: Instant) {
         match urgent {
             Urgent::Task(itt) => self.queue_immediate(cid, itt, now),
-            Urgent::PingReply { ttt, lun } => self.queue_nop_out(cid, None, Some(ttt), lun),
-            Urgent::Acknowledgement { lun } => self.queue_nop_out(cid, None, None, lun),
+            Urgent::PingReply { ttt, lun } => {
+                self.queue_nop_out(cid, None, Some(ttt), lun, Bytes::new());
+            }
+            Urgent::Acknowledgement { lun } => {
+                self.queue_nop_out(cid, None, None, lun, Bytes::new());
+            }
         }
     }
 
@@ -32,7 +37,8 @@ impl Session {
             TaskKind::Text(_) => self.queue_text_request(cid, itt, cmd_sn),
             TaskKind::Ping(ping) => {
                 ping.sent_at = Some(now);
-                self.queue_nop_out(cid, Some(itt), None, Lun::ZERO);
+                let data = ping.data.clone();
+                self.queue_nop_out(cid, Some(itt), None, Lun::ZERO, data);
             }
             TaskKind::Management(_) => self.queue_management(cid, itt, cmd_sn),
             TaskKind::Logout(logout) => {
@@ -46,11 +52,21 @@ impl Session {
         self.connections.get(cid).map(|connection| connection.stat_sn.expected())
     }
 
-    fn queue_nop_out(&mut self, cid: Cid, itt: Option<Itt>, ttt: Option<Ttt>, lun: Lun) {
+    fn queue_nop_out(
+        &mut self,
+        cid: Cid,
+        itt: Option<Itt>,
+        ttt: Option<Ttt>,
+        lun: Lun,
+        mut data: Bytes,
+    ) {
         let Some(exp_stat_sn) = self.exp_stat_sn(cid) else { return };
+        let limit = self.negotiated_on(cid).map_or(0, |to| to.target_max_recv_data_segment_length);
+        data.truncate(limit as usize);
         let cmd_sn = self.window.current();
         let nop = NopOut { immediate: true, lun, itt, ttt, cmd_sn, exp_stat_sn };
-        self.push(cid, nop.encode().into(), PayloadSlice::default());
+        let data = if data.is_empty() { PayloadSlice::default() } else { whole(data) };
+        self.push(cid, nop.encode().into(), data);
     }
 
     /// Immediate in all its requests: nothing that is numbered waits for its turn behind the exchange

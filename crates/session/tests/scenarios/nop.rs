@@ -325,3 +325,21 @@ fn nop_07_an_idle_target_that_is_silent_is_gone() {
     trace.advance(Duration::ZERO);
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::NopResponse));
 }
+
+/// NOP-03: a ping takes as much data along as the target takes in one PDU, and they come back.
+#[test]
+fn nop_03_data_of_a_ping_come_back() {
+    for (len, sent) in [(0, 0), (1, 1), (4097, 4097), (8192, 8192), (10_000, 8192)] {
+        let mut target = target_config(16);
+        target.keys.max_recv_data_segment_length = Some(8192);
+        let mut pair = Pair::logged_in(config(), target);
+        let data = pattern(len, 3);
+        let tag = pair.session.ping_with(data.clone().into(), pair.now).unwrap();
+        pair.drive();
+        let pings = pair.target.received().iter().filter(|(_, pdu)| pdu.is(Opcode::NopOut));
+        let told: Vec<_> = pings.map(|(_, pdu)| pdu.data.clone()).collect();
+        assert_eq!(told, [data[..sent].to_vec()]);
+        let answered = |output: &Output| matches!(output, Output::Ponged { itt, result: Ok(_) } if *itt == tag);
+        assert!(pair.outputs.iter().any(answered));
+    }
+}

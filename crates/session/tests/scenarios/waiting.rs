@@ -183,3 +183,19 @@ fn the_end_of_the_session_ends_the_waiting() {
     assert!(trace.ended.is_some());
     assert_eq!(trace.session.waiting_for(), Waiting::Nothing);
 }
+
+#[test]
+fn data_are_awaited_from_the_command_to_its_end() {
+    let mut trace = Trace::logged_in();
+    let first = trace.submit(read(0, 4));
+    trace.submit(write(8, pattern(512, 1)));
+    assert_eq!(trace.session.awaited_data(), 0, "nothing was sent");
+    expect!(trace, ScsiCommand);
+    expect!(trace, ScsiCommand);
+    trace.submit(read(0, 1));
+    assert_eq!(trace.session.awaited_data(), 4 * 512);
+    expect!(trace, ScsiCommand);
+    assert_eq!(trace.session.awaited_data(), 5 * 512);
+    send!(trace, scsi_response { itt: first.get(), status: 8 });
+    assert_eq!(trace.session.awaited_data(), 512);
+}

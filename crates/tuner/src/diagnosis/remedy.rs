@@ -184,14 +184,15 @@ pub(super) fn remarks(measurement: &Measurement, interface: Option<&Interface>) 
         rows.push(Row {
             name: "path MTU",
             value: format!("{mtu} bytes"),
-            reason: match own {
-                Some(own) if mtu < own.min(1500) => {
+            reason: match (own, measurement.segment_limit) {
+                (_, Some(limit)) => format!("as this end believes; {}", limit.reason()),
+                (Some(own), None) if mtu < own.min(1500) => {
                     format!("less than the {own} of this end: a tunnel on the way? each segment costs more")
                 }
-                Some(own) if mtu <= 1500 && own > 1500 => {
+                (Some(own), None) if mtu <= 1500 && own > 1500 => {
                     format!("this end could send {own}: jumbo frames need every part of the path")
                 }
-                Some(_) | None => "as long as both ends and the path take".to_owned(),
+                (_, None) => "as long as both ends and the path take".to_owned(),
             },
         });
     }

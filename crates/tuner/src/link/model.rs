@@ -6,6 +6,7 @@ use crate::bandwidth::Bandwidth;
 use crate::link::loss::loss_ceiling;
 use crate::link::rtt::Rtt;
 use crate::link::tcp_info::TcpInfo;
+use crate::path_mtu::SegmentLimit;
 use crate::size::Size;
 use crate::transfers::{LinkTraits, TransferTerms};
 use crate::tuning::Tuning;
@@ -24,6 +25,8 @@ pub struct Measurement {
     pub mss: Option<u32>,
     /// Longest packet that the path takes, bytes.
     pub path_mtu: Option<u32>,
+    /// How long a segment may be at most, if the path swallows longer ones.
+    pub segment_limit: Option<SegmentLimit>,
     /// The largest window that the peer has offered, bytes.
     pub peer_window: Option<u64>,
     /// What the two ends agreed about transfers.

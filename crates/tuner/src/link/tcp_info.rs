@@ -24,6 +24,8 @@ pub struct TcpInfo {
     pub receive_rtt: Option<Duration>,
     /// Longest segment that is sent, bytes of payload.
     pub send_mss: Option<u32>,
+    /// About the longest segment that was received, bytes of payload; 536 or less before any was longer.
+    pub receive_mss: Option<u32>,
     /// Longest packet that the path takes, bytes.
     pub path_mtu: Option<u32>,
     /// Congestion window, segments.
@@ -36,6 +38,8 @@ pub struct TcpInfo {
     pub probes_unanswered: Option<u32>,
     /// Segments sent again.
     pub segments_retransmitted: Option<u32>,
+    /// How often in a row the oldest segment that is not acknowledged was sent again after a timeout.
+    pub timeouts_in_a_row: Option<u32>,
     /// Segments sent, all kinds.
     pub segments_sent: Option<u32>,
     /// Segments received, all kinds.
@@ -111,6 +115,8 @@ impl TcpInfo {
             min_rtt: at.word(148).filter(|min| *min != u32::MAX).map(micros),
             receive_rtt: at.word(92).filter(|rtt| *rtt > 0).map(micros),
             send_mss: at.word(16),
+            receive_mss: at.word(20),
+            timeouts_in_a_row: at.byte(2).map(u32::from),
             path_mtu: at.word(60),
             congestion_window: at.word(80),
             slow_start_threshold: at.word(76).filter(|threshold| *threshold < 0x7fff_ffff),
@@ -271,7 +277,7 @@ mod tests {
     #[test]
     fn fields_are_where_linux_puts_them() {
         let info = TcpInfo::parse(&numbered(240));
-        assert_eq!(info.send_mss, Some(16));
+        assert_eq!((info.send_mss, info.receive_mss), (Some(16), Some(20)));
         assert_eq!(info.segments_in_flight, Some(24));
         assert_eq!(info.path_mtu, Some(60));
         assert_eq!(info.smoothed_rtt, Some(Duration::from_micros(68)));
@@ -296,8 +302,9 @@ mod tests {
     #[test]
     fn flags_are_bits() {
         let mut bytes = numbered(240);
-        (bytes[5], bytes[7]) = (0b0101, 1);
+        (bytes[2], bytes[5], bytes[7]) = (7, 0b0101, 1);
         let info = TcpInfo::parse(&bytes);
+        assert_eq!(info.timeouts_in_a_row, Some(7));
         assert_eq!(info.timestamps, Some(true));
         assert_eq!(info.selective_acknowledgement, Some(false));
         assert_eq!(info.window_scaling, Some(true));

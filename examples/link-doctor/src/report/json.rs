@@ -32,6 +32,7 @@ impl Report {
                 "pings_ms": self.pings.iter().copied().map(millis).collect::<Vec<_>>(),
             },
             "tcp": tcp(&self.facts.info, self.facts.measurement.loss),
+            "path": self.path.to_json(&self.who.portal),
             "interface": self.facts.interface.as_ref().map(interface),
             "host": host(&self.facts.limits),
             "plan": plan(&self.facts.plan),

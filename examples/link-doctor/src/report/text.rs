@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use iscsi_initiator::tuning::{Limits, Rtt, TcpInfo};
+use iscsi_initiator::tuning::{Limits, Rtt, SegmentLimit, TcpInfo};
 
 use super::{Report, waits};
 use crate::ceiling::{Ceiling, Limit, shown};
@@ -61,6 +61,7 @@ impl Report {
             rtt_line("round trip by ping", self.ping(), &self.note_on_ping()),
         ];
         lines.extend(path_lines(&self.facts));
+        lines.push(self.path.line(&self.who.portal));
         lines.extend(self.facts.remarks());
         lines
     }
@@ -125,6 +126,11 @@ impl Report {
 
     fn write_summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "In short")?;
+        if let Some(limit) = self.path.limit() {
+            writeln!(f, "  {}", limit.finding(&self.who.portal))?;
+            writeln!(f, "    {}", SegmentLimit::REMEDY)?;
+            writeln!(f, "    until then {}", limit.meanwhile())?;
+        }
         if let Some((verdict, remedy)) = self.verdict() {
             write_verdict(f, "reads were held back by", &verdict, remedy.as_deref())?;
         }

@@ -1,6 +1,7 @@
 //! The tuner at work on one connection: what is measured of it, the plan that follows, the plan on
 //! the socket, and what the connection waits for while it runs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,8 @@ use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Offer, Waiting};
 use iscsi_tuner::{
     Activity, Bandwidth, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
-    Measurement, Plan, RateSample, Rtt, TcpInfo, TransferOffer, TransferTerms, Tuning, WriteLimit,
-    plan,
+    Measurement, Plan, RateSample, Rtt, SegmentLimit, Stall, StallWatch, TcpInfo, TransferOffer,
+    TransferTerms, Tuning, WriteLimit, plan,
 };
 
 use crate::driver::io::Socket;
@@ -46,6 +47,11 @@ pub(crate) struct Tuner {
     link: LinkEstimator,
     loss: LossDetector,
     write_limit: WriteLimit,
+    /// Where the connection leads.
+    address: SocketAddr,
+    stall_watch: StallWatch,
+    /// How the connection stood still at the last look, and how long a full segment is.
+    stall: Option<(Stall, u32)>,
     /// Whether the plan is set on a connection.
     is_applied: bool,
     /// The rate at which the connection is to send.
@@ -55,10 +61,16 @@ pub(crate) struct Tuner {
 }
 
 impl Tuner {
-    /// Nothing is measured yet: the plan is what holds, within what the host permits, before the connection
-    /// is made.
-    pub(crate) fn within(limits: Limits, tuning: Tuning) -> Self {
-        let measurement = Measurement::default();
+    /// Nothing is measured yet of the connection to this address: the plan is what holds, within what the host and the path
+    /// permit, before it is made.
+    pub(crate) fn within(
+        limits: Limits,
+        tuning: Tuning,
+        address: SocketAddr,
+        segment_limit: Option<SegmentLimit>,
+    ) -> Self {
+        let mut measurement = Measurement::default();
+        measurement.segment_limit = segment_limit;
         let plan = plan(&measurement, &limits, &tuning);
         Self {
             tuning,
@@ -73,6 +85,9 @@ impl Tuner {
             link: LinkEstimator::new(EstimatorWindow::CONNECTION),
             loss: LossDetector::default(),
             write_limit: WriteLimit::default(),
+            address,
+            stall_watch: StallWatch::default(),
+            stall: None,
             is_applied: false,
             pacing_rate: None,
             basis: None,
@@ -160,6 +175,7 @@ impl Tuner {
         let Ok(info) = socket.tcp_info() else { return };
         self.loss.watch_queue(&info);
         self.observe_writes(&info, progress, now);
+        self.stall = self.stall_watch.observe(&info, now).zip(info.send_mss);
         self.count(&info, waiting, is_blocked, intervals);
         self.polls = self.polls.saturating_add(intervals);
         if self.polls >= INTERVALS_PER_READING {
@@ -200,10 +216,22 @@ impl Tuner {
     }
 
     /// For so long there was no request, and the kernel was not asked.
-    pub(crate) fn rested(&mut self, time: Duration) {
+    pub(crate) fn rested(&mut self, time: Duration, now: Instant) {
+        self.stall_watch.rested(now);
         let polls = time.as_millis() / POLL_INTERVAL.as_millis();
         let polls = u32::try_from(polls).unwrap_or(u32::MAX);
         self.activity.source = self.activity.source.saturating_add(polls);
+    }
+
+    /// Where the connection leads.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How the connection stood still at the last look, if it is one whose path may swallow its segments: not one within
+    /// this host. The length of a full segment is with it, bytes.
+    pub(crate) fn stall(&self) -> Option<(Stall, u32)> {
+        self.stall.filter(|_| !self.address.ip().is_loopback())
     }
 
     /// What the link shows of itself while it is used.
@@ -308,6 +336,7 @@ impl Tuner {
             plan.congestion_control = old.congestion_control;
         }
         plan.receive_buffer = old.receive_buffer;
+        plan.segment = old.segment;
         plan.no_delay = old.no_delay;
         plan.sends = old.sends;
         plan.cork = old.cork;
@@ -391,7 +420,8 @@ mod tests {
         let mut limits = Limits::default();
         limits.allowed_congestion_controls = vec!["bbr".to_owned()];
         limits.available_congestion_controls = vec!["bbr".to_owned()];
-        let mut tuner = Tuner::within(limits, Tuning::default());
+        let mut tuner =
+            Tuner::within(limits, Tuning::default(), ([192, 0, 2, 1], 3260).into(), None);
         tuner.learn(&info(100, 0, 0), Instant::now());
         tuner.is_applied = true;
         tuner

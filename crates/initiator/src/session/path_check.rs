@@ -1,0 +1,182 @@
+//! Whether a path carries full segments, by pings over sessions of its own.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use iscsi_pdu::TargetAddress;
+use iscsi_session::SessionKind;
+use iscsi_tuner::{PathTrial, SegmentLimit, TcpInfo, TrialVerdict, Way};
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use crate::boxed::{BoxFuture, boxed};
+use crate::driver::connector::{Reach, Segments};
+use crate::error::Error;
+use crate::session::Session;
+use crate::session::node::Node;
+use crate::state::budget::Budget;
+use crate::state::segment_limits::{StartTrial, TrialTurn};
+use crate::url::{Url, UrlError, portal_name};
+
+/// A long ping may take as long as it is waited for: that is decided here.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Whoever does not answer a short ping in this time is gone.
+const SHORT: Duration = Duration::from_secs(30);
+
+/// Whether the path to a portal carries packets as long as both ends send them: see
+/// [`Initiator::check_path`](crate::Initiator::check_path).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum PathCheck {
+    /// Packets of so many bytes arrive, in both directions if the target sends the data of a ping back.
+    Passes(u32),
+    /// They do not, and shorter ones do.
+    Swallows(SegmentLimit),
+    /// Nothing was shown: shorter ones do not arrive either, or the login led elsewhere.
+    Unclear,
+}
+
+/// A session to try a path with.
+struct Probe {
+    session: Session,
+    address: SocketAddr,
+}
+
+impl Node {
+    /// What begins to try paths for a session that was opened by this URL.
+    pub(crate) fn trial_starter(&self, url: &Url) -> StartTrial {
+        let (node, url) = (self.for_disks_that_are_there(), url.clone());
+        Box::new(move |turn| {
+            let (node, url) = (node.clone(), url.clone());
+            drop(tokio::spawn(node.try_path(turn, url).in_current_span()));
+        })
+    }
+
+    fn try_path(self, mut turn: TrialTurn, mut url: Url) -> BoxFuture<'static, ()> {
+        boxed(async move {
+            // The session may be with another portal than its URL names.
+            url.portal = target_address(turn.address());
+            match self.check_path(&url).await {
+                Ok(PathCheck::Passes(_)) => turn.has_passed(),
+                Ok(PathCheck::Swallows(_) | PathCheck::Unclear) => {}
+                Err(error) => tracing::info!(%error, "the path was not tried"),
+            }
+        })
+    }
+
+    /// Finds out whether the path to the portal of a URL carries full segments, and remembers how long they may be.
+    pub(crate) fn check_path<'a>(
+        &'a self,
+        url: &'a Url,
+    ) -> BoxFuture<'a, Result<PathCheck, Error>> {
+        boxed(async move {
+            let Some(full) = self.probe(url, None).await? else { return Ok(PathCheck::Unclear) };
+            let Ok(short) = timeout(SHORT, full.session.ping()).await else {
+                return Ok(PathCheck::Unclear);
+            };
+            let mut trial = PathTrial::default();
+            trial.short = Some(short?);
+            let check = self.try_full(&full, trial, url).await?;
+            if let PathCheck::Swallows(limit) = check {
+                tracing::info!("{}", limit.explain(&full.address.to_string()));
+                self.segment_limits().learn(full.address.ip(), limit);
+            } else {
+                // How the goodbye goes changes nothing.
+                drop(full.session.logout().await);
+            }
+            Ok(check)
+        })
+    }
+
+    /// Sends a long ping over the session with full segments and, if it is not answered, over sessions with shorter ones.
+    async fn try_full(
+        &self,
+        full: &Probe,
+        mut trial: PathTrial,
+        url: &Url,
+    ) -> Result<PathCheck, Error> {
+        let info = *full.session.reading().await?.tcp_info();
+        let (mss, packet) = (info.send_mss.unwrap_or_default(), packet_of(&info, full.address));
+        let data = self.filling(mss)?;
+        let patience = PathTrial::patience(trial.short.unwrap_or_default());
+        let mut long = pin!(full.session.ping_with(data.clone()));
+        let begun = Instant::now();
+        trial.long = timeout(patience, &mut long).await.ok().transpose()?;
+        if trial.long.is_some() {
+            return Ok(PathCheck::Passes(packet));
+        }
+        for segment in SegmentLimit::SEGMENTS.into_iter().filter(|segment| *segment < mss) {
+            let limit = SegmentLimit::new(segment, packet, None);
+            let Some(probe) = self.probe(url, Some(limit)).await? else { break };
+            let in_short = timeout(patience, probe.session.ping_with(data.clone())).await;
+            trial.in_short_segments = in_short.ok().transpose()?;
+            let longer = trial.short.max(trial.in_short_segments).map(PathTrial::patience);
+            let rest = longer.unwrap_or_default().saturating_sub(begun.elapsed());
+            trial.long = timeout(rest, &mut long).await.ok().transpose()?;
+            trial.waited = begun.elapsed();
+            match trial.verdict() {
+                TrialVerdict::Passes => return Ok(PathCheck::Passes(packet)),
+                TrialVerdict::Swallowed => {
+                    let now = full.session.reading().await;
+                    let way = now.ok().and_then(|now| way_of(now.tcp_info()));
+                    return Ok(PathCheck::Swallows(SegmentLimit::new(segment, packet, way)));
+                }
+                TrialVerdict::Unclear => {}
+            }
+        }
+        Ok(PathCheck::Unclear)
+    }
+
+    /// A session with segments of that length, or full ones, that is logged in; `None` where the login has led elsewhere.
+    async fn probe(&self, url: &Url, limit: Option<SegmentLimit>) -> Result<Option<Probe>, Error> {
+        let Some(target_name) = url.target.clone() else { return Err(UrlError::PortalOnly.into()) };
+        let connector = self.connector(Segments::Fixed(limit));
+        let reached = connector.open(url.portal.clone()).await?;
+        let address = reached.1.address();
+        let key = self.next_key()?;
+        let mut config = self.config(url, SessionKind::Normal { target_name }, key.key.isid)?;
+        config.offer.max_connections = 1;
+        (config.timeouts.nop_interval, config.timeouts.nop_response) = (None, LIMIT);
+        let reach = Reach { connector, reached: Some(reached), connections: 1, start_trial: None };
+        let session = self.start_over(reach, config, url, key, Budget::of(self.options()));
+        session.logged_in().await?;
+        let is_there = session.portal() == Some(&url.portal);
+        Ok(is_there.then_some(Probe { session, address }))
+    }
+
+    /// Data for a ping of two full segments. They are random: what is compressed on the way would be shorter there.
+    fn filling(&self, full: u32) -> Result<Bytes, Error> {
+        let mut data = vec![0; 2 * full as usize];
+        self.random(&mut data).map_err(|error| Error::Entropy(error.to_string()))?;
+        Ok(data.into())
+    }
+}
+
+fn target_address(address: SocketAddr) -> TargetAddress {
+    TargetAddress { host: address.ip().to_string(), port: address.port(), portal_group_tag: None }
+}
+
+/// The length of the packets of full segments.
+fn packet_of(info: &TcpInfo, address: SocketAddr) -> u32 {
+    const TCP: u32 = 20;
+    const TIMESTAMPS: u32 = 12;
+    let ip = if address.is_ipv4() { 20 } else { 40 };
+    let options = if info.timestamps == Some(true) { TIMESTAMPS } else { 0 };
+    info.send_mss.unwrap_or_default() + options + TCP + ip
+}
+
+/// Where what does not arrive gets lost: what this end has sent is not acknowledged, or is and has no answer.
+fn way_of(info: &TcpInfo) -> Option<Way> {
+    Some(if info.segments_in_flight? > 0 { Way::ToPeer } else { Way::FromPeer })
+}
+
+impl Session {
+    /// What is wrong on the path, if segments are kept short because of it.
+    pub(crate) fn path_note(&self) -> Option<String> {
+        let limit = self.shared.basis()?.measurement.segment_limit?;
+        let portal = self.portal().map(portal_name).unwrap_or_default();
+        Some(limit.explain(&portal))
+    }
+}

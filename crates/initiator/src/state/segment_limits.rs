@@ -1,0 +1,123 @@
+//! How long segments may be on the way to each address, as far as trials have shown it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use iscsi_tuner::SegmentLimit;
+use tokio::time::Instant;
+
+/// Where full segments have passed, the next trial begins after so long at the soonest: a path may change.
+const AFTER_PASSING: Duration = Duration::from_secs(600);
+/// Where a trial has shown nothing. A link that was dead may be back.
+const AFTER_NOTHING: Duration = Duration::from_secs(10);
+
+/// What is known of the paths of an initiator, by the address that they lead to. A limit holds for all further connections
+/// there, of any session, for as long as the initiator lives.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentLimits(Mutex<HashMap<IpAddr, Path>>);
+
+#[derive(Debug, Default)]
+struct Path {
+    limit: Option<SegmentLimit>,
+    is_being_tried: bool,
+    next_trial: Option<Instant>,
+}
+
+/// Begins to try the path to an address in the background.
+pub(crate) type StartTrial = Box<dyn Fn(TrialTurn) + Send>;
+
+/// The only trial of a path at this time. Dropped without a word, it has shown nothing.
+#[derive(Debug)]
+pub(crate) struct TrialTurn {
+    limits: Arc<SegmentLimits>,
+    address: SocketAddr,
+    has_passed: bool,
+}
+
+impl SegmentLimits {
+    /// The limit on the way to an address.
+    pub(crate) fn get(&self, address: IpAddr) -> Option<SegmentLimit> {
+        self.lock().get(&address)?.limit
+    }
+
+    /// Segments are no longer than that from now on.
+    pub(crate) fn learn(&self, address: IpAddr, limit: SegmentLimit) {
+        self.lock().entry(address).or_default().limit = Some(limit);
+    }
+
+    /// The turn to try the way to an address; `None` while another trial lasts, and for some time after it.
+    pub(crate) fn begin_trial(self: &Arc<Self>, address: SocketAddr) -> Option<TrialTurn> {
+        let mut paths = self.lock();
+        let path = paths.entry(address.ip()).or_default();
+        let is_due = path.next_trial.is_none_or(|next| next <= Instant::now());
+        if path.is_being_tried || !is_due {
+            return None;
+        }
+        path.is_being_tried = true;
+        Some(TrialTurn { limits: Arc::clone(self), address, has_passed: false })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Path>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TrialTurn {
+    /// Where it goes.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Full segments have arrived.
+    pub(crate) const fn has_passed(&mut self) {
+        self.has_passed = true;
+    }
+}
+
+impl Drop for TrialTurn {
+    fn drop(&mut self) {
+        let pause = if self.has_passed { AFTER_PASSING } else { AFTER_NOTHING };
+        let mut paths = self.limits.lock();
+        let path = paths.entry(self.address.ip()).or_default();
+        (path.is_being_tried, path.next_trial) = (false, Some(Instant::now() + pause));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn address(host: u8, port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, host], port))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_path_is_tried_once_at_a_time_and_seldom_where_it_passes() {
+        let limits = Arc::new(SegmentLimits::default());
+        let mut turn = limits.begin_trial(address(1, 3260)).unwrap();
+        assert!(limits.begin_trial(address(1, 3261)).is_none(), "the same path");
+        assert!(limits.begin_trial(address(2, 3260)).is_some());
+        turn.has_passed();
+        drop(turn);
+        advance(AFTER_PASSING - Duration::from_secs(1)).await;
+        assert!(limits.begin_trial(address(1, 3260)).is_none());
+        advance(Duration::from_secs(1)).await;
+        drop(limits.begin_trial(address(1, 3260)).unwrap());
+        assert!(limits.begin_trial(address(1, 3260)).is_none());
+        advance(AFTER_NOTHING).await;
+        assert!(limits.begin_trial(address(1, 3260)).is_some());
+    }
+
+    #[test]
+    fn a_limit_is_of_one_address() {
+        let limits = SegmentLimits::default();
+        let limit = SegmentLimit::new(1200, 1500, None);
+        limits.learn(address(1, 3260).ip(), limit);
+        assert_eq!(limits.get(address(1, 3261).ip()), Some(limit));
+        assert_eq!(limits.get(address(2, 3260).ip()), None);
+    }
+}
