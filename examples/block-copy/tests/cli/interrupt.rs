@@ -12,7 +12,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{
-    Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program, signal, until,
+    Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program, signal, succeeds,
+    through_shell, until,
 };
 
 const CHUNK: usize = 4096;
@@ -97,6 +98,51 @@ async fn an_interrupt_stops_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn so_does_a_request_to_terminate() {
     stopped_by("-TERM").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_does_a_terminal_that_is_gone() {
+    stopped_by("-HUP").await;
+}
+
+/// When a session drops, the kernel sends SIGHUP, the shell sends it again, and what ends the rest of the session sends
+/// SIGTERM. All of them together are one wish to stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_that_is_gone_is_told_more_than_once() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (mut child, input) = waiting(&rig).await;
+    // Its flush does not end, so that it is still there when the further signals come.
+    rig.server.with(|target| target.hold());
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    signal(&child, "-HUP");
+    let mut said = String::new();
+    errors.read_line(&mut said).unwrap();
+    assert!(said.contains("stopping"), "{said}");
+    signal(&child, "-HUP");
+    signal(&child, "-TERM");
+    let output = ends(child).await;
+    errors.read_to_string(&mut said).unwrap();
+    drop(input);
+    was_interrupted(&Output { stderr: said.into_bytes(), ..output }, &["4 KiB"]);
+}
+
+/// As `nohup` starts it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ignores_that_the_terminal_is_gone_goes_on() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let mut command =
+        through_shell("trap '' HUP", &["-", &rig.url(), "--io-size", "4k", "--progress", "none"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let both = pattern(2 * CHUNK);
+    input.write_all(&both[..CHUNK]).unwrap();
+    until(&mut child, || rig.disk.holds(0, &both[..CHUNK])).await;
+    signal(&child, "-HUP");
+    input.write_all(&both[CHUNK..]).unwrap();
+    drop(input);
+    succeeds(&ends(child).await);
+    assert!(rig.disk.holds(0, &both));
 }
 
 /// Whether this machine has a connection on its way to a port that does not answer (SYN-SENT).
@@ -370,6 +416,20 @@ async fn while_nobody_reads_why_it_failed() {
     signal(&child, "-TERM");
     assert_eq!(ends(child).await.status.code(), Some(130));
     drop(reader);
+}
+
+/// A terminal, or a pipe, that is gone is no reason to end a copy.
+#[test]
+fn nobody_hears_how_it_goes() {
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(1 << 20));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let copy = folder.path("copy");
+    let mut command = program(&[&source, &copy, "--progress", "plain"]);
+    let status = command.stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(std::fs::read(copy).unwrap(), pattern(1 << 20));
 }
 
 #[test]
