@@ -135,12 +135,6 @@ impl Connection {
         self.allocation
     }
 
-    /// Whether a flush over it has something to do: what was changed and not flushed over a lost one is a loss already.
-    pub(super) fn has_unflushed(&self) -> bool {
-        let state = lock(&self.state);
-        state.lost.is_none() && state.has_unflushed()
-    }
-
     /// Reads into a buffer, which comes back filled.
     pub(super) async fn read(&self, offset: u64, buffer: BytesMut) -> Result<BytesMut, Failed> {
         let begin = |transmission: &mut Transmission| transmission.read_into(offset, buffer);

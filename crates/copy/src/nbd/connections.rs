@@ -100,20 +100,21 @@ impl Connections {
         in_turn.find(|connection| !connection.is_lost()).cloned()
     }
 
-    /// Brings onto the medium what was changed over each of them, over that one: a server is the one that has answered a
-    /// write only as long as that connection lives. `Lost` if one has not lived as long; then it may be tried again.
+    /// Flushes over each of them at once. Over one is not enough, also where the server says so: only as long as a
+    /// connection lives the server is certainly the one that has answered a write over it. And a server that tells each
+    /// connection of a failure by itself tells all of them now, so that the next flush does not tell it again.
+    /// `Lost` if one did not live as long; then it may be tried again.
     ///
     /// # Errors
-    /// What the server says, or that there will be no connection.
+    /// That there will be no connection.
     pub(super) async fn flush(&self) -> io::Result<Result<(), Failed>> {
-        let any = self.any().await?;
-        let all = self.standing.borrow().connections.clone();
-        let mut others: Vec<_> =
-            all.into_iter().filter(|connection| connection.has_unflushed()).collect();
-        let first = others.pop().unwrap_or(any);
+        let first = self.any().await?;
+        let others = self.standing.borrow().connections.clone();
+        let others = others.into_iter().filter(|other| !Arc::ptr_eq(other, &first));
         let has_flush = self.has_flush;
         let mut flushes = JoinSet::new();
-        for connection in others {
+        // What a lost one has taken with it is a loss already.
+        for connection in others.filter(|connection| !connection.is_lost()) {
             flushes.spawn(async move { connection.flush(has_flush).await });
         }
         let mut flushed = first.flush(has_flush).await;

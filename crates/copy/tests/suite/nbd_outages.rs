@@ -113,27 +113,23 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     assert_eq!(state.medium[512..1024], pattern(LEN)[512..1024], "this one was lost indeed");
 }
 
+/// Which server has answered a write is certain only over the connection that the answer came by, and a server may tell
+/// each connection of a failure by itself.
 #[tokio::test(start_paused = true)]
-async fn each_connection_is_flushed_that_something_was_written_over() {
+async fn each_connection_is_flushed() {
     let (server, _folder) = serve(true);
     let device = NbdDevice::open(&server.uri("")).await.unwrap();
     assert_eq!(server.lock().clients, 4);
-    for at in 0..3 {
-        write(&device, at * 512, 7).await.unwrap();
-    }
+    write(&device, 0, 7).await.unwrap();
     device.flush().await.unwrap();
-    let over = |wanted| {
+    let mut over: Vec<_> = {
         let state = server.lock();
-        let of = state.requests.iter().filter(|(_, request)| request.command == wanted);
-        let mut over: Vec<_> = of.map(|(client, _)| *client).collect();
-        over.sort_unstable();
-        over
+        let flushes =
+            state.requests.iter().filter(|(_, request)| request.command == Command::Flush);
+        flushes.map(|(client, _)| *client).collect()
     };
-    assert_eq!(over(Command::Flush), over(WRITE));
-    assert_eq!(over(WRITE).len(), 3);
-    // With nothing written there is one for what others may have written.
-    device.flush().await.unwrap();
-    assert_eq!(server.count(Command::Flush), 4);
+    over.sort_unstable();
+    assert_eq!(over, [0, 1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]

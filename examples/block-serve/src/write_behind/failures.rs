@@ -86,7 +86,7 @@ mod tests {
             told
         };
         assert_eq!(fail(3), [true, false, false]);
-        assert_eq!(fail(0), []);
+        assert_eq!(fail(0), [false; 0]);
         assert_eq!(fail(1), [true]);
         assert_eq!(fail(2), [true, false]);
         assert_eq!(failures.tell(0).0, 6, "each flush hears of all");
