@@ -81,11 +81,9 @@ pub enum NbdError {
     Lost,
     /// The server was away for longer than requests wait.
     #[error(
-        "{place}: the connection is lost ({why}), and the server has not come back within {seconds} s ({last}); ?patience=SECONDS in the URI waits longer"
+        "the connection is lost ({why}), and the server has not come back within {seconds} s ({last}); ?patience=SECONDS in the URI waits longer"
     )]
     Away {
-        /// The URI.
-        place: String,
         /// How the connection was lost.
         why: String,
         /// How long it was waited for.
@@ -94,13 +92,8 @@ pub enum NbdError {
         last: String,
     },
     /// The server has come back, and the export is not the one that was opened.
-    #[error("{place}: the server has come back with another export: {what}")]
-    Changed {
-        /// The URI.
-        place: String,
-        /// What is not as it was.
-        what: String,
-    },
+    #[error("the server has come back with another export: {0}")]
+    Changed(String),
     /// A connection was lost, and with it perhaps what the server had answered and not flushed; a flush says so.
     #[error("the connection to the server was lost, and with it perhaps what was not flushed")]
     UnflushedWritesLost,

@@ -77,9 +77,9 @@ impl Reopening {
             }
             let left = self.patience_left(&why)?;
             if left.is_some_and(|left| left.is_zero()) {
-                let (place, seconds) = (self.uri.name(), self.uri.patience().as_secs());
+                let seconds = self.uri.patience().as_secs();
                 let last = last.unwrap_or_else(|| "the server does not answer".to_owned());
-                return Err(End::Away { place, why, seconds, last });
+                return Err(End::Away { why, seconds, last });
             }
             tokio::select! {
                 biased;
@@ -100,7 +100,7 @@ impl Reopening {
                             return Ok(());
                         }
                         Some(what) if left.is_some() => {
-                            return Err(End::Changed { place: self.uri.name(), what });
+                            return Err(End::Changed(what));
                         }
                         Some(what) => what,
                     }

@@ -25,9 +25,9 @@ pub(super) enum End {
     /// They are lost, and no patience was asked for.
     Lost,
     /// The server has come back with another export.
-    Changed { place: String, what: String },
+    Changed(String),
     /// It has not come back.
-    Away { place: String, why: String, seconds: u64, last: String },
+    Away { why: String, seconds: u64, last: String },
 }
 
 impl Standing {
@@ -55,11 +55,9 @@ impl End {
         let (kind, error) = match self.clone() {
             Self::Protocol(breach) => (io::ErrorKind::InvalidData, NbdError::Protocol(breach)),
             Self::Lost => (io::ErrorKind::ConnectionReset, NbdError::Lost),
-            Self::Changed { place, what } => {
-                (io::ErrorKind::InvalidData, NbdError::Changed { place, what })
-            }
-            Self::Away { place, why, seconds, last } => {
-                (io::ErrorKind::ConnectionReset, NbdError::Away { place, why, seconds, last })
+            Self::Changed(what) => (io::ErrorKind::InvalidData, NbdError::Changed(what)),
+            Self::Away { why, seconds, last } => {
+                (io::ErrorKind::ConnectionReset, NbdError::Away { why, seconds, last })
             }
         };
         io::Error::new(kind, error)

@@ -259,7 +259,7 @@ async fn another_export_is_refused() {
         }
         server.listen();
         let error = read(&device).await.unwrap_err();
-        assert!(matches!(nbd_error(&error), NbdError::Changed { .. }), "{error}");
+        assert!(matches!(nbd_error(&error), NbdError::Changed(_)), "{error}");
         assert!(error.to_string().contains(change), "{error}");
         device.flush().await.unwrap_err();
         write(&device, 0, 7).await.unwrap_err();

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::NbdUri;
-use iscsi_nbd::server::{Handshake, HandshakeEvent, Transmission, TransmissionEvent};
+use iscsi_nbd::server::{
+    Handshake, HandshakeEvent, Negotiated, Replies, Transmission, TransmissionEvent,
+};
 use iscsi_nbd::{Command, Errno, Export, Extent, Request, TransmissionFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -151,35 +153,40 @@ impl Shared {
         }
     }
 
+    /// What was agreed on; `None` if the client has gone.
+    async fn shake_hands(
+        &self,
+        stream: &mut UnixStream,
+        input: &mut BytesMut,
+    ) -> Option<Negotiated> {
+        let mut handshake = Handshake::new();
+        loop {
+            let event = handshake.receive(input).unwrap();
+            if let Some(HandshakeEvent::Export(_)) = &event {
+                handshake.answer_export(self.lock().export.clone());
+            }
+            while let Some(bytes) = handshake.poll_transmit() {
+                drop(stream.write_all(&bytes).await);
+            }
+            match event {
+                Some(HandshakeEvent::Negotiated(negotiated)) => return Some(negotiated),
+                Some(_) => {}
+                None if stream.read_buf(input).await.unwrap_or(0) == 0 => return None,
+                None => {}
+            }
+        }
+    }
+
     async fn talk(&self, mut stream: UnixStream) {
         let client = {
             let mut state = self.lock();
             state.clients += 1;
             state.clients - 1
         };
-        let (mut handshake, mut input) = (Handshake::new(), BytesMut::new());
-        let negotiated = loop {
-            let event = handshake.receive(&mut input).unwrap();
-            let is_question = event.is_some();
-            match event {
-                Some(HandshakeEvent::Export(_)) => {
-                    handshake.answer_export(self.lock().export.clone());
-                }
-                Some(HandshakeEvent::Negotiated(negotiated)) => break negotiated,
-                Some(HandshakeEvent::List | HandshakeEvent::Aborted) | None => {}
-            }
-            while let Some(bytes) = handshake.poll_transmit() {
-                drop(stream.write_all(&bytes).await);
-            }
-            if !is_question && stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
-                return;
-            }
-        };
-        while let Some(bytes) = handshake.poll_transmit() {
-            drop(stream.write_all(&bytes).await);
-        }
+        let mut input = BytesMut::new();
+        let Some(negotiated) = self.shake_hands(&mut stream, &mut input).await else { return };
         let mut transmission = Transmission::new(&negotiated);
-        let context = negotiated.contexts.first().map(|context| context.id);
+        let context = negotiated.contexts.first().map_or(0, |context| context.id);
         loop {
             while let Some(event) = transmission.receive(&mut input).unwrap() {
                 let (request, data) = match event {
@@ -195,23 +202,7 @@ impl Shared {
                 if is_silent {
                     continue;
                 }
-                let replies = transmission.replies();
-                let reply = if self.lock().is_shutting_down {
-                    replies.error(request.cookie, Errno::Shutdown, "")
-                } else {
-                    let (at, len) = (request.offset as usize, request.length as usize);
-                    let read = self.carry_out(&request, &data);
-                    match request.command {
-                        Command::Read { .. } => {
-                            [&Bytes::from(replies.read(&request))[..], &read].concat().into()
-                        }
-                        Command::BlockStatus { .. } => {
-                            let whole = [Extent { length: (at + len) as u64, status: 0 }];
-                            replies.block_status(&request, context.unwrap(), whole, true).unwrap()
-                        }
-                        _ => replies.done(request.cookie).into(),
-                    }
-                };
+                let reply = self.answer(transmission.replies(), context, &request, &data);
                 if !self.lives_on() || stream.write_all(&reply).await.is_err() {
                     return;
                 }
@@ -219,6 +210,27 @@ impl Shared {
             if stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
                 return;
             }
+        }
+    }
+
+    fn answer(&self, replies: Replies, context: u32, request: &Request, data: &[u8]) -> Bytes {
+        if self.lock().is_shutting_down {
+            return replies.error(request.cookie, Errno::Shutdown, "");
+        }
+        let read = self.carry_out(request, data);
+        match request.command {
+            Command::Read { .. } => {
+                [&Bytes::from(replies.read(request))[..], &read].concat().into()
+            }
+            Command::BlockStatus { .. } => {
+                let whole = [Extent { length: request.length.into(), status: 0 }];
+                replies.block_status(request, context, whole, true).unwrap()
+            }
+            Command::Write { .. }
+            | Command::WriteZeroes { .. }
+            | Command::Trim { .. }
+            | Command::Flush
+            | Command::Cache => replies.done(request.cookie).into(),
         }
     }
 
