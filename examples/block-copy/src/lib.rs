@@ -47,6 +47,7 @@ mod shell;
 pub mod side;
 mod span;
 pub mod standing;
+mod terminal;
 
 pub use args::Args;
 pub use error::Error;

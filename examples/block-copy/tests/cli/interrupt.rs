@@ -1,12 +1,14 @@
 //! Copies that end before their time, from outside. A program that does not obey is stopped by
 //! [`ends`], which waits much longer than it should take.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::target::{Outcome, Target};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -416,6 +418,53 @@ async fn while_nobody_reads_why_it_failed() {
     signal(&child, "-TERM");
     assert_eq!(ends(child).await.status.code(), Some(130));
     drop(reader);
+}
+
+/// A copy from a pipe, with a bar on a terminal that goes away behind its first chunk.
+async fn on_a_terminal_that_goes_away(rig: &Rig) -> (Child, ChildStdin) {
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+    // What is cloned is not handed on to the program, which would keep its terminal alive.
+    let mut terminal = File::from(master.try_clone().unwrap());
+    drop(master);
+    let mut command = program(&["-", &rig.url(), "--io-size", "4k", "--sessions", "1"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(slave).spawn().unwrap();
+    // Its end of the terminal must be the last one.
+    drop(command);
+    let mut input = child.stdin.take().unwrap();
+    let chunk = pattern(CHUNK);
+    input.write_all(&chunk).unwrap();
+    until(&mut child, || rig.disk.holds(0, &chunk)).await;
+    // Once the bar is there.
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("copied") {
+        let mut part = [0; 256];
+        let count = terminal.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..count]);
+    }
+    drop(terminal);
+    (child, input)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bar_on_a_terminal_that_goes_away() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (child, mut input) = on_a_terminal_that_goes_away(&rig).await;
+    let all = pattern(4 * CHUNK);
+    input.write_all(&all[CHUNK..]).unwrap();
+    drop(input);
+    assert_eq!(ends(child).await.status.code(), Some(0));
+    assert!(rig.disk.holds(0, &all));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bar_on_a_terminal_whose_end_is_told() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (child, input) = on_a_terminal_that_goes_away(&rig).await;
+    signal(&child, "-HUP");
+    assert_eq!(ends(child).await.status.code(), Some(130));
+    drop(input);
+    assert_eq!(rig.server.with(|target| target.sessions()), 0, "it has ended in order");
 }
 
 /// A terminal, or a pipe, that is gone is no reason to end a copy.
