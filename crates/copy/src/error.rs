@@ -5,6 +5,7 @@ use std::io;
 use iscsi_initiator::ErrorKind;
 use thiserror::Error as ThisError;
 
+use crate::nbd::NbdError;
 use crate::progress::Progress;
 use crate::range_set::RangeSet;
 
@@ -74,7 +75,9 @@ pub(crate) fn iscsi_error(error: &io::Error) -> Option<&iscsi_initiator::Error> 
 /// Whether a device says that it may have lost writes which were not flushed, so that making them again
 /// mends it.
 pub(crate) fn is_loss(error: &io::Error) -> bool {
-    iscsi_error(error).is_some_and(|error| error.kind() == ErrorKind::UnflushedWritesLost)
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(NbdError::UnflushedWritesLost))
+        || iscsi_error(error).is_some_and(|error| error.kind() == ErrorKind::UnflushedWritesLost)
 }
 
 /// A copy that did not come to its end.

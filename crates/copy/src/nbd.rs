@@ -1,8 +1,16 @@
 //! Exports of NBD servers as devices: what qemu-nbd and nbdkit open, and what QEMU has open.
 
 mod connection;
+mod connections;
 mod device;
 mod dirty_bitmap;
+mod handshake;
+mod losses;
+mod reopening;
+mod sameness;
+mod silence;
+mod socket;
+mod standing;
 mod uri;
 mod writes;
 
@@ -42,6 +50,16 @@ pub enum NbdError {
         /// What it has said.
         cause: HandshakeError,
     },
+    /// The export says that it is longer than anything can be.
+    #[error(
+        "{place}: the export says that it has {size} bytes, which is more than a server can have"
+    )]
+    TooLarge {
+        /// The address.
+        place: String,
+        /// What it says.
+        size: u64,
+    },
     /// The export has no such dirty bitmap.
     #[error(
         "{0}: the export has no such bitmap; it is told by name when QEMU begins to export the node"
@@ -61,4 +79,22 @@ pub enum NbdError {
     /// The connection is lost.
     #[error("the connection to the server is lost")]
     Lost,
+    /// The server was away for longer than requests wait.
+    #[error(
+        "the connection is lost ({why}), and the server has not come back within {seconds} s ({last}); ?patience=SECONDS in the URI waits longer"
+    )]
+    Away {
+        /// How the connection was lost.
+        why: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// What the last try has met.
+        last: String,
+    },
+    /// The server has come back, and the export is not the one that was opened.
+    #[error("the server has come back with another export: {0}")]
+    Changed(String),
+    /// A connection was lost, and with it perhaps what the server had answered and not flushed; a flush says so.
+    #[error("the connection to the server was lost, and with it perhaps what was not flushed")]
+    UnflushedWritesLost,
 }

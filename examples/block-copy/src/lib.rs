@@ -50,6 +50,7 @@ mod shell;
 pub mod side;
 mod span;
 pub mod standing;
+mod terminal;
 
 pub use args::Args;
 pub use error::Error;

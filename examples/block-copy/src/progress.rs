@@ -10,6 +10,7 @@ use iscsi_copy::Progress as CopyProgress;
 
 use crate::output;
 use crate::standing::{Standing, clock};
+use crate::terminal;
 use iscsi_initiator::tuning::Size;
 
 /// How progress is shown.
@@ -29,7 +30,8 @@ const WITH_TOTAL: &str = "{prefix} {wide_bar} {percent}% of {total} {rate} {eta}
 const WITHOUT_TOTAL: &str = "{prefix} {spinner} {done} {rate}{msg}";
 
 /// The bar of this process, if there is one just now.
-static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+static BARS: LazyLock<MultiProgress> =
+    LazyLock::new(|| MultiProgress::with_draw_target(terminal::draw_target()));
 
 /// Puts whole lines on standard error, above the bar where there is one.
 pub fn say(lines: &str) {

@@ -27,7 +27,7 @@ const CACHE: u64 = 64 << 20;
 /// a flush (NBD_CMD_FLUSH, or a write with FUA) has ended well; one that fails after its answer fails the next
 /// flush of each client.
 ///
-/// SIGINT and SIGTERM end it: what was asked for is answered and flushed. The exit status is 0 then, 1 after
+/// SIGINT, SIGTERM and SIGHUP end it: what was asked for is answered and flushed. The exit status is 0 then, 1 after
 /// an error, 2 for a wrong command line.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "block-serve", version)]

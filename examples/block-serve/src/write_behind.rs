@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, IoFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use failures::Failures;
+use failures::{Failures, Run};
 use pending::{Content, Entry, Pending};
 
 /// What an entry without data counts as, bytes.
@@ -168,14 +168,32 @@ impl Change {
             Content::Unknown => device.discard(start, end - start).await,
         };
         self.is_over = true;
-        if self.is_answered
-            && let Err(error) = result
-        {
-            tracing::error!(offset = start, len = end - start, %error, "a write that was answered has failed");
-            self.shared.lock().failures.add(error);
-            return Ok(());
+        match result {
+            Ok(()) => self.note_success(),
+            Err(error) if self.is_answered => self.note_failure(error),
+            Err(error) => return Err(error),
         }
-        result
+        Ok(())
+    }
+
+    fn note_success(&self) {
+        let run = self.shared.lock().failures.end_run();
+        if let Some(Run { writes, bytes }) = run {
+            tracing::warn!(
+                "writes reach the unit again; {writes} of them that were answered before, {bytes} bytes, have failed"
+            );
+        }
+    }
+
+    /// Its caller does not hear of it, but the next flush does.
+    fn note_failure(&self, error: io::Error) {
+        let Range { start, end } = self.entry.range;
+        let why = error.to_string();
+        if self.shared.lock().failures.add(error, end - start) {
+            tracing::error!(offset = start, len = end - start, error = %why, "a write that was answered has failed");
+        } else {
+            tracing::debug!(offset = start, len = end - start, error = %why, "so has another one");
+        }
     }
 }
 
@@ -183,7 +201,8 @@ impl Drop for Change {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         if self.is_answered && !self.is_over {
-            state.failures.add(io::Error::other("it was given up"));
+            let Range { start, end } = self.entry.range;
+            state.failures.add(io::Error::other("it was given up"), end - start);
         }
         state.pending.remove(&self.entry);
         drop(state);

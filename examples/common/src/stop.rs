@@ -1,5 +1,6 @@
 //! The wish to stop early.
 
+use std::fs;
 use std::future::pending;
 use std::io;
 use std::sync::mpsc;
@@ -43,11 +44,14 @@ impl Stop {
         Self::new().1
     }
 
-    /// A wish that SIGINT and SIGTERM express: at the first of them `tell` says so on standard error,
-    /// the second ends the process with `status`. So does the first where nobody takes what `tell`
-    /// says. From now on none of them ends the process by itself, and a file that grows beyond its
+    /// A wish that SIGINT, SIGTERM and SIGHUP express: at the first of them `tell` says so on standard error,
+    /// the second SIGINT or SIGTERM ends the process with `status`. So does the first signal where nobody takes
+    /// what `tell` says. From now on none of them ends the process by itself, and a file that grows beyond its
     /// limit (SIGXFSZ) does not either. A thread of its own waits for them until the process ends,
     /// whatever else is stuck.
+    ///
+    /// SIGHUP means that the terminal is gone. It stays ignored where it was ignored at the start (`nohup`). It
+    /// never counts as the second signal: the kernel and the shell both send it when one session drops.
     ///
     /// # Errors
     /// When the system does not let the process have its signals, or a thread.
@@ -112,7 +116,7 @@ fn watch_signals(
     ready: impl FnOnce(),
 ) -> io::Result<()> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+        let mut signals = Signals::new()?;
         // What is written beyond the limit fails then, and that can be told.
         drop(signal(FILE_SIZE)?);
         ready();
@@ -125,26 +129,91 @@ fn watch_signals(
 async fn press_at_signal(
     button: StopButton,
     tell: impl FnOnce() + Send + 'static,
-    signals: &mut [Signal; 2],
+    signals: &mut Signals,
 ) {
-    next(signals).await;
+    let first = signals.any().await;
     let obey = async {
         if timeout(UNHEARD, spawn_blocking(tell)).await.is_ok() {
             button.press();
             pending().await
         }
     };
+    let again = async {
+        if first == Wish::HangUp {
+            // What ends the rest of a session that has dropped, as systemd-logind does, sends SIGTERM as well.
+            signals.order().await;
+        }
+        signals.order().await;
+    };
     tokio::select! {
         () = obey => {}
-        () = next(signals) => {}
+        () = again => {}
     }
 }
 
-async fn next([interrupt, terminate]: &mut [Signal; 2]) {
-    tokio::select! {
-        _ = interrupt.recv() => (),
-        _ = terminate.recv() => (),
+/// What a signal means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wish {
+    /// Somebody wants the process to end.
+    Order,
+    /// The terminal is gone.
+    HangUp,
+}
+
+/// The signals that ask the process to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` where it was ignored at the start.
+    hang_up: Option<Signal>,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        // SIGINT is obeyed even where it was ignored: a shell without job control starts whatever it leaves in the
+        // background so, which nobody asked for.
+        let hang_up = (!is_ignored(SignalKind::hangup())).then(|| signal(SignalKind::hangup()));
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: hang_up.transpose()?,
+        })
     }
+
+    async fn order(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => (),
+            _ = self.terminate.recv() => (),
+        }
+    }
+
+    async fn any(&mut self) -> Wish {
+        let hung_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => Wish::Order,
+            _ = self.terminate.recv() => Wish::Order,
+            _ = hung_up => Wish::HangUp,
+        }
+    }
+}
+
+/// Whether a signal is ignored. The system tells that in a file as well, so that no unsafe call is needed; where the file
+/// is not there, nothing counts as ignored.
+fn is_ignored(signal: SignalKind) -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| says_ignored(&status, signal))
+}
+
+/// The same by the text of that file: bit 0 of the mask is signal 1 (proc_pid_status(5)).
+fn says_ignored(status: &str, signal: SignalKind) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    let bit = u32::try_from(signal.as_raw_value() - 1).ok().and_then(|bit| 1_u64.checked_shl(bit));
+    bit.is_some_and(|bit| mask & bit != 0)
 }
 
 #[cfg(test)]
@@ -176,6 +245,21 @@ mod tests {
         assert_eq!(stop.hurry(sleep(HASTE / 2)).await, Some(()));
         assert_eq!(stop.hurry(pending::<()>()).await, None);
         assert_eq!(stop.unless(ready(7)).await, Some(7), "what has ended counts");
+    }
+
+    #[test]
+    fn ignored_signals_are_found_in_the_status_of_the_process() {
+        let status = "Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(
+            says_ignored(status, SignalKind::hangup()) && says_ignored(status, SignalKind::pipe())
+        );
+        assert!(!says_ignored(status, SignalKind::interrupt()));
+        assert!(
+            !says_ignored("", SignalKind::hangup())
+                && !says_ignored("SigIgn: x", SignalKind::hangup())
+        );
+        // The standard library ignores SIGPIPE in every program.
+        assert!(is_ignored(SignalKind::pipe()) && !is_ignored(SignalKind::child()));
     }
 
     #[tokio::test]

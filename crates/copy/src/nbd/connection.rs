@@ -2,23 +2,29 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, Transmission};
-use iscsi_nbd::{Command, Cookie, Errno, ProtocolError, Request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream, tcp, unix};
+use iscsi_nbd::client::{Answer, Completed, Negotiated, Transmission};
+use iscsi_nbd::{BASE_ALLOCATION, Breach, Command, Cookie, Errno, ProtocolError, Request};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep_until, timeout};
 
 use super::NbdError;
-use super::uri::{NbdUri, Place};
+use super::handshake::{Ready, shake_hands};
+use super::losses::Losses;
+use super::silence::Silence;
+use super::socket::{Reader, Writer};
+use super::uri::NbdUri;
 use super::writes::Write;
 
 /// The longest range of one request without data, bytes; a multiple of every block size.
 pub(super) const MAX_RANGE: u64 = 1 << 30;
+/// Connections to a server that takes several.
+pub(super) const MAX_CONNECTIONS: usize = 4;
 /// How long a server may take for the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
@@ -27,15 +33,31 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 pub(super) struct Connection {
     state: Arc<Mutex<State>>,
     outgoing: mpsc::UnboundedSender<Outgoing>,
+    /// The context that tells of holes; each connection has an id of its own for it.
+    allocation: Option<u32>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The connection is lost: the request may have been carried out or not, and can be made again over another one.
+    Lost,
+    /// The server refuses it, or it breaks what was negotiated.
+    Refused(io::Error),
 }
 
 #[derive(Debug)]
 struct State {
     transmission: Transmission,
     waiting: HashMap<Cookie, Waiting>,
-    /// It has ended without being asked to.
-    is_lost: bool,
-    /// Why, where the server is to blame.
+    silence: Silence,
+    /// Bytes that were changed over this connection, and how many of them a flush over it has covered.
+    changed: u64,
+    flushed: u64,
+    losses: Arc<Losses>,
+    /// Why it has ended without being asked to.
+    lost: Option<String>,
+    /// The same where the server breaks the protocol.
     breach: Option<ProtocolError>,
 }
 
@@ -44,6 +66,10 @@ struct State {
 struct Waiting {
     answer: oneshot::Sender<io::Result<Answer>>,
     _write: Option<Arc<Write>>,
+    /// What had been changed when it began: a flush covers that.
+    changed: u64,
+    /// What the server has to do for it, bytes.
+    work: u64,
 }
 
 #[derive(Debug)]
@@ -54,48 +80,67 @@ struct Outgoing {
 
 impl Connection {
     /// Connects to an export, and asks for a metadata context, which it need not have.
-    pub(super) async fn open(uri: &NbdUri, context: &str) -> Result<(Self, Negotiated), NbdError> {
-        let place = uri.place().to_string();
-        let failed = |cause| NbdError::Connect { place: place.clone(), cause };
-        let handshake = async {
-            match uri.place() {
-                Place::Tcp(host, port) => {
-                    let stream =
-                        TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
-                    stream.set_nodelay(true).map_err(failed)?;
-                    let (reader, writer) = stream.into_split();
-                    shake_hands(uri, context, Reader::Tcp(reader), Writer::Tcp(writer)).await
-                }
-                Place::Unix(path) => {
-                    let (reader, writer) =
-                        UnixStream::connect(path).await.map_err(failed)?.into_split();
-                    shake_hands(uri, context, Reader::Unix(reader), Writer::Unix(writer)).await
-                }
-            }
+    pub(super) async fn open(
+        uri: &NbdUri,
+        context: &str,
+        losses: Arc<Losses>,
+    ) -> Result<(Self, Negotiated), NbdError> {
+        let shaken = timeout(HANDSHAKE, shake_hands(uri, context)).await;
+        let silent = |_| NbdError::Silent(uri.place().to_string());
+        let Ready { negotiated, reader, writer, input } = shaken.map_err(silent)??;
+        let state = State {
+            transmission: Transmission::new(&negotiated),
+            waiting: HashMap::new(),
+            silence: Silence::new(uri.command_timeout()),
+            changed: 0,
+            flushed: 0,
+            losses,
+            lost: None,
+            breach: None,
         };
-        let shaken = timeout(HANDSHAKE, handshake).await;
-        let (negotiated, reader, writer, input) =
-            shaken.map_err(|_| NbdError::Silent(place.clone()))??;
-        let transmission = Transmission::new(&negotiated);
-        let state = State { transmission, waiting: HashMap::new(), is_lost: false, breach: None };
         let state = Arc::new(Mutex::new(state));
         let (outgoing, requests) = mpsc::unbounded_channel();
-        tokio::spawn(send_all(Arc::clone(&state), requests, writer));
-        tokio::spawn(receive_all(Arc::clone(&state), reader, input));
-        Ok((Self { state, outgoing }, negotiated))
+        let sender = tokio::spawn(send_all(Arc::clone(&state), requests, writer));
+        tokio::spawn(receive_all(Arc::clone(&state), reader, input, sender.abort_handle()));
+        let mut contexts = negotiated.contexts.iter();
+        let allocation = contexts.find(|context| context.name == BASE_ALLOCATION);
+        Ok((Self { state, outgoing, allocation: allocation.map(|context| context.id) }, negotiated))
     }
 
     /// Whether it has ended without being asked to.
     pub(super) fn is_lost(&self) -> bool {
-        lock(&self.state).is_lost
+        lock(&self.state).lost.is_some()
+    }
+
+    /// Why it has.
+    pub(super) fn why_lost(&self) -> Option<String> {
+        lock(&self.state).lost.clone()
+    }
+
+    /// How the server has broken the protocol, if that has ended it.
+    pub(super) fn breach(&self) -> Option<ProtocolError> {
+        lock(&self.state).breach.clone()
+    }
+
+    /// What those are told who do not make their request again.
+    pub(super) fn loss(&self) -> io::Error {
+        match self.breach() {
+            Some(breach) => io::Error::new(io::ErrorKind::InvalidData, NbdError::from(breach)),
+            None => io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost),
+        }
+    }
+
+    /// The context that tells of holes.
+    pub(super) const fn allocation(&self) -> Option<u32> {
+        self.allocation
     }
 
     /// Reads into a buffer, which comes back filled.
-    pub(super) async fn read(&self, offset: u64, buffer: BytesMut) -> io::Result<BytesMut> {
+    pub(super) async fn read(&self, offset: u64, buffer: BytesMut) -> Result<BytesMut, Failed> {
         let begin = |transmission: &mut Transmission| transmission.read_into(offset, buffer);
         match self.request(begin, Vec::new(), None).await? {
             Answer::Data(data) => Ok(data),
-            Answer::Done | Answer::BlockStatus(_) => Err(unexpected()),
+            Answer::Done | Answer::BlockStatus(_) => Err(Failed::Refused(unexpected())),
         }
     }
 
@@ -107,31 +152,48 @@ impl Connection {
         length: u32,
         data: Vec<Bytes>,
         write: Option<Arc<Write>>,
-    ) -> io::Result<Answer> {
+    ) -> Result<Answer, Failed> {
         let begin = |transmission: &mut Transmission| transmission.submit(command, offset, length);
         self.request(begin, data, write).await
     }
 
+    /// Brings onto the medium what was changed over this connection. Of a server that takes no flushes all of that is
+    /// there when it is answered.
+    pub(super) async fn flush(&self, is_possible: bool) -> Result<(), Failed> {
+        if is_possible {
+            return self.ask(Command::Flush, 0, 0, Vec::new(), None).await.map(drop);
+        }
+        let mut state = lock(&self.state);
+        state.flushed = state.changed;
+        if state.lost.is_some() { Err(Failed::Lost) } else { Ok(()) }
+    }
+
     async fn request(
         &self,
-        begin: impl FnOnce(&mut Transmission) -> Result<Request, iscsi_nbd::Breach>,
+        begin: impl FnOnce(&mut Transmission) -> Result<Request, Breach>,
         data: Vec<Bytes>,
         write: Option<Arc<Write>>,
-    ) -> io::Result<Answer> {
+    ) -> Result<Answer, Failed> {
         let (answer, answered) = oneshot::channel();
         {
             let mut state = lock(&self.state);
-            if state.is_lost {
-                return Err(state.loss());
+            if state.lost.is_some() {
+                return Err(Failed::Lost);
             }
-            let request = begin(&mut state.transmission);
-            let request =
-                request.map_err(|cause| io::Error::new(io::ErrorKind::InvalidInput, cause))?;
-            state.waiting.insert(request.cookie, Waiting { answer, _write: write });
+            let request = begin(&mut state.transmission).map_err(|cause| {
+                Failed::Refused(io::Error::new(io::ErrorKind::InvalidInput, cause))
+            })?;
+            let (changed, work) = (state.changed, state.work(&request));
+            state.silence.begin(work);
+            let waiting = Waiting { answer, _write: write, changed, work };
+            state.waiting.insert(request.cookie, waiting);
             // Where nobody sends any more, the reader is about to say so.
             drop(self.outgoing.send(Outgoing { head: request.encode(), data }));
         }
-        answered.await.unwrap_or_else(|_| Err(lock(&self.state).loss()))
+        match answered.await {
+            Ok(answer) => answer.map_err(Failed::Refused),
+            Err(_) => Err(Failed::Lost),
+        }
     }
 }
 
@@ -140,101 +202,64 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl State {
-    /// What those are told who get no answer.
-    fn loss(&self) -> io::Error {
-        match &self.breach {
-            Some(breach) => {
-                io::Error::new(io::ErrorKind::InvalidData, NbdError::from(breach.clone()))
+    const fn has_unflushed(&self) -> bool {
+        self.changed > self.flushed
+    }
+
+    /// How many bytes a server may have to move for a request before it answers.
+    fn work(&self, request: &Request) -> u64 {
+        match request.command {
+            // The server has about as much from each of its connections.
+            Command::Flush => (self.changed - self.flushed).saturating_mul(MAX_CONNECTIONS as u64),
+            Command::BlockStatus { .. } | Command::Cache => 0,
+            Command::Read { .. }
+            | Command::Write { .. }
+            | Command::WriteZeroes { .. }
+            | Command::Trim { .. } => request.length.into(),
+        }
+    }
+
+    /// Hands on what came of a request; whether the server goes on.
+    fn complete(&mut self, completed: Completed) -> Result<(), String> {
+        let Completed { request, outcome } = completed;
+        let waiting = self.waiting.remove(&request.cookie);
+        if let Some(waiting) = &waiting {
+            self.silence.end(waiting.work);
+        }
+        match (&outcome, request.command) {
+            // Who waits for the answer makes the request again.
+            (Err(failure), _) if failure.errno == Errno::Shutdown => {
+                return Err(failure.to_string());
             }
-            None => io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost),
+            (Ok(_), Command::Write { .. } | Command::WriteZeroes { .. } | Command::Trim { .. }) => {
+                self.changed += u64::from(request.length);
+            }
+            (Ok(_), Command::Flush) => {
+                let changed = waiting.as_ref().map_or(0, |waiting| waiting.changed);
+                self.flushed = self.flushed.max(changed);
+            }
+            _ => {}
+        }
+        self.losses.note_answer();
+        let outcome = outcome.map_err(|failure| io::Error::new(kind(failure.errno), failure));
+        if let Some(waiting) = waiting {
+            drop(waiting.answer.send(outcome));
+        }
+        Ok(())
+    }
+
+    /// Nobody is answered any more.
+    fn lose(&mut self, why: String) {
+        if self.lost.is_none() {
+            self.lost = Some(why);
+            self.losses.lose(self.has_unflushed());
+            self.waiting.clear();
         }
     }
 }
 
 pub(super) fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer of the wrong kind")
-}
-
-/// The way in.
-enum Reader {
-    Tcp(tcp::OwnedReadHalf),
-    Unix(unix::OwnedReadHalf),
-}
-
-/// The way out.
-enum Writer {
-    Tcp(tcp::OwnedWriteHalf),
-    Unix(unix::OwnedWriteHalf),
-}
-
-impl Reader {
-    async fn read_buf(&mut self, input: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read_buf(input).await,
-            Self::Unix(stream) => stream.read_buf(input).await,
-        }
-    }
-
-    async fn readable(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.readable().await,
-            Self::Unix(stream) => stream.readable().await,
-        }
-    }
-
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read(buffer),
-            Self::Unix(stream) => stream.try_read(buffer),
-        }
-    }
-
-    fn try_read_buf(&self, input: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read_buf(input),
-            Self::Unix(stream) => stream.try_read_buf(input),
-        }
-    }
-}
-
-impl Writer {
-    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.write_all(bytes).await,
-            Self::Unix(stream) => stream.write_all(bytes).await,
-        }
-    }
-}
-
-async fn shake_hands(
-    uri: &NbdUri,
-    context: &str,
-    mut reader: Reader,
-    mut writer: Writer,
-) -> Result<(Negotiated, Reader, Writer, BytesMut), NbdError> {
-    let place = || uri.place().to_string();
-    let contexts = vec![context.to_owned()];
-    let goal = Goal::Export { name: uri.export().to_owned(), contexts };
-    let (mut handshake, mut input) = (Handshake::new(goal), BytesMut::new());
-    loop {
-        let outcome = handshake.receive(&mut input);
-        while let Some(bytes) = handshake.poll_transmit() {
-            let sent = writer.write_all(&bytes).await;
-            sent.map_err(|cause| NbdError::Connect { place: place(), cause })?;
-        }
-        match outcome.map_err(|cause| NbdError::Handshake { place: place(), cause })? {
-            Some(HandshakeOutcome::Negotiated(negotiated)) => {
-                return Ok((negotiated, reader, writer, input));
-            }
-            Some(HandshakeOutcome::Exports(_)) => return Err(NbdError::Lost),
-            None => {}
-        }
-        input.reserve(66 << 10);
-        let count = reader.read_buf(&mut input).await;
-        if count.map_err(|cause| NbdError::Connect { place: place(), cause })? == 0 {
-            return Err(NbdError::Silent(place()));
-        }
-    }
 }
 
 /// Sends requests until nobody has any more, and says goodbye.
@@ -245,48 +270,83 @@ async fn send_all(
 ) {
     while let Some(Outgoing { head, data }) = requests.recv().await {
         let sent = async {
-            writer.write_all(&head).await?;
+            send(&state, &mut writer, &head).await?;
             for page in &data {
-                writer.write_all(page).await?;
+                send(&state, &mut writer, page).await?;
             }
             io::Result::Ok(())
         };
-        if sent.await.is_err() {
-            return lose(&state);
+        if let Err(error) = sent.await {
+            return lock(&state).lose(error.to_string());
         }
     }
     let goodbye = lock(&state).transmission.disconnect();
     drop(writer.write_all(&goodbye).await);
 }
 
-/// Takes answers until the server is gone.
-async fn receive_all(state: Arc<Mutex<State>>, reader: Reader, mut input: BytesMut) {
-    loop {
-        if reader.readable().await.is_err() || !receive(&state, &reader, &mut input) {
-            return lose(&state);
+/// Sends all bytes. Each part that the socket takes is a sign of life of the server.
+async fn send(state: &Mutex<State>, writer: &mut Writer, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = writer.write(bytes).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
         }
+        bytes = bytes.get(count..).unwrap_or_default();
+        lock(state).silence.sign_of_life();
     }
+    Ok(())
 }
 
-/// Takes what has come; whether there may be more.
-fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> bool {
+/// Takes answers until the server is gone, or has been silent for too long.
+async fn receive_all(
+    state: Arc<Mutex<State>>,
+    reader: Reader,
+    mut input: BytesMut,
+    sender: AbortHandle,
+) {
+    let first_look = lock(&state).silence.next_look();
+    let mut look = pin!(sleep_until(first_look));
+    let why = loop {
+        tokio::select! {
+            // What has come counts, however late it is taken: the process may have been stopped.
+            biased;
+            ready = reader.readable() => {
+                let received = ready.map_err(|error| error.to_string());
+                if let Err(why) = received.and_then(|()| receive(&state, &reader, &mut input)) {
+                    break why;
+                }
+            }
+            () = &mut look => {
+                let state = lock(&state);
+                if let Some(time) = state.silence.too_long() {
+                    break format!("it has answered nothing for {} s", time.as_secs());
+                }
+                look.as_mut().reset(state.silence.next_look());
+            }
+        }
+    };
+    lock(&state).lose(why);
+    // It may be stuck in a socket that takes nothing any more.
+    sender.abort();
+}
+
+/// Takes what has come.
+///
+/// # Errors
+/// When there cannot be more.
+fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Result<(), String> {
     let mut state = lock(state);
     let state = &mut *state;
     loop {
         loop {
-            let completed = match state.transmission.receive(input) {
-                Ok(Some(completed)) => completed,
+            match state.transmission.receive(input) {
+                Ok(Some(completed)) => state.complete(completed)?,
                 Ok(None) => break,
                 Err(breach) => {
+                    let why = breach.to_string();
                     state.breach = Some(breach);
-                    return false;
+                    return Err(why);
                 }
-            };
-            if let Some(waiting) = state.waiting.remove(&completed.request.cookie) {
-                let outcome = completed
-                    .outcome
-                    .map_err(|failure| io::Error::new(kind(failure.errno), failure));
-                drop(waiting.answer.send(outcome));
             }
         }
         let landing = if input.is_empty() { state.transmission.landing() } else { &mut [] };
@@ -301,18 +361,12 @@ fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> bool 
             count
         };
         match count {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            Ok(0) => return Err("the server has closed it".to_owned()),
+            Ok(_) => state.silence.sign_of_life(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.to_string()),
         }
     }
-}
-
-/// Nobody is answered any more.
-fn lose(state: &Mutex<State>) {
-    let mut state = lock(state);
-    state.is_lost = true;
-    state.waiting.clear();
 }
 
 /// What kind of error a server has told.

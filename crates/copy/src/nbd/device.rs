@@ -3,23 +3,20 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceLimits, Extent, ExtentState, IoFuture};
-use iscsi_nbd::client::{Answer, Negotiated};
-use iscsi_nbd::{
-    BASE_ALLOCATION, Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlags,
-};
+use iscsi_nbd::client::Answer;
+use iscsi_nbd::{Command, Export, Extent as Status, MAX_PAYLOAD, TransmissionFlags};
 
 use super::NbdError;
-use super::connection::{Connection, MAX_RANGE, unexpected};
+use super::connection::{Failed, MAX_RANGE, unexpected};
+use super::connections::Connections;
+use super::losses::Told;
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 use crate::boxed::{BoxFuture, boxed};
 
-/// Connections to a server that takes several.
-const CONNECTIONS: usize = 4;
 /// The length of requests that suits servers, bytes.
 const PREFERRED: usize = 1 << 20;
 /// Bytes that keep one connection busy.
@@ -28,55 +25,63 @@ const DEPTH: usize = 16 << 20;
 /// An export of an NBD server.
 ///
 /// Requests of any offset and length: what the server's blocks do not fit is read, and written back. Writes to the
-/// same bytes are sent one after the other. A connection that is lost fails its requests and every later flush.
-/// Clones are the same device.
-#[derive(Clone, Debug)]
+/// same bytes are sent one after the other.
+///
+/// A connection that is lost, or over which a server says nothing for as long as
+/// [`NbdUri::command_timeout`] while it has something to answer, is opened again, and what was not answered is asked for
+/// again; for as long as [`NbdUri::patience`] requests wait for that. What was answered and not flushed may be lost with a
+/// connection, so the next flush fails then ([`NbdError::UnflushedWritesLost`]), once for each handle: who writes it
+/// again and flushes has lost nothing. If the export is another one by then, as far as its size and what the server
+/// says of it tell, or the server breaks the protocol, all requests fail.
+///
+/// NBD has no word by which a client could end what a lost connection has left under way. A server that goes on running may
+/// carry out such a write later, over what was written to the same bytes since; of one that has restarted nothing is left.
+///
+/// Clones are the same device, by a handle of its own.
+#[derive(Debug)]
 pub struct NbdDevice {
-    connections: Arc<[Connection]>,
-    next: Arc<AtomicUsize>,
+    connections: Arc<Connections>,
     export: Arc<Export>,
-    /// The context that tells of holes.
-    allocation: Option<u32>,
     block_size: u64,
     max_payload: u64,
     writes: Writes,
+    told: Told,
+}
+
+impl Clone for NbdDevice {
+    fn clone(&self) -> Self {
+        Self {
+            connections: Arc::clone(&self.connections),
+            export: Arc::clone(&self.export),
+            block_size: self.block_size,
+            max_payload: self.max_payload,
+            writes: self.writes.clone(),
+            told: self.told.further(self.connections.losses()),
+        }
+    }
 }
 
 impl NbdDevice {
     /// Opens an export, over several connections if the server takes them.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it cannot be had: nothing is waited for yet.
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
         Self::connect(uri).await
     }
 
     fn connect(uri: &NbdUri) -> BoxFuture<'_, Result<Self, NbdError>> {
         boxed(async move {
-            let (first, negotiated) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await?;
-            let Negotiated { export, contexts, .. } = negotiated;
-            let mut connections = vec![first];
-            if export.flags.contains(TransmissionFlags::MULTI_CONN) {
-                for _ in 1..CONNECTIONS {
-                    // Fewer do as well.
-                    let Ok((further, _)) = Box::pin(Connection::open(uri, BASE_ALLOCATION)).await
-                    else {
-                        break;
-                    };
-                    connections.push(further);
-                }
-            }
+            let (connections, export) = Connections::open(uri).await?;
             let block_size = u64::from(export.block_sizes.minimum.max(1));
             let max_payload = u64::from(export.block_sizes.maximum.min(MAX_PAYLOAD));
-            let allocation = contexts.iter().find(|context| context.name == BASE_ALLOCATION);
             Ok(Self {
                 connections: connections.into(),
-                next: Arc::default(),
-                allocation: allocation.map(|context| context.id),
                 block_size,
                 max_payload: (max_payload / block_size * block_size).max(block_size),
                 export: export.into(),
                 writes: Writes::default(),
+                told: Told::default(),
             })
         })
     }
@@ -88,15 +93,6 @@ impl NbdDevice {
 
     fn has(&self, flag: TransmissionFlags) -> bool {
         self.export.flags.contains(flag)
-    }
-
-    /// The connections take turns.
-    fn connection(&self) -> &Connection {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let is_there = |connection: &&Connection| !connection.is_lost();
-        let count = self.connections.len();
-        let mut in_turn = self.connections.iter().cycle().skip(turn % count).take(count);
-        in_turn.find(is_there).unwrap_or(&self.connections[0])
     }
 
     /// The whole blocks around a range.
@@ -128,10 +124,64 @@ impl NbdDevice {
         while !buffer.is_empty() {
             let part = buffer.split_to(buffer.len().min(to_usize(self.max_payload)));
             let len = part.len() as u64;
-            whole.unsplit(self.connection().read(at, part).await?);
+            whole.unsplit(self.read_part(at, part).await?);
             at += len;
         }
         Ok(whole)
+    }
+
+    /// As much as one request may be of.
+    async fn read_part(&self, at: u64, mut buffer: BytesMut) -> io::Result<BytesMut> {
+        let len = buffer.len();
+        loop {
+            match self.connections.any().await?.read(at, buffer).await {
+                Ok(data) => return Ok(data),
+                Err(Failed::Refused(error)) => return Err(error),
+                // The buffer is lost with it.
+                Err(Failed::Lost) => buffer = BytesMut::zeroed(len),
+            }
+        }
+    }
+
+    /// Any other request, again and again as long as connections are lost: twice it does the same as once.
+    async fn ask(
+        &self,
+        command: Command,
+        offset: u64,
+        len: u64,
+        data: &[Bytes],
+        write: Option<&Arc<Write>>,
+    ) -> io::Result<(Answer, Option<u32>)> {
+        let len = u32::try_from(len).map_err(io::Error::other)?;
+        loop {
+            let connection = self.connections.any().await?;
+            match connection.ask(command, offset, len, data.to_vec(), write.cloned()).await {
+                Ok(answer) => return Ok((answer, connection.allocation())),
+                Err(Failed::Refused(error)) => return Err(error),
+                Err(Failed::Lost) => {}
+            }
+        }
+    }
+
+    /// Tells of a loss that this handle has not told of.
+    fn tell_loss(&self) -> io::Result<()> {
+        if self.told.is_news(self.connections.losses()) {
+            let error = NbdError::UnflushedWritesLost;
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, error));
+        }
+        Ok(())
+    }
+
+    async fn flush_all(&self) -> io::Result<()> {
+        loop {
+            self.tell_loss()?;
+            match self.connections.flush().await? {
+                // One may have been lost before it was looked at.
+                Ok(()) => return self.tell_loss(),
+                Err(Failed::Refused(error)) => return Err(error),
+                Err(Failed::Lost) => {}
+            }
+        }
     }
 
     async fn write(&self, offset: u64, mut pages: Vec<Bytes>) -> io::Result<()> {
@@ -209,8 +259,7 @@ impl NbdDevice {
         data: Vec<Bytes>,
         write: Option<Arc<Write>>,
     ) -> io::Result<()> {
-        let len = u32::try_from(len).map_err(io::Error::other)?;
-        match self.connection().ask(command, offset, len, data, write).await? {
+        match self.ask(command, offset, len, &data, write.as_ref()).await?.0 {
             Answer::Done => Ok(()),
             Answer::Data(_) | Answer::BlockStatus(_) => Err(unexpected()),
         }
@@ -219,19 +268,20 @@ impl NbdDevice {
     async fn block_status(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
         let range = self.check(offset, len)?;
         let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];
-        let Some(context) = self.allocation else { return Ok(all_data()) };
         if range.is_empty() {
             return Ok(Vec::new());
+        }
+        let connection = self.connections.any().await?;
+        if connection.allocation().is_none() {
+            return Ok(all_data());
         }
         let around = self.around(&range);
         let asked = (around.end - around.start).min(MAX_RANGE);
         let command = Command::BlockStatus { one: false };
-        let asked = u32::try_from(asked).map_err(io::Error::other)?;
-        let answer = self.connection().ask(command, around.start, asked, Vec::new(), None).await?;
+        let (answer, allocation) = self.ask(command, around.start, asked, &[], None).await?;
         let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
-        let Some(status) = contexts.into_iter().find(|status| status.context == context) else {
-            return Ok(all_data());
-        };
+        let told = contexts.into_iter().find(|status| Some(status.context) == allocation);
+        let Some(status) = told else { return Ok(all_data()) };
         let (mut extents, mut at): (Vec<Extent>, u64) = (Vec::new(), around.start);
         for found in status.extents {
             let end = at.saturating_add(found.length);
@@ -301,7 +351,7 @@ impl Device for NbdDevice {
     }
 
     fn queue_depth(&self, io_size: usize) -> usize {
-        (DEPTH / io_size.max(1)).clamp(4, 64) * self.connections.len()
+        (DEPTH / io_size.max(1)).clamp(4, 64) * self.connections.count()
     }
 
     fn read_into(&self, offset: u64, buffer: BytesMut) -> IoFuture<'_, BytesMut> {
@@ -312,19 +362,8 @@ impl Device for NbdDevice {
         Box::pin(self.write(offset, pages))
     }
 
-    /// Over the first connection for all: they are more than one only where the server says that this is
-    /// enough, and one that tells each connection of a loss tells it once then.
     fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            if self.connections.iter().any(Connection::is_lost) {
-                return Err(io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost));
-            }
-            if !self.has(TransmissionFlags::FLUSH) {
-                return Ok(());
-            }
-            let flushed = self.connections[0].ask(Command::Flush, 0, 0, Vec::new(), None);
-            flushed.await.map(drop)
-        })
+        Box::pin(self.flush_all())
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<'_, ()> {

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use iscsi_nbd::Command;
 use iscsi_nbd::client::{Answer, Negotiated};
 
 use super::NbdError;
-use super::connection::{Connection, MAX_RANGE, unexpected};
+use super::connection::{Connection, Failed, MAX_RANGE, unexpected};
+use super::losses::Losses;
 use super::uri::NbdUri;
 use crate::boxed::{BoxFuture, boxed};
 use crate::range_set::RangeSet;
@@ -49,7 +51,8 @@ impl DirtyBitmap {
     fn marked(&self) -> BoxFuture<'_, Result<RangeSet, NbdError>> {
         boxed(async move {
             let (connection, negotiated) =
-                Box::pin(Connection::open(&self.uri, &self.context)).await?;
+                Box::pin(Connection::open(&self.uri, &self.context, Arc::<Losses>::default()))
+                    .await?;
             let Negotiated { export, contexts, .. } = negotiated;
             let context = contexts.iter().find(|context| context.name == self.context);
             let Some(id) = context.map(|context| context.id) else {
@@ -75,7 +78,12 @@ async fn mark(
 ) -> io::Result<u64> {
     let command = Command::BlockStatus { one: false };
     let length = u32::try_from((size - at).min(MAX_RANGE)).map_err(io::Error::other)?;
-    let answer = connection.ask(command, at, length, Vec::new(), None).await?;
+    let asked = connection.ask(command, at, length, Vec::new(), None).await;
+    let answer = asked.map_err(|failed| match failed {
+        // The one that is there next may be another QEMU, with other bitmaps of the same names.
+        Failed::Lost => connection.loss(),
+        Failed::Refused(error) => error,
+    })?;
     let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
     let told = contexts.into_iter().find(|status| status.context == context);
     for extent in told.ok_or_else(unexpected)?.extents {

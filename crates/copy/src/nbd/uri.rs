@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
@@ -10,13 +11,23 @@ use super::NbdError;
 
 /// The port where nothing else is said.
 const PORT: u16 = 10809;
+/// How long the server is waited for, and how long it may take, where nothing else is said: as a target.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
+const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// The parameters that only say how the export is used.
+const OWN: [&str; 2] = ["patience=", "command_timeout="];
 
 /// An export of an NBD server.
+///
+/// Beside `socket`, two parameters of its query count, in seconds: `patience`, as of an iSCSI URL, and
+/// `command_timeout`. Others, such as those for TLS, mean nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
     text: String,
     place: Place,
     export: String,
+    patience: Duration,
+    command_timeout: Option<Duration>,
 }
 
 /// Where a server listens.
@@ -38,6 +49,26 @@ impl NbdUri {
         &self.export
     }
 
+    /// How long requests wait for a server that is away (`patience`, 300 s); zero does not wait.
+    pub const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// How long a server that has something to answer may say nothing before its connection counts as lost
+    /// (`command_timeout`, 60 s); and a second more for each MiB that it has to move for that. `None` (0) waits for
+    /// ever.
+    pub const fn command_timeout(&self) -> Option<Duration> {
+        self.command_timeout
+    }
+
+    /// What names the export, however it is used: the URI without `patience` and `command_timeout`.
+    pub fn name(&self) -> String {
+        let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
+        let names = |pair: &&str| !OWN.iter().any(|own| pair.starts_with(own));
+        let kept: Vec<_> = query.split('&').filter(names).collect();
+        if kept.is_empty() { before.to_owned() } else { format!("{before}?{}", kept.join("&")) }
+    }
+
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }
@@ -51,7 +82,10 @@ impl FromStr for NbdUri {
         let (scheme, rest) = text.split_once("://").ok_or(NbdError::Uri(SCHEME))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
-        let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
+        let parameter =
+            |name: &'static str| query.split('&').find_map(|pair| pair.strip_prefix(name));
+        let socket = parameter("socket=");
+        let [patience, command_timeout] = OWN.map(|own| parameter(own).map(seconds).transpose());
         let place = match (scheme, socket) {
             ("nbd+unix", Some(path)) if !path.is_empty() && authority.is_empty() => {
                 Place::Unix(decode(path)?.into())
@@ -65,8 +99,22 @@ impl FromStr for NbdUri {
             }
             _ => return Err(NbdError::Uri(SCHEME)),
         };
-        Ok(Self { text: text.to_owned(), place, export: decode(export)? })
+        Ok(Self {
+            text: text.to_owned(),
+            place,
+            export: decode(export)?,
+            patience: patience?.unwrap_or(DEFAULT_PATIENCE),
+            command_timeout: Some(command_timeout?.unwrap_or(DEFAULT_COMMAND_TIMEOUT))
+                .filter(|limit| !limit.is_zero()),
+        })
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, NbdError> {
+    let count: u32 = text
+        .parse()
+        .map_err(|_| NbdError::Uri("patience and command_timeout are whole numbers of seconds"))?;
+    Ok(Duration::from_secs(count.into()))
 }
 
 fn tcp(authority: &str) -> Result<Place, NbdError> {
@@ -133,9 +181,33 @@ mod tests {
     }
 
     #[test]
+    fn a_query_says_how_long_to_wait() {
+        for (text, patience, limit, name) in [
+            ("nbd://host/a", 300, Some(60), "nbd://host/a"),
+            ("nbd://host/a?patience=5", 5, Some(60), "nbd://host/a"),
+            ("nbd://host?patience=0&command_timeout=0", 0, None, "nbd://host"),
+            (
+                "nbd+unix:///?patience=7&socket=s&command_timeout=8&tls-certificates=c",
+                7,
+                Some(8),
+                "nbd+unix:///?socket=s&tls-certificates=c",
+            ),
+        ] {
+            let uri: NbdUri = text.parse().unwrap();
+            assert_eq!(uri.patience(), Duration::from_secs(patience), "{text}");
+            assert_eq!(uri.command_timeout(), limit.map(Duration::from_secs), "{text}");
+            assert_eq!((uri.name(), uri.to_string()), (name.to_owned(), text.to_owned()));
+        }
+    }
+
+    #[test]
     fn what_is_none_is_refused() {
         for text in [
             "",
+            "nbd://host?patience=",
+            "nbd://host?patience=soon",
+            "nbd://host?command_timeout=-1",
+            "nbd://host?command_timeout=1.5",
             "nbd:host",
             "nbd://",
             "nbd:///x",

@@ -17,6 +17,7 @@ mod dirty_bitmap;
 mod files;
 mod forecast;
 mod nbd;
+mod nbd_outages;
 mod passes;
 mod pipes;
 mod queues;

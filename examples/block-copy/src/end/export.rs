@@ -20,7 +20,7 @@ pub struct ExportEnd {
 
 impl ExportEnd {
     pub(super) async fn open(side: Side, uri: &NbdUri) -> Result<Self, Error> {
-        let name: Arc<str> = uri.to_string().into();
+        let name: Arc<str> = uri.name().into();
         let device = NbdDevice::open(uri).await.map_err(|cause| Error::Nbd { side, cause })?;
         if matches!(side, Side::Destination) && device.limits().is_read_only {
             let cause =

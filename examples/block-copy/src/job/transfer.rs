@@ -3,7 +3,6 @@
 use std::pin::pin;
 
 use iscsi_copy::{Copied, Copy, Event, Events, Failure, Progress as CopyProgress};
-use iscsi_initiator::Error as IscsiError;
 use iscsi_initiator::tuning::Size;
 use tokio::time::Instant;
 
@@ -138,9 +137,10 @@ async fn obey(copy: Copy, handle: &Handle, stop: &Stop) -> Result<Copied, Failur
 async fn remark(mut events: Events, progress: &Progress) {
     while let Some(event) = events.next().await {
         if let Event::Lost { bytes } = event {
-            let cause = IscsiError::UnflushedWritesLost;
-            let side = Side::Destination;
-            progress.remark(&format!("{side}: {cause}; {} are written again", Size(bytes)));
+            let (side, bytes) = (Side::Destination, Size(bytes));
+            progress.remark(&format!(
+                "{side}: writes that were not flushed may be lost, for it was reset, could not keep them, or was away; {bytes} are written again"
+            ));
         } else if let Event::Unreadable { offset, len } = event {
             let side = Side::Source;
             progress.remark(&format!("{side}: {len} bytes at byte {offset} cannot be read"));

@@ -1,18 +1,21 @@
 //! Copies that end before their time, from outside. A program that does not obey is stopped by
 //! [`ends`], which waits much longer than it should take.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::target::{Outcome, Target};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{
-    Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program, signal, until,
+    Folder, Rig, TARGET, ends, fails, full_pipe, object, pattern, program, signal, succeeds,
+    through_shell, until,
 };
 
 const CHUNK: usize = 4096;
@@ -97,6 +100,51 @@ async fn an_interrupt_stops_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn so_does_a_request_to_terminate() {
     stopped_by("-TERM").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_does_a_terminal_that_is_gone() {
+    stopped_by("-HUP").await;
+}
+
+/// When a session drops, the kernel sends SIGHUP, the shell sends it again, and what ends the rest of the session sends
+/// SIGTERM. All of them together are one wish to stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_that_is_gone_is_told_more_than_once() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (mut child, input) = waiting(&rig).await;
+    // Its flush does not end, so that it is still there when the further signals come.
+    rig.server.with(|target| target.hold());
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    signal(&child, "-HUP");
+    let mut said = String::new();
+    errors.read_line(&mut said).unwrap();
+    assert!(said.contains("stopping"), "{said}");
+    signal(&child, "-HUP");
+    signal(&child, "-TERM");
+    let output = ends(child).await;
+    errors.read_to_string(&mut said).unwrap();
+    drop(input);
+    was_interrupted(&Output { stderr: said.into_bytes(), ..output }, &["4 KiB"]);
+}
+
+/// As `nohup` starts it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ignores_that_the_terminal_is_gone_goes_on() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let mut command =
+        through_shell("trap '' HUP", &["-", &rig.url(), "--io-size", "4k", "--progress", "none"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let both = pattern(2 * CHUNK);
+    input.write_all(&both[..CHUNK]).unwrap();
+    until(&mut child, || rig.disk.holds(0, &both[..CHUNK])).await;
+    signal(&child, "-HUP");
+    input.write_all(&both[CHUNK..]).unwrap();
+    drop(input);
+    succeeds(&ends(child).await);
+    assert!(rig.disk.holds(0, &both));
 }
 
 /// Whether this machine has a connection on its way to a port that does not answer (SYN-SENT).
@@ -373,6 +421,67 @@ async fn while_nobody_reads_why_it_failed() {
     signal(&child, "-TERM");
     assert_eq!(ends(child).await.status.code(), Some(130));
     drop(reader);
+}
+
+/// A copy from a pipe, with a bar on a terminal that goes away behind its first chunk.
+async fn on_a_terminal_that_goes_away(rig: &Rig) -> (Child, ChildStdin) {
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+    // What is cloned is not handed on to the program, which would keep its terminal alive.
+    let mut terminal = File::from(master.try_clone().unwrap());
+    drop(master);
+    let mut command = program(&["-", &rig.url(), "--io-size", "4k", "--sessions", "1"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(slave).spawn().unwrap();
+    // Its end of the terminal must be the last one.
+    drop(command);
+    let mut input = child.stdin.take().unwrap();
+    let chunk = pattern(CHUNK);
+    input.write_all(&chunk).unwrap();
+    until(&mut child, || rig.disk.holds(0, &chunk)).await;
+    // Once the bar is there.
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("copied") {
+        let mut part = [0; 256];
+        let count = terminal.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..count]);
+    }
+    drop(terminal);
+    (child, input)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bar_on_a_terminal_that_goes_away() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (child, mut input) = on_a_terminal_that_goes_away(&rig).await;
+    let all = pattern(4 * CHUNK);
+    input.write_all(&all[CHUNK..]).unwrap();
+    drop(input);
+    assert_eq!(ends(child).await.status.code(), Some(0));
+    assert!(rig.disk.holds(0, &all));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bar_on_a_terminal_whose_end_is_told() {
+    let rig = Rig::start(512, 1 << 20).await;
+    let (child, input) = on_a_terminal_that_goes_away(&rig).await;
+    signal(&child, "-HUP");
+    assert_eq!(ends(child).await.status.code(), Some(130));
+    drop(input);
+    assert_eq!(rig.server.with(|target| target.sessions()), 0, "it has ended in order");
+}
+
+/// A terminal, or a pipe, that is gone is no reason to end a copy.
+#[test]
+fn nobody_hears_how_it_goes() {
+    let folder = Folder::new();
+    let source = folder.file("image", &pattern(1 << 20));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let copy = folder.path("copy");
+    let mut command = program(&[&source, &copy, "--progress", "plain"]);
+    let status = command.stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(std::fs::read(copy).unwrap(), pattern(1 << 20));
 }
 
 #[test]

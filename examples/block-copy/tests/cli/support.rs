@@ -149,14 +149,20 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
 /// Runs the program to its end, where no file may become longer than so many units of 512 bytes: a longer write
 /// fails, as on a full disk.
 pub(crate) fn block_copy_within(units: u64, arguments: &[&str]) -> Output {
-    let within = format!("trap '' XFSZ; ulimit -f {units}; exec \"$0\" \"$@\"");
+    through_shell(&format!("trap '' XFSZ; ulimit -f {units}"), arguments).output().unwrap()
+}
+
+/// The program, started by a shell that has done this before.
+pub(crate) fn through_shell(before: &str, arguments: &[&str]) -> Command {
     let program = program(arguments);
     let mut shell = Command::new("sh");
-    shell.args(["-c", &within]).arg(program.get_program()).args(program.get_args());
+    shell.args(["-c", &format!("{before}; exec \"$0\" \"$@\"")]);
+    shell.arg(program.get_program()).args(program.get_args());
     for (variable, _) in program.get_envs() {
         shell.env_remove(variable);
     }
-    shell.stdin(Stdio::null()).output().unwrap()
+    shell.stdin(Stdio::null());
+    shell
 }
 
 /// Runs the program to its end.

@@ -11,12 +11,31 @@ pub(super) struct Failures {
     last: Option<Arc<io::Error>>,
     /// Somebody was told of the last one.
     is_told: bool,
+    /// Those since a change went well.
+    run: Run,
+}
+
+/// Changes in a row that have failed, most often because the target is away.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Run {
+    pub(super) writes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Failures {
-    pub(super) fn add(&mut self, error: io::Error) {
+    /// A change of so many bytes has failed. Whether it is the first since one went well: of those that follow it, which
+    /// most often fail for the same reason, the log has the number alone.
+    pub(super) fn add(&mut self, error: io::Error, bytes: u64) -> bool {
         self.count += 1;
         (self.last, self.is_told) = (Some(Arc::new(error)), false);
+        self.run.writes += 1;
+        self.run.bytes += bytes;
+        self.run.writes == 1
+    }
+
+    /// A change has gone well. What has failed since the last one did, if that was more than the log has told.
+    pub(super) fn end_run(&mut self) -> Option<Run> {
+        Some(std::mem::take(&mut self.run)).filter(|run| run.writes > 1)
     }
 
     /// How many a handle that is made now need not tell.
@@ -49,5 +68,27 @@ impl fmt::Display for Told {
 impl std::error::Error for Told {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_failures_in_a_row_the_first_is_told_and_the_number_when_they_end() {
+        let mut failures = Failures::default();
+        let mut fail = |count: u64| -> Vec<bool> {
+            let failed = (0..count).map(|_| failures.add(io::ErrorKind::TimedOut.into(), 512));
+            let told = failed.collect();
+            let run = failures.end_run();
+            assert_eq!(run, (count > 1).then_some(Run { writes: count, bytes: count * 512 }));
+            told
+        };
+        assert_eq!(fail(3), [true, false, false]);
+        assert_eq!(fail(0), [false; 0]);
+        assert_eq!(fail(1), [true]);
+        assert_eq!(fail(2), [true, false]);
+        assert_eq!(failures.tell(0).0, 6, "each flush hears of all");
     }
 }

@@ -67,7 +67,7 @@ fn ready(command: &mut Command) -> (Child, BufReader<ChildStdout>, Value) {
 }
 
 async fn client(socket: &Path) -> NbdDevice {
-    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let uri = format!("nbd+unix:///?socket={}&patience=0", socket.display());
     NbdDevice::open(&uri.parse().unwrap()).await.unwrap()
 }
 
@@ -85,6 +85,12 @@ fn complaint(output: &Output) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_it_when_everything_is_on_the_unit() {
+    for name in ["-TERM", "-INT", "-HUP"] {
+        ends_in_order_by(name).await;
+    }
+}
+
+async fn ends_in_order_by(name: &str) {
     let (server, disk, url) = target().await;
     let socket = socket("signal");
     let (child, lines, ready) = started(&url, &socket, &[]);
@@ -93,11 +99,12 @@ async fn a_signal_ends_it_when_everything_is_on_the_unit() {
     let data = Bytes::from(vec![7; 1 << 20]);
     client.write_at(1 << 20, vec![data.clone()]).await.unwrap();
     assert_eq!(client.read_at(1 << 20, 4096).await.unwrap(), data[..4096]);
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
     let (end, status) = ended(child, lines);
     assert_eq!(
         (status, &end["complete"], &end["requests_failed"]),
-        (Some(0), &true.into(), &0.into())
+        (Some(0), &true.into(), &0.into()),
+        "{name}"
     );
     assert_eq!(end["bytes_written"], 1 << 20);
     assert!(disk.holds(1 << 20, &data) && !socket.exists());
@@ -289,6 +296,47 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     said.read_to_string(&mut told).unwrap();
     for part in ["requests fail until a session is back", "a session is back"] {
         assert!(told.lines().any(|line| line.contains(part)), "{part}: {told}");
+    }
+}
+
+/// A target that is away fails every write that was answered; people are told when it goes and when it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_told_once_and_not_for_each_write() {
+    const WRITES: u64 = 30;
+    let target = || Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
+    let server = Server::start_at(("127.0.0.79", 0), target(), Duration::ZERO).await.unwrap();
+    let address = server.address();
+    let url = format!("iscsi://{address}/{TARGET}/0");
+    let socket = socket("lines");
+    let (mut child, lines, _) = started(&url, &socket, &["--patience", "1"]);
+    let mut client = raw(&socket).await;
+    server.stop().await;
+    for at in 0..WRITES {
+        assert_eq!(client.write(0, at * 4096, &[1; 4096]).await, 0, "it is answered ahead");
+    }
+    assert_eq!(client.flush().await, errno::IO);
+    let _server = Server::start_at(address, target(), Duration::ZERO).await.unwrap();
+    soon(async {
+        while client.read(1 << 20, 4096).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!(client.write(0, 0, &[2; 4096]).await, 0);
+    while client.flush().await != 0 {}
+    let mut said = child.stderr.take().unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(ended(child, lines).1, Some(0));
+    let mut told = String::new();
+    said.read_to_string(&mut told).unwrap();
+    for (part, count) in [
+        ("requests fail until a session is back", 1),
+        ("a session is back", 2),
+        ("a write that was answered has failed", 1),
+        (&format!("again; {WRITES} of them that were answered before"), 1),
+    ] {
+        let lines = told.lines().filter(|line| line.contains(part)).count();
+        assert_eq!(lines, count, "{part}: {told}");
     }
 }
 

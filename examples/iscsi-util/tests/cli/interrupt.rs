@@ -85,6 +85,11 @@ async fn writes_end_in_order_after_a_request_to_terminate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn writes_end_in_order_when_the_terminal_is_gone() {
+    load(&["--write", "--yes"], [0x2a, 0x8a], "-HUP").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn before_there_is_a_session_there_is_nothing_to_tell() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();

@@ -54,6 +54,11 @@ async fn so_does_a_request_to_terminate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn so_does_a_terminal_that_is_gone() {
+    stopped_by("-HUP").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn before_there_is_a_session_there_is_no_report() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();

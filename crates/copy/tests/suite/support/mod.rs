@@ -2,6 +2,8 @@
 //! flush; and a folder of a test's own.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod nbd;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

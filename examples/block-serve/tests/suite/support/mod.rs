@@ -72,7 +72,7 @@ impl Rig {
     }
 
     pub(crate) async fn client(&self) -> NbdDevice {
-        let uri = format!("nbd+unix:///disk?socket={}", self.socket.display());
+        let uri = format!("nbd+unix:///disk?socket={}&patience=0", self.socket.display());
         soon(NbdDevice::open(&uri.parse().unwrap())).await.unwrap()
     }
 

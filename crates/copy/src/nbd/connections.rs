@@ -1,0 +1,134 @@
+//! The connections to an export, as those see them who make requests.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use iscsi_nbd::{BASE_ALLOCATION, Export, TransmissionFlags};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use super::NbdError;
+use super::connection::{Connection, Failed, MAX_CONNECTIONS};
+use super::losses::Losses;
+use super::reopening::Reopening;
+use super::standing::Standing;
+use super::uri::NbdUri;
+
+/// Connections to one export. Each that is lost is opened again, until the server has been away for too long, or is
+/// another one.
+#[derive(Debug)]
+pub(super) struct Connections {
+    standing: watch::Receiver<Standing>,
+    next: AtomicUsize,
+    losses: Arc<Losses>,
+    has_flush: bool,
+    /// What opens them again, which ends with this.
+    _reopening: JoinSet<()>,
+}
+
+impl Connections {
+    /// Connects to an export, several times if the server takes that.
+    pub(super) async fn open(uri: &NbdUri) -> Result<(Self, Export), NbdError> {
+        let losses = Arc::new(Losses::default());
+        let open = || Box::pin(Connection::open(uri, BASE_ALLOCATION, Arc::clone(&losses)));
+        let (first, negotiated) = open().await?;
+        let export = negotiated.export;
+        let mut connections = vec![Arc::new(first)];
+        if export.flags.contains(TransmissionFlags::MULTI_CONN) {
+            for _ in 1..MAX_CONNECTIONS {
+                // Fewer do as well.
+                let Ok((further, _)) = open().await else { break };
+                connections.push(Arc::new(further));
+            }
+        }
+        let (publish, standing) = watch::channel(Standing { connections, end: None });
+        let reopening = Reopening::new(uri, &export, publish, Arc::clone(&losses));
+        let mut tasks = JoinSet::new();
+        // Within the span of whoever opens it: what it has to say is of that job.
+        tasks.spawn(reopening.run().in_current_span());
+        let has_flush = export.flags.contains(TransmissionFlags::FLUSH);
+        let next = AtomicUsize::new(0);
+        Ok((Self { standing, next, losses, has_flush, _reopening: tasks }, export))
+    }
+
+    /// How many there are, open or not.
+    pub(super) fn count(&self) -> usize {
+        self.standing.borrow().connections.len()
+    }
+
+    pub(super) fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// The connection whose turn it is, of those that are open. Waits until there is one.
+    ///
+    /// # Errors
+    /// When there will be none.
+    pub(super) async fn any(&self) -> io::Result<Arc<Connection>> {
+        let mut standing = {
+            let now = self.standing.borrow();
+            if now.end.is_none()
+                && let Some(connection) = self.in_turn(&now)
+            {
+                return Ok(connection);
+            }
+            drop(now);
+            self.standing.clone()
+        };
+        loop {
+            {
+                let now = standing.borrow_and_update();
+                if let Some(end) = &now.end {
+                    return Err(end.to_error());
+                }
+                if let Some(connection) = self.in_turn(&now) {
+                    return Ok(connection);
+                }
+            }
+            if standing.changed().await.is_err() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, NbdError::Lost));
+            }
+        }
+    }
+
+    fn in_turn(&self, standing: &Standing) -> Option<Arc<Connection>> {
+        let all = &standing.connections;
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % all.len().max(1);
+        let mut in_turn = all.iter().cycle().skip(turn).take(all.len());
+        in_turn.find(|connection| !connection.is_lost()).cloned()
+    }
+
+    /// Flushes over each of them at once. Over one is not enough, also where the server says so: only as long as a
+    /// connection lives the server is certainly the one that has answered a write over it. And a server that tells each
+    /// connection of a failure by itself tells all of them now, so that the next flush does not tell it again.
+    /// `Lost` if one did not live as long; then it may be tried again.
+    ///
+    /// # Errors
+    /// That there will be no connection.
+    pub(super) async fn flush(&self) -> io::Result<Result<(), Failed>> {
+        let first = self.any().await?;
+        let others = self.standing.borrow().connections.clone();
+        let others = others.into_iter().filter(|other| !Arc::ptr_eq(other, &first));
+        let has_flush = self.has_flush;
+        let mut flushes = JoinSet::new();
+        // What a lost one has taken with it is a loss already.
+        for connection in others.filter(|connection| !connection.is_lost()) {
+            flushes.spawn(async move { connection.flush(has_flush).await });
+        }
+        let mut flushed = first.flush(has_flush).await;
+        while let Some(further) = flushes.join_next().await {
+            let further = further.map_err(io::Error::other)?;
+            flushed = match (flushed, further) {
+                // It says it once.
+                (Err(refused @ Failed::Refused(_)), _) | (_, Err(refused @ Failed::Refused(_))) => {
+                    Err(refused)
+                }
+                (Ok(()), Ok(())) => Ok(()),
+                (Err(Failed::Lost), _) | (_, Err(Failed::Lost)) => Err(Failed::Lost),
+            };
+        }
+        Ok(flushed)
+    }
+}

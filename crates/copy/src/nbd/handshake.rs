@@ -1,0 +1,52 @@
+//! From a new socket to transmission.
+
+use bytes::BytesMut;
+use iscsi_nbd::client::{Goal, Handshake, HandshakeOutcome, Negotiated};
+
+use super::NbdError;
+use super::socket::{Reader, Writer, connect};
+use super::uri::NbdUri;
+
+/// More cannot be addressed by those who count in signed numbers: files, and so every server that has one.
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// A socket over which requests can be made.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) negotiated: Negotiated,
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+    /// What came behind the handshake.
+    pub(super) input: BytesMut,
+}
+
+/// Connects to an export, and asks for a metadata context, which it need not have.
+pub(super) async fn shake_hands(uri: &NbdUri, context: &str) -> Result<Ready, NbdError> {
+    let place = || uri.place().to_string();
+    let connect_error = |cause| NbdError::Connect { place: place(), cause };
+    let (mut reader, mut writer) = connect(uri.place()).await.map_err(connect_error)?;
+    let contexts = vec![context.to_owned()];
+    let goal = Goal::Export { name: uri.export().to_owned(), contexts };
+    let (mut handshake, mut input) = (Handshake::new(goal), BytesMut::new());
+    loop {
+        let outcome = handshake.receive(&mut input);
+        while let Some(bytes) = handshake.poll_transmit() {
+            writer.write_all(&bytes).await.map_err(connect_error)?;
+        }
+        match outcome.map_err(|cause| NbdError::Handshake { place: place(), cause })? {
+            Some(HandshakeOutcome::Negotiated(negotiated)) => {
+                let size = negotiated.export.size;
+                if size > MAX_SIZE {
+                    return Err(NbdError::TooLarge { place: place(), size });
+                }
+                return Ok(Ready { negotiated, reader, writer, input });
+            }
+            Some(HandshakeOutcome::Exports(_)) => return Err(NbdError::Lost),
+            None => {}
+        }
+        input.reserve(66 << 10);
+        if reader.read_buf(&mut input).await.map_err(connect_error)? == 0 {
+            return Err(NbdError::Silent(place()));
+        }
+    }
+}

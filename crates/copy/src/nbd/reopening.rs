@@ -1,0 +1,150 @@
+//! How lost connections come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iscsi_nbd::{BASE_ALLOCATION, Export};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connection::Connection;
+use super::losses::Losses;
+use super::sameness::difference;
+use super::standing::{End, Standing};
+use super::uri::NbdUri;
+
+/// The pause before the second try, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// Opens the lost connections of a device again.
+#[derive(Debug)]
+pub(super) struct Reopening {
+    uri: NbdUri,
+    /// What was opened.
+    export: Export,
+    standing: watch::Sender<Standing>,
+    losses: Arc<Losses>,
+    /// Since when there is no connection.
+    away: Option<Instant>,
+    /// How long there was none before, since the last answer: a server that lets everybody in and answers nobody is
+    /// not waited for for ever.
+    spent: Duration,
+    /// The pause before the next try; none before the first.
+    pause: Duration,
+}
+
+impl Reopening {
+    pub(super) fn new(
+        uri: &NbdUri,
+        export: &Export,
+        standing: watch::Sender<Standing>,
+        losses: Arc<Losses>,
+    ) -> Self {
+        let (uri, export, zero) = (uri.clone(), export.clone(), Duration::ZERO);
+        Self { uri, export, standing, losses, away: None, spent: zero, pause: zero }
+    }
+
+    /// Opens each connection again that is lost, until that is of no use any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            self.losses.news().await;
+            loop {
+                let lost = self.standing.borrow().lost();
+                let Some((at, lost)) = lost else { break };
+                if let Err(end) = self.replace(at, &lost).await {
+                    self.standing.send_modify(|standing| standing.end = Some(end));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Puts another connection in the place of one that is lost.
+    ///
+    /// # Errors
+    /// When there will be none.
+    async fn replace(&mut self, at: usize, lost: &Connection) -> Result<(), End> {
+        let why = lost.why_lost().unwrap_or_default();
+        if self.losses.has_answered() {
+            (self.spent, self.pause) = (Duration::ZERO, Duration::ZERO);
+        }
+        let mut last = None;
+        loop {
+            let breach = self.standing.borrow().breach();
+            if let Some(breach) = breach {
+                return Err(End::Protocol(breach));
+            }
+            let left = self.patience_left(&why)?;
+            if left.is_some_and(|left| left.is_zero()) {
+                let seconds = self.uri.patience().as_secs();
+                let last = last.unwrap_or_else(|| "the server does not answer".to_owned());
+                return Err(End::Away { why, seconds, last });
+            }
+            tokio::select! {
+                biased;
+                // All may be lost by now, so that somebody waits.
+                () = self.losses.news(), if left.is_none() => {}
+                () = sleep(left.map_or(self.pause, |left| self.pause.min(left))) => {}
+            }
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
+            let opening = Connection::open(&self.uri, BASE_ALLOCATION, Arc::clone(&self.losses));
+            let opening = timeout(left.unwrap_or(Duration::MAX), Box::pin(opening));
+            // What an earlier try has met says more than that there is no time for another.
+            let Ok(opened) = opening.await else { continue };
+            let failure = match opened {
+                Ok((connection, negotiated)) => {
+                    match difference(&self.export, &negotiated.export) {
+                        None => {
+                            self.publish(at, connection);
+                            return Ok(());
+                        }
+                        Some(what) if left.is_some() => {
+                            return Err(End::Changed(what));
+                        }
+                        Some(what) => what,
+                    }
+                }
+                Err(error) => error.to_string(),
+            };
+            tracing::debug!(error = %failure, "{}: a connection is not open again yet", self.uri);
+            last = Some(failure);
+        }
+    }
+
+    fn publish(&mut self, at: usize, connection: Connection) {
+        if let Some(since) = self.away.take() {
+            if self.spent.is_zero() {
+                tracing::warn!("{}: the server is back", self.uri.name());
+            }
+            self.spent = since.elapsed();
+        }
+        self.standing.send_modify(|standing| {
+            if let Some(place) = standing.connections.get_mut(at) {
+                *place = Arc::new(connection);
+            }
+        });
+    }
+
+    /// For how long requests wait yet; `None` while there are other connections for them.
+    ///
+    /// # Errors
+    /// When they do not wait at all.
+    fn patience_left(&mut self, why: &str) -> Result<Option<Duration>, End> {
+        if !self.standing.borrow().is_away() {
+            return Ok(None);
+        }
+        let (patience, now) = (self.uri.patience(), Instant::now());
+        if patience.is_zero() {
+            return Err(End::Lost);
+        }
+        if self.away.is_none() && self.spent.is_zero() {
+            let (name, seconds) = (self.uri.name(), patience.as_secs());
+            tracing::warn!(
+                "{name}: the connection is lost: {why}; the server is waited for, {seconds} s at most"
+            );
+        }
+        let since = *self.away.get_or_insert_with(|| now.checked_sub(self.spent).unwrap_or(now));
+        Ok(Some(patience.saturating_sub(now - since)))
+    }
+}

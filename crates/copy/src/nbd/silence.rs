@@ -1,0 +1,127 @@
+//! How long a server may say nothing.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What a slow store is given more time for: each MiB that it is to write or to make zero takes a second. It may do all of
+/// it side by side, and answer everything at the end.
+const BYTES_PER_SECOND: u64 = 1 << 20;
+
+/// The silence of a server that has something to answer.
+///
+/// NBD knows no ping, so a server that hangs is known by nothing but that it is silent. A sign of life is each byte that
+/// comes, and each that the socket takes: over a slow link the answer to a long write is late.
+#[derive(Debug)]
+pub(super) struct Silence {
+    /// The longest that is put up with; `None` puts up with any.
+    limit: Option<Duration>,
+    /// The last sign of life, or the moment since which there is something to answer.
+    since: Instant,
+    /// Requests that wait for an answer.
+    requests: usize,
+    /// What they make of bytes.
+    bytes: u64,
+}
+
+impl Silence {
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        Self { limit, since: Instant::now(), requests: 0, bytes: 0 }
+    }
+
+    /// A request begins that writes so many bytes, or brings so many onto the medium.
+    pub(super) fn begin(&mut self, bytes: u64) {
+        if self.requests == 0 {
+            self.since = Instant::now();
+        }
+        self.requests += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// It is answered.
+    pub(super) const fn end(&mut self, bytes: u64) {
+        self.requests = self.requests.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    pub(super) fn sign_of_life(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// How long the server may be silent just now.
+    fn endured(&self) -> Option<Duration> {
+        let more = Duration::from_secs(self.bytes / BYTES_PER_SECOND);
+        self.limit.filter(|_| self.requests > 0).map(|limit| limit.saturating_add(more))
+    }
+
+    /// When it will have been silent for too long, as far as that is known now; `None` while nothing is under way.
+    pub(super) fn end_of_patience(&self) -> Option<Instant> {
+        self.endured().and_then(|endured| self.since.checked_add(endured))
+    }
+
+    /// When to look again: a request may begin at any time.
+    pub(super) fn next_look(&self) -> Instant {
+        const SELDOM: Duration = Duration::from_secs(24 * 3600);
+        let now = Instant::now();
+        self.end_of_patience().unwrap_or_else(|| now + self.limit.unwrap_or(SELDOM).min(SELDOM))
+    }
+
+    /// For how long it has been silent, if that is too long.
+    pub(super) fn too_long(&self) -> Option<Duration> {
+        let is_over = self.end_of_patience().is_some_and(|end| end <= Instant::now());
+        is_over.then(|| self.since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_has_something_to_answer_is_silent() {
+        let mut silence = Silence::new(Some(LIMIT));
+        advance(10 * LIMIT).await;
+        assert_eq!(silence.too_long(), None);
+        assert_eq!(silence.next_look(), Instant::now() + LIMIT);
+        silence.begin(0);
+        assert_eq!(silence.next_look(), Instant::now() + LIMIT);
+        advance(LIMIT - SECOND).await;
+        silence.begin(0);
+        assert_eq!(silence.too_long(), None);
+        advance(SECOND).await;
+        assert_eq!(silence.too_long(), Some(LIMIT), "a further request is no sign of life");
+        silence.sign_of_life();
+        assert_eq!(silence.too_long(), None);
+        silence.end(0);
+        silence.end(0);
+        advance(2 * LIMIT).await;
+        assert_eq!(silence.too_long(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_a_slow_store_long_is_waited_for() {
+        let mut silence = Silence::new(Some(LIMIT));
+        silence.begin(300 << 20);
+        advance(359 * SECOND).await;
+        assert_eq!(silence.too_long(), None);
+        advance(SECOND).await;
+        assert_eq!(silence.too_long(), Some(360 * SECOND));
+        silence.end(300 << 20);
+        silence.begin(0);
+        advance(LIMIT).await;
+        assert_eq!(silence.too_long(), Some(LIMIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_anything_is_waited_for() {
+        let mut silence = Silence::new(None);
+        silence.begin(1);
+        advance(1_000_000 * LIMIT).await;
+        assert_eq!((silence.too_long(), silence.end_of_patience()), (None, None));
+    }
+}

@@ -1,0 +1,257 @@
+//! An NBD server that is killed, comes back, says nothing, or turns clients away.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::{Bytes, BytesMut};
+use iscsi_copy::NbdUri;
+use iscsi_nbd::server::{
+    Handshake, HandshakeEvent, Negotiated, Replies, Transmission, TransmissionEvent,
+};
+use iscsi_nbd::{Command, Errno, Export, Extent, Request, TransmissionFlags};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// A server of one export in memory, at a Unix socket.
+pub(crate) struct NbdServer {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    listening: Option<AbortHandle>,
+}
+
+struct Shared {
+    state: Mutex<NbdState>,
+    /// How often all connections were cut.
+    cuts: watch::Sender<u64>,
+}
+
+pub(crate) struct NbdState {
+    pub(crate) export: Export,
+    /// What reads see, and what is left when the server is killed.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) medium: Vec<u8>,
+    /// Requests that came, each with the number of its connection.
+    pub(crate) requests: Vec<(usize, Request)>,
+    /// Clients that came.
+    pub(crate) clients: usize,
+    /// Answers nothing from now on.
+    pub(crate) is_silent: bool,
+    /// Says so, and carries out nothing.
+    pub(crate) is_shutting_down: bool,
+    /// Lets clients come, and cuts their connections at the first request.
+    pub(crate) is_broken: bool,
+    /// Is killed after so many steps, a request being two: it is carried out, and answered.
+    pub(crate) lives: Option<usize>,
+    /// What was not flushed is lost when it is killed.
+    pub(crate) forgets: bool,
+}
+
+impl NbdServer {
+    /// A server that listens, over several connections if that is said.
+    pub(crate) fn start(path: &Path, bytes: Vec<u8>, takes_several: bool) -> Self {
+        let flags = TransmissionFlags::HAS_FLAGS
+            | TransmissionFlags::FLUSH
+            | TransmissionFlags::WRITE_ZEROES;
+        let export = Export {
+            size: bytes.len() as u64,
+            flags: flags.with_if(takes_several, TransmissionFlags::MULTI_CONN),
+            contexts: vec!["base:allocation".to_owned()],
+            ..Export::default()
+        };
+        let state = NbdState {
+            export,
+            medium: bytes.clone(),
+            bytes,
+            requests: Vec::new(),
+            clients: 0,
+            is_silent: false,
+            is_shutting_down: false,
+            is_broken: false,
+            lives: None,
+            forgets: true,
+        };
+        let shared = Shared { state: Mutex::new(state), cuts: watch::Sender::new(0) };
+        let mut server = Self { shared: Arc::new(shared), path: path.into(), listening: None };
+        server.listen();
+        server
+    }
+
+    pub(crate) fn uri(&self, query: &str) -> NbdUri {
+        format!("nbd+unix:///?socket={}{query}", self.path.display()).parse().unwrap()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, NbdState> {
+        self.shared.lock()
+    }
+
+    /// Listens, where another one may have listened.
+    pub(crate) fn listen(&mut self) {
+        let listener = UnixListener::bind(&self.path).unwrap();
+        let shared = Arc::clone(&self.shared);
+        let listening = tokio::spawn(async move {
+            let mut clients = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                clients.spawn(Arc::clone(&shared).serve(stream));
+            }
+        });
+        self.listening = Some(listening.abort_handle());
+    }
+
+    /// Is killed; nobody listens any more.
+    pub(crate) fn kill(&mut self) {
+        self.listening.take().unwrap().abort();
+        std::fs::remove_file(&self.path).unwrap();
+        self.shared.die();
+    }
+
+    /// How many requests of a kind have come.
+    pub(crate) fn count(&self, command: Command) -> usize {
+        self.lock().requests.iter().filter(|(_, request)| request.command == command).count()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, NbdState> {
+        self.state.lock().unwrap()
+    }
+
+    /// All connections are lost, and perhaps what was not flushed.
+    fn die(&self) {
+        let mut state = self.lock();
+        if state.forgets {
+            state.bytes = state.medium.clone();
+        }
+        state.lives = None;
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Whether it is still there after one more step.
+    fn lives_on(&self) -> bool {
+        let mut state = self.lock();
+        match &mut state.lives {
+            Some(0) => {
+                drop(state);
+                self.die();
+                false
+            }
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+            None => true,
+        }
+    }
+
+    async fn serve(self: Arc<Self>, stream: UnixStream) {
+        let mut cuts = self.cuts.subscribe();
+        tokio::select! {
+            biased;
+            _ = cuts.changed() => {}
+            () = self.talk(stream) => {}
+        }
+    }
+
+    /// What was agreed on; `None` if the client has gone.
+    async fn shake_hands(
+        &self,
+        stream: &mut UnixStream,
+        input: &mut BytesMut,
+    ) -> Option<Negotiated> {
+        let mut handshake = Handshake::new();
+        loop {
+            let event = handshake.receive(input).unwrap();
+            if let Some(HandshakeEvent::Export(_)) = &event {
+                handshake.answer_export(self.lock().export.clone());
+            }
+            while let Some(bytes) = handshake.poll_transmit() {
+                drop(stream.write_all(&bytes).await);
+            }
+            match event {
+                Some(HandshakeEvent::Negotiated(negotiated)) => return Some(negotiated),
+                Some(_) => {}
+                None if stream.read_buf(input).await.unwrap_or(0) == 0 => return None,
+                None => {}
+            }
+        }
+    }
+
+    async fn talk(&self, mut stream: UnixStream) {
+        let client = {
+            let mut state = self.lock();
+            state.clients += 1;
+            state.clients - 1
+        };
+        let mut input = BytesMut::new();
+        let Some(negotiated) = self.shake_hands(&mut stream, &mut input).await else { return };
+        let mut transmission = Transmission::new(&negotiated);
+        let context = negotiated.contexts.first().map_or(0, |context| context.id);
+        loop {
+            while let Some(event) = transmission.receive(&mut input).unwrap() {
+                let (request, data) = match event {
+                    TransmissionEvent::Request(request) => (request, Bytes::new()),
+                    TransmissionEvent::Write(request, data) => (request, data),
+                    TransmissionEvent::Refused(_) | TransmissionEvent::Disconnect => return,
+                };
+                self.lock().requests.push((client, request));
+                if self.lock().is_broken || !self.lives_on() {
+                    return;
+                }
+                let is_silent = self.lock().is_silent;
+                if is_silent {
+                    continue;
+                }
+                let reply = self.answer(transmission.replies(), context, &request, &data);
+                if !self.lives_on() || stream.write_all(&reply).await.is_err() {
+                    return;
+                }
+            }
+            if stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, replies: Replies, context: u32, request: &Request, data: &[u8]) -> Bytes {
+        if self.lock().is_shutting_down {
+            return replies.error(request.cookie, Errno::Shutdown, "");
+        }
+        let read = self.carry_out(request, data);
+        match request.command {
+            Command::Read { .. } => {
+                [&Bytes::from(replies.read(request))[..], &read].concat().into()
+            }
+            Command::BlockStatus { .. } => {
+                let whole = [Extent { length: request.length.into(), status: 0 }];
+                replies.block_status(request, context, whole, true).unwrap()
+            }
+            Command::Write { .. }
+            | Command::WriteZeroes { .. }
+            | Command::Trim { .. }
+            | Command::Flush
+            | Command::Cache => replies.done(request.cookie).into(),
+        }
+    }
+
+    fn carry_out(&self, request: &Request, data: &[u8]) -> Vec<u8> {
+        let mut state = self.lock();
+        let range = request.offset as usize..request.offset as usize + request.length as usize;
+        match request.command {
+            Command::Read { .. } => return state.bytes[range].to_vec(),
+            Command::Write { .. } => state.bytes[range].copy_from_slice(data),
+            Command::WriteZeroes { .. } => state.bytes[range].fill(0),
+            Command::Flush => state.medium = state.bytes.clone(),
+            Command::BlockStatus { .. } | Command::Trim { .. } | Command::Cache => {}
+        }
+        Vec::new()
+    }
+}
+
+impl Drop for NbdServer {
+    fn drop(&mut self) {
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+        }
+    }
+}
