@@ -153,7 +153,7 @@ impl Options {
     }
 
     /// The most that is written before a flush begins, bytes. The first flush begins after 2 MiB, and each of the
-    /// others covers what comes onto the medium within 0.4 s, by the time that the last one took: a
+    /// others covers what comes onto the medium within 0.75 s, by the time that the last one took: a
     /// target may keep a large cache before a slow medium, and answer nothing while it is flushed.
     ///
     /// At most twice what a flush covers, and one request more, is at any time written or under way and not in a flush

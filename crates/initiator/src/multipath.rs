@@ -27,6 +27,7 @@ mod duplicate;
 pub(crate) mod event;
 mod execute;
 mod flush;
+mod flush_watch;
 mod in_use;
 pub(crate) mod lane;
 mod life;

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
 use crate::multipath::carrier::Carrier;
+use crate::multipath::flush_watch::FlushWatch;
 use crate::multipath::lane::{PathId, Requirements, Room, Ticket};
 use crate::multipath::path::Path;
 use crate::multipath::path_set::{PathSet, Remains};
@@ -74,6 +75,8 @@ pub(super) struct State<C: Carrier> {
     pub(super) schedule: Schedule,
     pub(super) queue: Queue<Grant<C>>,
     pub(super) meter: Meter,
+    /// Boxed, as it lies between what each request needs.
+    pub(super) flushes: Box<FlushWatch>,
     /// How often a port was found in another state.
     pub(super) access_changes: u64,
     /// Why nothing goes any more. Boxed, as it lies between what each request needs.
@@ -144,6 +147,7 @@ impl<C: Carrier> Paths<C> {
                 schedule: Schedule::within(total, policy.lateness.clone()),
                 queue: Queue::default(),
                 meter: Meter::default(),
+                flushes: Box::default(),
                 access_changes: 0,
                 end: None,
                 is_unattended: false,

@@ -51,9 +51,12 @@ impl Paths<Path> {
         let mut attempts = Attempts::new(self);
         loop {
             let requirements = attempts.requirements();
-            // What may itself be what ends sessions gets one of its own, whichever that is.
-            let mut alone = if requirements.is_alone {
-                Some(self.grant(0, requirements).await.map_err(|end| attempts.end(end))?)
+            let covered = self.covered();
+            let may_be_long = self.lock().flushes.may_be_long(covered);
+            // What may take long, or may itself be what ends sessions, gets one of its own, whichever that is.
+            let mut alone = if requirements.is_alone || may_be_long {
+                let alone = Requirements { is_alone: true, ..requirements };
+                Some(self.grant(0, alone).await.map_err(|end| attempts.end(end))?)
             } else {
                 None
             };
@@ -70,11 +73,17 @@ impl Paths<Path> {
             attempts.begin(self.access_changes());
             alone.iter_mut().for_each(|grant| grant.uncount(None));
             let (counting, begun) = (Counting::begin(self, id), now());
+            let written = self.written();
+            let covered = self.lock().flushes.covered(written);
             let paths = self.clone();
             let witness = move || paths.other_witness(id);
             let result = path.unit.flush_with(LogicalUnit::patience_of_a_path, witness).await;
             counting.end(result.is_ok().then(|| now().saturating_duration_since(begun)));
             let Err(error) = result else {
+                let took = now().saturating_duration_since(begun);
+                let round_trip = path.unit.session().of_plan(|plan| plan.link.round_trip());
+                let own = took.saturating_sub(round_trip.unwrap_or_default());
+                self.lock().flushes.ended(written, covered, own);
                 self.witness_has_spoken();
                 return Ok(());
             };
@@ -100,6 +109,22 @@ impl Paths<Path> {
                 return Err(error);
             }
         }
+    }
+
+    /// Whether flushes take long, so that one had better not wait for the writes on its path.
+    pub(super) fn has_slow_flushes(&self) -> bool {
+        self.lock().flushes.is_slow()
+    }
+
+    /// All that was written, bytes.
+    fn written(&self) -> u64 {
+        self.counters().stats().writes.bytes
+    }
+
+    /// What a flush covers that begins now, bytes.
+    fn covered(&self) -> u64 {
+        let written = self.written();
+        self.lock().flushes.covered(written)
     }
 
     /// Who had better flush for all: somebody who can vouch for all that was written; of those one

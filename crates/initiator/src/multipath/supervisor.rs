@@ -321,6 +321,9 @@ impl Supervisor {
             }
             return;
         }
+        if self.lacks_one_for_flushes(paths) {
+            self.open_more(1);
+        }
         let now = Instant::now();
         let time = now - self.reviewed;
         let moved = progress.moved - self.moved;
@@ -368,6 +371,16 @@ impl Supervisor {
             Step::Add(more) => self.open_more(more.min(self.missing(paths))),
             Step::Remove(fewer) => self.remove(paths, fewer),
         }
+    }
+
+    /// Whether writes wait for flushes that take long because there is no other session.
+    fn lacks_one_for_flushes(&self, paths: &Paths<Path>) -> bool {
+        let is_auto = matches!(self.sessions, Sessions::Auto { .. });
+        is_auto
+            && self.are_steady()
+            && paths.has_slow_flushes()
+            && count(&paths.open()) == 1
+            && self.missing(paths) > 0
     }
 
     /// What one session has learnt of losses holds for all: one of them alone would take longer to
