@@ -167,15 +167,19 @@ impl Change {
             Content::AllocatedZeros => device.write_allocated_zeroes(start, end - start).await,
             Content::Unknown => device.discard(start, end - start).await,
         };
+        let answered = match result {
+            Err(error) if self.is_answered => error,
+            result => {
+                self.is_over = true;
+                return result;
+            }
+        };
+        // Kept before it is told: whoever hears of it may panic.
+        let told = answered.to_string();
+        self.shared.lock().failures.add(answered);
         self.is_over = true;
-        if self.is_answered
-            && let Err(error) = result
-        {
-            tracing::error!(offset = start, len = end - start, %error, "a write that was answered has failed");
-            self.shared.lock().failures.add(error);
-            return Ok(());
-        }
-        result
+        tracing::error!(offset = start, len = end - start, error = %told, "a write that was answered has failed");
+        Ok(())
     }
 }
 
