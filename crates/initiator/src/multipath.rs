@@ -27,6 +27,7 @@ mod execute;
 mod flush;
 mod in_use;
 pub(crate) mod lane;
+mod left_behind;
 mod life;
 mod lost_sessions;
 mod outage;
