@@ -1,6 +1,6 @@
 //! Regular files and block devices.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -92,14 +92,22 @@ impl FileDevice {
         Self::from_file(File::open(path)?)
     }
 
-    /// Opens a file to write to and to read from, and creates it if it is missing. Nothing is changed
-    /// in one that exists.
+    /// Opens a file to write to and to read from, and creates it if it is missing, with a name that is durable. Nothing is
+    /// changed in one that exists.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        Self::from_file(options.read(true).write(true).create(true).truncate(false).open(path)?)
+        options.read(true).write(true).create(true).truncate(false);
+        let is_there = fs::exists(&path)?;
+        let file = options.open(&path)?;
+        if !is_there {
+            // A link leads to where the file was made.
+            let path = fs::canonicalize(&path)?;
+            File::open(path.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()?;
+        }
+        Self::from_file(file)
     }
 
     /// A file that is open. It is read and written as far as it was opened for that: one that is not open
@@ -321,8 +329,6 @@ fn seek(file: &File, at: u64, what: Whence) -> io::Result<Option<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

@@ -15,6 +15,7 @@ mod digests;
 mod dirty_bitmap;
 mod files;
 mod forecast;
+mod late_writes;
 mod nbd;
 mod passes;
 mod pipes;
