@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
-//! | `claims` | that no copy gets in the way of another |
+//! | `claims`, `named_files` | that no copy gets in the way of another, and no file has two uses |
 //! | `shell` | commands of the user's own |
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
@@ -32,6 +32,7 @@ mod keeper;
 mod lines;
 pub mod location;
 pub mod meter;
+mod named_files;
 mod observation;
 mod orders;
 pub mod passes;

@@ -64,9 +64,20 @@ pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Op
         let mut options = OpenOptions::new();
         options.read(reads_back).write(true).create(creates).truncate(false);
         let is_new = creates && !path.exists();
-        Ok((options.open(path)?, is_new))
+        let file = options.open(path)?;
+        if is_new {
+            sync_folder(path)?;
+        }
+        Ok((file, is_new))
     })
     .await
+}
+
+/// Makes the name of a new file durable: its bytes are of no use without.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    // A link leads to where the file was made.
+    let path = fs::canonicalize(path)?;
+    File::open(path.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()
 }
 
 /// `open` gives the file, and whether it was made.
