@@ -282,10 +282,9 @@ mod tests {
         let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
         let node = Node::new(name, options).unwrap();
         let url = Url::parse("iscsi://127.0.0.1").unwrap();
-        [(); 2].map(|()| {
-            let isid = node.next_key().unwrap().key.isid;
-            node.config(&url, SessionKind::Discovery, isid).unwrap().isid
-        })
+        let keys = [(); 2].map(|()| node.next_key().unwrap());
+        keys.each_ref()
+            .map(|key| node.config(&url, SessionKind::Discovery, key.key.isid).unwrap().isid)
     }
 
     /// ISI-01, ISI-02, ISI-03: each session has an ISID of its own, of the random type, and a fixed
