@@ -15,10 +15,12 @@ use crate::identity::Identity;
 use crate::range_set::RangeSet;
 
 /// The version of the format that is written and read.
-const VERSION: u32 = 1;
-const TITLE: &str = "# iscsi-copy checkpoint ";
+const VERSION: u32 = 2;
+pub(crate) const TITLE: &str = "# iscsi-copy checkpoint ";
 const SOURCE: &str = "# source: ";
 const DESTINATION: &str = "# destination: ";
+const LEFT: &str = "# left: ";
+const SESSIONS: &str = "# sessions: ";
 /// The line of ddrescue that says where it was and what it did; everything counts as tried once.
 const STATUS: &str = "0x0 ? 1";
 
@@ -31,6 +33,29 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
     /// # Errors
     /// When it is not kept; then the one before is.
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
+
+    /// The sessions that runs may have left at the destination, as they were told to [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    fn sessions(&self) -> IoFuture<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// A run begins that may leave these sessions. What is [kept](Self::keep) from now on is kept with them.
+    fn begin(&self, sessions: Vec<String>) {
+        drop(sessions);
+    }
+
+    /// A run has ended, well or not, and no more sessions than these may have something under way. How it leaves the
+    /// destination may be kept.
+    ///
+    /// # Errors
+    /// When that is not kept; then what was kept before is.
+    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+        drop(sessions);
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// What of a copy is at the destination and flushed.
@@ -46,6 +71,11 @@ pub struct Checkpoint {
     pub flushed: RangeSet,
     /// What the medium of the source did not give: another run tries it again.
     pub unreadable: RangeSet,
+    /// How the last run has left a destination that is a file, if it came to its end, well or not.
+    pub left: Option<Identity>,
+    /// The sessions that runs may have left at the destination, as it [tells](iscsi_initiator::device::Device::leaves):
+    /// what they have under way is older than what another run writes.
+    pub sessions: Vec<String>,
 }
 
 /// Why text is no checkpoint, or not one of this copy.
@@ -69,6 +99,9 @@ pub enum CheckpointError {
         /// What is to be copied.
         is: Box<Identity>,
     },
+    /// Somebody else may have written to the destination, or it is another file.
+    #[error("{0}, so nothing that it says holds; remove it to begin anew")]
+    Doubtful(String),
     /// It is of a copy to elsewhere.
     #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
     OtherDestination {
@@ -99,8 +132,10 @@ impl Checkpoint {
 
 impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, destination, total, flushed, unreadable } = self;
+        let Self { source, destination, total, flushed, unreadable, left, sessions } = self;
         writeln!(f, "{TITLE}{VERSION}\n{SOURCE}{source}\n{DESTINATION}{destination}")?;
+        left.iter().try_for_each(|left| writeln!(f, "{LEFT}{left}"))?;
+        sessions.iter().try_for_each(|told| writeln!(f, "{SESSIONS}{told}"))?;
         writeln!(f, "# current position, state, pass\n{STATUS}\n# position, length, state")?;
         let mut at = 0;
         let mut line = |range: Range<u64>, state: char| match range.end.checked_sub(range.start) {
@@ -132,8 +167,8 @@ impl FromStr for Checkpoint {
         let mut next = || lines.next().unwrap_or_else(|| (text.lines().count(), ""));
         let version = next().1.strip_prefix(TITLE).ok_or(CheckpointError::Foreign)?;
         match version.parse() {
-            Ok(VERSION) => {}
-            Ok(newer @ VERSION..) => return Err(CheckpointError::Newer(newer)),
+            Ok(1..=VERSION) => {}
+            Ok(newer) if newer > VERSION => return Err(CheckpointError::Newer(newer)),
             Ok(_) | Err(_) => return Err(CheckpointError::Damaged(1)),
         }
         let mut identity = |prefix: &str| {
@@ -143,13 +178,32 @@ impl FromStr for Checkpoint {
         };
         let (source, destination) = (identity(SOURCE)?, identity(DESTINATION)?);
         let (mut total, mut flushed, mut unreadable) = (0, RangeSet::new(), RangeSet::new());
-        for _ in 0..3 {
+        let (mut left, mut sessions) = (None, Vec::new());
+        loop {
+            let (at, line) = next();
+            if let Some(text) = line.strip_prefix(LEFT) {
+                left = Some(Identity::parse(text).ok_or(CheckpointError::Damaged(at))?);
+            } else if let Some(told) = line.strip_prefix(SESSIONS) {
+                sessions.push(told.to_owned());
+            } else {
+                break;
+            }
+        }
+        for _ in 1..3 {
             next();
         }
         loop {
             let (number, line) = next();
             if line == "# end" {
-                return Ok(Self { source, destination, total, flushed, unreadable });
+                return Ok(Self {
+                    source,
+                    destination,
+                    total,
+                    flushed,
+                    unreadable,
+                    left,
+                    sessions,
+                });
             }
             let (range, state) = parse_line(line).ok_or(CheckpointError::Damaged(number))?;
             if range.start != total {
@@ -198,14 +252,15 @@ mod tests {
 
     fn checkpoint(flushed: RangeSet, total: u64) -> Checkpoint {
         let (source, destination) = (Identity::new("file", total), Identity::new("naa.6001", 99));
-        Checkpoint { source, destination, total, flushed, unreadable: RangeSet::new() }
+        let (unreadable, left, sessions) = (RangeSet::new(), None, Vec::new());
+        Checkpoint { source, destination, total, flushed, unreadable, left, sessions }
     }
 
     #[test]
     fn it_reads_like_a_map_of_ddrescue() {
         let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
         let text = known.to_string();
-        let expected = "# iscsi-copy checkpoint 1\n# source: file, 64 bytes\n\
+        let expected = "# iscsi-copy checkpoint 2\n# source: file, 64 bytes\n\
              # destination: naa.6001, 99 bytes\n# current position, state, pass\n0x0 ? 1\n\
              # position, length, state\n0x0 0x10 +\n0x10 0x10 ?\n0x20 0x10 +\n0x30 0x10 ?\n# end\n";
         assert_eq!(text, expected);
@@ -220,15 +275,31 @@ mod tests {
     }
 
     #[test]
+    fn how_a_run_has_left_the_destination_is_read_and_what_older_programs_write() {
+        let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
+        let older = known.to_string().replace("checkpoint 2", "checkpoint 1");
+        assert_eq!(older.parse(), Ok(known.clone()));
+        known.left = Some(Identity::new("file changed 1.000000002", 64));
+        known.sessions = vec!["iqn.2026-01.a:b 80010203 8".to_owned(), "another".to_owned()];
+        assert_eq!(known.to_string().parse(), Ok(known));
+    }
+
+    #[test]
     fn of_a_damaged_one_nothing_is_believed() {
-        let text = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64).to_string();
-        for cut in 0..text.len() - 1 {
-            assert!(text[..cut].parse::<Checkpoint>().is_err(), "{:?}", &text[..cut]);
+        let mut known = checkpoint(RangeSet::from_iter([0..16, 32..48]), 64);
+        let whole = known.to_string();
+        known.left = Some(Identity::new("file changed 1.000000002", 64));
+        known.sessions = vec!["iqn.2026-01.a:b 80010203 8".to_owned()];
+        for text in [&whole, &known.to_string()] {
+            for cut in 0..text.len() - 1 {
+                assert!(text[..cut].parse::<Checkpoint>().is_err(), "{:?}", &text[..cut]);
+            }
         }
+        let text = whole;
         let parse = |from: &str, to: &str| text.replace(from, to).parse::<Checkpoint>();
         assert_eq!(parse("# iscsi-copy", "# other"), Err(CheckpointError::Foreign));
-        assert_eq!(parse("checkpoint 1", "checkpoint 2"), Err(CheckpointError::Newer(2)));
-        assert_eq!(parse("checkpoint 1", "checkpoint 0"), Err(CheckpointError::Damaged(1)));
+        assert_eq!(parse("checkpoint 2", "checkpoint 3"), Err(CheckpointError::Newer(3)));
+        assert_eq!(parse("checkpoint 2", "checkpoint 0"), Err(CheckpointError::Damaged(1)));
         assert_eq!(parse("0x10 0x10 ?", "0x10 0x11 ?"), Err(CheckpointError::Damaged(9)));
         assert_eq!(parse("0x10 0x10 ?", "0x11 0x10 ?"), Err(CheckpointError::Damaged(8)));
         assert_eq!(parse("0x10 0x10 ?", "0x10 0x10 *"), Err(CheckpointError::Damaged(8)));

@@ -1,16 +1,16 @@
 //! The file that a checkpoint is kept in.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_initiator::device::IoFuture;
 
 use crate::blocking::blocking;
-use crate::checkpoint::{Checkpoint, CheckpointStore};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, TITLE};
 use crate::identity::Identity;
 use crate::range_set::RangeSet;
-use crate::replace::replace;
+use crate::replace::{read_replaced, replace};
 
 /// The file that the checkpoints of a copy are kept in, one in the place of the other. Whatever happens
 /// while one is written, the file holds it or the one before.
@@ -19,12 +19,22 @@ pub struct CheckpointFile {
     path: PathBuf,
     source: Identity,
     destination: Identity,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What stands in the file beside what is flushed.
+#[derive(Debug, Default)]
+struct Known {
+    /// `None` as long as it was not looked for.
+    sessions: Option<Vec<String>>,
+    /// How an earlier run has left the destination, until this one begins.
+    left: Option<Identity>,
 }
 
 impl CheckpointFile {
     /// A file for a copy between these ends. Nothing is read or written yet.
     pub fn new(path: impl Into<PathBuf>, source: Identity, destination: Identity) -> Self {
-        Self { path: path.into(), source, destination }
+        Self { path: path.into(), source, destination, known: Arc::default() }
     }
 
     /// Where it is.
@@ -36,19 +46,21 @@ impl CheckpointFile {
     ///
     /// # Errors
     /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
-    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy.
+    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy, or somebody else has written to
+    /// a destination that is a file.
     pub fn load(&self) -> io::Result<Option<RangeSet>> {
-        let text = match fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(Checkpoint { flushed, left, sessions, .. }) = self.read()? else {
+            return Ok(None);
         };
-        let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
-        // What is no text is not damaged more than other text: its first bad line is told.
-        let checkpoint: Result<Checkpoint, _> = String::from_utf8_lossy(&text).parse();
-        let checkpoint = checkpoint.map_err(invalid)?;
-        checkpoint.check(&self.source, &self.destination).map_err(invalid)?;
-        Ok(Some(checkpoint.flushed))
+        // Where nothing is said to be there, all is written.
+        if !flushed.is_empty() {
+            let checked = self.destination.check_left(left.as_ref())?;
+            checked.map_err(|doubt| invalid(CheckpointError::Doubtful(doubt.to_string())))?;
+        }
+        let mut known = self.lock();
+        known.sessions.get_or_insert(sessions);
+        known.left = left;
+        Ok(Some(flushed))
     }
 
     /// Keeps what is flushed by now, and what the source does not give, of so many bytes in all.
@@ -57,10 +69,56 @@ impl CheckpointFile {
     /// Those of the system; then the file is as it was.
     pub fn store(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> io::Result<()> {
         let (source, destination) = (self.source.clone(), self.destination.clone());
-        let text = Checkpoint { source, destination, total, flushed, unreadable }.to_string();
-        replace(&self.path, text.as_bytes())?;
+        let (sessions, left) = (self.sessions_by_now()?, self.lock().left.clone());
+        let known = Checkpoint { source, destination, total, flushed, unreadable, left, sessions };
+        self.write(&known)
+    }
+
+    fn write(&self, checkpoint: &Checkpoint) -> io::Result<()> {
+        replace(&self.path, checkpoint.to_string().as_bytes()).map(drop)
+    }
+
+    /// What is in the file, if it is of this copy.
+    fn read(&self) -> io::Result<Option<Checkpoint>> {
+        let Some(text) = read_replaced(&self.path, TITLE)? else { return Ok(None) };
+        // What is no text is not damaged more than other text: its first bad line is told.
+        let checkpoint: Result<Checkpoint, _> = String::from_utf8_lossy(&text).parse();
+        let checkpoint = checkpoint.map_err(invalid)?;
+        checkpoint.check(&self.source, &self.destination).map_err(invalid)?;
+        Ok(Some(checkpoint))
+    }
+
+    /// The sessions that were told, or stand in the file of an earlier run.
+    fn sessions_by_now(&self) -> io::Result<Vec<String>> {
+        if let Some(sessions) = &self.lock().sessions {
+            return Ok(sessions.clone());
+        }
+        let earlier = match self.read() {
+            // It is of another copy, and about to be gone.
+            Err(error) if error.kind() == ErrorKind::InvalidData => None,
+            read => read?,
+        };
+        let earlier = earlier.map(|checkpoint| checkpoint.sessions).unwrap_or_default();
+        Ok(self.lock().sessions.get_or_insert(earlier).clone())
+    }
+
+    /// Notes how the destination is left.
+    fn note_end(&self, sessions: Vec<String>) -> io::Result<()> {
+        let Some(mut checkpoint) = self.read()? else { return Ok(()) };
+        checkpoint.left = self.destination.left()?;
+        checkpoint.sessions.clone_from(&sessions);
+        self.write(&checkpoint)?;
+        *self.lock() = Known { sessions: Some(sessions), left: checkpoint.left };
         Ok(())
     }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn invalid(error: CheckpointError) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
 }
 
 /// On a thread that may block.
@@ -68,5 +126,19 @@ impl CheckpointStore for CheckpointFile {
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()> {
         let file = self.clone();
         Box::pin(blocking(move || file.store(flushed, unreadable, total)))
+    }
+
+    fn sessions(&self) -> IoFuture<'_, Vec<String>> {
+        let file = self.clone();
+        Box::pin(blocking(move || file.sessions_by_now()))
+    }
+
+    fn begin(&self, sessions: Vec<String>) {
+        *self.lock() = Known { sessions: Some(sessions), left: None };
+    }
+
+    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+        let file = self.clone();
+        Box::pin(blocking(move || file.note_end(sessions)))
     }
 }

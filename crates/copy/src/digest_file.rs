@@ -1,13 +1,14 @@
 //! The file that digests are kept in.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::digests::{self, Digests};
+use crate::digests::{self, Digests, Kept};
 use crate::identity::Identity;
-use crate::replace::replace;
+use crate::replace::{read, read_replaced, replace};
 
 /// The file that the [`Digests`] of a destination are kept in, from copy to copy. A copy adds to it what its flushes
 /// have covered, and takes out of it what it is about to overwrite, before it does: whatever happens,
@@ -19,6 +20,12 @@ pub struct DigestFile {
     path: PathBuf,
     known: Digests,
     journal: Arc<Mutex<Journal>>,
+    destination: Identity,
+    /// Sessions that copies may have left there.
+    sessions: Arc<Mutex<Vec<String>>>,
+    /// No copy has written to the destination since the file was made.
+    is_untouched: Arc<AtomicBool>,
+    doubt: Option<String>,
 }
 
 /// The end of the file, where lines are added.
@@ -38,23 +45,25 @@ impl Digests {
     /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
     /// [`DigestsError`](crate::DigestsError) if it is damaged, or of another destination.
     pub fn load(path: impl AsRef<Path>, destination: &Identity) -> io::Result<Option<Self>> {
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let parsed = Self::parse(&text).and_then(|(digests, was)| {
-            digests::same(was, destination)?;
-            Ok(digests)
-        });
-        parsed.map(Some).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+        let Some(text) = read(path.as_ref(), digests::TITLE)? else { return Ok(None) };
+        parse(&text, destination).map(|kept| Some(kept.digests))
     }
+}
+
+/// What a file of this destination says.
+fn parse(text: &[u8], destination: &Identity) -> io::Result<Kept> {
+    let parsed = Digests::parse(text).and_then(|kept| {
+        digests::same(&kept.destination, destination)?;
+        Ok(kept)
+    });
+    parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 impl DigestFile {
     /// The file at a path, for a copy from this source to this destination, with what it says by now. If
     /// there is none it is made, for blocks of `block_size` bytes as in [`Digests::new`]; one that is there
-    /// keeps its own. The source is only noted.
+    /// keeps its own. The source is only noted. Where somebody else has written to a destination that is a file, nothing
+    /// is known of it: see [`doubt`](Self::doubt).
     ///
     /// # Errors
     /// As [`Digests::load`]; then the file is as it was.
@@ -65,8 +74,31 @@ impl DigestFile {
         block_size: u64,
     ) -> io::Result<Self> {
         let path = path.into();
-        let known = Digests::load(&path, destination)?.unwrap_or_else(|| Digests::new(block_size));
+        let earlier = read_replaced(&path, digests::TITLE)?;
+        let earlier = earlier.map(|text| parse(&text, destination)).transpose()?;
+        let is_untouched = Arc::new(AtomicBool::new(earlier.is_none()));
+        let (mut sessions, mut doubt) = (Vec::new(), None);
+        let known = match earlier {
+            None => Digests::new(block_size),
+            Some(Kept { digests, left, sessions: told, .. }) => {
+                sessions = told;
+                let checked = destination.check_left(left.as_ref())?;
+                doubt =
+                    checked.err().map(|doubt| doubt.to_string()).filter(|_| !digests.is_empty());
+                if doubt.is_some() { Digests::new(digests.block_size()) } else { digests }
+            }
+        };
         let mut text = known.head(source, destination) + &known.lines();
+        if !sessions.is_empty() {
+            text += &digests::sessions(&sessions);
+        }
+        // As it was left, until a copy begins.
+        if doubt.is_none()
+            && !known.is_empty()
+            && let Some(left) = destination.now()?
+        {
+            text += &digests::left(&left);
+        }
         let mut sum = blake3::Hasher::new();
         sum.update(text.as_bytes());
         text += &digests::check(&sum);
@@ -74,7 +106,9 @@ impl DigestFile {
         let file = replace(&path, text.as_bytes())?;
         let mut journal = Journal { file, len: 0, sum };
         journal.count(&text);
-        Ok(Self { path, known, journal: Arc::new(Mutex::new(journal)) })
+        let (journal, sessions) = (Arc::new(Mutex::new(journal)), Arc::new(Mutex::new(sessions)));
+        let destination = destination.clone();
+        Ok(Self { path, known, journal, destination, sessions, is_untouched, doubt })
     }
 
     /// Where it is.
@@ -87,9 +121,51 @@ impl DigestFile {
         &self.known
     }
 
+    /// Why nothing of what it said was believed, if it was so.
+    pub fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
+    }
+
+    /// Sessions that copies may have left at the destination, as it [tells](iscsi_initiator::device::Device::leaves).
+    pub(crate) fn sessions(&self) -> Vec<String> {
+        self.lock_sessions().clone()
+    }
+
+    /// A copy begins that may leave these sessions: durably, before it writes anything.
+    pub(crate) fn begin(&self, sessions: Vec<String>) -> io::Result<()> {
+        self.append(&digests::sessions(&sessions))?;
+        *self.lock_sessions() = sessions;
+        Ok(())
+    }
+
+    /// The lines behind those of a copy that has ended, well or not, and no more sessions than these may have
+    /// something under way.
+    pub(crate) fn end_lines(&self, is_complete: bool, sessions: &[String]) -> io::Result<String> {
+        let mut lines = if is_complete { digests::end() } else { String::new() };
+        if *self.lock_sessions() != sessions {
+            lines += &digests::sessions(sessions);
+            sessions.clone_into(&mut self.lock_sessions());
+        }
+        if let Some(left) = self.destination.left()? {
+            lines += &digests::left(&left);
+        }
+        Ok(lines)
+    }
+
+    fn lock_sessions(&self) -> MutexGuard<'_, Vec<String>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The same file, as it is by now.
     pub(crate) fn knowing(self, known: Digests) -> Self {
         Self { known, ..self }
+    }
+
+    /// Whether this is the first copy that the file is for: it was made by this process, and nothing was written to
+    /// the destination since. A file that says nothing proves no such thing: a copy may have been killed before its
+    /// first flush, or everything was [forgotten](Self::forget). From now on it is not the first any more.
+    pub(crate) fn begin_first(&self) -> bool {
+        self.is_untouched.swap(false, Ordering::Relaxed)
     }
 
     /// Knows nothing more, durably: where the destination turns out not to be what it should be, the next
@@ -98,6 +174,7 @@ impl DigestFile {
     /// # Errors
     /// Those of the system.
     pub fn forget(&self) -> io::Result<()> {
+        self.is_untouched.store(false, Ordering::Relaxed);
         let mut lines = String::new();
         digests::unknown(&mut lines, &(0..u64::MAX));
         self.append(&lines)

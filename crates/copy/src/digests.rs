@@ -2,7 +2,8 @@
 //!
 //! The text has one line for each block: position, length, and the BLAKE3 of its bytes, as `b3sum` prints
 //! it; blocks of zeros in a row share a line. A line that ends in `?` takes back what earlier lines say of
-//! its bytes. Lines count when a line `# check` follows them, with the BLAKE3 of all that stands above.
+//! its bytes. Lines of sessions name what may still write to the destination, until a line says that they are settled; one
+//! says how a file was left. Lines count when a line `# check` follows them, with the BLAKE3 of all that stands above.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -15,8 +16,8 @@ use crate::range_set::RangeSet;
 use crate::zeros::is_zero;
 
 /// The version of the format that is written and read.
-const VERSION: u32 = 1;
-const TITLE: &str = "# iscsi-copy digests ";
+const VERSION: u32 = 2;
+pub(crate) const TITLE: &str = "# iscsi-copy digests ";
 const ALGORITHM: &str = "# algorithm: blake3";
 const BLOCK_SIZE: &str = "# block size: ";
 const SOURCE: &str = "# source: ";
@@ -25,6 +26,11 @@ const COLUMNS: &str = "# position, length, digest";
 const CHECK: &str = "# check ";
 /// What a copy writes that comes to its end: what stands above was saved as a whole.
 const END: &str = "# end";
+/// How a copy leaves a destination that is a file, once all above is so.
+const LEFT: &str = "# left: ";
+/// Sessions that a copy may leave at the destination, and that those above have nothing under way there any more.
+const SESSIONS: &str = "# sessions: ";
+const SETTLED: &str = "# settled";
 const ZEROS: &str = "zeros";
 const UNKNOWN: &str = "?";
 
@@ -213,11 +219,12 @@ impl Digests {
         lines
     }
 
-    /// What a file of them says, and which destination it is of. Lines at its end that have no right
-    /// check were cut off while they were written, and do not count.
-    pub(crate) fn parse(text: &[u8]) -> Result<(Self, Identity), DigestsError> {
+    /// What a file of them says. Lines at its end that have no right check were cut off while they were written, and do
+    /// not count.
+    pub(crate) fn parse(text: &[u8]) -> Result<Kept, DigestsError> {
         let mut reader = Reader { text, at: 0, number: 0, sum: blake3::Hasher::new(), summed: 0 };
-        let (mut digests, destination) = reader.head()?;
+        let (digests, destination) = reader.head()?;
+        let mut kept = Kept { digests, destination, left: None, sessions: Vec::new() };
         let mut is_first = true;
         while is_first || reader.at < text.len() {
             let first = reader.number + 1;
@@ -229,13 +236,15 @@ impl Digests {
                 return Err(DigestsError::Damaged(first));
             }
             if is_sound {
+                // A copy has begun since, and not come to say how it leaves the destination.
+                kept.left = None;
                 for (number, line) in lines {
-                    digests.apply(line).ok_or(DigestsError::Damaged(number))?;
+                    kept.apply(line).ok_or(DigestsError::Damaged(number))?;
                 }
             }
             is_first = false;
         }
-        Ok((digests, destination))
+        Ok(kept)
     }
 
     /// Follows a line.
@@ -255,6 +264,34 @@ impl Digests {
             ZEROS => self.insert(range, Digest::Zeros),
             _ if len > self.block_size => return None,
             hex => self.insert(range, Digest::Blake3(blake3::Hash::from_hex(hex).ok()?.into())),
+        }
+        Some(())
+    }
+}
+
+/// What a file of digests says.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) digests: Digests,
+    /// What it is of.
+    pub(crate) destination: Identity,
+    /// How the last copy has left the destination, if that is a file and it came to that.
+    pub(crate) left: Option<Identity>,
+    /// What copies may still have under way.
+    pub(crate) sessions: Vec<String>,
+}
+
+impl Kept {
+    /// Follows a line.
+    fn apply(&mut self, line: &str) -> Option<()> {
+        if let Some(left) = line.strip_prefix(LEFT) {
+            self.left = Some(Identity::parse(left)?);
+        } else if let Some(told) = line.strip_prefix(SESSIONS) {
+            self.sessions.push(told.to_owned());
+        } else if line == SETTLED {
+            self.sessions.clear();
+        } else {
+            self.digests.apply(line)?;
         }
         Some(())
     }
@@ -287,8 +324,8 @@ impl<'a> Reader<'a> {
     fn head(&mut self) -> Result<(Digests, Identity), DigestsError> {
         let version = self.line().and_then(|line| line.strip_prefix(TITLE));
         match version.ok_or(DigestsError::Foreign)?.parse() {
-            Ok(VERSION) => {}
-            Ok(newer @ VERSION..) => return Err(DigestsError::Newer(newer)),
+            Ok(1..=VERSION) => {}
+            Ok(newer) if newer > VERSION => return Err(DigestsError::Newer(newer)),
             Ok(_) | Err(_) => return Err(DigestsError::Damaged(1)),
         }
         if self.line() != Some(ALGORITHM) {
@@ -347,15 +384,26 @@ pub(crate) fn end() -> String {
     format!("{END}\n")
 }
 
+/// The line that says how a copy leaves a file.
+pub(crate) fn left(left: &Identity) -> String {
+    format!("{LEFT}{left}\n")
+}
+
+/// The lines that name all sessions that may have something under way.
+pub(crate) fn sessions(told: &[String]) -> String {
+    let told = told.iter().map(|told| format!("{SESSIONS}{told}\n"));
+    [format!("{SETTLED}\n")].into_iter().chain(told).collect()
+}
+
 /// The line that makes the lines above it count; `sum` is over all of them, from the first on.
 pub(crate) fn check(sum: &blake3::Hasher) -> String {
     format!("{CHECK}{}\n", sum.finalize())
 }
 
 /// Makes sure that digests are of this destination.
-pub(crate) fn same(was: Identity, is: &Identity) -> Result<(), DigestsError> {
-    if was == *is {
+pub(crate) fn same(was: &Identity, is: &Identity) -> Result<(), DigestsError> {
+    if was == is {
         return Ok(());
     }
-    Err(DigestsError::OtherDestination { was: was.into(), is: is.clone().into() })
+    Err(DigestsError::OtherDestination { was: was.clone().into(), is: is.clone().into() })
 }

@@ -9,6 +9,7 @@
 
 mod depths;
 mod digesting;
+mod earlier;
 mod flushing;
 mod reading;
 mod saving;
@@ -91,6 +92,8 @@ pub(crate) struct Engine {
     /// written.
     unsaved: u64,
     saving_bytes: u64,
+    /// Sessions of runs that are gone, which may still have something under way at the destination.
+    unended: Vec<String>,
     /// What is sent where the destination does not make zeros by itself.
     zeros: Bytes,
     tasks: JoinSet<Result<Ended, Error>>,
@@ -175,6 +178,7 @@ impl Engine {
             is_save_due: false,
             unsaved: 0,
             saving_bytes: 0,
+            unended: Vec::new(),
             zeros: Bytes::from(vec![0; io_size]),
             tasks: JoinSet::new(),
             source,
@@ -202,7 +206,7 @@ impl Engine {
                 result => result,
             };
             if is_prepared && !matches!(result, Err(Error::Abandoned { .. })) {
-                self.close_digests(result.is_ok()).await;
+                self.end_kept(result.is_ok()).await;
             }
             self.teller.show();
             self.teller.tell_progress();
@@ -240,6 +244,7 @@ impl Engine {
         let device = self.source.device_ref().map(|device| device.capacity());
         self.destination.fits(device).await?;
         self.prepare_digests().await?;
+        self.end_earlier().await?;
         if self.awaits_length() {
             self.blank = Blank::asked();
         } else {
@@ -278,9 +283,9 @@ impl Engine {
     async fn find_blank(&mut self, len: u64) -> Blank {
         // A destination in order gets zeros as well.
         let Some(device) = self.destination.shared() else { return Blank::default() };
-        // What earlier copies have put there is not zero.
-        let is_empty = self.digesting.as_ref().is_none_or(|digesting| digesting.known().is_empty());
-        if self.options.destination_is_zero && is_empty {
+        // What earlier copies have put there is not zero, also where nothing is known of it.
+        let is_first = self.digesting.as_ref().is_none_or(|digesting| digesting.file.begin_first());
+        if self.options.destination_is_zero && is_first {
             self.flush_before_anything().await;
             return Blank::known((0..len).into());
         }

@@ -93,8 +93,8 @@ impl FileDevice {
         Self::from_file(File::open(path)?)
     }
 
-    /// Opens a file to write to and to read from, and creates it if it is missing. Nothing is changed
-    /// in one that exists. What is in use is refused: see [`FileOptions`], which can do otherwise.
+    /// Opens a file to write to and to read from, and creates it if it is missing, with a name that is durable. Nothing is
+    /// changed in one that exists. What is in use is refused: see [`FileOptions`], which can do otherwise.
     ///
     /// # Errors
     /// As [`open`](Self::open), and as [`FileOptions::open`].

@@ -145,7 +145,11 @@ fn create(path: &Path) -> io::Result<File> {
     let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
     check_folder(&folder)?;
     // A link that somebody puts there meanwhile is not followed.
-    OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))?;
+    // The name is durable when its folder is: the bytes of the file are of no use without.
+    File::open(folder)?.sync_all()?;
+    Ok(file)
 }
 
 /// Makes sure that files may be made in a folder, of which this is the canonical path.

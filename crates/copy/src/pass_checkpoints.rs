@@ -28,4 +28,16 @@ impl CheckpointStore for PassCheckpoints {
         unreadable.extend(self.unreadable.iter());
         self.store.keep(flushed, unreadable, total)
     }
+
+    fn sessions(&self) -> IoFuture<'_, Vec<String>> {
+        self.store.sessions()
+    }
+
+    fn begin(&self, sessions: Vec<String>) {
+        self.store.begin(sessions);
+    }
+
+    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+        self.store.end(sessions)
+    }
 }

@@ -56,6 +56,9 @@ pub enum Event {
     },
     /// A checkpoint, or digests, could not be written, and why; the next flush tries again.
     NotSaved(String),
+    /// Nothing proves that a run which is gone has nothing under way at the destination any more, and why: it may
+    /// still change what this one writes.
+    NotEnded(String),
     /// So many events are not told any more, because nobody asked for them in time.
     Missed(u64),
 }

@@ -47,6 +47,18 @@ impl Device for Window {
         self.device.attentions()
     }
 
+    fn leaves(&self) -> Option<String> {
+        self.device.leaves()
+    }
+
+    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+        self.device.end_left(told)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.device.is_settled()
+    }
+
     fn queue_depth(&self, io_size: usize) -> usize {
         self.device.queue_depth(io_size)
     }

@@ -122,6 +122,30 @@ pub trait Device: fmt::Debug + Send + Sync {
         0
     }
 
+    /// By what a later process [ends](Self::end_left) what this one leaves under way where it is killed: one line of text, to
+    /// be kept before anything is written. `None` of a device where nothing outlives its process.
+    fn leaves(&self) -> Option<String> {
+        None
+    }
+
+    /// Ends what a process that is gone has left under way, as it has [told](Self::leaves): afterwards none of it changes
+    /// the device any more.
+    ///
+    /// # Errors
+    /// When nothing proves that.
+    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+        _ = told;
+        Box::pin(async {
+            let why = Error::Unsupported("ending what another process has left");
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        })
+    }
+
+    /// Whether no request that has ended can change the device any more: one that was sent twice may still be under way.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     /// Reads from `offset` on into a buffer, which comes back filled; its length says how much.
     ///
     /// # Errors

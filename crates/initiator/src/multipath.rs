@@ -30,6 +30,7 @@ mod flush;
 mod flush_watch;
 mod in_use;
 pub(crate) mod lane;
+mod left_behind;
 mod life;
 mod lost_sessions;
 mod outage;

@@ -16,6 +16,8 @@ use crate::stripe::{Chunk, Stripe};
 use crate::untold::{Untold, loss_of};
 use crate::whole_buffer::parts_of;
 
+/// What stands between what two members tell.
+const BETWEEN_MEMBERS: &str = "; ";
 /// A request as long as that keeps any member busy that it reaches, bytes.
 const MAX_PREFERRED: u64 = 16 << 20;
 
@@ -358,6 +360,27 @@ impl<D: Device> Device for Volume<D> {
 
     fn read_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |member, part| member.read_depth(part))
+    }
+
+    /// What its members tell, in their order; nothing if one of them tells nothing.
+    fn leaves(&self) -> Option<String> {
+        let told = self.members.iter().map(|member| member.device().leaves());
+        Some(told.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
+    }
+
+    fn end_left<'a>(&'a self, told: &'a str) -> IoFuture<'a, ()> {
+        Box::pin(async move {
+            if told.split(BETWEEN_MEMBERS).count() != self.members.len() {
+                let why = "what was told is not of these members";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            let mut told = told.split(BETWEEN_MEMBERS);
+            self.of_each(None, |device, _| device.end_left(told.next().unwrap_or_default())).await
+        })
+    }
+
+    fn is_settled(&self) -> bool {
+        self.members.iter().all(|member| member.device().is_settled())
     }
 
     fn attentions(&self) -> u64 {

@@ -51,7 +51,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     eprintln!("made a random image of {} in {}", Size(length), folder.0.display());
 
     let disk = RamDisk::new(BLOCK, length / u64::from(BLOCK));
-    let target = Target::new(TargetConfig::new(TARGET, disk));
+    let mut config = TargetConfig::new(TARGET, disk);
+    // The unit of another run at the same time is another one.
+    let serial = format!("embedded {}", std::process::id());
+    config.units.values_mut().for_each(|unit| unit.serial.clone_from(&serial));
+    let target = Target::new(config);
     let delay = Duration::from_millis(options.delay_ms);
     let server = Server::start_at(("127.0.0.1", 0), target, delay).await?;
     let url = format!("iscsi://{}/{TARGET}/0", server.address());

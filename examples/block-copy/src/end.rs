@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, Identity, Source};
-use iscsi_initiator::{Error as IscsiError, Initiator, TargetAddress};
+use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_volume::Description;
 use serde_json::{Value, json};
 
@@ -306,27 +306,23 @@ impl End {
         }
     }
 
-    /// What it is under all its names, and where a unit is; nothing for a stream, and of a volume each unit.
-    pub(crate) fn media(&self) -> Vec<(Medium, Option<TargetAddress>)> {
+    /// What it is under all its names; nothing for a stream, and of a volume each unit.
+    pub(crate) fn media(&self) -> Vec<Medium> {
         match self {
-            Self::File(file) => vec![(Medium::File(file.id()), None)],
+            Self::File(file) => vec![Medium::File(file.id())],
             Self::Stream(_) => Vec::new(),
-            Self::Unit(_) | Self::Volume(_) => {
-                let units = self.units().iter();
-                units.map(|unit| (unit.medium(), Some(unit.portal().clone()))).collect()
-            }
-            Self::Export(export) => vec![(Medium::Export(Arc::clone(export.name())), None)],
+            Self::Unit(_) | Self::Volume(_) => self.units().iter().map(UnitEnd::medium).collect(),
+            Self::Export(export) => vec![Medium::Export(Arc::clone(export.name()))],
         }
     }
 
     /// What both ends are, if they are the same: a copy onto itself destroys.
     pub(crate) fn same_as(&self, other: &Self) -> Option<&'static str> {
         let others = other.media();
-        let is_other = |medium: &Medium| others.iter().any(|(other, _)| other == medium);
-        let (medium, _) = self.media().into_iter().find(|(medium, _)| is_other(medium))?;
+        let medium = self.media().into_iter().find(|medium| others.contains(medium))?;
         Some(match medium {
-            Medium::File(_) => "file",
-            Medium::Unit(..) => "unit",
+            Medium::File(_) | Medium::Entry(..) => "file",
+            Medium::Unit(_) => "unit",
             Medium::Export(_) => "export",
         })
     }

@@ -124,18 +124,44 @@ pub enum Error {
     /// A copy onto itself.
     #[error("source and destination are the same {0}; choose another destination")]
     Same(&'static str),
+    /// One file has two uses, and is written for one of them.
+    #[error(
+        "{one} and {other} are the same file, and each wants a file of its own; name another one"
+    )]
+    OneFile {
+        /// The one use.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
     /// Another copy of this process writes what this one reads or writes, or reads what this one writes.
     #[error(
-        "{side}: it is the {as_its} of {copy} as well; name another one, or copy one after the other"
+        "{what}: it is the {as_its} of {copy} as well; name another one, or copy one after the other"
     )]
     Claimed {
-        /// Which end it is here.
-        side: Side,
+        /// What it is here.
+        what: &'static str,
         /// What the other copy is called.
         copy: Arc<str>,
-        /// Which end it is there.
-        as_its: Side,
+        /// What it is there.
+        as_its: &'static str,
     },
+    /// Another process of this host writes there.
+    #[error(
+        "{what}: {holder} of this host writes there; copy when that has ended, or name another one"
+    )]
+    Locked {
+        /// What it is here.
+        what: &'static str,
+        /// The other process.
+        holder: String,
+    },
+    /// A command of an earlier copy lives on.
+    #[error(
+        "--ranges-from: a command that process {0} has started still runs, and takes what has changed from this copy; \
+         end it, and copy again"
+    )]
+    CommandLeft(u32),
     /// The destination holds something else than what was written.
     #[error(
         "verification failed: {difference}; everything was written and flushed; copy again, and \
@@ -335,7 +361,7 @@ impl Error {
     /// what could not be read, 130 for an interrupt, else 1.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::JobFile { .. } | Self::Classes(_) => 2,
+            Self::Usage(_) | Self::OneFile { .. } | Self::JobFile { .. } | Self::Classes(_) => 2,
             Self::Password(cause) => cause.status(),
             Self::Refused(cause) => cause.status(),
             Self::Unreadable { .. } => 3,
@@ -360,6 +386,8 @@ impl Error {
             | Self::NoRoom { .. }
             | Self::Same(_)
             | Self::Claimed { .. }
+            | Self::Locked { .. }
+            | Self::CommandLeft(_)
             | Self::Checkpoint { .. }
             | Self::Digests { .. }
             | Self::Ranges { .. }
@@ -393,7 +421,10 @@ impl Error {
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
+            | Self::OneFile { .. }
             | Self::Claimed { .. }
+            | Self::Locked { .. }
+            | Self::CommandLeft(_)
             | Self::JobFile { .. }
             | Self::Classes(_)
             | Self::ControlTaken(_)
@@ -432,6 +463,17 @@ impl Error {
             | Self::Runtime(_)
             | Self::Cancelled => Kind::System,
         }
+    }
+
+    /// Whether the copy was refused, before it began, because of another one.
+    pub(crate) const fn is_of_another_copy(&self) -> bool {
+        matches!(
+            self,
+            Self::OneFile { .. }
+                | Self::Claimed { .. }
+                | Self::Locked { .. }
+                | Self::CommandLeft(_)
+        )
     }
 
     /// Whether a unit is another one than was opened, or gone.

@@ -11,6 +11,7 @@ use crate::claims::Claims;
 use crate::classes::{Classes, ClassesError};
 use crate::ends::Ends;
 use crate::error::Error;
+use crate::named_files::NamedFile;
 use crate::shared_class::SharedClass;
 
 /// A handle on a copy, from before it begins to its end. Clones are the same.
@@ -91,12 +92,12 @@ impl Handle {
         &self.name
     }
 
-    /// Claims both ends, so that no other copy gets in its way.
+    /// Claims both ends and the files beside them, so that no other copy gets in its way.
     ///
     /// # Errors
-    /// [`Error::Claimed`].
-    pub(crate) fn claim(&self, ends: &Ends) -> Result<(), Error> {
-        self.claims.claim(&self.name, ends)
+    /// As [`Claims::claim`].
+    pub(crate) async fn claim(&self, ends: &Ends, files: &[NamedFile]) -> Result<(), Error> {
+        self.claims.claim(&self.name, ends, files).await
     }
 
     /// The most that may be read from a unit and written to one by now, if there is a limit.

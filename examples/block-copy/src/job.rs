@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
+use crate::named_files::{self, NamedFile};
 use crate::observation::Observation;
 use crate::orders::Orders;
 use crate::plan::CopyPlan;
@@ -112,14 +113,16 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     };
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], stop).await?;
     // What is being written of a checkpoint or of digests has a moment, so that it is known below whether there is one.
-    let result = match stop.hurry(Job::begin(args, handle, ends.clone(), stop)).await {
+    let files = named_files::all(args, [&from, &to]);
+    let result = match stop.hurry(Job::begin(args, handle, ends.clone(), files, stop)).await {
         Some(Ok(job)) => job.run_and_tell(stop).await,
         Some(Err(error)) => Err(error.into()),
         None => Err(Error::Interrupted.into()),
     };
     handle.end();
     let closed = ends.close(stop).await;
-    if result.is_err() && !is_kept(args) {
+    let is_refused = matches!(&result, Err(failure) if failure.error.is_of_another_copy());
+    if is_refused || result.is_err() && !is_kept(args) {
         ends.destination.remove_if_empty().await;
     }
     let report = result?;
@@ -137,27 +140,13 @@ async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     ))?;
     let mut to = Location::parse(to, Side::Destination).await?;
     check_arguments(args, &to)?;
-    check_files(args, [&from, &to])?;
+    named_files::check(&named_files::all(args, [&from, &to]))?;
     check_side_files(args)?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
     let urls = [&mut from, &mut to].into_iter().flat_map(Location::urls_mut);
     password_file::apply(args.link.password_file.as_deref(), urls).await?;
     Ok([from, to])
-}
-
-/// What is kept of a copy is no end of it, and each has a file of its own.
-fn check_files(args: &Args, ends: [&Location; 2]) -> Result<(), Error> {
-    let kept = [args.resumption.checkpoint.as_deref(), args.delta.digests.as_deref()];
-    let [checkpoint, digests] = kept;
-    let is_end = |file: &Path| ends.iter().any(|end| end.file() == Some(file));
-    let is_twice = checkpoint.is_some() && checkpoint == digests;
-    if is_twice || kept.into_iter().flatten().any(is_end) {
-        return Err(Error::Usage(
-            "--checkpoint and --digests are each a file of its own; name another one",
-        ));
-    }
-    Ok(())
 }
 
 /// What is kept of a copy is a regular file: a device of that name is somebody's data.
@@ -264,11 +253,14 @@ impl<'a> Job<'a> {
         args: &'a Args,
         handle: &'a Handle,
         ends: Ends,
+        files: Vec<NamedFile>,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let is_in_use = args.passes.ranges_from.is_some();
         ends.check(args)?;
-        handle.claim(&ends)?;
+        // The destination may have been made only now, and have other names by the rules of its file system.
+        named_files::check(&files)?;
+        handle.claim(&ends, &files).await?;
         commands::check_ends(&args.passes, &ends)?;
         check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
@@ -368,11 +360,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether somebody writes to the source meanwhile.
-    const fn is_in_use(&self) -> bool {
-        self.args.passes.ranges_from.is_some()
-    }
-
     /// Whether the source has given all bytes.
     fn all_read(&self, unreadable: &RangeSet) -> Result<(), Error> {
         if unreadable.is_empty() {
@@ -428,7 +415,10 @@ impl<'a> Job<'a> {
         say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
         if let Some(file) = &self.digests {
             let (path, known) = (file.path().display(), Size(file.known().bytes()));
-            say(&format!("digests {path}: {known} of the destination are known\n"));
+            match file.doubt() {
+                Some(doubt) => say(&format!("digests {path}: {doubt}; all is sent\n")),
+                None => say(&format!("digests {path}: {known} of the destination are known\n")),
+            }
         }
         if let Some(Resumption { file, done, .. }) = &self.resumption {
             let (path, done) = (file.path().display(), Size(done.bytes()));

@@ -77,6 +77,7 @@ pub fn run_jobs<'a>(
             return keep(classes, path, args.output.progress, stop).await;
         }
         let claims = Claims::default();
+        claims.claim_read("job file", &args.jobs);
         let handle = |job: &Entry| {
             Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()).beside(&claims)
         };

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | what the command line says |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
-//! | `claims` | that no copy gets in the way of another |
+//! | `claims`, `named_files` | that no copy gets in the way of another, and no file has two uses |
 //! | `content`, `refusal` | what a source is and a destination holds, and what is not copied or overwritten |
 //! | `shell` | commands of the user's own |
 //! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
@@ -34,6 +34,7 @@ mod keeper;
 mod lines;
 pub mod location;
 pub mod meter;
+mod named_files;
 mod observation;
 mod orders;
 pub mod passes;

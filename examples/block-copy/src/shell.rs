@@ -1,10 +1,13 @@
 //! Command lines of the user's own.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 
+use iscsi_examples_common::host_lock::ChildLock;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, dup};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
@@ -14,6 +17,11 @@ use crate::stop::{HASTE, Stop};
 
 /// No command prints more, bytes.
 const MAX_OUTPUT: u64 = 64 << 20;
+/// Ends its group of processes when nobody is left who could write to its standard input: however this process ends,
+/// also by a signal that none can handle, no command outlives it.
+const GUARD: &str = "read -r _; kill -KILL 0";
+/// Descriptors that a child inherits are there while it is started, and other children would inherit them as well.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// A command line that an option names.
 #[derive(Clone, Debug)]
@@ -21,12 +29,21 @@ pub(crate) struct Shell {
     option: &'static str,
     line: String,
     stop: Stop,
+    /// What it works for, as other processes know it.
+    keys: Vec<String>,
 }
 
 impl Shell {
     /// A line for `sh -c`. Once the copy shall stop, it is ended with all that it has started.
     pub(crate) fn new(option: &'static str, line: &str, stop: &Stop) -> Self {
-        Self { option, line: line.to_owned(), stop: stop.clone() }
+        Self { option, line: line.to_owned(), stop: stop.clone(), keys: Vec::new() }
+    }
+
+    /// The same line, which works for the things of these keys: as long as it runs, by itself where this process is
+    /// gone, no other process begins to work for them.
+    #[must_use]
+    pub(crate) fn working_for(self, keys: Vec<String>) -> Self {
+        Self { keys, ..self }
     }
 
     /// Runs it, and gives what it prints.
@@ -54,19 +71,20 @@ impl Shell {
     }
 
     async fn run(&self, output: Stdio) -> Result<Vec<u8>, Error> {
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(&self.line).process_group(0);
-        command.stdin(Stdio::null()).stdout(output);
-        let mut child = command.spawn().map_err(|cause| self.failed(cause))?;
-        let mut group = Group::of(&child);
-        let stdout = child.stdout.take();
-        let ended = self.stop.unless(async { tokio::try_join!(child.wait(), read(stdout)) }).await;
-        let Some(ended) = ended else {
-            group.end(&mut child).await;
+        let lock = ChildLock::new(&self.keys).unwrap_or_else(|error| {
+            tracing::warn!(%error, "should {} outlive this process, no other copy waits for it", self.option);
+            ChildLock::default()
+        });
+        let mut group =
+            Group::start(&self.line, output, &lock).map_err(|cause| self.failed(cause))?;
+        let stdout = group.command.stdout.take();
+        let work = async { tokio::try_join!(group.command.wait(), read(stdout)) };
+        let Some(ended) = self.stop.unless(work).await else {
+            group.end().await;
             return Err(Error::Interrupted);
         };
         let (status, text) = ended.map_err(|cause| self.failed(cause))?;
-        group.0 = None;
+        group.has_ended().await;
         if status.success() { Ok(text) } else { Err(self.failed(refused(status))) }
     }
 }
@@ -92,22 +110,48 @@ async fn read(stdout: Option<ChildStdout>) -> io::Result<Vec<u8>> {
 
 /// A command and all that it has started, while it runs. Nothing of it outlives this.
 #[derive(Debug)]
-struct Group(Option<Pid>);
+struct Group {
+    command: Child,
+    /// The first of the group, which gives it its number.
+    guard: Child,
+    id: Option<Pid>,
+}
 
 impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
+    fn start(line: &str, output: Stdio, lock: &ChildLock) -> io::Result<Self> {
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let inherited = lock.descriptors().map(dup).collect::<Result<Vec<OwnedFd>, _>>()?;
+        let mut guard = Command::new("sh");
+        guard.arg("-c").arg(GUARD).process_group(0).kill_on_drop(true);
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let guard = guard.spawn()?;
+        let id = guard.id().and_then(|id| i32::try_from(id).ok());
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(line).process_group(id.unwrap_or_default());
+        command.stdin(Stdio::null()).stdout(output);
+        // What it inherits is meant to be.
+        command.env("LVM_SUPPRESS_FD_WARNINGS", "1");
+        let command = command.spawn()?;
+        drop(inherited);
+        Ok(Self { command, guard, id: id.map(Pid::from_raw) })
+    }
+
+    /// The command has ended. What it has left running on purpose goes on.
+    async fn has_ended(&mut self) {
+        self.id = None;
+        // It is dead before its standard input ends.
+        drop(self.guard.kill().await);
     }
 
     /// Ends it, in order if that takes no more than a moment.
-    async fn end(&mut self, child: &mut Child) {
+    async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
-        _ = timeout(HASTE, child.wait()).await;
+        _ = timeout(HASTE, self.command.wait()).await;
     }
 
     fn signal(&self, signal: Signal) {
         // It may be gone.
-        _ = self.0.map(|group| killpg(group, signal));
+        _ = self.id.map(|group| killpg(group, signal));
     }
 }
 

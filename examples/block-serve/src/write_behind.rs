@@ -167,12 +167,16 @@ impl Change {
             Content::AllocatedZeros => device.write_allocated_zeroes(start, end - start).await,
             Content::Unknown => device.discard(start, end - start).await,
         };
-        self.is_over = true;
         match result {
             Ok(()) => self.note_success(),
+            // Kept before it is told: whoever hears of it may panic.
             Err(error) if self.is_answered => self.note_failure(error),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.is_over = true;
+                return Err(error);
+            }
         }
+        self.is_over = true;
         Ok(())
     }
 
@@ -189,7 +193,8 @@ impl Change {
     fn note_failure(&self, error: io::Error) {
         let Range { start, end } = self.entry.range;
         let why = error.to_string();
-        if self.shared.lock().failures.add(error, end - start) {
+        let is_first = self.shared.lock().failures.add(error, end - start);
+        if is_first {
             tracing::error!(offset = start, len = end - start, error = %why, "a write that was answered has failed");
         } else {
             tracing::debug!(offset = start, len = end - start, error = %why, "so has another one");

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`command_line`] | what the command line says, or that it is wrong |
 //! | [`failure`] | how a failure is told to programs |
+//! | [`host_lock`] | that two processes of this host do not work on one thing |
 //! | `manual` | the manual page, and what shells need to complete the command line |
 //! | [`log`] | what the crates below have to tell |
 //! | [`named_socket`] | a socket in the file system, which goes with its process |
@@ -22,6 +23,7 @@
 pub mod boxed;
 pub mod command_line;
 pub mod failure;
+pub mod host_lock;
 pub mod log;
 mod manual;
 pub mod named_socket;

@@ -87,7 +87,10 @@ impl CheckpointStore for Store {
                 }
             }
             let (source, destination) = (self.source.clone(), self.destination.clone());
-            let text = Checkpoint { source, destination, total, flushed, unreadable }.to_string();
+            let (left, sessions) = (None, Vec::new());
+            let checkpoint =
+                Checkpoint { source, destination, total, flushed, unreadable, left, sessions };
+            let text = checkpoint.to_string();
             self.kept.texts().new = Some(text);
             sleep(lasts).await;
             let mut texts = self.kept.texts();

@@ -9,7 +9,6 @@ use crate::blocks::Block;
 use crate::delta::Verdict;
 use crate::digest_file::DigestFile;
 use crate::digesting::{Digesting, Judged};
-use crate::digests::end;
 use crate::error::Error;
 use crate::part::{Content, Part};
 use crate::progress::Event;
@@ -178,11 +177,16 @@ impl Engine {
         }
     }
 
-    /// Saves the rest at the end of a copy, and that there is no more, if it came to its end.
-    pub(super) async fn close_digests(&mut self, is_complete: bool) {
+    /// Saves the rest at the end of a copy, that there is no more, if it came to its end, and how the destination is
+    /// left, where no more sessions than these may have something under way.
+    pub(super) async fn close_digests(&mut self, is_complete: bool, sessions: &[String]) {
         let Some(digesting) = &mut self.digesting else { return };
         let rest = digesting.delta.take_unsaved();
-        for lines in rest.into_iter().chain(is_complete.then(end)) {
+        let (file, sessions) = (digesting.file.clone(), sessions.to_vec());
+        let end = blocking(move || file.end_lines(is_complete, &sessions)).await;
+        let end = end.inspect_err(|cause| self.teller.tell(Event::NotSaved(cause.to_string())));
+        let end = end.ok().filter(|lines| !lines.is_empty());
+        for lines in rest.into_iter().chain(end) {
             let file = digesting.file.clone();
             if let (_, Err(cause)) = save(file, lines).await {
                 self.teller.tell(Event::NotSaved(cause.to_string()));

@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// The length of all, or what is known of it.
-    fn total_so_far(&self) -> u64 {
+    pub(super) fn total_so_far(&self) -> u64 {
         let flushed = self.ledger.flushed().iter().next_back().map_or(0, |range| range.end);
         self.source.device_ref().map_or(flushed, |device| device.capacity())
     }

@@ -243,6 +243,54 @@ async fn a_destination_that_was_copied_to_is_not_zero() {
     }
 }
 
+fn zero_options(path: &Path) -> Options {
+    options(path).with_destination_is_zero(true)
+}
+
+/// A file that says nothing yet does not make it the first copy: the one that was killed before its first flush has
+/// written all the same.
+#[tokio::test(start_paused = true)]
+async fn a_destination_is_not_zero_after_a_copy_that_has_flushed_nothing() {
+    let folder = Folder::new();
+    let path = folder.path("digests");
+    let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+    to.lock().limits.has_volatile_cache = true;
+    to.lock().holds_flushes = true;
+    let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+    let run = copy.with_options(zero_options(&path)).run();
+    assert!(tokio::time::timeout(Duration::from_secs(5), run).await.is_err(), "it is killed");
+    to.lock().holds_flushes = false;
+    let written = to.lock().bytes.iter().filter(|byte| **byte != 0).count();
+    assert!(written > BLOCK, "{written}");
+    assert!(open(&path).known().is_empty());
+    from.lock().bytes[..4 * BLOCK].fill(0);
+    let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+    copy.with_options(zero_options(&path)).run().await.unwrap();
+    assert!(to.lock().bytes == from.lock().bytes);
+}
+
+/// Nor does a file of which all was forgotten, or a second copy with the file that the first one has made.
+#[tokio::test(start_paused = true)]
+async fn a_destination_is_not_zero_after_its_digests_were_forgotten() {
+    let folder = Folder::new();
+    for is_reopened in [true, false] {
+        let path = folder.path(if is_reopened { "reopened" } else { "kept" });
+        let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
+        let first = zero_options(&path);
+        let file = first.digests.clone().unwrap();
+        let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+        let copied = copy.with_options(first).run().await.unwrap();
+        file.forget().unwrap();
+        from.lock().bytes[..4 * BLOCK].fill(0);
+        let again = if is_reopened { open(&path) } else { file };
+        assert!(again.known().is_empty(), "{copied:?}");
+        let copy = Copy::new(Source::device(from.clone()), Destination::device(to.clone()));
+        let options = zero_options(&folder.path("unused")).with_digests(again);
+        copy.with_options(options).run().await.unwrap();
+        assert!(to.lock().bytes == from.lock().bytes, "reopened: {is_reopened}");
+    }
+}
+
 #[test]
 fn what_is_of_another_unit_or_damaged_is_refused_by_name() {
     let folder = Folder::new();
@@ -255,7 +303,7 @@ fn what_is_of_another_unit_or_damaged_is_refused_by_name() {
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, expected) in [
         ("# iscsi-copy digests", "# another file", "it is no file of digests"),
-        ("digests 1", "digests 2", "of a newer version"),
+        ("digests 2", "digests 3", "of a newer version"),
         ("blake3", "sha3", "not BLAKE3"),
         ("4096", "4097", "damaged in line 3"),
         ("a source", "a force", "damaged in line 7"),

@@ -16,6 +16,7 @@ mod digests;
 mod dirty_bitmap;
 mod files;
 mod forecast;
+mod late_writes;
 mod nbd;
 mod nbd_outages;
 mod passes;

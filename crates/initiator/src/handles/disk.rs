@@ -38,6 +38,7 @@ use crate::multipath::carrier::Answered;
 use crate::multipath::dispatch::{Paths, now};
 use crate::multipath::lane::Room;
 use crate::multipath::path::Path;
+use crate::multipath::reopen::Opener;
 use crate::multipath::report::Report;
 use crate::multipath::spread::Spread;
 use crate::runtime;
@@ -96,6 +97,8 @@ pub struct Disk {
     range_locks: RangeLocks,
     /// Bytes of one command, a whole number of blocks.
     max_transfer: usize,
+    /// What opens its sessions; `None` of one that has the session of somebody else.
+    opener: Option<Arc<Opener>>,
 }
 
 impl Disk {
@@ -109,7 +112,20 @@ impl Disk {
         let paths = Paths::new(path, Room::UNLIMITED, budget, policy, Arc::clone(&report));
         let (range_locks, flushes) = session.shared_of(unit.lun(), &profile);
         unit.state().unflushed.flush_with(flushes);
-        Self { unit, paths, report, capacity: profile.capacity, profile, range_locks, max_transfer }
+        Self {
+            unit,
+            paths,
+            report,
+            capacity: profile.capacity,
+            profile,
+            range_locks,
+            max_transfer,
+            opener: None,
+        }
+    }
+
+    pub(crate) fn opened_by(self, opener: Arc<Opener>) -> Self {
+        Self { opener: Some(opener), ..self }
     }
 
     /// The same disk over further paths.

@@ -481,6 +481,11 @@ impl Opener {
         (0..self.portals.len()).filter(may_be).collect()
     }
 
+    /// The group that a portal led to at the last login there, if that is known.
+    pub(super) fn group_of(&self, portal: usize) -> Option<u16> {
+        self.groups().get(&portal).copied()
+    }
+
     fn groups(&self) -> MutexGuard<'_, BTreeMap<usize, u16>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,7 @@
 //! The iSCSI node behind an initiator: its name, and the sessions started under it.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use iscsi_pdu::{IscsiName, Isid, TargetAddress};
@@ -23,6 +24,10 @@ use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, UrlError};
 
+/// A disk has so many sessions at once beside those that carry its data: those that look at other portals, and that
+/// close.
+const SPARE_ISIDS: u32 = 16;
+
 /// An iSCSI initiator node (RFC 7143 §4.1): what its sessions have in common. Clones are the same
 /// node.
 #[derive(Clone, Debug)]
@@ -38,6 +43,8 @@ struct Inner {
     users: Weak<()>,
     name: IscsiName,
     isids: Arc<Isids>,
+    /// Disks that were opened.
+    disks: AtomicU32,
     challenges: IssuedChallenges,
     common: Common,
 }
@@ -66,6 +73,7 @@ impl Node {
             users: Arc::downgrade(&user),
             name,
             isids: Isids::new(isid),
+            disks: AtomicU32::new(0),
             challenges: IssuedChallenges::default(),
             common: Common {
                 options,
@@ -258,6 +266,24 @@ impl Node {
         HostEntropy(Arc::clone(&self.inner.common.network))
     }
 
+    /// One more disk is opened.
+    pub(crate) fn count_disk(&self) {
+        self.inner.disks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The random part of all ISIDs that there may be at the same time from now on, and how many: those of the disks, and
+    /// of the sessions that look for portals.
+    pub(crate) fn isids(&self) -> ([u8; 3], u32) {
+        let disks = self.inner.disks.load(Ordering::Relaxed);
+        let each = self.options().sessions.max().saturating_add(SPARE_ISIDS);
+        self.inner.isids.bound(disks.max(1).saturating_mul(each))
+    }
+
+    /// Whether a session of this node has that ISID.
+    pub(crate) fn has(&self, isid: Isid) -> bool {
+        self.inner.isids.is_held(isid)
+    }
+
     /// The key of the next session, with an ISID that no other one has.
     pub(crate) fn next_key(&self) -> Result<HeldKey, Error> {
         self.inner.isids.hold_next().ok_or(Error::TooManySessions)
@@ -310,10 +336,9 @@ mod tests {
         let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
         let node = Node::new(name, options).unwrap();
         let url = Url::parse("iscsi://127.0.0.1").unwrap();
-        [(); 2].map(|()| {
-            let isid = node.next_key().unwrap().key.isid;
-            node.config(&url, SessionKind::Discovery, isid).unwrap().isid
-        })
+        let keys = [(); 2].map(|()| node.next_key().unwrap());
+        keys.each_ref()
+            .map(|key| node.config(&url, SessionKind::Discovery, key.key.isid).unwrap().isid)
     }
 
     /// ISI-01, ISI-02, ISI-03: each session has an ISID of its own, of the random type, and a fixed

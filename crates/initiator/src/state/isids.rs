@@ -7,11 +7,15 @@ use iscsi_pdu::Isid;
 
 use crate::state::session_key::SessionKey;
 
+/// As many as there are qualifiers.
+const ALL: u32 = 1 << 16;
+
 /// The ISIDs of an initiator's sessions: of the random type, told apart by the qualifier (RFC 7143
 /// §11.12.5).
 ///
 /// One that is given again while its session lives would have the target end that session (RFC 7143
-/// §6.3.5). So it is not, as long as anything holds the session, or opens it anew.
+/// §6.3.5). So it is not, as long as anything holds the session, or opens it anew. The lowest that is free is given, so
+/// that another process can end all of them when this one is gone, once it was told how many there may be.
 #[derive(Debug)]
 pub(crate) struct Isids {
     random: [u8; 3],
@@ -20,8 +24,12 @@ pub(crate) struct Isids {
 
 #[derive(Debug, Default)]
 struct Used {
-    /// The qualifier that is tried next.
-    next: u16,
+    /// No lower qualifier is free.
+    lowest: u16,
+    /// So many were given at least once: all below that.
+    given: u32,
+    /// No more are given.
+    bound: Option<u32>,
     /// How many hold each: for a while two, when a session is opened anew.
     holders: HashMap<Isid, u32>,
 }
@@ -41,14 +49,35 @@ impl Isids {
     /// The key of a session that was not there before; `None` if every ISID is in use.
     pub(crate) fn hold_next(self: &Arc<Self>) -> Option<HeldKey> {
         let mut used = self.lock();
-        for _ in 0..=u16::MAX {
-            let isid = Isid::random(self.random, used.next);
-            used.next = used.next.wrapping_add(1);
-            if !used.holders.contains_key(&isid) {
+        let bound = used.bound.unwrap_or(ALL);
+        for qualifier in used.lowest..=u16::MAX {
+            let isid = Isid::random(self.random, qualifier);
+            if u32::from(qualifier) < bound && !used.holders.contains_key(&isid) {
+                used.lowest = qualifier;
+                used.given = used.given.max(u32::from(qualifier) + 1);
                 return Some(self.held(&mut used, SessionKey::first(isid)));
             }
         }
         None
+    }
+
+    /// The random part, and how many ISIDs there are from now on at most, for another process to end them: `wanted`, if
+    /// no more were given. Once it is said it stays.
+    pub(crate) fn bound(&self, wanted: u32) -> ([u8; 3], u32) {
+        let mut used = self.lock();
+        let least = used.given.max(wanted).min(ALL);
+        (self.random, *used.bound.get_or_insert(least))
+    }
+
+    /// The ISIDs of a process that was bound so.
+    pub(crate) fn all(random: [u8; 3], bound: u32) -> impl Iterator<Item = Isid> {
+        let qualifiers = (0..bound.min(ALL)).filter_map(|qualifier| u16::try_from(qualifier).ok());
+        qualifiers.map(move |qualifier| Isid::random(random, qualifier))
+    }
+
+    /// Whether a session of this process has it.
+    pub(crate) fn is_held(&self, isid: Isid) -> bool {
+        self.lock().holders.contains_key(&isid)
     }
 
     /// That key, for a session that is opened anew.
@@ -73,6 +102,7 @@ impl Drop for HeldKey {
             *holders -= 1;
             if *holders == 0 {
                 used.holders.remove(&self.key.isid);
+                used.lowest = 0;
             }
         }
     }
@@ -95,6 +125,19 @@ mod tests {
         }
         drop(reopened);
         assert!((0..=u16::MAX).any(|_| isids.hold_next().unwrap().key.isid == taken));
+    }
+
+    #[test]
+    fn once_another_process_was_told_there_are_no_others() {
+        let isids = Isids::new([1, 2, 3]);
+        let first: Vec<_> = (0..5).map(|_| isids.hold_next().unwrap()).collect();
+        drop(first);
+        let told = isids.bound(3);
+        assert_eq!((told, isids.bound(9)), (([1, 2, 3], 5), told), "they were given");
+        let all: Vec<_> = Isids::all(told.0, told.1).collect();
+        let held: Vec<_> = std::iter::from_fn(|| isids.hold_next()).collect();
+        assert_eq!(held.iter().map(|held| held.key.isid).collect::<Vec<_>>(), all);
+        assert!(all.iter().all(|isid| isids.is_held(*isid)));
     }
 
     #[test]

@@ -76,6 +76,10 @@ impl Outstanding {
     pub(crate) fn give_up_before(&self, number: CommandNumber) {
         let mut commands = self.lock();
         (commands.first..number.0).for_each(|earlier| commands.end(CommandNumber(earlier)));
+        drop(commands);
+        if self.waiters.are_any() {
+            self.answered.notify_waiters();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Commands> {
@@ -137,6 +141,19 @@ mod tests {
         let next = outstanding.send(|number| number);
         assert_eq!(next.0, next.1);
         assert!(next.0 > fourth);
+    }
+
+    #[test]
+    fn who_waits_for_those_that_are_given_up_is_woken() {
+        let outstanding = Outstanding::default();
+        let [_, second, third] = [(); 3].map(|()| outstanding.send(|_| ()).0);
+        let mut before = pin!(outstanding.ended_before(third));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        outstanding.give_up_before(second);
+        assert!(before.as_mut().poll(&mut context).is_pending(), "the second has not ended");
+        outstanding.give_up_before(third);
+        assert!(before.as_mut().poll(&mut context).is_ready());
     }
 
     proptest! {

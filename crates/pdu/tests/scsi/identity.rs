@@ -294,6 +294,38 @@ fn best_name_of_the_unit() {
 }
 
 #[test]
+fn a_name_is_unique_where_its_company_is_one() {
+    let t10 = format!("02 01 000c {}", ascii("LIO-ORG disk"));
+    // As tgt numbers its units.
+    let tgt = "01 03 0010 60000000000000000e00000000010001";
+    let is_unique = |name: &str| identification(&[name]).designators[0].is_unique();
+    for name in [
+        NAA_5,
+        NAA_6,
+        EUI_64,
+        UUID,
+        "01 03 0008 2000000001000000",
+        "01 03 0008 5000001000000000",
+        "01 02 0010 0000000000000000 0025380000000001",
+    ] {
+        assert!(is_unique(name), "{name}");
+    }
+    for name in [
+        NAA_3,
+        PORT_NAA,
+        tgt,
+        &t10,
+        "02 00 0003 616263",
+        "01 03 0008 2fff000000000001",
+        "01 03 0008 500000000fffffff",
+        "01 02 0008 000000ffffffffff",
+        "01 02 0010 ffffffffffffffff 000000ffffffffff",
+    ] {
+        assert!(!is_unique(name), "{name}");
+    }
+}
+
+#[test]
 fn a_registered_name_settles_it() {
     assert!(identification(&[EUI_64, NAA_5]).has_registered_name());
     assert!(!identification(&[EUI_64, NAA_3, PORT_NAA, UUID]).has_registered_name());

@@ -9,8 +9,7 @@ use iscsi_copy::Identity;
 use iscsi_initiator::Digest;
 use iscsi_initiator::tuning::{Plan, Row};
 use iscsi_initiator::{
-    Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, TargetAddress,
-    Url,
+    Connections, Disk, Error as IscsiError, Initiator, Negotiated, Session, Spread, Url,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -134,14 +133,10 @@ impl UnitEnd {
         self.disk.retries()
     }
 
-    /// Where the URL says it is.
-    pub(crate) const fn portal(&self) -> &TargetAddress {
-        &self.url.portal
-    }
-
     pub(super) fn medium(&self) -> Medium {
-        let serial = self.disk.profile().serial_number.clone();
-        Medium::Unit(self.url.target.clone(), self.url.lun, serial)
+        let Url { target, lun, .. } = &self.url;
+        let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
+        Medium::unit(&self.disk, &format!("{lun:?} of {target}"))
     }
 
     /// Ends the sessions. Everything was flushed or has failed by now, so how the goodbye goes changes

@@ -10,6 +10,7 @@ use super::Job;
 use super::commands::{Commands, STREAM};
 use super::transferred::{Transferred, Unverified};
 use crate::args::{PassArgs, WhenNotConverging};
+use crate::claims;
 use crate::error::Error;
 use crate::passes::PassesReport;
 use crate::progress::{ProgressMode, say};
@@ -38,7 +39,8 @@ impl Job<'_> {
         let (source, destination) = (self.ends.to_source(), self.ends.to_destination());
         let before_last_pass = before_last_pass.as_deref();
         let commands = Commands {
-            ranges_from: Shell::new("--ranges-from", ranges_from, stop),
+            ranges_from: Shell::new("--ranges-from", ranges_from, stop)
+                .working_for(claims::keys(&self.ends)),
             before_last_pass: before_last_pass
                 .map(|line| Shell::new("--before-last-pass", line, stop)),
             has: source.length().unwrap_or_default(),

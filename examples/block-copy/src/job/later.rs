@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::comparison::compare;
 use super::delta;
 use crate::args::{Args, RateArgs, VerifyMode};
+use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::end::End;
 use crate::ends::{Ends, NO_WAY_BACK, TWO_USES, unless};
@@ -24,6 +25,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
+use crate::named_files::NamedFile;
 use crate::rate::mbit_per_s;
 use crate::shared_class::{Connected, SharedClass};
 use crate::side::Side;
@@ -57,6 +59,9 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
             return Err(Error::Usage("--control is for copies; leave it out").into());
         }
         let at = unless(stop, locate(args)).await?;
+        // A copy that still runs adds to what is compared with, and would not see that it was forgotten.
+        let claims = Claims::default();
+        claims.claim_kept(&NamedFile::kept("--digests", path))?;
         let (class, _connected) = class(&args.rate, stop).await?;
         let initiator = args.link.initiator(class)?;
         let end = unless(stop, End::read_back(&at, &initiator)).await?;

@@ -83,9 +83,9 @@ impl Job<'_> {
 
     pub(super) fn options(&self) -> iscsi_copy::Options {
         let ContentArgs { verify, zero_granularity, destination_is_zero, .. } = self.args.content;
-        // What an earlier run has left of a source in use may be older than its zeros.
-        let is_stale =
-            self.is_in_use() && self.resumption.as_ref().is_some_and(Resumption::is_continued);
+        // What an earlier run has put there is not zero: its source may have had other bytes then, and the checkpoint may
+        // have been forgotten because the destination was found to differ.
+        let is_stale = self.resumption.as_ref().is_some_and(Resumption::is_continued);
         let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
         let options = iscsi_copy::Options::default()
             .with_io_size(self.plan.io_size.value)
@@ -144,6 +144,11 @@ async fn remark(mut events: Events, progress: &Progress) {
         } else if let Event::Unreadable { offset, len } = event {
             let side = Side::Source;
             progress.remark(&format!("{side}: {len} bytes at byte {offset} cannot be read"));
+        } else if let Event::NotEnded(why) = event {
+            progress.remark(&format!(
+                "what an earlier run was writing when it was killed may still arrive: {why}; copy once more when the target \
+                 has ended its sessions"
+            ));
         } else if let Event::NotSaved(why) = event {
             progress.remark(&format!(
                 "what is flushed cannot be kept: {why}; unless the next flush keeps it, another run does it again"

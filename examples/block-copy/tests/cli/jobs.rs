@@ -102,7 +102,10 @@ async fn no_copy_gets_in_the_way_of_another() {
     let (url, again) = (rig.url(), rig.url().replacen("/iqn", ",1/iqn", 1) + "?timeout=60");
     let link = folder.path("link");
     fs::hard_link(&other, &link).unwrap();
+    // A name of the portal, and another spelling.
+    let by_name = url.replacen("127.0.0.1", "localhost", 1);
     for [first, second] in [
+        [(&*one, &*url), (&*other, &*by_name)],
         [(&*one, &*url), (&*other, &*again)],
         [(&one, &url), (&again, &other)],
         [(&one, &other), (&link, &url)],

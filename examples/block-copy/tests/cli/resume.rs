@@ -159,7 +159,7 @@ async fn a_checkpoint_of_another_copy_or_a_damaged_one_is_refused() {
     let no_text = [text.as_bytes(), b"\xff"].concat();
     for (damaged, part) in [
         (&text.as_bytes()[..text.len() - 2], "it is damaged in line 8; remove it to begin anew"),
-        (text.replace("checkpoint 1", "checkpoint 2").as_bytes(), "of a newer version"),
+        (text.replace("checkpoint 2", "checkpoint 3").as_bytes(), "of a newer version"),
         (b"something else", "it is no checkpoint"),
         (&no_text[60..], "it is no checkpoint"),
     ] {
@@ -200,12 +200,81 @@ fn a_file_in_the_place_of_the_destination_is_another_one() {
         fails(&block_copy(&arguments(&source, &copy, &map, &["--resume"])), 1, &[part]);
     };
     fs::File::options().write(true).open(&copy).unwrap().set_len(100).unwrap();
+    resumed("somebody else has written to it");
+    // As after a kill, when nobody has noted how long it was.
+    let text = fs::read_to_string(&map).unwrap();
+    let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("# left: "));
+    fs::write(&map, lines.collect::<String>()).unwrap();
     resumed("the destination is shorter than what it says to be there");
     fs::remove_file(&copy).unwrap();
     resumed("check the path");
     std::thread::sleep(Duration::from_millis(20));
     fs::write(&copy, pattern(9999)).unwrap();
     resumed("it is of the destination file ");
+}
+
+/// A file that is as long as it was, and the same one, but was written to, does not hold what a checkpoint says.
+#[test]
+fn a_destination_that_others_have_written_to_is_refused() {
+    let folder = Folder::new();
+    let (source, copy, map) =
+        (folder.file("image", &pattern(9999)), folder.path("copy"), folder.path("map"));
+    let other = folder.file("other", &[7; 9999]);
+    let empty = || {
+        let file = fs::File::options().write(true).open(&copy).unwrap();
+        file.set_len(0).and_then(|()| file.set_len(9999)).unwrap();
+    };
+    let overwrite = || drop(succeeds(&block_copy(&[&other, &copy, "--progress", "none"])));
+    for change in [&empty as &dyn Fn(), &overwrite] {
+        let resume = arguments(&source, &copy, &map, &["--resume", "--json"]);
+        succeeds(&block_copy(&resume));
+        // As it was left, it is gone on with, and it may have another name.
+        fs::rename(&copy, folder.path("moved")).unwrap();
+        fs::rename(folder.path("moved"), &copy).unwrap();
+        assert_eq!(object(&block_copy(&resume))["bytes_resumed"], 9999);
+        change();
+        for _ in 0..2 {
+            let refused = block_copy(&arguments(&source, &copy, &map, &["--resume"]));
+            let parts =
+                ["checkpoint ", "somebody else has written to it", "remove it to begin anew"];
+            fails(&refused, 1, &parts);
+        }
+        fs::remove_file(&map).unwrap();
+        succeeds(&block_copy(&resume));
+        assert!(fs::read(&copy).unwrap() == pattern(9999));
+    }
+}
+
+/// Copies to several places of one file are written to it one after the other.
+#[test]
+fn a_part_of_a_file_is_gone_on_with_after_others_were_written() {
+    let folder = Folder::new();
+    let (source, copy) = (folder.file("image", &pattern(9999)), folder.path("copy"));
+    for _ in 0..2 {
+        for (place, map) in [("0", "one"), ("16K", "two")] {
+            let map = folder.path(map);
+            let more = ["--resume", "--destination-offset", place];
+            succeeds(&block_copy(&arguments(&source, &copy, &map, &more)));
+        }
+    }
+    assert!(fs::read(&copy).unwrap()[16 << 10..] == pattern(9999));
+}
+
+/// What the first run was told of zeros does not hold after one that was found to have left something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_differs_is_not_zero_any_more() {
+    let folder = Folder::new();
+    let rig = Rig::start(512, 1 << 20).await;
+    let mut image = pattern(1 << 20);
+    image[256 << 10..512 << 10].fill(0);
+    let (source, map, url) = (folder.file("image", &image), folder.path("map"), rig.url());
+    let more = ["--verify", "--destination-is-zero"];
+    succeeds(&block_copy(&arguments(&source, &url, &map, &more)));
+    rig.disk.write(300 << 10, &[7; 512]);
+    let more = [&more[..], &["--resume"]].concat();
+    fails(&block_copy(&arguments(&source, &url, &map, &more)), 1, &["verification failed"]);
+    succeeds(&block_copy(&arguments(&source, &url, &map, &more)));
+    assert!(rig.disk.holds(0, &image));
 }
 
 /// What an earlier run has copied is compared as well; where it differs the checkpoint says so no more.

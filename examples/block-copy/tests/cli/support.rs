@@ -37,7 +37,7 @@ impl Rig {
     ) -> Self {
         let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
         assert_eq!(disk.capacity(), bytes);
-        let mut config = TargetConfig::new(TARGET, disk.clone());
+        let mut config = target(&disk);
         change(&mut config);
         Self { server: Server::start(Target::new(config)).await.unwrap(), disk }
     }
@@ -54,7 +54,7 @@ impl Rig {
 
     async fn start_at(address: &str, block_size: u32, bytes: u64, delay: Duration) -> Self {
         let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
-        let target = Target::new(TargetConfig::new(TARGET, disk.clone()));
+        let target = Target::new(target(&disk));
         Self { server: Server::start_at((address, 0), target, delay).await.unwrap(), disk }
     }
 
@@ -86,6 +86,19 @@ impl Rig {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
     }
+}
+
+/// A target with a unit that is no other test's, which may copy at the same time.
+fn target(disk: &RamDisk) -> TargetConfig {
+    let mut config = TargetConfig::new(TARGET, disk.clone());
+    config.units.values_mut().for_each(|unit| unit.serial = serial());
+    config
+}
+
+/// A serial number that no other unit of a test has.
+pub(crate) fn serial() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A folder of the test's own, which disappears with it.

@@ -11,7 +11,7 @@ use iscsi_testkit::scsi::Unit;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
-use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, succeeds};
+use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, serial, succeeds};
 
 const CHUNK: usize = 64 << 10;
 const LEN: usize = 8 << 20;
@@ -26,7 +26,7 @@ async fn unit(number: u64, delay: Duration) -> Rig {
     let disk = RamDisk::new(512, LEN as u64 / 512);
     let mut config = TargetConfig::new(TARGET, disk.clone());
     let named = |unit: &mut Unit| {
-        (unit.serial, unit.naa) = (format!("{number:04}"), 0x3000_0000_0000_0000 + number);
+        (unit.serial, unit.naa) = (serial(), 0x3000_0000_0000_0000 + number);
     };
     config.units.values_mut().for_each(named);
     let target = Target::new(config);

@@ -84,6 +84,7 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
         if url.lun.is_none() {
             return Err(Error::NoUnitNamed);
         }
+        node.count_disk();
         let mut portals = vec![url.portal.clone()];
         portals.extend(url.portals.iter().cloned());
         let report = Arc::new(Report::within(span(url.target.as_ref(), url.lun)));
@@ -244,7 +245,7 @@ async fn spread_out(
         Err(reason) => {
             opener.report.span().in_scope(|| tracing::warn!("{reason}"));
             opener.report.settle_for_one(reason);
-            return Ok(disk.with_report(Arc::clone(&opener.report)));
+            return Ok(disk.with_report(Arc::clone(&opener.report)).opened_by(opener));
         }
     };
     if let Identity::Address(..) = identity {
@@ -260,6 +261,7 @@ async fn spread_out(
     let room = if sessions.max() == 1 { Room::UNLIMITED } else { first.room() };
     let (policy, report) = (session.policy().clone(), Arc::clone(&opener.report));
     let paths = Paths::new(first, room, session.budget().clone(), policy, Arc::clone(&report));
+    let disk = disk.opened_by(Arc::clone(&opener));
     let config = SupervisorConfig { opener, expected, sessions, reason, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {

@@ -147,6 +147,8 @@ impl DeviceIdentification {
 
 /// The rank of a name that no other goes before.
 const REGISTERED: u8 = 0;
+/// The last rank of names that are unique in the world.
+const UNIQUE: u8 = 3;
 /// The length of a port or group designator: two reserved bytes, then the number.
 const NUMBER_LEN: usize = 4;
 /// The vendor at the beginning of a T10 vendor identification, bytes.
@@ -187,6 +189,33 @@ impl Designator {
             | DesignatorType::ProtocolSpecificPort
             | DesignatorType::Reserved(_) => None,
         }
+    }
+
+    /// Whether no other unit in the world has this name: NAA, EUI-64, UUID or SCSI name string of the unit. A locally
+    /// assigned NAA, and a name of the vendor's own, may be given twice; so may one of the company 0, which is nobody's:
+    /// every tgt has those, and numbers its units from 1 on.
+    pub fn is_unique(&self) -> bool {
+        self.rank().is_some_and(|rank| rank <= UNIQUE) && self.has_company()
+    }
+
+    /// Whether a name that is made of the number of a company has that of one.
+    fn has_company(&self) -> bool {
+        let company = match (self.designator_type, self.bytes.as_slice()) {
+            // The number lies across half bytes (SPC-4 §7.8.6.6.3, §7.8.6.6.5).
+            (DesignatorType::Naa, [first, second, third, fourth, ..]) if first >> 4 != 2 => {
+                &[first & 0xf, *second, *third, fourth & 0xf0][..]
+            }
+            (DesignatorType::Naa, [_, _, company @ ..]) => company.get(..3).unwrap_or_default(),
+            // An extension comes first in the longest form (SPC-4 §7.8.6.5.4).
+            (DesignatorType::Eui64, [_, _, _, _, _, _, _, _, company @ .., _, _, _, _, _])
+                if company.len() == 3 =>
+            {
+                company
+            }
+            (DesignatorType::Eui64, bytes) => bytes.get(..3).unwrap_or_default(),
+            _ => return true,
+        };
+        company.iter().any(|byte| *byte != 0)
     }
 
     /// Whether there is nothing in it that could tell one unit from another: bytes of nothing but

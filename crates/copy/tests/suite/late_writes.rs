@@ -1,0 +1,149 @@
+//! Writes of a process that is gone, which its target carries out late.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use iscsi_copy::{CheckpointFile, Copy, Destination, DigestFile, Event, Identity, Options, Source};
+use iscsi_initiator::{Disk, Initiator};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::fault::Fault;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use tokio::runtime::Runtime;
+
+use crate::support::{Folder, Memory, pattern};
+
+const TARGET: &str = "iqn.2026-01.org.example:disk";
+const UNIT: usize = 1 << 20;
+/// The blocks of a write that is put off.
+const LATE: std::ops::Range<usize> = 512..640;
+
+/// A target with a unit that carries one write out long after the end of a test.
+struct Rig {
+    runtime: Runtime,
+    server: Server,
+    unit: RamDisk,
+}
+
+impl Rig {
+    fn start() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let unit = RamDisk::new(512, (UNIT / 512) as u64);
+        let mut config = TargetConfig::new(TARGET, unit.clone());
+        let blocks = LATE.start as u64..LATE.end as u64;
+        config.faults.push(Fault::execute_late(blocks, Duration::from_secs(3600)).times(1));
+        let server = runtime.block_on(Server::start(Target::new(config))).unwrap();
+        Self { runtime, server, unit }
+    }
+
+    fn put_off(&self) -> usize {
+        self.server.with(|target| target.put_off_commands())
+    }
+
+    /// A process copies until a write of it is put off, and dies with its sessions.
+    fn is_killed(&self, bytes: &[u8], options: Options) {
+        let (process, from) = (Runtime::new().unwrap(), Memory::new(bytes.to_vec()));
+        let address = self.server.address();
+        process.spawn(async move {
+            let to = disk(address, "host").await;
+            let copy = Copy::new(Source::device(from), Destination::device(to));
+            copy.with_options(options).run().await
+        });
+        while self.put_off() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        process.shutdown_timeout(Duration::ZERO);
+        assert_eq!(self.put_off(), 1);
+    }
+
+    /// Another process copies to the end; why it may have left something to the one before it.
+    fn copies(&self, name: &str, bytes: &[u8], options: Options) -> Option<String> {
+        let (address, from) = (self.server.address(), Memory::new(bytes.to_vec()));
+        let not_ended = self.runtime.block_on(async move {
+            let to = disk(address, name).await;
+            let copy = Copy::new(Source::device(from), Destination::device(to.clone()));
+            let copy = copy.with_options(options);
+            let mut events = copy.events();
+            copy.run().await.unwrap();
+            to.logout().await.unwrap();
+            let mut not_ended = None;
+            while let Some(event) = events.next().await {
+                if let Event::NotEnded(why) = event {
+                    not_ended = Some(why);
+                }
+            }
+            not_ended
+        });
+        assert!(self.unit.holds(0, bytes));
+        not_ended
+    }
+}
+
+async fn disk(address: SocketAddr, name: &str) -> Disk {
+    let options = iscsi_initiator::Options::default().with_use_environment(false);
+    let name = format!("iqn.2026-01.org.example:{name}");
+    let initiator = Initiator::with_options(&name, options).unwrap();
+    initiator.disk(format!("iscsi://{address}/{TARGET}/0").as_str()).await.unwrap()
+}
+
+fn ends() -> [Identity; 2] {
+    [Identity::new("a source", UNIT as u64), Identity::new("a unit", UNIT as u64)]
+}
+
+fn digests(path: &Path) -> Options {
+    let [source, unit] = ends();
+    Options::default().with_digests(DigestFile::open(path, &source, &unit, 65536).unwrap())
+}
+
+fn checkpoint(path: &Path) -> Options {
+    let [source, unit] = ends();
+    let file = CheckpointFile::new(path, source, unit);
+    let done = file.load().unwrap().unwrap_or_default();
+    Options::default().with_checkpoint(file).with_done(done)
+}
+
+fn changed(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[LATE.start * 512..LATE.end * 512].fill(9);
+    bytes
+}
+
+#[test]
+fn what_digests_say_is_not_undone_by_a_process_that_was_killed() {
+    let (rig, folder) = (Rig::start(), Folder::new());
+    let path = folder.path("digests");
+    let first = pattern(UNIT);
+    rig.is_killed(&first, digests(&path));
+    assert_eq!(rig.copies("host", &changed(&first), digests(&path)), None);
+    assert_eq!(rig.put_off(), 0, "the target would still undo it");
+}
+
+/// Of all that a checkpoint says to be there, and of what is copied behind it.
+#[test]
+fn what_a_checkpoint_says_is_not_undone_by_a_process_that_was_killed() {
+    let (rig, folder) = (Rig::start(), Folder::new());
+    let path = folder.path("map");
+    let bytes = pattern(UNIT);
+    rig.is_killed(&bytes, checkpoint(&path));
+    assert_eq!(rig.copies("host", &bytes, checkpoint(&path)), None);
+    assert_eq!(rig.put_off(), 0);
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(!kept.contains("# sessions: "), "it has ended in order: {kept}");
+}
+
+/// Only the initiator whose sessions they were can end them. It is told, and what is to be ended is not forgotten.
+#[test]
+fn another_initiator_says_that_it_cannot_end_them() {
+    let (rig, folder) = (Rig::start(), Folder::new());
+    let path = folder.path("digests");
+    let bytes = pattern(UNIT);
+    rig.is_killed(&bytes, digests(&path));
+    let why = rig.copies("other", &bytes, digests(&path)).unwrap();
+    assert!(why.contains("iqn.2026-01.org.example:host, and only that one"), "{why}");
+    assert_eq!(rig.put_off(), 1);
+    assert_eq!(rig.copies("host", &bytes, digests(&path)), None);
+    assert_eq!(rig.put_off(), 0);
+    assert_eq!(rig.copies("other", &bytes, digests(&path)), None);
+}
